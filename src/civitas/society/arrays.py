@@ -8,6 +8,7 @@ import functools
 import hashlib
 import importlib
 import os
+from types import ModuleType
 from typing import Any
 
 from civitas.errors import MissingExtra
@@ -21,10 +22,16 @@ def package(name: str, what: str = "civitas.society", extra: str = "society") ->
         raise MissingExtra(what, extra) from error
 
 
-@functools.cache
-def numpy() -> Any:
-    """Return the package numpy. Raises MissingExtra without it."""
-    return package("numpy")
+def _of_numpy(name: str) -> Any:
+    """Return a name of numpy, and keep it in `np`."""
+    value = getattr(package("numpy"), name)
+    setattr(np, name, value)
+    return value
+
+
+# A module: attributes of other objects with a `__getattr__` are several times as slow.
+np: Any = ModuleType("numpy", "The package numpy; MissingExtra is raised without it.")
+np.__getattr__ = _of_numpy
 
 
 @functools.cache
@@ -44,12 +51,12 @@ def tune_malloc() -> None:
 
 def smaller(a: Any, b: Any) -> Any:
     """Return the smaller of two whole numbers; elementwise for arrays."""
-    return min(a, b) if type(a) is type(b) is int else numpy().minimum(a, b)
+    return min(a, b) if type(a) is type(b) is int else np.minimum(a, b)
 
 
 def larger(a: Any, b: Any) -> Any:
     """Return the larger of two whole numbers; elementwise for arrays."""
-    return max(a, b) if type(a) is type(b) is int else numpy().maximum(a, b)
+    return max(a, b) if type(a) is type(b) is int else np.maximum(a, b)
 
 
 def sha256_of(array: Any) -> str:

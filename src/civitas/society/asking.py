@@ -7,19 +7,17 @@ import hashlib
 import json
 from collections.abc import Iterable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
+from civitas.agent import Agent
+from civitas.budget import Budget
 from civitas.errors import CivitasError, JournalError, ModelError
 from civitas.models.protocol import ModelReply, answer_json, answer_of_json
 from civitas.reasoning.charging import begun, budgeted, charge_spent, spending
 from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.step import Step
 from civitas.text import error_text
-
-if TYPE_CHECKING:
-    from civitas.agent import Agent
-    from civitas.budget import Budget
 
 _KNOWN: Final[WeakKeyDictionary[Any, set[str]]] = WeakKeyDictionary()
 """For each budget account, the runs whose recorded spending it has already counted."""

@@ -2,43 +2,37 @@
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from civitas.clock import Clock
 from civitas.errors import StateError
 from civitas.message import Envelope
 from civitas.reasoning.record import APPENDED, Record
 from civitas.reasoning.state import memory_state, restore_memory
-from civitas.society.population.state import (
-    arrays_of,
-    as_text,
-    of_text,
-    put,
-    put_answers,
-    read,
-    written,
-)
+from civitas.society.arrays import np
+from civitas.society.population.books import RowBooks
+from civitas.society.population.column import Slots
+from civitas.society.population.messages import PARTS, Messages
+from civitas.society.population.population import Population
+from civitas.society.population.wants import FIELDS, Table
 from civitas.society.router import Sent, SocietyMailbox
+from civitas.society.steps import Steps
 from civitas.society.wants import answer_json, answer_of_json, id_order
-
-if TYPE_CHECKING:
-    from civitas.society.steps import Steps
 
 KIND: Final = "Society"
 VERSION: Final = 1
-_CHUNK: Final = 500
-"""Agents stored in the journal under one hash; an unchanged part is stored once."""
+_PART: Final = 1 << 18  # entries of an array stored under one hash
+_KINDS: Final = {kind.__name__: kind for kind in FIELDS}
+_CHUNK: Final = 500  # agents stored in the journal under one hash; an unchanged part is stored once
 
 
 @dataclass
 class SocietyState:
-    """The state of a run: data of no agent (`head`), and the agents in parts, all by hash.
-
-    `interventions` are those given during the run.
-    """
+    """The state of a run: data of no agent (`head`), and the agents in parts, all by hash."""
 
     first: int = 0
     step: int = 0
@@ -47,6 +41,7 @@ class SocietyState:
     parts: list[str] = field(default_factory=list)
     columns: list[list[Any]] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
+    # Given during the run.
     interventions: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
 
 
@@ -85,12 +80,20 @@ def agents_as_bytes(mailboxes: list[SocietyMailbox]) -> bytes:
         raise
 
 
+def _encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _decoded(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)
+
+
 def state_of(society: Steps) -> dict[str, Any]:
     """Return a society's whole state, as JSON data that shares nothing with it."""
     made: dict[str, Any] = json.loads(as_bytes(head_of(society), "the state of the society"))
     made["agents"] = json.loads(agents_as_bytes(society.mailboxes))
     if society.population is not None:
-        made["columns"] = written(arrays_of(society.population, society.row_books), as_text)
+        made["columns"] = _written(_arrays_of(society.population, society.row_books), _encoded)
     return made
 
 
@@ -105,7 +108,7 @@ def save(society: Steps, record: Record[SocietyState], state: SocietyState) -> N
         for at in range(0, len(mailboxes), _CHUNK)
     ]
     if society.population is not None:
-        state.columns = written(arrays_of(society.population, society.row_books), record.keep)
+        state.columns = _written(_arrays_of(society.population, society.row_books), record.keep)
     record.save(state)
 
 
@@ -118,7 +121,7 @@ def restore(society: Steps, record: Record[SocietyState], state: SocietyState) -
     society._asking.prompts = int(state.prompts, 16)
 
 
-def load(society: Steps, given: Any, kept: Callable[[str], bytes] = of_text) -> None:
+def load(society: Steps, given: Any, kept: Callable[[str], bytes] = _decoded) -> None:
     """Load a state into a society built in the same way; StateError if it is of another."""
     if not isinstance(given, dict) or given.get("kind") != KIND:
         raise StateError("this is not a state of a Society")
@@ -148,7 +151,7 @@ def _load(society: Steps, given: dict[str, Any], kept: Callable[[str], bytes]) -
             "journal.fork(run_id)"
         )
     population = society.population
-    arrays = read(given.get("columns") or [], kept) if population is not None else {}
+    arrays = _read(given.get("columns") or [], kept) if population is not None else {}
     for id in set(mailboxes) - set(ids):
         if population is not None and (row := population._row(id)) is not None:
             population._demote(row)  # it was a row
@@ -156,7 +159,7 @@ def _load(society: Steps, given: dict[str, Any], kept: Callable[[str], bytes]) -
             society._detach(mailboxes[id])  # it had left
     society._broken = "a state was loaded in part"
     if population is not None:
-        put(population, arrays)
+        _put(population, arrays)
     society.clock = Clock(*given["clock"])
     society.number = given["step"]
     society.news = list(given["news"])
@@ -167,7 +170,7 @@ def _load(society: Steps, given: dict[str, Any], kept: Callable[[str], bytes]) -
     society.books = society.new_books()
     society.books.seconds = society.clock.step_s
     if population is not None:
-        put_answers(society.row_books, arrays)
+        _put_answers(society.row_books, arrays)
     for id, each in zip(ids, given["agents"], strict=True):
         mailbox = mailboxes[id]
         mailbox.wants = None
@@ -213,3 +216,100 @@ def _sent_of_json(given: Any) -> Sent:
     parts, kind, answers = given
     envelope = Envelope(*parts)
     return Sent(id_order(envelope.sender), envelope, kind, answers)
+
+
+# -- the columns of a population -------------------------------------------------------------------
+
+
+def _arrays_of(population: Population, books: RowBooks) -> dict[str, Any]:
+    """Return the complete state of a population between two steps, as arrays by name."""
+    made = {
+        f"column.{name}": _used(values) if population.declared[name].slots else values
+        for name, values in population.columns.items()
+    }
+    for kind, table in books.answers.items():
+        at = f"answer.{kind.__name__}"
+        made |= {f"{at}.{name}": values for name, values in table.fields.items()}
+        made |= {f"{at}.": table.sender, f"{at}.=": table.reason, f"{at}.#": table.value}
+    if books.messages is not None:
+        made |= {f"message.{name}": getattr(books.messages, name) for name in PARTS}
+    strangers = json.dumps(population.strangers).encode()
+    return made | {"strangers": np.frombuffer(strangers, "uint8")}
+
+
+def _used(values: Any) -> Any:
+    """Return a column without its trailing unused slots."""
+    last = values.shape[1]
+    while last > 1 and not values[:, last - 1].any():
+        last -= 1
+    return values[:, :last]
+
+
+def _put(population: Population, arrays: dict[str, Any]) -> None:
+    """Restore saved columns into a population. Raises StateError: they are of another."""
+    population.written()
+    saved = {n.partition(".")[2]: a for n, a in arrays.items() if n.startswith("column.")}
+    strange = set(saved) ^ set(population.arrays)
+    if strange:
+        raise StateError(f"the state and the population differ by the column {min(strange)!r}")
+    for name, own in population.arrays.items():
+        given = saved[name]
+        if len(given) != len(own) or given.dtype != own.dtype:
+            raise StateError(
+                f"column {name!r} of the state is {given.dtype} of shape {given.shape}, and the "
+                f"population's {own.dtype} of shape {own.shape}"
+            )
+    for name, given in saved.items():
+        own = population.arrays[name]
+        if given.shape == own.shape or isinstance(own, Slots):
+            own[...] = given
+        elif population.declared[name].slots and given.shape[1] <= own.shape[1]:
+            own[:, : given.shape[1]] = given
+            if own[:, given.shape[1] :].any():  # written only then: it may take no memory
+                own[:, given.shape[1] :] = 0
+        else:
+            population.arrays[name] = given.copy()  # a column of several values has grown
+
+
+def _put_answers(books: RowBooks, arrays: dict[str, Any]) -> None:
+    """Restore saved answers and messages into books."""
+    tables: dict[str, dict[str, Any]] = {}
+    if "message.receiver" in arrays:
+        books.messages = Messages(*(arrays[f"message.{name}"] for name in PARTS))
+    books.population.strangers = json.loads(arrays["strangers"].tobytes())
+    for name, values in arrays.items():
+        what, _, rest = name.partition(".")
+        if what == "answer":
+            kind, _, part = rest.partition(".")
+            tables.setdefault(kind, {})[part] = values
+    books.answers = {
+        _KINDS[kind]: Table(_KINDS[kind], parts.pop(""), parts, parts.pop("="), parts.pop("#"))
+        for kind, parts in tables.items()
+    }
+
+
+def _written(arrays: dict[str, Any], keep: Callable[[bytes], str]) -> list[list[Any]]:
+    """Return each array as its name, dtype, shape and parts, which `keep` gives a text for."""
+    made: list[list[Any]] = []
+    for name, values in arrays.items():
+        parts = [
+            keep(values[at : at + _PART].tobytes()) for at in range(0, max(1, len(values)), _PART)
+        ]
+        made.append([name, values.dtype.str, list(values.shape), parts])
+    return made
+
+
+def _read(given: Iterable[list[Any]], kept: Callable[[str], bytes]) -> dict[str, Any]:
+    """Read arrays that `_written` wrote. Raises StateError: they are damaged."""
+    made = {}
+    for each in given:
+        try:
+            name, dtype, shape, parts = each
+            kind = np.dtype(dtype)
+            if kind.kind not in "biuf":
+                raise ValueError(f"its type is {dtype!r:.40}")
+            values = np.frombuffer(b"".join(kept(part) for part in parts), kind)
+            made[str(name)] = values.reshape([int(length) for length in shape])
+        except (TypeError, ValueError) as error:
+            raise StateError(f"the state of the population is damaged: {error}") from None
+    return made

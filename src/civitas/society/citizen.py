@@ -23,8 +23,7 @@ from civitas.text import one_line
 
 logger = logging.getLogger("civitas.society")
 
-STREAM: Final = 50
-"""The events that a citizen remembers."""
+STREAM: Final = 50  # the events that a citizen remembers
 
 
 class AgentType(StrEnum):

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from civitas.errors import ConfigError
 from civitas.society import math
-from civitas.society.arrays import numpy
+from civitas.society.arrays import np
 from civitas.society.blocks.block import CitizenBlockParams
 from civitas.society.city.grid import Grid
 from civitas.society.city.map import check_integer
@@ -91,14 +91,13 @@ class SchellingBlock(RowBlock):
         near = kinds[around[around >= 0]]
         like, others = int((near == self.status["kind"]).sum()), int((near >= 0).sum())
         self.status["alike"] = like * 1000 // others if others else 1000
-        free = numpy().flatnonzero(kinds < 0)
+        free = np.flatnonzero(kinds < 0)
         if len(free) and self.status["alike"] < self.params.alike:
             x, y = grid.cells[free[self.draws.below(len(free), "schelling.cell")]]
             self.want(Move(f"{x},{y}"))
 
     def step_rows(self, rows: Any) -> None:
         """Do `forward` for rows."""
-        np = numpy()
         grid = rows.city
         kinds = rows.once(
             "schelling.kinds", lambda: _cell_kinds(rows.seen("kind"), rows.seen("place"), len(grid))
@@ -156,7 +155,6 @@ class EpidemicBlock(RowBlock):
 
     def step_rows(self, rows: Any) -> None:
         """Do `forward` for rows."""
-        np = numpy()
         params = self.params
         health = rows["health"]
         ill = rows.once("sir.ill", lambda: (rows.seen("health") == INFECTED).view(np.int8))
@@ -212,7 +210,6 @@ class OpinionBlock(RowBlock):
 
     def step_rows(self, rows: Any) -> None:
         """Do `forward` for rows."""
-        np = numpy()
         if rows.network is not None:
             other = rows.neighbour("opinion.other")
         else:
@@ -228,7 +225,6 @@ def wealth(citizens: int = 1000, *, mean: int = 100, gift: _Gift = 1, seed: int 
 
     Its metrics are `gini`, the Gini coefficient of money, and `without`, the share without money.
     """
-    np = numpy()
     check_integer("citizens", citizens, 1, None)
     check_integer("mean", mean, 0, None)
     block = WealthBlock(block_params={"gift": gift})
@@ -248,7 +244,6 @@ def schelling(
         around: 4 or 8 neighbours
         seed: the seed of all draws
     """
-    np = numpy()
     check_integer("width", width, 3, None)
     check_integer("free", free, 0, 999)
     grid = Grid(width, width, torus=True, around=around, cell_seconds=0)
@@ -285,7 +280,6 @@ def epidemic(
     check_integer("infected", infected, 0, citizens)
     if not meets and network is None:
         network = "random"
-    np = numpy()
     health = np.zeros(citizens, np.int8)
     health[_drawn(seed, citizens, "sir.first")[:infected]] = INFECTED
     params = {"infects": infects, "recovers": recovers, "meets": meets}
@@ -312,7 +306,7 @@ def opinions(
     block = OpinionBlock(block_params={"bound": bound, "pull": pull})
     metrics: dict[str, Any] = {
         "groups": lambda columns: _groups(columns["opinion"], bound),
-        "spread": lambda columns: float(numpy().ptp(columns["opinion"])),
+        "spread": lambda columns: float(np.ptp(columns["opinion"])),
     }
     network = _network(network, citizens, seed)
     return Population(citizens, None, [block], seed, network=network, metrics=metrics)
@@ -320,13 +314,11 @@ def opinions(
 
 def _drawn(seed: int, count: int, purpose: str) -> Any:
     """Return the numbers 0 … count−1 in an order drawn by the seed."""
-    np = numpy()
     return np.argsort(integers(seed, np.arange(count, dtype=np.uint64), 0, purpose), kind="stable")
 
 
 def _cell_kinds(kinds: Any, places: Any, cells: int) -> Any:
     """Return the kind of the citizen in each cell; −1 for a free cell."""
-    np = numpy()
     made = np.full(cells, -1, np.int8)
     made[places[places >= 0]] = kinds[places >= 0]
     return made
@@ -352,7 +344,6 @@ def _network(given: Network | str | None, citizens: int, seed: int) -> Network |
 
 
 def _gini(columns: Any) -> float:
-    np = numpy()
     money = np.sort(columns["money"])
     total, count = int(money.sum()), len(money)
     weighted = int((money * np.arange(1, count + 1)).sum())
@@ -360,7 +351,6 @@ def _gini(columns: Any) -> float:
 
 
 def _groups(opinions: Any, bound: float) -> int:
-    np = numpy()
     found = np.sort(opinions)
     ends = np.flatnonzero(np.r_[np.diff(found) > bound / 4, True])
     return int((np.diff(np.r_[-1, ends]) * 100 >= len(found)).sum())

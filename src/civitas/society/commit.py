@@ -20,24 +20,10 @@ from civitas.clock import Clock
 from civitas.errors import ConfigError, DefinitionError, StateError
 from civitas.society.city.map import check_integer
 from civitas.society.experiments.intervention import has_values, set_values, unknown
-from civitas.society.wants import (
-    Answer,
-    Buy,
-    Follow,
-    Like,
-    Move,
-    Pay,
-    Post,
-    Save,
-    Want,
-    Work,
-    id_order,
-)
+from civitas.society.wants import ORDER, Answer, Move, Pay, Want, id_order
 from civitas.text import error_text, log_failure
 
 logger = logging.getLogger("civitas.society")
-ORDER: Final[tuple[type[Want], ...]] = (Work, Pay, Save, Buy, Move, Follow, Post, Like)
-"""The order in which the kinds of wants are settled: wages before purchases."""
 
 
 class Wanted(NamedTuple):
@@ -196,13 +182,15 @@ class Books:
 
     def restore(self, id: str) -> str:
         """Undo a citizen's own changes of its money or place; return which, or an empty text."""
-        status, money, place = self._status[id], self.balances[id], self.where[id]
-        if status.get("money") == money and status.get("place") == place:
-            return ""
-        right = {"money": money, "place": place}
-        changed = [key for key, value in right.items() if status.get(key) != value]
-        status.update(right)
+        status, right = self._status[id], self._settled(id)
+        changed = [key for key in ("money", "place") if status.get(key) != right[key]]
+        if changed:
+            status.update(right)
         return " and ".join(changed)
+
+    def _settled(self, id: str) -> dict[str, Any]:
+        """Return the part of a citizen's status that the commit stage alone writes."""
+        return {"money": self.balances[id], "place": self.where[id]}
 
     # -- money -------------------------------------------------------------------------------------
 
@@ -281,14 +269,7 @@ class Books:
             missing = f"no service takes {kind.__name__}"
         if service is None:
             return Answer(want, False, missing)
-        try:
-            answer: Any = service.settle(self, sender, want)
-            if not isinstance(answer, Answer):
-                raise DefinitionError(f"settle must return an Answer, got {answer!r:.80}")
-            return answer
-        except Exception as error:  # only the sender loses its answer
-            log_failure(logger, f"service {service.id!r} failed on {want} of {sender!r}", error)
-            return Answer(want, False, f"{service.id} failed: {error_text(error)}")
+        return settled(service, self, sender, want)
 
     def end_step(self) -> None:
         """Run the services' `after_step`; let citizens arrive whose way ends by the next step."""
@@ -358,6 +339,9 @@ class Books:
                 f"step {self.step}: there were {total} cents and now there are {self.total}: a "
                 "service must move money by books.pay alone"
             )
+        self._check()
+
+    def _check(self) -> None:
         negative = next((id for id, cents in self.balances.items() if cents < 0), None)
         if negative is not None:
             raise StateError(f"step {self.step}: {negative} has {self.balances[negative]} cents")
@@ -384,6 +368,18 @@ class Books:
             check_integer(f"the money of service {id!r}, in cents,", given[id]["money"], 0, None)
             self.balances[id] = given[id]["money"]
             service.load_state_dict(given[id]["state"])
+
+
+def settled(service: Service, books: Books, sender: str, want: Want) -> Answer:
+    """Return a service's answer to a want; if the service fails, only the sender loses it."""
+    try:
+        answer: Any = service.settle(books, sender, want)
+        if not isinstance(answer, Answer):
+            raise DefinitionError(f"settle must return an Answer, got {answer!r:.80}")
+        return answer
+    except Exception as error:
+        log_failure(logger, f"service {service.id!r} failed on {want} of {sender!r}", error)
+        return Answer(want, False, f"{service.id} failed: {error_text(error)}")
 
 
 def end_services(services: Iterable[Service], books: Books) -> None:

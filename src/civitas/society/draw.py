@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import ConfigError
-from civitas.society.arrays import numpy
+from civitas.society.arrays import np
 from civitas.text import excerpt
 
 if TYPE_CHECKING:
@@ -97,7 +97,6 @@ def integers(
 
     `draw` is one number; here and in `belows` also an array, a number for each citizen.
     """
-    np = numpy()
     rows = np.asarray(citizens)
     whole = rows.ndim and rows.dtype.kind in "ui"
     if not whole or (rows.dtype.kind == "i" and rows.size and rows.min() < 0):
@@ -117,7 +116,6 @@ def uniforms(
     seed: int, citizens: NDArray[Any], step: int, purpose: str, draw: int = 0
 ) -> NDArray[Any]:
     """Return `Draws.uniform` of many citizens: float64, of the shape of `citizens` (uint64)."""
-    np = numpy()
     return (integers(seed, citizens, step, purpose, draw) >> np.uint64(11)) * 2.0**-53
 
 
@@ -128,7 +126,6 @@ def belows(
 
     `n` is one number, or an array, a number for each citizen, each 1 … 2³²−1.
     """
-    np = numpy()
     many = getattr(n, "shape", ()) != ()
     if many and (n.dtype.kind not in "iu" or n.shape != citizens.shape):
         raise ConfigError(f"n must be whole numbers, one for each citizen, got {n.dtype}{n.shape}")
@@ -147,7 +144,6 @@ def choices(
     draw: int = 0,
 ) -> NDArray[Any]:
     """Return `Draws.choice` of many citizens: int64, of the shape of `citizens` (uint64)."""
-    np = numpy()
     sums = _cumulative(weights)
     shares: Any
     if type(sums[-1]) is int:
@@ -184,7 +180,6 @@ def _mix(h: int) -> int:
 
 def _mix_rows(h: NDArray[Any], rest: NDArray[Any]) -> None:
     """Add the constant and mix, in place; `rest` is a buffer of the same shape."""
-    np = numpy()
     h += np.uint64(_GAMMA)
     np.right_shift(h, np.uint64(30), out=rest)
     h ^= rest
@@ -198,7 +193,6 @@ def _mix_rows(h: NDArray[Any], rest: NDArray[Any]) -> None:
 
 def _scaled(bits: NDArray[Any], n: Any) -> NDArray[Any]:
     """Return the upper 64 bits of `bits` times n, n at most 2³², without 128-bit numbers."""
-    np = numpy()
     n = np.asarray(n, np.uint64)
     low = (bits & np.uint64(0xFFFFFFFF)) * n
     low >>= np.uint64(32)

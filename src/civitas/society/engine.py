@@ -6,20 +6,17 @@ import asyncio
 import gc
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from civitas.errors import ConfigError
 from civitas.society.city.map import check_integer
+from civitas.society.population.population import Population
+from civitas.society.population.rows import Moment
+from civitas.society.population.step import Wants, in_threads
+from civitas.society.router import SocietyMailbox, SocietyRouter
 from civitas.threads import WORKERS
 
-if TYPE_CHECKING:
-    from civitas.society.population.moment import Moment
-    from civitas.society.population.population import Population
-    from civitas.society.population.step import Wants
-    from civitas.society.router import SocietyMailbox, SocietyRouter
-
-_AT_ONCE: Final = 100
-"""After this many turns the loop runs the waiting ones."""
+_AT_ONCE: Final = 100  # after this many turns the loop runs the waiting ones
 _FROZEN: Final = 10_000  # turns whose objects the collector then leaves alone in this step
 
 
@@ -34,7 +31,6 @@ class Engine(Protocol):
 
     async def run_rows(self, population: Population, moment: Moment) -> list[Wants]:
         """Run a step of a population's rows; return their wants, in the order of the rows."""
-        ...
 
     def close(self) -> None:
         """Release resources such as threads; the society that uses the engine calls this."""
@@ -71,8 +67,6 @@ class LocalEngine:
 
     async def run_rows(self, population: Population, moment: Moment) -> list[Wants]:
         """Run a step of a population's rows; return their wants, in the order of the rows."""
-        from civitas.society.population.step import in_threads
-
         self._lend_threads(population)
         work = (in_threads, population, moment, self._pool, self.threads)
         return await WORKERS.run(asyncio.get_running_loop(), *work)

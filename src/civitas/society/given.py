@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pydantic import BaseModel
 
+from civitas.agent import Agent
 from civitas.clock import DAY_S
 from civitas.errors import ConfigError, DuplicateAgent
 from civitas.society.arrays import sha256_of
@@ -17,12 +18,8 @@ from civitas.society.city.map import check_integer
 from civitas.society.commit import Service
 from civitas.society.people import drawn
 from civitas.society.people.table import read_people
+from civitas.society.population.population import Population
 from civitas.society.wants import id_order
-
-if TYPE_CHECKING:
-    from civitas.agent import Agent
-    from civitas.society.population.population import Population
-
 
 _PARTS: Final = {
     "model": ("a model or the name of one", "complete"),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from civitas.society.arrays import numpy
+from civitas.society.arrays import np
 
 
 def exp(x: Any) -> Any:
@@ -71,7 +71,7 @@ def where(condition: Any, x: Any, y: Any) -> Any:
     x, y = _given(x), _given(y)
     if type(condition) is bool and type(x) is type(y) is float:
         return x if condition else y
-    chosen = numpy().where(condition, x, y)
+    chosen = np.where(condition, x, y)
     return chosen if chosen.ndim else float(chosen)
 
 
@@ -79,12 +79,11 @@ def _given(x: Any) -> Any:
     """Return a number as a Python float, all else as a float64 array."""
     if type(x) is float:
         return x
-    array = numpy().asarray(x, dtype="float64")
+    array = np.asarray(x, dtype="float64")
     return array if array.ndim else float(array)
 
 
 def _apply(name: str, *arguments: Any) -> Any:
-    np = numpy()
     given = [_given(argument) for argument in arguments]
     scalar = all(type(argument) is float for argument in given)
     if scalar:

@@ -8,15 +8,14 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from civitas.errors import ConfigError
-from civitas.society.arrays import numpy, package
+from civitas.society.arrays import np, package
 from civitas.society.city.map import check_integer, check_text
 from civitas.society.draw import Draws, belows, uniforms
 from civitas.society.places import Near
 from civitas.society.wants import id_order
 from civitas.text import excerpt
 
-_SEARCHES: Final = 1024
-"""The starts whose searches are cached."""
+_SEARCHES: Final = 1024  # the starts whose searches are cached
 
 
 class Network:
@@ -60,13 +59,12 @@ class Network:
             if edge[0] == edge[1]:
                 raise ConfigError(f"edges[{at}] leads from {excerpt(edge[0])} to itself")
             pairs.append([number[end] for end in edge])
-        ends = numpy().array(pairs, "int64").reshape(-1, 2)
+        ends = np.array(pairs, "int64").reshape(-1, 2)
         self._link(len(kinds), ends[:, 0], ends[:, 1], edge_seconds)
 
     def _link(self, n: int, a: Any, b: Any, edge_seconds: int) -> None:
         """Store the edges between numbered nodes, each once."""
         check_integer("edge_seconds", edge_seconds, 1, 86_400)
-        np = numpy()
         a, b = (each.astype(np.int64, copy=False) for each in (a, b))
         both = np.sort(np.concatenate([a * n + b, b * n + a]))
         both = both[np.r_[True, both[1:] != both[:-1]]] if len(both) else both
@@ -115,7 +113,6 @@ class Network:
             raise ConfigError(f"neighbours must be even, got {neighbours}")
         if not isinstance(rewired, (int, float)) or not 0 <= rewired <= 1:
             raise ConfigError(f"rewired must be a probability, 0 to 1, got {excerpt(rewired)}")
-        np = numpy()
         nodes = np.arange(n, dtype=np.uint64)
         has: dict[int, set[int]] = {}
         """The neighbours of nodes that no longer have only their edges of the ring."""
@@ -172,7 +169,6 @@ class Network:
                     chosen.append(other)
             found += [(node, other) for other in chosen]
             ends += [end for other in chosen for end in (node, other)]
-        np = numpy()
         pairs = np.array(found, np.int64)
         return cls.from_numbers(n, pairs[:, 0], pairs[:, 1])
 
@@ -186,7 +182,6 @@ class Network:
         """
         check_integer("n", n, 2, 10_000_000)
         _check_degree(degree, n)
-        np = numpy()
         edges = np.arange(int(n * degree / 2), dtype=np.uint64)
         a, b = (belows(n, seed, edges, 0, f"network.{end}") for end in ("from", "to"))
         return cls.from_numbers(n, a[a != b], b[a != b])
@@ -206,7 +201,6 @@ class Network:
         """
         check_integer("n", n, 1, 10_000_000)
         _check_degree(degree, n)
-        np = numpy()
         nodes = np.arange(n, dtype=np.uint64)
         x, y = (uniforms(seed, nodes, 0, f"network.{axis}") for axis in "xy")
         side = max(1, int((n / 64) ** 0.5))  # cells of about 64 points, row by row
@@ -233,7 +227,6 @@ class Network:
             ConfigError: a number is not 0 … n−1, or an edge leads from a node to itself
         """
         check_integer("n", n, 1, 2**31 - 1)
-        np = numpy()
         a, b = np.asarray(a), np.asarray(b)
         for name, ends in (("a", a), ("b", b)):
             if (ends.dtype.kind not in "iu" and ends.size) or ends.ndim != 1 or a.shape != b.shape:

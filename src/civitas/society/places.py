@@ -24,23 +24,18 @@ class Places(Protocol):
 
     def __contains__(self, place: object) -> bool:
         """Return whether there is a place with that id."""
-        ...
 
     def ids(self) -> tuple[str, ...]:
         """Return every place's id, in order."""
-        ...
 
     def kinds(self) -> tuple[str, ...]:
         """Return the kinds of places, in order."""
-        ...
 
     def kind(self, place: str) -> str:
         """Return a place's kind, such as `shop`."""
-        ...
 
     def by_kind(self, kind: str) -> tuple[str, ...]:
         """Return the places of a kind in order of id; none if there is no such kind."""
-        ...
 
 
 @runtime_checkable
@@ -49,13 +44,11 @@ class Routes(Protocol):
 
     def seconds(self, a: str, b: str, mode: str | None = None) -> int | None:
         """Return the whole seconds from `a` to `b`; None if there is no way."""
-        ...
 
     def near(
         self, place: str, kind: str | None = None, limit: int = 10, mode: str | None = None
     ) -> tuple[Near, ...]:
         """Return the nearest reachable other places (of a kind), the nearest first."""
-        ...
 
 
 @runtime_checkable
@@ -64,7 +57,6 @@ class Neighbours(Protocol):
 
     def neighbours(self, place: str) -> tuple[str, ...]:
         """Return the places next to a place, in order of id."""
-        ...
 
 
 @runtime_checkable
@@ -73,7 +65,6 @@ class Capacities(Protocol):
 
     def capacity(self, place: str) -> int | None:
         """Return how many citizens a place holds at a time; None for any number."""
-        ...
 
 
 @runtime_checkable
@@ -82,7 +73,6 @@ class Hours(Protocol):
 
     def is_open(self, place: str, time: int) -> bool:
         """Return whether a place is open, `time` seconds after midnight (of any day)."""
-        ...
 
 
 @runtime_checkable
@@ -91,7 +81,6 @@ class Positions(Protocol):
 
     def position(self, place: str) -> tuple[int, int]:
         """Return x and y: metres in a city, columns and rows on a grid."""
-        ...
 
 
 _OFFER: dict[Any, tuple[str, str]] = {

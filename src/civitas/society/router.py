@@ -10,13 +10,13 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from civitas.agent import CURRENT, Agent, overrides
 from civitas.errors import InvalidMessage, RequestCancelled, RequestError, VirtualTimeError
 from civitas.message import BROADCAST as EVERYONE
 from civitas.message import Envelope, address, check_message
-from civitas.society.wants import id_order
+from civitas.society.wants import Answer, Want, id_order
 from civitas.spaces.delivery import (
     ANSWER,
     ASKING,
@@ -29,15 +29,12 @@ from civitas.spaces.delivery import (
     Delivery,
 )
 from civitas.spaces.handler import Offer
+from civitas.spaces.loop import LoopThread
 from civitas.spaces.mailbox import Mailbox
 from civitas.spaces.outcomes import Outcomes
 from civitas.spaces.request import Request
 from civitas.spaces.router import Router
 from civitas.text import log_failure
-
-if TYPE_CHECKING:
-    from civitas.society.wants import Answer, Want
-    from civitas.spaces.loop import LoopThread
 
 logger = logging.getLogger("civitas.society")
 
@@ -45,27 +42,21 @@ Interceptor = Callable[[dict[str, Any]], dict[str, Any] | None]
 
 
 class Sent(NamedTuple):
-    """A message on its way to the next step; `rank` is its sender's sort key in id order.
+    """A message on its way to the next step."""
 
-    `answers` is the id of the message that an answer answers; `request` is settled by the answer.
-    """
-
-    rank: tuple[int, int, str]
+    rank: tuple[int, int, str]  # its sender's sort key in id order
     envelope: Envelope
     kind: int = SEND
-    answers: str | None = None
-    request: Delivery | None = None
+    answers: str | None = None  # the id of the message that an answer answers
+    request: Delivery | None = None  # which the answer settles
 
 
 class Turn(Delivery):
-    """An agent's turn in a step: it handles its messages, then does its own step.
-
-    The timer `limit` ends a turn that waits too long, and sets `late`.
-    """
+    """An agent's turn in a step: it handles its messages, then does its own step."""
 
     __slots__ = ()
 
-    limit: asyncio.TimerHandle | None = None
+    limit: asyncio.TimerHandle | None = None  # ends a turn that waits too long, and sets `late`
     late: bool = False
 
 
@@ -103,11 +94,7 @@ def _hold(delivery: Delivery, handler: Coroutine[Any, Any, Any]) -> None:
 
 
 class SocietyMailbox(Mailbox):
-    """An agent's mailbox in a society: its mail, its wants in this step, and its latest answers.
-
-    `begun` is the handler of the message to handle next; `lives` says whether the agent overrides
-    `forward`, so that it has its own step.
-    """
+    """An agent's mailbox in a society: its mail, its wants in this step, and its latest answers."""
 
     __slots__ = ("answers", "begun", "lives", "mail", "rank", "wants")
     router: SocietyRouter
@@ -121,6 +108,7 @@ class SocietyMailbox(Mailbox):
         self.start = _hold  # a handler is awaited in the turn
         self.before = overrides(agent, "before_action")
         self.after = overrides(agent, "after_action")
+        # Whether it has its own step.
         self.lives = type(agent).forward is not Agent.forward or "forward" in vars(agent)
         self.limit = router.capacity
         self.dead = self.running = 0
@@ -131,7 +119,7 @@ class SocietyMailbox(Mailbox):
         self.mail: list[Sent] | tuple[()] = ()
         self.wants: list[Want] | None = None
         self.answers: list[Answer] | tuple[()] = ()
-        self.begun: Coroutine[Any, Any, Any] | None = None
+        self.begun: Coroutine[Any, Any, Any] | None = None  # handles the next message
         # Actions that cannot be described fail here; each combination of classes is checked once.
         make = (type(agent), *(type(block) for block in agent.blocks))
         if make not in router.makes:
@@ -207,11 +195,7 @@ class SocietyMailbox(Mailbox):
 
 
 class SocietyRouter(Router):
-    """Takes messages in as every router does, and delivers them step by step.
-
-    `makes` has the checked combinations of agent and block classes, `wanting` the mailboxes with
-    wants in this step, `turns` the turns under way.
-    """
+    """Takes messages in as every router does, and delivers them step by step."""
 
     def __init__(
         self,
@@ -224,9 +208,9 @@ class SocietyRouter(Router):
         super().__init__(thread, mailbox)
         self.sent: list[Sent] = []
         self.services = services
-        self.makes: set[tuple[type, ...]] = set()
-        self.wanting: list[SocietyMailbox] = []
-        self.turns: set[Turn] = set()
+        self.makes: set[tuple[type, ...]] = set()  # checked classes of an agent and its blocks
+        self.wanting: list[SocietyMailbox] = []  # those with wants in this step
+        self.turns: set[Turn] = set()  # under way
         self._turn_timeout_s = turn_timeout_s
         self._over = over
         self._fewer: asyncio.Future[None] | None = None

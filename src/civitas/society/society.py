@@ -12,29 +12,24 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from civitas.action import is_async
 from civitas.agent import Agent
+from civitas.approval import Approver
 from civitas.arguments import names_checked
+from civitas.budget import Budget
 from civitas.clock import DAY_S, Clock, seconds_of
 from civitas.dispatch import AgentToolbox
 from civitas.errors import ConfigError, DefinitionError, FileError
+from civitas.journal import Journal
 from civitas.journal.journal import as_journal
 from civitas.jsonvalue import NotJSON, copy_json
 from civitas.reasoning.read_record import fingerprint
 from civitas.reasoning.record import NULL_RECORD, Record, recorded
 from civitas.society import given
 from civitas.society.asking import Asking
-from civitas.society.checkpoint import (
-    KIND,
-    SocietyState,
-    as_bytes,
-    load,
-    restore,
-    save,
-    state_of,
-)
+from civitas.society.checkpoint import KIND, SocietyState, as_bytes, load, restore, save, state_of
 from civitas.society.city.map import check_integer
 from civitas.society.commit import CITY, Service
 from civitas.society.engine import Engine, LocalEngine
@@ -47,17 +42,10 @@ from civitas.society.router import Interceptor
 from civitas.society.tables import Tables
 from civitas.text import counted
 
-if TYPE_CHECKING:
-    from civitas.approval import Approver
-    from civitas.budget import Budget
-    from civitas.journal import Journal
-
 logger = logging.getLogger("civitas.society")
 
-_FAILURES: Final = 100
-"""The failures kept as text; all are counted."""
-MAILBOX: Final = 1_000
-"""The messages that an agent may receive in a step, by default."""
+_FAILURES: Final = 100  # the failures kept as text; all are counted
+MAILBOX: Final = 1_000  # the messages that an agent may receive in a step, by default
 
 
 @names_checked
@@ -277,10 +265,7 @@ class Society(Experiments):
             self._state, self._asking.record = None, NULL_RECORD
 
     def _from_record(
-        self,
-        record: Record[SocietyState],
-        new: SocietyState,
-        made: list[Intervention],
+        self, record: Record[SocietyState], new: SocietyState, made: list[Intervention]
     ) -> SocietyState:
         """Save the first state of a recorded run, or restore its last; return the state."""
         self._asking.record = record

@@ -7,7 +7,7 @@ import gc
 import logging
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from civitas.agent import Agent
 from civitas.clock import Clock
@@ -21,19 +21,17 @@ from civitas.society.perception import Perception, View
 from civitas.society.population.books import RowBooks
 from civitas.society.population.life import leave_mailbox, measured, run_population, take_mailbox
 from civitas.society.population.messages import deliver_to_rows, row_messages
+from civitas.society.population.population import Population
 from civitas.society.population.wants import Say
 from civitas.society.router import Interceptor, Sent, SocietyMailbox, SocietyRouter, Turn
 from civitas.society.wants import Move, Pay, want_of
+from civitas.spaces.delivery import Delivery
+from civitas.spaces.mailbox import Mailbox
 from civitas.spaces.request import on_end
+from civitas.spaces.router import Router
 from civitas.spaces.space import Space
 from civitas.spaces.watchdog import WATCHDOG
 from civitas.text import one_line
-
-if TYPE_CHECKING:
-    from civitas.society.population.population import Population
-    from civitas.spaces.delivery import Delivery
-    from civitas.spaces.mailbox import Mailbox
-    from civitas.spaces.router import Router
 
 logger = logging.getLogger("civitas.society")
 
@@ -69,8 +67,7 @@ class Steps(Space):
     _asking: Asking
     _turn_timeout_s: float
     _interceptors: tuple[Interceptor, ...] = ()
-    _between: asyncio.Lock
-    """Held by a step, and by work between two steps."""
+    _between: asyncio.Lock  # held by a step, and by work between two steps
     _in_step = False
     _broken = ""
 
@@ -139,7 +136,6 @@ class Steps(Space):
                 mailbox.arriving = None
 
     def _intervene_now(self) -> None:
-        """Apply the interventions of this step."""
         self._not_changed = []
         for each in self.interventions:
             if each.falls_in(self.number, self.clock):

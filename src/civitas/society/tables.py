@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from civitas.errors import FileError, MissingExtra
 from civitas.jsonvalue import read_json
@@ -22,16 +22,12 @@ from civitas.society.arrays import package
 from civitas.society.citizen import CitizenAgent
 from civitas.society.experiments.results import arrow, write_whole, writing_errors
 from civitas.society.people.table import COLUMNS
-
-if TYPE_CHECKING:
-    from civitas.society.steps import Steps
+from civitas.society.steps import Steps
 
 _MESSAGES: Final = ("step", "from", "to", "action", "args")
 _MANIFEST: Final = "manifest.json"
-_ROWS: Final = 100_000
-"""The rows of a population that are written at a time."""
-_GROUP: Final = 1 << 24
-"""The bytes of CSV that become one row group of Parquet."""
+_ROWS: Final = 100_000  # the rows of a population that are written at a time
+_GROUP: Final = 1 << 24  # the bytes of CSV that become one row group of Parquet
 
 
 class Tables:
@@ -107,7 +103,6 @@ class Tables:
             society.observe(self._say)
 
     def _say(self, message: dict[str, Any]) -> None:
-        """Collect a sent message."""
         action = message["action"]
         args = json.dumps(action["args"], ensure_ascii=False)
         self._said.append((message["from"], message["to"], action["name"], args))

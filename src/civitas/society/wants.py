@@ -150,6 +150,8 @@ KINDS: Final[dict[str, type[Want]]] = {
     kind.__name__: kind for kind in (Move, Pay, Work, Buy, Save, Post, Follow, Like)
 }
 """civitas's wants by name."""
+ORDER: Final[tuple[type[Want], ...]] = (Work, Pay, Save, Buy, Move, Follow, Post, Like)
+"""The order in which the kinds of wants are settled: wages before purchases."""
 
 
 def _kinds() -> dict[str, type[Want]]:

@@ -209,12 +209,11 @@ class Town:
 
     def _packed(self) -> bytes:
         """Return where citizens are, packed for `frame`; done once, not on the society's loop."""
-        from civitas.society.arrays import numpy
+        from civitas.society.arrays import np
 
         where, (seen, packed) = self._where, self._frame
         if where is None or where is seen:
             return packed
-        np = numpy()
         left, low, wide, tall = self._bounds
         parts = []
         for values, least, most in ((where.x, left, wide), (where.y, low, tall)):

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from civitas.errors import ConfigError
-from civitas.society.arrays import numpy
-from civitas.society.population.column import Column
-
-if TYPE_CHECKING:
-    from civitas.society.population.column import Register
-    from civitas.society.population.rows import Rows
+from civitas.society.arrays import np
+from civitas.society.population.column import Column, Register
+from civitas.society.population.rows import Rows
 
 DOES: Final = ("sleep", "eat", "work", "study", "shop", "social", "leisure", "browse")
 """The activities of plan items; a code is 1 + the index here, so `sleep` is 1."""
 ACTS: Final = (None, *DOES, "travel", "idle")
 """The acts of a citizen, by code: those of `DOES`, `travel`, `idle`; 0 before its first step."""
-SLOTS: Final = 100
-"""The slots of a plan in columns; slots that no plan uses take no memory."""
+SLOTS: Final = 100  # the slots of a plan in columns; slots that no plan uses take no memory
 NONE, HOME, DUTY, CHOSEN, KINDS = range(5)
 """Codes of an item's place: no place, home, work (or school), a chosen place (`plan_chosen`);
 from 4 up, a kind of place: 4 + its index in `city.kinds()`."""
@@ -29,35 +25,26 @@ _OWN: Final = {HOME: "plan_home", DUTY: "plan_duty"}
 ACT: Final = {"act": Column("uint8", words=ACTS)}
 ITEM: Final = {
     "item_do": Column("uint8", own=True),
+    # A place; or −2 − k for the kind k of `city.kinds()`, of which the mobility block chooses one.
     "item_where": Column("int32", -1, own=True),
     "item_until": Column("int32", own=True),
 }
-"""The current item of the plan: its activity (0: none), its place and its end.
-
-`item_where` is the number of a place, −1 for None, or −2 − k for the kind k of `city.kinds()`.
-The mobility block chooses a place of that kind.
-"""
+"""The current item of the plan: its activity (0: none), its place (−1: none) and its end."""
 PLAN: Final = {
     **ITEM,
-    "plan": Column("uint32", width=SLOTS, own=True, slots=True),
-    "plan_now": Column("uint8", own=True),
+    "plan": Column("uint32", width=SLOTS, own=True, slots=True),  # items, see the bits above
+    "plan_now": Column("uint8", own=True),  # the slot of the current item
+    # The place chosen for the current item, or for an interrupted one that continues later.
     "plan_chosen": Column("place", None, own=True),
+    # Places that turned this citizen away in that item, each as its number + 1.
     "plan_avoid": Column("int32", width=3, own=True, slots=True),
-    "stuck": Column("bool", own=True),
+    "stuck": Column("bool", own=True),  # whether the citizen cannot get to its item's place
 }
-"""The plan: consecutive items that cover the whole day, in slots.
-
-plan: each item in one number, see the bits above
-plan_now: the slot of the current item
-plan_chosen: the place chosen for the current item, or for an interrupted one that continues later
-plan_avoid: places that turned this citizen away in that item, each as its number + 1
-stuck: whether the citizen cannot get to its item's place
-"""
+"""The plan: consecutive items that cover the whole day, in slots."""
 
 
 def word(do: Any, where: Any, until: Any) -> Any:
     """Return items in one number each, from arrays of activity, place and end; uint32."""
-    np = numpy()
     made = np.asarray(until).astype(np.uint32) << np.uint32(UNTIL)
     made |= (np.asarray(do).astype(np.uint32) - np.uint32(1)) << np.uint32(WHAT)
     made |= np.asarray(where).astype(np.uint32)
@@ -96,7 +83,7 @@ def set_bought(rows: Rows, where: Any, bought: bool) -> None:
 
 def stay_home(rows: Rows, where: Any) -> None:
     """Let the current items of some rows continue at home, without a kind of place."""
-    np, arrays, index = numpy(), rows.population.arrays, rows.at[where]
+    arrays, index = rows.population.arrays, rows.at[where]
     at = (index, arrays["plan_now"][index])
     home = arrays["home"][index]
     arrays["item_where"][index] = home

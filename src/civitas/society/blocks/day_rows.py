@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from civitas.clock import DAY_S
-from civitas.society.arrays import numpy
+from civitas.society.arrays import np
 from civitas.society.blocks import town
 from civitas.society.blocks.columns import DUTY, HOME, KINDS, NONE, SLOTS, code, word
+from civitas.society.blocks.plans import Plans
 from civitas.society.blocks.rules import LEISURE
 from civitas.society.draw import belows
-
-if TYPE_CHECKING:
-    from civitas.society.blocks.plans import Plans
-    from civitas.society.population.rows import Rows
+from civitas.society.population.rows import Rows
 
 _HOUR: Final = 3600
 _SLOT: Final = 900
-_FREE: Final = 6
-"""The number of an elementary span of the day outside the six set items."""
+_FREE: Final = 6  # the number of an elementary span of the day outside the six set items
 
 
 def make(self: Any, rows: Rows, plans: Plans, at: Any) -> None:
     """Write this day's plans of some of the rows, as `PlanBlock._by_rule` does."""
-    np, arrays = numpy(), plans.arrays
+    arrays = plans.arrays
     index = plans.index[at]
     home, duty = plans.home[at], plans.duty[at]
     ends, which, does, wheres = _skeleton(self, rows, plans, at)
@@ -62,7 +59,6 @@ def make(self: Any, rows: Rows, plans: Plans, at: Any) -> None:
 
 def _clear(arrays: Any, rows: Any, slot: int) -> None:
     """Clear the slots from `slot` on that the previous plans used."""
-    np = numpy()
     while slot < SLOTS and len(rows):
         column = arrays["plan"][:, slot]
         rows = rows[np.flatnonzero(column[rows])]
@@ -77,7 +73,7 @@ def _skeleton(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, Any, A
         the ends of each day's spans, (13, n), rising; the number of each span's item, (13, n); and
         the activities and places of the items and of free time, by their codes, (7, n) each
     """
-    np, params, seed = numpy(), self.params, rows.population.seed
+    params, seed = self.params, rows.population.seed
     ids, count = rows.ids[at], len(at)
     spread = 2 * (params.spread // _SLOT) + 1
 
@@ -145,7 +141,7 @@ def _skeleton(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, Any, A
 
 def _duty(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, Any, Any]:
     """Return today's work or school, as `PlanBlock._duty`: its code (0: none), start and end."""
-    np, params = numpy(), self.params
+    params = self.params
     place = plans.duty[at].astype(np.int64)
     do = np.zeros(len(at), np.uint8)
     begins = np.full(len(at), params.begins, np.int32)
@@ -184,7 +180,7 @@ def _duty(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, Any, Any]:
 
 def _weights(rows: Rows) -> tuple[Any, Any, Any, Any]:
     """Return `LEISURE` as arrays: kinds, activities, places, cumulative weights by open kinds."""
-    np, kinds = numpy(), town.kind_numbers(rows)
+    kinds = town.kind_numbers(rows)
     away = sorted({where for _, where, _ in LEISURE} - {"home"})
     do = np.array([code(each[0]) for each in LEISURE], np.uint8)
     where = np.array(
@@ -204,7 +200,7 @@ def _weights(rows: Rows) -> tuple[Any, Any, Any, Any]:
 
 def _piece(rows: Rows, ids: Any, start: Any, end: Any, choice: Any) -> tuple[Any, Any, Any]:
     """Draw a piece of free time for each row; return activities, places and ends."""
-    np, seed, step = numpy(), rows.population.seed, rows.step
+    seed, step = rows.population.seed, rows.step
     away, do, where, sums = choice
     drawn = 2 + belows(7, seed, ids, step, "plan.length", start)
     open_ = sum(town.opens_at(rows, kind, start) << bit for bit, kind in enumerate(away))

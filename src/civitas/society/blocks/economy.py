@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
 from civitas.action import action
 from civitas.clock import DAY_S
 from civitas.signature.schema import object_schema
-from civitas.society.arrays import larger, numpy, smaller
+from civitas.society.arrays import larger, np, smaller
 from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, now_of
 from civitas.society.blocks.columns import ACT, bought, code, set_bought, stay_home
 from civitas.society.blocks.town import kind_numbers, kinds_of
 from civitas.society.population.column import Column
+from civitas.society.population.rows import Rows
 from civitas.society.wants import Buy, Save, Work
-
-if TYPE_CHECKING:
-    from civitas.society.population.rows import Rows
 
 _DAYS = 7
 _CENTS: Final = Column("int64")
@@ -192,7 +190,6 @@ class EconomyBlock(CitizenBlock):
 
     def fits_rows(self, rows: Rows) -> Any:
         """Return `fits` of rows."""
-        np = numpy()
         fits = np.asarray(super().fits_rows(rows)) > 0
         if hasattr(rows.city, "by_kind") and "item_do" in rows.population.arrays:
             eats = np.flatnonzero(rows["item_do"] == code("eat"))
@@ -204,7 +201,6 @@ class EconomyBlock(CitizenBlock):
 
     def before_rows(self, rows: Rows) -> None:
         """Do `before_forward` for rows."""
-        np = numpy()
         for kind in (Work, Buy, Save):
             if kind not in rows.moment.answers:
                 continue
@@ -236,7 +232,6 @@ class EconomyBlock(CitizenBlock):
 
     def step_rows(self, rows: Rows) -> None:
         """Do `forward` for rows."""
-        np = numpy()
         by_plan = not hasattr(rows.city, "by_kind")
         has_places = "place" in rows.population.arrays
         place = rows["item_where" if by_plan or not has_places else "place"]
@@ -250,7 +245,9 @@ class EconomyBlock(CitizenBlock):
         if not len(buys):
             return
         meal = do == code("eat")
-        most = np.maximum(0, np.minimum(self._left_rows(rows, meal), rows["money"]))
+        dinner = np.minimum(rows["purse"], self._budget_rows(rows) * self.params.meal // 1000)
+        purse = np.where(meal, dinner, rows["purse"])
+        most = np.maximum(0, np.minimum(purse, rows["money"]))
         poor, before = most < self.params.least, bought(rows)
         act[buys] = np.where(meal, code("eat"), code("shop"))[buys]
         none = buys[(poor & ~before)[buys]]
@@ -263,17 +260,10 @@ class EconomyBlock(CitizenBlock):
         rows.want(Buy, some, place=place, kind=kind, cents=most)
 
     def _budget_rows(self, rows: Rows) -> Any:
-        """Return `budget` of rows."""
-        income = numpy().maximum(rows["income"], rows["earned"])
+        income = np.maximum(rows["income"], rows["earned"])
         params = self.params
         wealth = rows["money"] + rows["savings"]
         return budget_of(income, wealth, params.of_income, params.of_wealth)
-
-    def _left_rows(self, rows: Rows, meal: Any) -> Any:
-        """Return what the budgets have left to spend now."""
-        np = numpy()
-        dinner = np.minimum(rows["purse"], self._budget_rows(rows) * self.params.meal // 1000)
-        return np.where(meal, dinner, rows["purse"])
 
     # -- actions -----------------------------------------------------------------------------------
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field
 
 from civitas.action import action
 from civitas.signature.schema import object_schema
-from civitas.society.arrays import numpy, smaller
+from civitas.society.arrays import np, smaller
 from civitas.society.blocks.columns import code
 from civitas.society.blocks.talk import TalkBlock, TalkParams, message_text
 from civitas.society.blocks.ties import Ties, code_of
 from civitas.society.draw import belows
+from civitas.society.population.rows import Rows
 from civitas.society.services.feed import LONGEST, Feed
 from civitas.society.wants import Follow, Like, Post
-
-if TYPE_CHECKING:
-    from civitas.society.population.rows import Rows
 
 
 def likes(interest: Any, relation: Any, likes_of_1000: int) -> Any:
@@ -87,7 +85,6 @@ class FeedBlock(TalkBlock):
 
     def step_rows(self, rows: Rows) -> None:
         """Do `forward` for rows."""
-        np = numpy()
         params, population, index = self.params, rows.population, rows.at
         arrays = population.arrays
         rows["act"] = np.uint8(code("browse"))
@@ -120,7 +117,7 @@ class FeedBlock(TalkBlock):
 
     def _react_rows(self, rows: Rows, feed: Any, interest: Any) -> None:
         """Like posts that the feed shows, and follow some of their authors."""
-        np, params, kept = numpy(), self.params, feed.rows
+        params, kept = self.params, feed.rows
         about = self.topic_rows(rows)
         shown, liked = self._shown_rows(rows, feed, interest, about)
         if not len(kept.author):
@@ -149,7 +146,7 @@ class FeedBlock(TalkBlock):
 
     def _shown_rows(self, rows: Rows, feed: Any, interest: Any, about: Any) -> Any:
         """Return the numbers of the posts shown to each row, the best first, and whether liked."""
-        np, limit = numpy(), self.params.shown
+        limit = self.params.shown
         if type(feed).shown is Feed.shown:
             rows.once("feed.hottest", feed.rows.hottest)
             return feed.rows.shown(rows.index, interest, about, limit)

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from civitas.clock import DAY_S
-from civitas.society.arrays import numpy
+from civitas.society.arrays import np
 from civitas.society.blocks import columns, town
 from civitas.society.blocks.block import now_of
 from civitas.society.blocks.columns import AVOIDS, CHOSEN, WHERE, code, without
 from civitas.society.blocks.rules import explores, gravity
+from civitas.society.blocks.ties import Ties
 from civitas.society.draw import belows
-from civitas.society.population.column import Column, Walk
+from civitas.society.population.column import Column, Register, Walk
+from civitas.society.population.rows import Rows
 from civitas.society.wants import Move
 
-if TYPE_CHECKING:
-    from civitas.society.population.column import Register
-    from civitas.society.population.rows import Rows
-
-VISITED: Final = 8
-"""The places of a kind that a citizen remembers at most."""
+VISITED: Final = 8  # the places of a kind that a citizen remembers at most
 KINDS: Final = ("park", "restaurant", "shop")
 """The kinds whose visited places rows remember: those that plans name."""
-_NEVER: Final = 1 << 40
-"""Seconds for "no way": more than any way takes."""
+_NEVER: Final = 1 << 40  # seconds for "no way": more than any way takes
 _AT_ONCE: Final = 1 << 14
 """Rows that choose a place at a time: their arrays fit the processor's cache."""
+# The numbers of known places, each + 1, in the order of the first visits; and how many visits.
 _VISITS: Final = {
     f"{what}_{kind}": Column(dtype, width=VISITED, own=True, slots=2)
     for kind in KINDS
@@ -38,16 +35,11 @@ COLUMNS: Final = {
     **_VISITS,
     "age": Column("uint8", 18, key=("profile", "age")),
 }
-"""The columns of `MobilityBlock`.
-
-`visited_park` holds the numbers of the known parks, each + 1, in the order of the first visits;
-`visits_park` holds the number of visits.
-"""
+"""The columns of `MobilityBlock`."""
 
 
 def fits_rows(self: Any, rows: Rows) -> Any:
     """Return `fits` of rows: 2 for rows on their way or not at their item's place."""
-    np = numpy()
     if rows.city is None:
         return 0.0
     where = rows["item_where"]
@@ -57,7 +49,6 @@ def fits_rows(self: Any, rows: Rows) -> Any:
 
 def step_rows(self: Any, rows: Rows) -> None:
     """Do `forward` for rows: set out, or continue on the way."""
-    np = numpy()
     arrays, index = rows.population.arrays, rows.at
     arrays["act"][index] = code("travel")
     at = np.flatnonzero(rows["moving_to"] < 0)
@@ -86,14 +77,14 @@ def _stuck(rows: Rows, at: Any) -> None:
 
 def _open(rows: Rows, places: Any, seconds: Any) -> Any:
     """Return whether places are open on arrival, which is at the beginning of a step."""
-    np, step = numpy(), rows.seconds
+    step = rows.seconds
     arrives = now_of(rows) % DAY_S + np.maximum(1, -(-seconds // step)) * step
     return town.open_at(rows, places, arrives)
 
 
 def _set_out(self: Any, rows: Rows, at: Any, goes: Any) -> None:
     """Do `_set_out` and `_mode`: ask to move, unless unreachable or closed on arrival."""
-    np, params, words = numpy(), self.params, rows.population.words
+    params, words = self.params, rows.population.words
     here, to = rows["place"][at].astype(np.int64), goes[at]
     mode = np.full(len(at), -1, np.int64)
     seconds = np.zeros(len(at), np.int64)
@@ -125,7 +116,7 @@ def _set_out(self: Any, rows: Rows, at: Any, goes: Any) -> None:
 
 def _choose(self: Any, rows: Rows, at: Any, kind: str, number: int) -> Any:
     """Do `_place_of` by rule for some rows; return their places of a kind (−1, and stuck: none)."""
-    np, params = numpy(), self.params
+    params = self.params
     arrays, index = rows.population.arrays, rows.at[at]
     place = rows["place"][at].astype(np.int64)
     now = arrays["plan_now"][index]
@@ -154,7 +145,9 @@ def _choose(self: Any, rows: Rows, at: Any, kind: str, number: int) -> Any:
         if len(some):
             parts = (each.take(any_, axis=1) for each in (found, seconds, fits))
             chosen[some] = _by_rule(self, rows, at[some], kind, *parts)
-            _remember(arrays, index[some], kind, chosen[some])
+            if kind in KINDS:
+                visits = Ties(rows, at[some], (f"visited_{kind}", f"visits_{kind}"))
+                visits.closer(slice(None), chosen[some] + 1, lambda times: times + 1)
     _stuck(rows, at[chosen < 0])
     gets = chosen >= 0
     some = index[gets]
@@ -166,7 +159,7 @@ def _choose(self: Any, rows: Rows, at: Any, kind: str, number: int) -> Any:
 
 def _by_rule(self: Any, rows: Rows, at: Any, kind: str, found: Any, seconds: Any, fits: Any) -> Any:
     """Choose for each row one of the found places, (places, n), among those that fit."""
-    np, params, seed = numpy(), self.params, rows.population.seed
+    params, seed = self.params, rows.population.seed
     arrays, index, ids = rows.population.arrays, rows.at[at], rows.ids[at]
     visits = np.zeros(found.shape, np.int32)
     many = np.zeros(len(at), np.int64)
@@ -214,44 +207,15 @@ def _chances(rho: int, gamma: int) -> list[int]:
     return [explores(known, rho, gamma) for known in range(VISITED + 1)]
 
 
-def _remember(arrays: Any, index: Any, kind: str, chosen: Any) -> None:
-    """Do `_remember`: count a visit; above `VISITED` places, forget the least visited."""
-    np = numpy()
-    if kind not in KINDS:
-        return
-    places, times = arrays[f"visited_{kind}"], arrays[f"visits_{kind}"]
-    left = np.arange(len(index))
-    walk = Walk(places, index)
-    for slot in range(VISITED):
-        here = walk.of(slot)
-        counts = (here == 0) | (here == chosen[left] + 1)
-        some = left[np.flatnonzero(counts)]
-        places.put(index[some], slot, chosen[some] + 1)
-        times.put(index[some], slot, times.of(index[some], slot) + times.dtype.type(1))
-        goes_on = np.flatnonzero(~counts)
-        left = left[goes_on]
-        if not len(left):
-            return
-        walk.keep(goes_on)
-    some = index[left]
-    least = times[some].argmin(axis=1)  # of equals, the earliest known place
-    keep = np.arange(VISITED - 1) + (np.arange(VISITED - 1) >= least[:, None])
-    for array, last in ((places, chosen[left, None] + 1), (times, np.full((len(left), 1), 1))):
-        array[some] = np.hstack([np.take_along_axis(array[some], keep, axis=1), last])
-
-
 def to_status(self: Any, population: Register, row: int, status: dict[str, Any]) -> None:
     """Write a row's visits into a status."""
     visits = {}
     for kind in KINDS:
-        places = population.arrays[f"visited_{kind}"][row].tolist()
-        times = population.arrays[f"visits_{kind}"][row].tolist()
+        names = (f"visited_{kind}", f"visits_{kind}")
+        places, times = (population.arrays[name][row].tolist() for name in names)
+        known = zip(places, times, strict=True)
         if places[0]:
-            visits[kind] = {
-                population.places[place - 1]: many
-                for place, many in zip(places, times, strict=True)
-                if place
-            }
+            visits[kind] = {population.places[each - 1]: many for each, many in known if each}
     if visits:
         status["visits"] = visits
 

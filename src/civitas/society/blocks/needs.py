@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from pydantic import Field
 
 from civitas.action import action
-from civitas.society.arrays import numpy
+from civitas.society.arrays import np
 from civitas.society.blocks import columns
 from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, now_of
 from civitas.society.blocks.columns import ACTS, code
 from civitas.society.population.column import Column
+from civitas.society.population.rows import Rows
 from civitas.society.wants import Buy, Work
-
-if TYPE_CHECKING:
-    from civitas.society.population.rows import Rows
 
 NEEDS: Final = ("hunger", "energy", "safety", "social")
 RATES: Final[dict[str, tuple[int, int, int, int]]] = {
@@ -120,7 +118,6 @@ class NeedsBlock(CitizenBlock):
 
     def before_rows(self, rows: Rows) -> None:
         """Do `before_forward` for rows."""
-        np = numpy()
         act = rows["act"]
         if rows.step > 0:
             refused = rows.refused(Work, Buy)

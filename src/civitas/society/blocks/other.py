@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from civitas.society.blocks import columns
 from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams
-
-if TYPE_CHECKING:
-    from civitas.society.population.rows import Rows
+from civitas.society.population.rows import Rows
 
 
 class OtherBlockParams(CitizenBlockParams):

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from civitas.clock import DAY_S
-from civitas.society.arrays import numpy
+from civitas.society.arrays import np
 from civitas.society.blocks import day_rows, town
 from civitas.society.blocks.block import now_of
-from civitas.society.blocks.columns import (
-    AVOIDS,
-    CHOSEN,
-    KINDS,
-    NONE,
-    WHERE,
-    code,
-    without,
-)
+from civitas.society.blocks.columns import AVOIDS, CHOSEN, KINDS, NONE, WHERE, code, without
+from civitas.society.blocks.needs import NEEDS, NeedsBlock
 from civitas.society.blocks.plans import Plans
 from civitas.society.blocks.rules import REMEDIES
+from civitas.society.population.rows import Rows
 from civitas.society.wants import Move
 
-if TYPE_CHECKING:
-    from civitas.society.population.rows import Rows
-
-_AT_ONCE: Final = 1 << 13
-"""Plans made at a time: their arrays fit the processor's cache."""
+_AT_ONCE: Final = 1 << 13  # plans made at a time: their arrays fit the processor's cache
 
 
 def before_rows(self: Any, rows: Rows) -> None:
     """Do `before_forward` for rows: make missing plans of this day, advance and mend plans."""
-    np = numpy()
     plans = Plans(rows)
     day, time = divmod(now_of(rows), DAY_S)
     new = (plans.of("day") != day) | (plans.of("plan_home") != plans.home)
@@ -54,7 +43,6 @@ def step_rows(self: Any, rows: Rows) -> None:
 
 def _mend(self: Any, rows: Rows, plans: Plans, time: int, goes_on: Any) -> None:
     """Do `PlanBlock._mend`: first what the world broke, then the needs."""
-    np = numpy()
     stays = ~plans.moving()
     why = plans.of("stuck") & stays
     stuck = np.flatnonzero(why)
@@ -74,7 +62,7 @@ def _mend(self: Any, rows: Rows, plans: Plans, time: int, goes_on: Any) -> None:
 
 def _elsewhere(plans: Plans, at: Any, time: int) -> None:
     """Do `PlanBlock._elsewhere`: another place of the kind, or else home."""
-    np, arrays = numpy(), plans.arrays
+    arrays = plans.arrays
     rows = plans.index[at]
     slot = arrays["plan_now"][rows]
     place = arrays["item_where"][rows]
@@ -105,9 +93,6 @@ def _elsewhere(plans: Plans, at: Any, time: int) -> None:
 
 def _urgent(rows: Rows, plans: Plans, stays: Any, time: int) -> None:
     """Do `PlanBlock._urgent`: insert the remedy of a need at its threshold."""
-    from civitas.society.blocks.needs import NEEDS, NeedsBlock
-
-    np = numpy()
     needs = next((each for each in rows.population.blocks if isinstance(each, NeedsBlock)), None)
     if needs is None:
         return

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from civitas.errors import ConfigError
-from civitas.society.arrays import numpy
+from civitas.society.arrays import np
 from civitas.society.blocks.columns import (
     AVOIDS,
     CHOSEN,
@@ -19,12 +19,8 @@ from civitas.society.blocks.columns import (
     WHERE,
     word,
 )
-from civitas.society.blocks.columns import (
-    items as items_at,
-)
-
-if TYPE_CHECKING:
-    from civitas.society.population.rows import Rows
+from civitas.society.blocks.columns import items as items_at
+from civitas.society.population.rows import Rows
 
 _ROOM: Final = 4
 """Slots kept free: an inserted item takes up to three more, and the last stays empty."""
@@ -37,7 +33,6 @@ class Plans:
     """The plans of some rows. Positions count within these rows; −1 is no home and no duty."""
 
     def __init__(self, rows: Rows) -> None:
-        np = numpy()
         self.rows, self.arrays, self.index = rows, rows.population.arrays, rows.at
         self.home = self.duty = np.full(len(rows), -1, np.int32)
         if rows.population.places:
@@ -56,12 +51,12 @@ class Plans:
     def moving(self) -> Any:
         """Return which rows are on their way."""
         if not self.rows.population.places:
-            return numpy().zeros(len(self.rows), bool)
+            return np.zeros(len(self.rows), bool)
         return self.of("moving_to") >= 0
 
     def advance(self, at: Any, time: int) -> None:
         """Advance rows whose current item is over to their item at a time of the day."""
-        np, arrays = numpy(), self.arrays
+        arrays = self.arrays
         if not len(at):
             return
         rows = self.index[at]
@@ -77,7 +72,7 @@ class Plans:
 
     def show(self, rows: Any, items: Any) -> None:
         """Write current items into the columns of `ITEM`."""
-        np, arrays = numpy(), self.arrays
+        arrays = self.arrays
         where = (items & WHERE).astype(np.int32)
         arrays["item_do"][rows] = (items >> WHAT & 7) + 1
         arrays["item_until"][rows] = _ends(items)
@@ -89,7 +84,7 @@ class Plans:
 
     def forget(self, rows: Any) -> None:
         """Clear the chosen and avoided places of items that are over."""
-        np, arrays = numpy(), self.arrays
+        arrays = self.arrays
         avoided = arrays["plan_avoid"][:, 0][rows] > 0
         knows = ((arrays["plan_chosen"][rows] >= 0) | avoided).nonzero()[0]
         rows, avoided = rows[knows], avoided[knows]
@@ -109,7 +104,7 @@ class Plans:
 
     def put(self, at: Any, do: Any, home: Any, time: int, until: Any) -> None:
         """Insert items from `time` on into plans; cut or drop the items that overlap."""
-        np, arrays = numpy(), self.arrays
+        arrays = self.arrays
         rows = self.index[at]
         last = 32
         while last < SLOTS and arrays["plan"][rows, last - _ROOM].any():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pydantic import Field
 
@@ -11,24 +11,19 @@ from civitas.action import action
 from civitas.clock import DAY_S
 from civitas.errors import ConfigError
 from civitas.signature.schema import object_schema
-from civitas.society.arrays import numpy
+from civitas.society.arrays import np
 from civitas.society.blocks.block import now_of
 from civitas.society.blocks.columns import code
 from civitas.society.blocks.talk import TalkBlock, TalkParams, message_text
 from civitas.society.blocks.ties import Ties, code_of, friend_columns
 from civitas.society.draw import belows
-from civitas.society.population.column import Column
+from civitas.society.population.column import Column, Register
+from civitas.society.population.rows import Rows
 from civitas.society.population.wants import WHO, number_of
 from civitas.society.services.lists import turns
 
-if TYPE_CHECKING:
-    from civitas.society.population.column import Register
-    from civitas.society.population.rows import Rows
-
-LONGEST: Final = 280
-"""The characters of a message at most."""
-_SHOWN: Final = 20
-"""The people that a model may choose from, at most."""
+LONGEST: Final = 280  # the characters of a message at most
+_SHOWN: Final = 20  # the people that a model may choose from, at most
 
 
 def relation_after(relation: Any, contact: int) -> Any:
@@ -137,16 +132,12 @@ class SocialBlock(TalkBlock):
                 f"citizen {population.id_of(row)} has {len(given)} relations, and `friends` of its "
                 f"SocialBlockParams is {self.params.friends}"
             )
-        friends = numpy().zeros(codes.shape[1], codes.dtype)
-        strengths = numpy().zeros(close.shape[1], close.dtype)
-        for at, (id, strength) in enumerate(given.items()):
-            friends[at] = code_of(number_of(population, id))
-            strengths[at] = strength
-        codes[row], close[row] = friends, strengths
+        friends = [code_of(number_of(population, id)) for id in given]
+        codes[row] = np.array(friends or [0], codes.dtype)
+        close[row] = np.array([*given.values()] or [0], close.dtype)
 
     def before_rows(self, rows: Rows) -> None:
         """Do `before_forward` for rows."""
-        np = numpy()
         heard = rows.heard()
         if heard is not None:
             at, sender, topic, opinion, _ = heard
@@ -161,7 +152,6 @@ class SocialBlock(TalkBlock):
 
     def _hear_rows(self, rows: Rows, at: Any, sender: Any, topic: Any, opinion: Any) -> None:
         """Handle one message for each of these rows."""
-        np = numpy()
         seconds = rows.moment.lasted
         self._closer_rows(Ties(rows, at), np.arange(len(at)), sender, seconds)
         params = self.params
@@ -177,7 +167,6 @@ class SocialBlock(TalkBlock):
 
     def _fade_rows(self, rows: Rows, at: Any, heard: Any) -> None:
         """Let relations fade, except those with the senders of heard messages."""
-        np = numpy()
         fading = self.params.fading
         who, to = at[:0], at[:0]
         if heard is not None:
@@ -189,7 +178,6 @@ class SocialBlock(TalkBlock):
 
     def step_rows(self, rows: Rows) -> None:
         """Do `forward` for rows."""
-        np = numpy()
         count, mine, present = rows.present()
         others = np.maximum(count - 1, 0)
         here = (others > 0) & (rows.below(1000, "social.here") < self.params.here)
@@ -285,8 +273,7 @@ class SocialBlock(TalkBlock):
         answer = await self.decide(
             "Choose somebody to say something to, and what.",
             object_schema(
-                to={"enum": names},
-                content={"type": "string", "minLength": 1, "maxLength": LONGEST},
+                to={"enum": names}, content={"type": "string", "minLength": 1, "maxLength": LONGEST}
             ),
             people=[{"id": id, "relation": relations.get(id, 0)} for id in names],
         )

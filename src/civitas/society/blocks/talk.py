@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pydantic import Field
 
 from civitas.errors import ConfigError
-from civitas.society.arrays import numpy
+from civitas.society.arrays import np
 from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams
 from civitas.society.blocks.columns import ACT
-from civitas.society.population.column import Column
-
-if TYPE_CHECKING:
-    from civitas.society.population.column import Register
-    from civitas.society.population.rows import Rows
+from civitas.society.population.column import Column, Register
+from civitas.society.population.rows import Rows
 
 TOPICS: Final = ("art", "food", "music", "nature", "politics", "sport", "technology", "travel")
 """The default topics."""
@@ -58,14 +55,11 @@ def message_words(topics: tuple[str, ...]) -> tuple[str, ...]:
 
 @functools.cache
 def topic_columns(topics: int) -> dict[str, Column]:
-    """Return the columns of opinions (`NO_OPINION`: none) and of interests, in a profile's order.
-
-    `interest_topic` has the indices of the topics, −1 for none.
-    """
+    """Return the columns of opinions (`NO_OPINION`: none) and interests, in a profile's order."""
     return {
         **ACT,
         "opinions": Column("int16", NO_OPINION, width=topics, own=True),
-        "interest_topic": Column("int8", -1, width=topics, own=True),
+        "interest_topic": Column("int8", -1, width=topics, own=True),  # an index; −1: none
         "interest": Column("int16", width=topics, own=True, slots=True),
     }
 
@@ -144,7 +138,7 @@ class TalkBlock(CitizenBlock):
 
     def main_topic_rows(self, rows: Rows) -> Any:
         """Return the index of each row's topic of most interest; −1 for none."""
-        np, arrays, at = numpy(), rows.population.arrays, rows.at
+        arrays, at = rows.population.arrays, rows.at
         topics, interest = arrays["interest_topic"], arrays["interest"]
         topic, most = topics[:, 0][at].astype(np.int64), interest[:, 0][at]
         for slot in range(1, topics.shape[1]):
@@ -159,14 +153,13 @@ class TalkBlock(CitizenBlock):
 
     def opinion_rows(self, rows: Rows, topic: Any, at: Any = None) -> Any:
         """Return `opinion` of all or some rows, by the index of each row's topic, −1 for none."""
-        np = numpy()
         index = rows.at if at is None else rows.at[at]
         opinion = rows.population.arrays["opinions"][index, topic].astype(np.int64)
         return np.where((topic < 0) | (opinion == NO_OPINION), 0, opinion)
 
     def text_rows(self, rows: Rows, greeting: Any, topic: Any, opinion: Any) -> Any:
         """Return the word numbers of rows' messages, by the indices of topics, −1 for none."""
-        np, topics = numpy(), self.params.topics
+        topics = self.params.topics
         words = rows.once(
             f"talk.texts {topics}",
             lambda: np.array([rows.population._word[text] for text in message_words(topics)]),
@@ -177,12 +170,12 @@ class TalkBlock(CitizenBlock):
     def word_rows(self, rows: Rows, topic: Any) -> Any:
         """Return the word numbers of topics by their indices; −1 is the empty word."""
         words = rows.population._word
-        return numpy().array([words[each] for each in ("", *self.params.topics)])[topic + 1]
+        return np.array([words[each] for each in ("", *self.params.topics)])[topic + 1]
 
     def topic_rows(self, rows: Rows) -> Any:
         """Return the topic index of each word of a population, and −1 last; −1: no topic."""
         words, topics = rows.population.words, self.params.topics
         return rows.once(
             f"talk.topics {topics}",
-            lambda: numpy().array([topics.index(w) if w in topics else -1 for w in [*words, ""]]),
+            lambda: np.array([topics.index(w) if w in topics else -1 for w in [*words, ""]]),
         )

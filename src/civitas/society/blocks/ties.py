@@ -4,47 +4,41 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from civitas.society.arrays import numpy
+from civitas.society.arrays import np
 from civitas.society.population.column import Column, Walk
+from civitas.society.population.rows import Rows
 
-if TYPE_CHECKING:
-    from civitas.society.population.rows import Rows
-
-_BLOCK: Final = 8
-"""Relations stored together; most citizens have no more."""
+_BLOCK: Final = 8  # relations stored together; most citizens have no more
 _HASHED: Final = 1 << 16
 """Codes are first compared modulo this: different last bits mean different agents."""
 
 
 @functools.cache
 def friend_columns(friends: int) -> dict[str, Column]:
-    """Return the columns of relations, in the order of the first contacts.
-
-    friends: the friend's row + 1; 0 for none; below 0 an agent that is not a citizen
-    friendship: the strength of the relation, 0 … 1000
-    """
+    """Return the columns of relations, in the order of the first contacts; strengths 0 … 1000."""
     return {
+        # The friend's row + 1; 0 for none; below 0 an agent that is not a citizen.
         "friends": Column("int32", width=friends, own=True, slots=_BLOCK),
         "friendship": Column("int16", width=friends, own=True, slots=_BLOCK),
     }
 
 
 class Ties:
-    """Reads and changes the relations of some rows.
+    """Reads and changes the relations of some rows, or what else has codes and strengths.
 
     A row's relations fill the first slots, so a walk slot by slot drops rows as they run out.
     """
 
-    def __init__(self, rows: Rows, at: Any = None) -> None:
-        arrays = rows.population.arrays
-        self._friends, self._friendship = arrays["friends"], arrays["friendship"]
+    def __init__(
+        self, rows: Rows, at: Any = None, names: tuple[str, str] = ("friends", "friendship")
+    ) -> None:
+        self._friends, self._friendship = (rows.population.arrays[name] for name in names)
         self._index = rows.at if at is None else rows.at[at]
 
     def _slots(self, index: Any) -> Iterator[tuple[int, Any, Any, Walk]]:
         """Walk the slots; yield the slot, positions of rows that use it, codes, and strengths."""
-        np = numpy()
         left = np.arange(len(index))
         friends, close = Walk(self._friends, index), Walk(self._friendship, index)
         for slot in range(self._friends.shape[1]):
@@ -60,7 +54,6 @@ class Ties:
 
     def total(self) -> Any:
         """Return the sum of each row's strengths; int64."""
-        np = numpy()
         sums = np.zeros(len(self._index), np.int64)
         for slot, left, _, close in self._slots(self._index):
             sums[left] += close.of(slot)
@@ -68,7 +61,6 @@ class Ties:
 
     def choice(self, at: Any, share: Any) -> Any:
         """Return for each position the friend where the summed strength first exceeds `share`."""
-        np = numpy()
         rest, found = share.copy(), np.zeros(len(at), np.int32)
         for slot, left, codes, close in self._slots(self._index[at]):
             before = rest[left]
@@ -80,7 +72,6 @@ class Ties:
 
     def strength(self, codes: Any) -> Any:
         """Return the strengths with others, (n, others) as their codes; 0 without a relation."""
-        np = numpy()
         found = np.zeros(codes.shape, np.int64)
         maybe = np.zeros(_HASHED, bool)
         maybe[codes & (_HASHED - 1)] = True
@@ -94,7 +85,6 @@ class Ties:
 
     def closer(self, at: Any, codes: Any, change: Callable[[Any], Any]) -> None:
         """Change or add one relation of each row; if full, drop the (first) weakest other."""
-        np = numpy()
         index, most = self._index[at], self._friends.shape[1]
         slot = self._found(index, codes)
         relation = np.zeros(len(index), np.int64)
@@ -114,7 +104,6 @@ class Ties:
 
     def _found(self, index: Any, codes: Any) -> Any:
         """Return each row's slot of a code, else its first empty slot, else the number of slots."""
-        np = numpy()
         most = self._friends.shape[1]
         slots, left = np.full(len(index), most), np.arange(len(index))
         friends = Walk(self._friends, index)
@@ -132,7 +121,6 @@ class Ties:
 
     def fade(self, fade: Callable[[Any], Any], but: Ties, codes: Any) -> None:
         """Change all strengths, except each relation of the rows of `but` with their `codes`."""
-        np = numpy()
         kept = but._found(but._index, codes)
         has = np.flatnonzero(kept < self._friends.shape[1])
         kept_at = but._index[has], kept[has]
@@ -145,4 +133,4 @@ class Ties:
 
 def code_of(number: Any) -> Any:
     """Return the codes in `friends` of agents numbered as in wants."""
-    return numpy().where(number >= 0, number + 1, number)
+    return np.where(number >= 0, number + 1, number)

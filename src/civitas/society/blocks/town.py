@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from civitas.clock import DAY_S
-from civitas.society.arrays import numpy
+from civitas.society.arrays import np
+from civitas.society.population.column import Register
+from civitas.society.population.rows import Rows
 
-if TYPE_CHECKING:
-    from civitas.society.population.rows import Rows
-
-LOOKED_AT: Final = 10
-"""The places of a kind whose hours are checked, at most."""
+LOOKED_AT: Final = 10  # the places of a kind whose hours are checked, at most
 
 
 def kind_numbers(rows: Rows) -> dict[str, int]:
@@ -25,20 +23,20 @@ def kinds_of(rows: Rows) -> Any:
     if hasattr(city, "kind_rows"):
         return city.kind_rows()
     kinds = (numbers[city.kind(place)] for place in rows.population.places)
-    return rows.once("town.kinds", lambda: numpy().array([*kinds], "int16"))
+    return rows.once("town.kinds", lambda: np.array([*kinds], "int16"))
 
 
 def open_now(rows: Rows, time: int) -> Any:
     """Return for each place whether it is open; None if places have no hours."""
     if not hasattr(rows.city, "is_open"):
         return None
-    every = numpy().arange(len(rows.population.places))
+    every = np.arange(len(rows.population.places))
     return rows.once("town.open", lambda: open_at(rows, every, time))
 
 
 def open_at(rows: Rows, places: Any, time: Any) -> Any:
     """Return whether places, by number, are open at seconds after midnight; broadcasts."""
-    np, city = numpy(), rows.city
+    city = rows.city
     places, time = np.asarray(places), np.asarray(time)
     if not hasattr(city, "is_open"):
         return np.ones(np.broadcast_shapes(time.shape, places.shape), bool)
@@ -52,7 +50,7 @@ def open_at(rows: Rows, places: Any, time: Any) -> Any:
 
 def opens_at(rows: Rows, kind: str, time: Any) -> Any:
     """Return for each time whether a place of a kind is open then and 30 minutes later: 0, 1."""
-    np, city, kept = numpy(), rows.city, rows.moment.found
+    city, kept = rows.city, rows.moment.found
     key = ("opens", kind)
     if key not in kept:
         kept[key] = np.full(DAY_S, -1, np.int8)
@@ -71,20 +69,22 @@ def opens_at(rows: Rows, kind: str, time: Any) -> Any:
 
 def holds(rows: Rows) -> Any:
     """Return the capacity of each place; 1 if it has no limit."""
-    city = rows.city
+    return rows.once("town.holds", lambda: room_of(rows.population, slice(None), 1))
+
+
+def room_of(population: Register, places: Any, most: int) -> Any:
+    """Return the capacities of some places; `most` where there is no limit."""
+    city = population.city
     if hasattr(city, "capacity_rows"):
-        return city.capacity_rows()
-    if not hasattr(city, "capacity"):
-        return numpy().ones(len(rows.population.places), "int64")
-    many = (city.capacity(each) for each in rows.population.places)
-    return rows.once(
-        "town.holds", lambda: numpy().array([1 if n is None else n for n in many], "int64")
-    )
+        return city.capacity_rows()[places]
+    names = np.array(population.places, object)[places]
+    found = [city.capacity(each) if hasattr(city, "capacity") else None for each in names]
+    return np.array([most if each is None else each for each in found], "int64")
 
 
 def near(rows: Rows, place: Any, kind: str, limit: int, mode: str | None) -> tuple[Any, Any]:
     """Return the nearest places of a kind (−1: none) and the seconds to them, (n, limit) each."""
-    np, city = numpy(), rows.city
+    city = rows.city
     if hasattr(city, "near_rows"):
         return city.near_rows(place, kind, limit, mode)  # type: ignore[no-any-return]
     names, numbers = rows.population.places, rows.population._place
@@ -99,7 +99,7 @@ def near(rows: Rows, place: Any, kind: str, limit: int, mode: str | None) -> tup
 
 def ways(rows: Rows, place: Any, to: Any, modes: list[str | None]) -> Any:
     """Return the seconds from `place` to `to` by each mode; int64, (n, modes), −1: no way."""
-    np, city = numpy(), rows.city
+    city = rows.city
     made = np.empty((len(place), len(modes)), np.int64, order="F")
     if hasattr(city, "metres_rows"):
         named = [mode for mode in modes if mode is not None]

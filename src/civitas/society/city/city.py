@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.clock import DAY_S
 from civitas.errors import ConfigError
-from civitas.society.arrays import numpy
+from civitas.society.arrays import np
 from civitas.society.city.columns import PlaceColumns
 from civitas.society.city.generate import generated
 from civitas.society.city.map import (
@@ -64,7 +64,6 @@ class City:
         nodes: Mapping[str, tuple[int, int]] | None = None,
         modes: Iterable[Mode] = MODES,
     ) -> None:
-        np = numpy()
         self._modes = unique("modes", modes, Mode, "name")
         self.modes = tuple(self._modes.values())
         if not self._modes:
@@ -126,7 +125,6 @@ class City:
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def _build_graphs(self) -> None:
-        np = numpy()
         index = {node: number for number, node in enumerate(self._node_ids)}
         edges = np.array(
             [(index[road.a], index[road.b], road.metres) for road in self.roads], dtype=np.int64
@@ -264,7 +262,6 @@ class City:
 
         It is Morton's order (1966): the bits of x and y alternate, in steps of 50 m.
         """
-        np = numpy()
         x, y = (self._spots[self._hang_rows[places]] - self._spots.min(axis=0)).T // 50
         key = np.zeros(len(x), np.int64)
         for bit in range(19):
@@ -278,7 +275,6 @@ class City:
             time: seconds after midnight; whole numbers, broadcast against the places
             places: the places; all if left out
         """
-        np = numpy()
         if np.max(time, initial=0) >= DAY_S or np.min(time, initial=0) < 0:
             time = time % DAY_S
         opens, lasts = self._hours
@@ -302,7 +298,6 @@ class City:
             mode: the modes of travel, as numbers in `words`; −1 for the default
             words: the texts by number
         """
-        np = numpy()
         place, to = np.asarray(place), np.asarray(to)
         mode = np.broadcast_to(mode, place.shape)
         found = np.full(len(place), -1, np.int64)
@@ -317,12 +312,10 @@ class City:
 
     def time_rows(self, metres: Any, same: Any, mode: str | None = None) -> NDArray[Any]:
         """Return the seconds for metres, −1 for −1; 0 where `same` (start is destination)."""
-        np = numpy()
         return np.where(same, 0, np.where(metres < 0, -1, self._mode(mode).time(metres)))
 
     def metres_rows(self, place: Any, to: Any, mode: str | None = None) -> NDArray[Any]:
         """Return the metres of shortest routes; int64, −1 without a route."""
-        np = numpy()
         graph = self._graphs[self._mode(mode).name]
         metres = graph.metres(self._hang_rows[place], self._hang_rows[to])
         reached = metres + self._access_rows[place] + self._access_rows[to]
@@ -340,7 +333,6 @@ class City:
         Returns:
             two arrays of whole numbers, (n, limit), the nearest first; their `.T` is contiguous
         """
-        np = numpy()
         chosen = self._mode(mode)
         places, metres = self._nearest.table(self._graphs[chosen.name], kind, limit)
         place = np.asarray(place)
@@ -367,7 +359,7 @@ class City:
     def _hours(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """The second at which each place opens, and for how many seconds."""
         lasts = self.places.closes - self.places.opens
-        return self.places.opens, numpy().where(lasts % DAY_S, lasts % DAY_S, DAY_S)
+        return self.places.opens, np.where(lasts % DAY_S, lasts % DAY_S, DAY_S)
 
     # -- lookups -----------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from operator import eq
 from typing import Any, overload
 
 from civitas.errors import ConfigError
-from civitas.society.arrays import numpy
+from civitas.society.arrays import np
 from civitas.society.city.map import Place, numbers_of
 from civitas.text import excerpt
 
@@ -26,7 +26,6 @@ class PlaceColumns(Sequence[Place]):
     """
 
     def __init__(self, places: Iterable[Place], nodes: Mapping[str, Any]) -> None:
-        np = numpy()
         ids: list[str] = []
         kinds: dict[str, int] = {}
         self._names: dict[str, str] = {}

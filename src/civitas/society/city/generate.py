@@ -34,7 +34,7 @@ from math import isqrt
 from typing import TYPE_CHECKING, Any
 
 from civitas.clock import DAY_S
-from civitas.society.arrays import numpy
+from civitas.society.arrays import np
 from civitas.society.city.map import Place, Road, check_integer
 from civitas.society.draw import belows, choices, integers
 
@@ -81,7 +81,6 @@ def generated(
 
 
 def _rounded(number: int, by: int) -> int:
-    """Return a quotient, rounded to a whole number."""
     return (2 * number + by) // (2 * by)
 
 
@@ -100,7 +99,7 @@ class _Town:
         ]
 
     def _rows(self, count: int) -> NDArray[Any]:
-        return numpy().arange(count, dtype=numpy().uint64)
+        return np.arange(count, dtype=np.uint64)
 
     def _below(self, n: int, count: int, purpose: str) -> NDArray[Any]:
         return belows(n, self._seed, self._rows(count), 0, f"city.{purpose}")
@@ -150,7 +149,6 @@ class _Town:
 
     def firms(self, jobs: int) -> list[int]:
         """Return the jobs of each firm, whose sum is the number of jobs."""
-        np = numpy()
         share = (integers(self._seed, self._rows(jobs), 0, "city.firm") >> np.uint64(11)).astype(
             np.int64
         ) + 1

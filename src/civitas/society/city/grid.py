@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from civitas.errors import ConfigError
-from civitas.society.arrays import larger, numpy, smaller
+from civitas.society.arrays import larger, np, smaller
 from civitas.society.city.map import check_integer
 from civitas.society.network import no_mode
 from civitas.society.places import Near
@@ -81,7 +81,7 @@ class Grid:
     @functools.cached_property
     def cells(self) -> Any:
         """The column and row of each cell, in the order of `ids`: int32, (n_cells, 2)."""
-        return numpy().array([each.split(",") for each in self._ids], "int32")
+        return np.array([each.split(",") for each in self._ids], "int32")
 
     @functools.cached_property
     def next_to(self) -> Any:
@@ -89,7 +89,6 @@ class Grid:
 
         The columns are directions: left, up, down, right, then the diagonals.
         """
-        np = numpy()
         x, y = self.cells[:, 0].astype(np.int64), self.cells[:, 1].astype(np.int64)
         number = np.empty(len(self), np.int32)
         number[x * self.height + y] = np.arange(len(self), dtype=np.int32)
@@ -105,7 +104,6 @@ class Grid:
 
     def seconds_rows(self, a: Any, b: Any, mode: Any, words: Any) -> Any:
         """Return the seconds between cells by index in `ids`, as `seconds`; 0 where `a` is −1."""
-        np = numpy()
         steps = self._steps(*np.abs(self.cells[a].astype(np.int64) - self.cells[b]).T)
         return np.where(np.asarray(a) < 0, 0, steps * self._cell_seconds)
 
@@ -165,7 +163,7 @@ class Grid:
         if kind not in (None, "cell"):
             return ()
         steps = self._steps(*abs(self.cells - (x, y)).T)
-        order = numpy().argsort(steps, kind="stable")[1 : limit + 1]
+        order = np.argsort(steps, kind="stable")[1 : limit + 1]
         return tuple(
             Near(self._ids[cell], int(steps[cell]) * self._cell_seconds) for cell in order.tolist()
         )

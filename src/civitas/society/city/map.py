@@ -15,8 +15,7 @@ from civitas.text import error_text, excerpt
 _FARTHEST = 10_000_000
 _LONGEST_ROAD = 1_000_000
 _MOST = 1_000_000_000
-_FEW = 100_000
-"""A dict of more places than these would take more than 7 MB."""
+_FEW = 100_000  # a dict of more places than these would take more than 7 MB
 _FORMAT = "civitas.city/1"
 
 

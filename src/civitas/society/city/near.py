@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from civitas.society.arrays import numpy
+from civitas.society.arrays import np
 from civitas.society.city.routes import WHOLE, Roads, dijkstra
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ class Nearest:
             self.table(graph, kind, limit)
 
     def _made(self, graph: Roads, kind: str | None, limit: int) -> tuple[Any, Any]:
-        np = numpy()
         targets = self._kinds.get(kind, self._hang[:0])
         places = np.full((graph.count, limit + 1), -1, np.int32)
         metres = np.zeros((graph.count, limit + 1), np.int32)
@@ -67,7 +66,6 @@ class Nearest:
 
     def _nearest(self, far: Any, targets: Any, places: Any, metres: Any) -> Any:
         """Write the nearest of `targets` by the metres to their nodes; return the last's metres."""
-        np = numpy()
         width, count = places.shape[1], len(self._hang)
         none = np.iinfo(np.int64).max
         # Places are numbered in order of id, so this key has no ties.
@@ -86,7 +84,6 @@ class Nearest:
 
     def _by_tiles(self, graph: Roads, targets: Any, places: Any, metres: Any) -> None:
         """Fill the tables of a large graph, tile by tile, with a growing search radius."""
-        np = numpy()
         width, hang = places.shape[1], self._hang[targets]
         tile = self._spots // 1500
         order = np.lexsort((tile[:, 1], tile[:, 0]))

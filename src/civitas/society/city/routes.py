@@ -6,16 +6,14 @@ import functools
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from civitas.errors import ConfigError
-from civitas.society.arrays import numpy, package
+from civitas.society.arrays import np, package
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-WHOLE: Final = 2500
-"""Up to this many nodes, one table has the metres between all of them."""
+WHOLE: Final = 2500  # up to this many nodes, one table has the metres between all of them
 _FARTHEST: Final = 2**31 - 1
-_TABLES: Final = 1 << 26
-"""The entries in the cached tables of a larger graph, at most."""
+_TABLES: Final = 1 << 26  # the entries in the cached tables of a larger graph, at most
 _CACHED: Final = 1 << 22
 _METRES: Final = (1 << 24) - 1
 _LEAF: Final = 32
@@ -45,7 +43,6 @@ class Roads:
     """
 
     def __init__(self, edges: NDArray[Any], oneway: NDArray[Any], spots: NDArray[Any]) -> None:
-        np = numpy()
         if int(edges[:, 2].sum()) > _FARTHEST:
             raise ConfigError(f"the roads together must have at most {_FARTHEST} metres")
         both = np.concatenate([edges, edges[~oneway][:, [1, 0, 2]]])
@@ -66,7 +63,6 @@ class Roads:
     @functools.cached_property
     def whole(self) -> NDArray[Any]:
         """The metres between all nodes of a small graph; int32, −1 without a route."""
-        np = numpy()
         found = dijkstra(self.matrix)
         return np.where(np.isinf(found), -1, found).astype(np.int32)
 
@@ -76,7 +72,7 @@ class Roads:
 
     @functools.cached_property
     def _kept(self) -> NDArray[Any]:
-        return numpy().zeros(_CACHED, numpy().uint64)
+        return np.zeros(_CACHED, np.uint64)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state that an engine's worker needs; it keeps routes of its own."""
@@ -88,7 +84,6 @@ class Roads:
             return self.whole[source]
         table = self._tables.get(source)
         if table is None:
-            np = numpy()
             # One source at a time: for many at once, scipy takes as long per source.
             found = dijkstra(self.matrix, indices=source)
             table = np.where(np.isinf(found), -1, found).astype(np.int32)
@@ -99,7 +94,6 @@ class Roads:
 
     def metres(self, start: Any, end: Any) -> NDArray[Any]:
         """Return the metres between nodes of two arrays; int64, −1 without a route."""
-        np = numpy()
         if self.count <= WHOLE:
             return self.whole[start, end].astype(np.int64)
         if not self._symmetric:
@@ -130,7 +124,7 @@ class Roads:
         """Return the metres from one node to another; −1 without a route."""
         if self.count <= WHOLE:
             return int(self.whole.item(start, end))
-        return int(self.metres(numpy().array([start]), numpy().array([end]))[0])
+        return int(self.metres(np.array([start]), np.array([end]))[0])
 
     def way(self, source: int, target: int) -> list[int] | None:
         """Return the nodes of the shortest route, with both ends; None if there is none.
@@ -168,13 +162,11 @@ class Labels:
     """
 
     def __init__(self, graph: Any, spots: NDArray[Any]) -> None:
-        np = numpy()
+        # By level: the number of each node's cell, −1 in none; the metres from each node to the
+        # nearest that separates its cell; and how many more it is to each of those.
         self._cells: list[Any] = []
-        """By level: the number of each node's cell; −1 in none."""
         self._nearest: list[Any] = []
-        """By level: the metres from each node to the nearest that separates its cell."""
         self._beyond: list[Any] = []
-        """By level: how many more metres it is to each of those that separate its cell."""
         level = [np.arange(len(spots))]
         while level:
             cells, deeper = [], []
@@ -191,7 +183,6 @@ class Labels:
             level = deeper
 
     def _add(self, count: int, cells: list[Any]) -> None:
-        np = numpy()
         width = max(len(far) for *_, far in cells)
         span = max(far[np.isfinite(far)].max(initial=0) for *_, far in cells)
         dtype = np.uint16 if span < _none(np.uint16) else np.uint32
@@ -206,7 +197,6 @@ class Labels:
 
     def metres(self, start: NDArray[Any], end: NDArray[Any]) -> NDArray[Any]:
         """Return the metres between nodes; int64, −1 without a route."""
-        np = numpy()
         found = np.full(len(start), _FARTHEST, np.int64)
         both = np.arange(len(start))
         for cell, nearest, beyond in zip(self._cells, self._nearest, self._beyond, strict=True):
@@ -226,12 +216,11 @@ class Labels:
 
 def _none(dtype: Any) -> int:
     """Return what stands for no way."""
-    return min(int(numpy().iinfo(dtype).max), _FARTHEST)
+    return min(int(np.iinfo(dtype).max), _FARTHEST)
 
 
 def _split(graph: Any, spots: Any, nodes: Any) -> tuple[Any, list[Any]]:
     """Return the nodes that separate a cell, and its two halves without them."""
-    np = numpy()
     if len(nodes) <= _LEAF:
         return nodes, []
     own = spots[nodes]

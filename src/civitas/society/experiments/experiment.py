@@ -6,9 +6,10 @@ import asyncio
 import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from civitas.errors import ConfigError, DefinitionError, ModelError, SpaceClosed, StateError
+from civitas.journal import Journal
 from civitas.jsonvalue import NotJSON, Unreadable, copy_json, read_json
 from civitas.reasoning.record import Record, recorded
 from civitas.society.asking import AskedModel, Asking
@@ -33,11 +34,7 @@ from civitas.society.wants import id_order
 from civitas.spaces.loop import on_a_space
 from civitas.text import counted
 
-if TYPE_CHECKING:
-    from civitas.journal import Journal
-
-_AT_ONCE: Final = 1000
-"""After so many citizens are asked, the loop does what else waits."""
+_AT_ONCE: Final = 1000  # after so many citizens are asked, the loop does what else waits
 
 
 class Experiments(Steps):
@@ -45,8 +42,7 @@ class Experiments(Steps):
 
     _journal: Journal | None
     _spots: Spots
-    _state: SocietyState | None = None
-    """The state of the run that is under way."""
+    _state: SocietyState | None = None  # the state of the run that is under way
     _given: tuple[str, list[Intervention]] = ("", [])
     """The id of the last run, and the interventions that were given while it was under way."""
 

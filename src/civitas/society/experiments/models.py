@@ -162,8 +162,7 @@ MODELS: Final[dict[str, Callable[..., Society | Population]]] = {
 
 # -- functions of files ----------------------------------------------------------------------------
 
-Source = str | Callable[..., Any]
-"""A function, `file.py:function`, or a name of `MODELS`."""
+Source = str | Callable[..., Any]  # a function, `file.py:function`, or a name of `MODELS`
 
 _PREFIX: Final = "_experiment_"
 _LOADED: dict[tuple[Path, int], ModuleType] = {}

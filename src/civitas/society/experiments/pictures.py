@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from datetime import datetime
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from civitas.errors import ConfigError
 from civitas.society.arrays import package
-
-if TYPE_CHECKING:
-    from civitas.society.experiments.watch import Whereabouts
-    from civitas.society.society import Society
+from civitas.society.experiments.watch import Whereabouts
+from civitas.society.society import Society
 
 # The colours of Okabe and Ito, told apart with any colour vision; shapes are for print in grey.
 COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 SHAPES: Final = ("s", "^", "P", "D", "v", "X", "p")
 DPI: Final = 150
-_DENSE: Final = 5_000
-"""With more citizens than this, the map shows their density."""
+_DENSE: Final = 5_000  # with more citizens than this, the map shows their density
 
 
 def draw_map(society: Society, path: str | PathLike[str]) -> None:

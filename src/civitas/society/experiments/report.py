@@ -30,15 +30,11 @@ _STYLE: Final = (
     "img{max-width:100%}figure{margin:1.5rem 0}figcaption{font-size:.9rem;color:#333}"
     "pre{background:#f4f4f4;padding:.8rem;overflow-x:auto;font-size:.85rem}"
 )
-_TEXTS: Final = 12
-"""How many interviews are shown."""
+_TEXTS: Final = 12  # how many interviews are shown
 _LINES: Final = ("-", "--", "-.", ":")
-_MOST: Final = 12
-"""How many curves a picture has at most; more could not be told apart."""
-_NARROW: Final = 36
-"""How many letters fit into half of a picture's width."""
-_FEW: Final = 4
-"""With fewer seeds than this Student's t makes intervals wide."""
+_MOST: Final = 12  # how many curves a picture has at most; more could not be told apart
+_NARROW: Final = 36  # how many letters fit into half of a picture's width
+_FEW: Final = 4  # with fewer seeds than this Student's t makes intervals wide
 
 
 def write_report(design: Design, results: Results, folder: Path) -> Path:

@@ -23,11 +23,9 @@ from civitas.errors import ConfigError, FileError
 from civitas.society.arrays import package
 from civitas.text import error_text, one_line
 
-Key = tuple[str, str, str]
-"""Condition, values of parameters (JSON), metric."""
+Key = tuple[str, str, str]  # condition, values of parameters (JSON), metric
 _TOTALS: Final = b"civitas totals"
-_AT_ONCE: Final = 1 << 16
-"""How many rows become one row group."""
+_AT_ONCE: Final = 1 << 16  # how many rows become one row group
 
 
 @dataclass(frozen=True)

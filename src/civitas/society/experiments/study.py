@@ -18,10 +18,8 @@ from civitas.society.experiments.sweep import Progress, sweep
 from civitas.society.experiments.workflow import FieldError, Where, field_path
 from civitas.text import excerpt
 
-_LARGEST: Final = 1_000_000
-"""How many bytes a file has at most."""
-_PARTS: Final = 100_000
-"""How many values a file has at most, including those that aliases repeat."""
+_LARGEST: Final = 1_000_000  # how many bytes a file has at most
+_PARTS: Final = 100_000  # how many values a file has at most, including those that aliases repeat
 _PLAIN: Final = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
 

@@ -55,11 +55,7 @@ class Progress:
 
 
 async def sweep(
-    design: Design,
-    folder: Path,
-    *,
-    jobs: int,
-    progress: Callable[[Progress], Any] | None = None,
+    design: Design, folder: Path, *, jobs: int, progress: Callable[[Progress], Any] | None = None
 ) -> Path:
     """Run all cells that have not ended, and join all parts; return the file of the results."""
     check_integer("jobs", jobs, 0, None)

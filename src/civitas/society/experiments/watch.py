@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from civitas.society.arrays import numpy
+from civitas.society.arrays import np
 from civitas.society.blocks.needs import RATES
 from civitas.society.places import Positions
-
-if TYPE_CHECKING:
-    from civitas.society.steps import Steps
+from civitas.society.steps import Steps
 
 ACTS: Final = (*sorted(RATES), "other")
 """The acts in the order of their codes; `other` is any act that your own blocks name."""
@@ -54,7 +52,6 @@ def whereabouts(society: Steps, spots: Spots) -> Whereabouts | None:
     """Return where the citizens are; None if places have no positions."""
     if not isinstance(spots.city, Positions):
         return None
-    np = numpy()
     of = _of_agents if society.population is None else _of_rows
     names, ids, place, to, start, left, arrives, act = of(society)
     spot = np.array([spots[each] for each in names]).reshape(-1, 2)
@@ -75,7 +72,7 @@ def whereabouts(society: Steps, spots: Spots) -> Whereabouts | None:
 
 def _of_agents(society: Steps) -> tuple[Any, ...]:
     """Return the places, the ids of agents, and arrays of their places, ways and acts."""
-    np, names = numpy(), society.city.ids()
+    names = society.city.ids()
     number: dict[str | None, int] = {place: at for at, place in enumerate(names)}
     moving, where = society.books.moving, society.books.where
     _ = society.mailboxes  # puts the citizens in order
@@ -91,7 +88,7 @@ def _of_agents(society: Steps) -> tuple[Any, ...]:
 
 def _of_rows(society: Steps) -> tuple[Any, ...]:
     """Return the result of `_of_agents` for a population's rows."""
-    np, population = numpy(), society.population
+    population = society.population
     assert population is not None
     columns = population.columns
     act = np.full(len(population), _CODES["idle"])

@@ -23,8 +23,7 @@ from civitas.text import render_path
 
 Where = tuple[str | int, ...]
 _CHANGES: Final = ("facts", "close", "open", "status", "citizens", "pay", "news")
-_SHOWN: Final = 5
-"""How many faults are shown at once."""
+_SHOWN: Final = 5  # how many faults are shown at once
 
 
 class FieldError(ConfigError):

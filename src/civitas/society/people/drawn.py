@@ -42,8 +42,7 @@ from civitas.society.services.firm import STAFF
 
 IN_PROFILE: Final = ("age", "skill", "gender", "education", "interests")
 SKILL: Final = (592, 765, 880, 1262, 1550)
-_ANY: Final = float("inf")
-"""The capacity of a place without a limit."""
+_ANY: Final = float("inf")  # the capacity of a place without a limit
 _AGES = (18, 25, 35, 45, 55, 65, 75, 85)
 _AGE_WEIGHTS = (12, 18, 16, 16, 17, 13, 6, 2)
 _EDUCATION_WEIGHTS = (9, 28, 25, 24, 14)

@@ -22,8 +22,7 @@ _NUMBERS: Final = {
 }
 _WEIGHTS: Final = {"interests": (0, 1000), "opinions": (-1000, 1000), "relations": (0, 1000)}
 _TEXTS: Final = ("name", "home", "work", "school", "gender", "education")
-COLUMNS: Final = ("id", *_TEXTS, *_NUMBERS, *_WEIGHTS)
-"""The columns that a table may have."""
+COLUMNS: Final = ("id", *_TEXTS, *_NUMBERS, *_WEIGHTS)  # the columns that a table may have
 
 
 def read_people(path: str | Path, city: Any = None) -> list[dict[str, Any]]:

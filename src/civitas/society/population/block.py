@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
 
 from civitas.errors import ConfigError
 from civitas.society.blocks.block import CitizenBlock
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from civitas.society.population.column import Column
-    from civitas.society.population.rows import Rows
+from civitas.society.population.column import Column
+from civitas.society.population.rows import Rows
+from civitas.society.services.ledger import definer, in_rows
 
 HOOKS = {
     "before_forward": "before_rows",
@@ -56,12 +53,11 @@ def missing_method(block: Any) -> str:
     """Return the name of a rows method that a block lacks; "" if it lacks none."""
     made = type(block)
     for scalar, rows in HOOKS.items():
-        own = next((each for each in made.__mro__ if scalar in vars(each)), None)
+        own = definer(made, scalar)
         if own is None or (own.__module__ == "civitas.block" and scalar != "forward"):
             continue
-        has = next((each for each in made.__mro__ if rows in vars(each)), None)
         # A subclass that overrides one form alone would have two rules.
-        if has is None or not issubclass(has, own):
+        if not in_rows(made, scalar, rows):
             return rows
     return ""
 

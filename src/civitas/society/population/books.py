@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from civitas.errors import ConfigError, StateError
-from civitas.society.arrays import numpy
-from civitas.society.commit import ORDER, Books, Service, Wanted, end_services
+from civitas.society.arrays import np
+from civitas.society.blocks import town
+from civitas.society.commit import Books, Service, Wanted, end_services
 from civitas.society.experiments.intervention import set_values
 from civitas.society.population import moves, wants
 from civitas.society.population.messages import Messages
-from civitas.society.population.people import room_of
+from civitas.society.population.population import Population
 from civitas.society.population.settling import Settlers, keep_together, one_by_one
 from civitas.society.population.views import Balances, Where
 from civitas.society.population.wants import FIELDS, Table, encoded, joined
-from civitas.society.wants import Answer, Move, Pay, Want, id_order
-
-if TYPE_CHECKING:
-    from civitas.society.population.population import Population
+from civitas.society.wants import ORDER, Answer, Move, Pay, Want, id_order
 
 
 class RowBooks(Books):
@@ -44,7 +42,7 @@ class RowBooks(Books):
         arrays, count = population.arrays, len(population.places)
         if count:
             if self._has_capacity:
-                self.capacity = room_of(population, slice(None), 2**62)
+                self.capacity = town.room_of(population, slice(None), 2**62)
             home, place = arrays["home"], arrays["place"]
             nowhere = (place < 0) & (arrays["moving_to"] < 0)
             place[nowhere] = home[nowhere]
@@ -59,7 +57,7 @@ class RowBooks(Books):
 
     def count_places(self) -> None:
         """Count the citizens at each place and on the way to it."""
-        np, arrays, count = numpy(), self.population.arrays, len(self.population.places)
+        arrays, count = self.population.arrays, len(self.population.places)
         place, to = arrays["place"], arrays["moving_to"]
         self.at_place = np.bincount(place[place >= 0], minlength=count)
         self.coming_to = np.bincount(to[to >= 0], minlength=count)
@@ -80,13 +78,8 @@ class RowBooks(Books):
         """Remove a full agent; the citizen remains as a row."""
         self._status.pop(id, None)
 
-    def restore(self, id: str) -> str:
-        """Undo a full agent's own changes of its money or place; return which it had changed."""
-        status = self._status[id]
-        right = self.population.settled_status(self.population.row_of(id))
-        changed = [key for key in ("money", "place") if status.get(key) != right[key]]
-        status.update(right)
-        return " and ".join(changed)
+    def _settled(self, id: str) -> dict[str, Any]:
+        return self.population.settled_status(self.population.row_of(id))
 
     def status_of(self, id: str) -> dict[str, Any]:
         """Return a citizen's status, read-only; {} for others."""
@@ -104,7 +97,6 @@ class RowBooks(Books):
         self, wanted: Iterable[Wanted], tables: Mapping[type[Want], Table] = MappingProxyType({})
     ) -> list[tuple[Any, Answer]]:
         """Settle `wanted`, of full agents and messages, and `tables`, of rows; answer `wanted`."""
-        np = numpy()
         by_kind: dict[type[Want], list[Wanted]] = {kind: [] for kind in ORDER}
         for each in wanted:
             by_kind.setdefault(type(each.want), []).append(each)
@@ -177,7 +169,6 @@ class RowBooks(Books):
 
     def _pay_all(self, table: Table) -> None:
         """Settle payments in order; one that the sender cannot afford in its turn is refused."""
-        np = numpy()
         sender, to, cents = table.sender, table.fields["to"], table.fields["cents"]
         reason = np.zeros(len(table), np.int8)
         reason[cents < 1] = wants.NO_CENTS
@@ -219,8 +210,7 @@ class RowBooks(Books):
                 money[other] += cents
 
     def _move_money(self, sender: Any, to: Any, cents: Any) -> None:
-        """Move money from rows to rows and services."""
-        np, money = numpy(), self.population.arrays["money"]
+        money = self.population.arrays["money"]
         np.subtract.at(money, sender, cents)
         rows = to >= 0
         if rows.all():
@@ -233,7 +223,7 @@ class RowBooks(Books):
 
     def column(self, name: str, rows: Any, default: int) -> Any:
         """Return a column of some citizens as it is now; `default` if there is no such column."""
-        np, population = numpy(), self.population
+        population = self.population
         column = population.declared.get(name)
         if column is None:
             return np.full(len(rows), default)
@@ -256,7 +246,7 @@ class RowBooks(Books):
         if self.population.places:
             moves.arrive(self)
         for id, status in self._status.items():
-            status.update(self.population.settled_status(self.population.row_of(id)))
+            status.update(self._settled(id))
 
     def set_status(self, values: Mapping[str, Any], whose: Any) -> list[str]:
         """Set values in the status of citizens for an intervention; return what failed."""
@@ -314,7 +304,7 @@ class RowBooks(Books):
 
     def _rows_with(self, values: Mapping[str, Any]) -> Any:
         """Return the rows whose status has these values."""
-        np, population = numpy(), self.population
+        population = self.population
         fits = np.ones(len(population), bool)
         for path, value in _leaves(values):
             if not (name := self._named(path)):
@@ -335,14 +325,7 @@ class RowBooks(Books):
 
     # -- what is checked, and kept -----------------------------------------------------------------
 
-    def check(self, total: int) -> None:
-        """Check that money was conserved and that no place is over capacity."""
-        np = numpy()
-        if self.total != total:
-            raise StateError(
-                f"step {self.step}: there were {total} cents and now there are {self.total}: a "
-                "service must move money by books.pay alone"
-            )
+    def _check(self) -> None:
         citizens, own = self.population, self.balances
         for ids, cents in ((own.at, own.cents), (citizens.ids, citizens.arrays["money"])):
             if len(cents) and cents.min() < 0:

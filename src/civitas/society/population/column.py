@@ -7,14 +7,12 @@ import mmap
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from civitas.errors import ConfigError
-from civitas.society.arrays import numpy
+from civitas.society.arrays import np
+from civitas.society.network import Network
 from civitas.text import excerpt
-
-if TYPE_CHECKING:
-    from civitas.society.network import Network
 
 PLACE: Final = "place"
 """The dtype of a column of places: int32, the number of the place in `city.ids()`, −1 for none."""
@@ -75,8 +73,8 @@ class Column:
                 return untouched(shape, self.stored)
             return Slots(shape, self.stored, self.slots)
         if default == 0:
-            return numpy().zeros(shape, self.stored)
-        return numpy().full(shape, default, dtype=self.stored)
+            return np.zeros(shape, self.stored)
+        return np.full(shape, default, dtype=self.stored)
 
     def array_of(self, values: Any) -> Any:
         """Return an array of given values, of which there may be more per citizen than declared."""
@@ -211,7 +209,6 @@ def untouched(shape: tuple[int, ...], dtype: Any) -> Any:
 
     numpy's own lie in pages of 2 MB where the system has such: one value then takes a whole one.
     """
-    np = numpy()
     count = int(np.prod(shape))
     if not count or not hasattr(mmap, "MADV_NOHUGEPAGE"):
         return np.zeros(shape, dtype, order="F")
@@ -229,7 +226,6 @@ class Slots:
     """
 
     def __init__(self, shape: tuple[int, int], dtype: Any, block: int) -> None:
-        np = numpy()
         self.shape, self.dtype, self.ndim = shape, np.dtype(dtype), 2
         self._block = block
         self._blocks = [np.zeros((shape[0], block), dtype, order="F")]
@@ -244,7 +240,7 @@ class Slots:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         whole = untouched(self.shape, self.dtype)
-        rows = numpy().arange(len(self))
+        rows = np.arange(len(self))
         for level in range(len(self._blocks)):
             first = level * self._block
             rows = rows[self._at(rows, level) > 0] if level else rows
@@ -253,7 +249,6 @@ class Slots:
         return whole if dtype is None else whole.astype(dtype)
 
     def __getitem__(self, rows: Any) -> Any:
-        np = numpy()
         some = self._rows(rows)
         found = np.zeros((len(some), self.shape[1]), self.dtype)
         for slot in range(min(len(self._blocks) * self._block, self.shape[1])):
@@ -262,15 +257,14 @@ class Slots:
 
     def __setitem__(self, rows: Any, values: Any) -> None:
         some = self._rows(rows)
-        values = numpy().atleast_2d(values)
+        values = np.atleast_2d(values)
         last = values.any(axis=0).nonzero()[0].max(initial=-1)  # 0 beyond it and in no block
         for slot in range(min(self.shape[1], max(last + 1, len(self._blocks) * self._block))):
             each = values[:, slot] if slot < values.shape[1] else values.dtype.type(0)
-            self.put(some, slot, numpy().broadcast_to(each, len(some)))
+            self.put(some, slot, np.broadcast_to(each, len(some)))
 
     def of(self, rows: Any, slot: Any) -> Any:
         """Return the value of each row in a slot: one slot, or one of each."""
-        np = numpy()
         if np.ndim(slot) == 0:
             return Walk(self, rows).of(slot)
         level, column = np.divmod(slot, self._block)
@@ -284,7 +278,6 @@ class Slots:
 
     def put(self, rows: Any, slot: Any, values: Any) -> None:
         """Write the value of each row, each there once, in a slot: one slot, or one of each."""
-        np = numpy()
         level, column = np.divmod(slot, self._block)
         deepest = int(level.max(initial=0))
         if np.ndim(slot) == 0 or not deepest:
@@ -297,13 +290,11 @@ class Slots:
     # -- blocks ------------------------------------------------------------------------------------
 
     def _rows(self, rows: Any) -> Any:
-        np = numpy()
         if rows is Ellipsis or isinstance(rows, slice):
             return np.arange(len(self))[rows]
         return np.atleast_1d(rows)
 
     def _put(self, rows: Any, level: int, column: Any, values: Any) -> None:
-        np = numpy()
         if not level:
             self._blocks[0][rows, column] = values
             return
@@ -325,7 +316,6 @@ class Slots:
 
     def _added(self, at: Any, level: int) -> Any:
         """The same, where those who have none get one."""
-        np = numpy()
         for above in range(level):
             nexts = self._nexts[above]
             new = np.unique(at[nexts[at] == 0])
@@ -337,7 +327,6 @@ class Slots:
         return at
 
     def _deepen(self, level: int) -> None:
-        np = numpy()
         with _ADDING:
             while level >= len(self._blocks):
                 self._nexts.append(np.zeros(len(self._blocks[-1]), np.int32))
@@ -356,7 +345,7 @@ class Walk:
         slots = self._slots
         level, column = divmod(slot, slots._block)
         if level >= len(slots._blocks):
-            return numpy().zeros(len(self._at), slots.dtype)
+            return np.zeros(len(self._at), slots.dtype)
         while self._level < level:
             self._at = slots._nexts[self._level][self._at]
             self._level += 1

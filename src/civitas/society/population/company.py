@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from civitas.errors import ConfigError
-from civitas.society.arrays import numpy, package
+from civitas.society.arrays import np, package
 from civitas.society.population.wants import Say
 
 
@@ -24,7 +24,7 @@ class Company:
             opinion: what is thought of it, −1000 … 1000
             where: which of these rows say it, as of `want`
         """
-        if numpy().max(to, initial=0) >= self.citizens:
+        if np.max(to, initial=0) >= self.citizens:
             raise ConfigError(f"block {self._block}: say names a row beyond {self.citizens - 1}")
         self.want(Say, where=where, to=to, text=text, topic=topic, opinion=opinion)
 
@@ -42,7 +42,6 @@ class Company:
         mine = messages.taken(messages.rows_of(self.first, self.until))
         position = mine.receiver - self.first
         if self._chosen is not None:
-            np = numpy()
             places = np.full(self.until - self.first, -1)
             places[self._chosen] = np.arange(len(self))
             mine, position = mine.taken(places[position] >= 0), places[position]
@@ -55,7 +54,7 @@ class Company:
         """Return how many messages each got in the step before; int64."""
         heard = self.heard()
         at = [] if heard is None else heard[0]
-        return numpy().bincount(numpy().asarray(at, numpy().int64), minlength=len(self))
+        return np.bincount(np.asarray(at, np.int64), minlength=len(self))
 
     def present(self: Any) -> tuple[Any, Any, Any]:
         """Return who is at the place of each, as `perceived.present`.
@@ -64,7 +63,6 @@ class Company:
             of each how many are there, itself too (0 on the way), and where it is among them; and
             a function that gives the rows of those who are at these positions among them
         """
-        np = numpy()
         if "place" not in self.moment.seen:
             none = np.zeros(len(self), np.int64)
             return none, none, lambda position: none - 1
@@ -76,7 +74,6 @@ class Company:
 
 def _by_place(place: Any) -> tuple[Any, Any, Any]:
     """Return each place's start in the order by place, that order, and each row's rank in it."""
-    np = numpy()
     there = np.flatnonzero(place >= 0).astype(np.int32)
     at = place[there]
     # A matrix of citizens by places, turned: scipy counts, where numpy would sort.

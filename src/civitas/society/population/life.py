@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from civitas.clock import Clock
 from civitas.errors import ConfigError
-from civitas.society.arrays import numpy
+from civitas.society.arrays import np
+from civitas.society.engine import Engine
+from civitas.society.perception import View
 from civitas.society.population.block import missing_method
 from civitas.society.population.column import SETTLED
 from civitas.society.population.messages import deliver_to_rows, messages_of
-from civitas.society.population.moment import Moment
 from civitas.society.population.population import Population
+from civitas.society.population.rows import Moment
 from civitas.society.population.step import merged
-
-if TYPE_CHECKING:
-    from civitas.society.engine import Engine
-    from civitas.society.perception import View
-    from civitas.society.population.wants import Table
-    from civitas.society.wants import Answer, Want
+from civitas.society.population.wants import Table
+from civitas.society.wants import Answer, Want
 
 
 class Others:
@@ -68,7 +66,7 @@ class RowsHere(dict[str, Sequence[str]]):
         if found is None:
             population = self._population
             number = population.place_number(place)
-            rows = numpy().flatnonzero(population.arrays["place"] == number)
+            rows = np.flatnonzero(population.arrays["place"] == number)
             found = self[place] = [population.id_of(int(row)) for row in rows]
         return found
 
@@ -136,7 +134,7 @@ def answers_of(books: Any, row: int) -> list[Answer]:
 
 def measured(population: Population) -> tuple[int, int, int, dict[str, Any]]:
     """Return the number at home and at work, the cents owned, and the population's own metrics."""
-    np, columns = numpy(), population.columns
+    columns = population.columns
     home = work = 0
     if population.places:
         place = columns["place"]
@@ -177,8 +175,8 @@ def set_length(society: Any, new: int) -> None:
         on_way = population.arrays["moving_to"] >= 0
         for steps in (population.arrays["arrives"], population.arrays["left"]):
             steps[on_way] = rescaled(steps[on_way].astype("int64"))
-        for id in books._status:
-            books.restore(id)
+        for id, status in books._status.items():
+            status.update(books._settled(id))
 
 
 def take_mailbox(society: Any, agent: Any, row: int) -> None:

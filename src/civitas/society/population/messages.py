@@ -5,19 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from civitas.errors import MailboxFull
 from civitas.message import BROADCAST, Envelope
-from civitas.society.arrays import numpy
-from civitas.society.population.wants import FIELDS, WHO, Say, Table, number_of
-from civitas.society.router import Sent
+from civitas.society.arrays import np
+from civitas.society.population.population import Population
+from civitas.society.population.wants import WHO, Say, Table, number_of
+from civitas.society.router import Sent, SocietyRouter
+from civitas.society.services.lists import turn_of
 from civitas.society.wants import id_order
 from civitas.spaces.delivery import Delivery
-
-if TYPE_CHECKING:
-    from civitas.society.population.population import Population
-    from civitas.society.router import SocietyRouter
 
 logger = logging.getLogger("civitas.society")
 
@@ -39,7 +37,7 @@ class Messages:
 
     def rows_of(self, first: int, until: int) -> slice:
         """Return the slice of messages to rows `first` … `until` − 1."""
-        low, high = numpy().searchsorted(self.receiver, [first, until])
+        low, high = np.searchsorted(self.receiver, [first, until])
         return slice(int(low), int(high))
 
     def taken(self, at: Any) -> Messages:
@@ -53,9 +51,9 @@ def row_messages(society: Any, said: Table | None) -> Table | None:
     if said is None or population is None:
         return None
     to = said.fields["to"]
-    real = (to < 0) | population.full[numpy().maximum(to, 0)]
+    real = (to < 0) | population.full[np.maximum(to, 0)]
     real |= bool(society._interceptors or router.observers)
-    router.sent += [_sent(population, said, at) for at in numpy().flatnonzero(real).tolist()]
+    router.sent += [_sent(population, said, at) for at in np.flatnonzero(real).tolist()]
     fields = {name: values[~real] for name, values in said.fields.items()}
     return Table(Say, said.sender[~real], fields)
 
@@ -82,15 +80,12 @@ def messages_of(society: Any, row: int) -> list[Sent]:
 
 
 def _sent(population: Population, said: Table, at: int) -> Sent:
-    fields = {
-        name: population.decoded(FIELDS[Say][name], int(values[at]))
-        for name, values in said.fields.items()
-    }
+    say = said.want(at, population)
     sender = str(population.decoded(WHO, int(said.sender[at])))
-    args = {"content": fields["text"] or ""}
-    if fields["topic"]:
-        args |= {"topic": fields["topic"], "opinion": fields["opinion"]}
-    return Sent(id_order(sender), Envelope(sender, fields["to"], "say", args))
+    args = {"content": say.text or ""}
+    if say.topic:
+        args |= {"topic": say.topic, "opinion": say.opinion}
+    return Sent(id_order(sender), Envelope(sender, say.to, "say", args))
 
 
 def _delivered(
@@ -101,7 +96,6 @@ def _delivered(
     said: Table | None = None,
 ) -> Messages:
     """Return the messages to rows, as many of each as a mailbox takes."""
-    np = numpy()
     came: list[Sent] = []
     listed: list[tuple[int, int, int, int, int]] = []
     for each in sent:
@@ -142,11 +136,9 @@ def _delivered(
         again = np.argsort(new.receiver, kind="stable")
         order = np.concatenate([np.full(len(earlier), -1), order])[again]
         new = new.taken(again)
-    starts = np.flatnonzero(np.r_[True, new.receiver[1:] != new.receiver[:-1]])
-    if np.diff(np.r_[starts, len(new)]).max() <= router.capacity:
+    over = turn_of(new.receiver) >= router.capacity
+    if not over.any():
         return new
-    position = np.arange(len(new)) - np.repeat(starts, np.diff(np.r_[starts, len(new)]))
-    over = position >= router.capacity
     for at, row in zip(order[over].tolist(), new.receiver[over].tolist(), strict=True):
         if at >= count:
             refused = Delivery(came[at - count].envelope, came[at - count].kind)
@@ -177,5 +169,5 @@ def _ranks(population: Population, sent: Iterable[Sent]) -> Any:
         elif text or number >= 1 << 64:
             made.append(2 * len(population))
         else:
-            made.append(2 * int(numpy().searchsorted(population.ids, max(0, number))) - 1)
-    return numpy().array(made, numpy().int64)
+            made.append(2 * int(np.searchsorted(population.ids, max(0, number))) - 1)
+    return np.array(made, np.int64)

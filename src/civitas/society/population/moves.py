@@ -6,12 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from civitas.society.arrays import numpy
+from civitas.society.arrays import np
 from civitas.society.population import wants
 from civitas.society.population.wants import WORD, Table
 
-_ROUNDS: Final = 20
-"""After so many rounds, who finds room is worked out one after the other."""
+_ROUNDS: Final = 20  # after so many rounds, who finds room is worked out one after the other
 
 
 def settle(books: Any, table: Table) -> None:
@@ -21,7 +20,6 @@ def settle(books: Any, table: Table) -> None:
 
 def planned(books: Any, table: Table) -> Callable[[], None]:
     """Work out who sets out, by where citizens are now; return the function that lets them."""
-    np = numpy()
     arrays = books.population.arrays
     reason = np.zeros(len(table), np.int8)
     value = np.full(len(table), books.step, np.int64)
@@ -56,7 +54,6 @@ def _with_room(books: Any, place: Any, to: Any, reachable: Any) -> Any:
     Whether somebody leaves a place depends on whether it finds room elsewhere, so what each finds
     is worked out again until nothing changes.
     """
-    np = numpy()
     accepted = np.ones(len(to), bool)
     if books.capacity is None:
         return accepted
@@ -108,7 +105,6 @@ def _one_after_another(
 
 
 def _depart(books: Any, rows: Any, to: Any, arrives: Any, mode: Any) -> None:
-    np = numpy()
     arrays = books.population.arrays
     place = arrays["place"][rows]
     count = len(books.population.places)
@@ -124,7 +120,6 @@ def _depart(books: Any, rows: Any, to: Any, arrives: Any, mode: Any) -> None:
 
 def arrive(books: Any) -> None:
     """Let citizens arrive whose way ends by the next step."""
-    np = numpy()
     arrays = books.population.arrays
     on_way = np.flatnonzero(arrays["moving_to"] >= 0)
     books.travelled = len(on_way)
@@ -144,7 +139,6 @@ def arrive(books: Any) -> None:
 
 def seconds_of(books: Any, place: Any, to: Any, mode: Any) -> Any:
     """Return the seconds of each way; −1 without a way, 0 from nowhere."""
-    np = numpy()
     rows = getattr(books.city, "seconds_rows", None)
     population = books.population
     if rows is not None:

@@ -9,27 +9,25 @@ each of which all who have none ask at once and the first in order of id are tak
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from civitas.errors import ConfigError
-from civitas.society.arrays import numpy
+from civitas.society.arrays import np
 from civitas.society.blocks import town
 from civitas.society.blocks.mobility_rows import KINDS
 from civitas.society.blocks.talk import TOPICS
 from civitas.society.draw import belows, choices, uniforms
 from civitas.society.people import drawn
+from civitas.society.population.column import Register
+from civitas.society.population.rows import Rows
 from civitas.society.services.firm import STAFF
-
-if TYPE_CHECKING:
-    from civitas.society.population.column import Register
-    from civitas.society.population.rows import Rows
+from civitas.society.services.lists import turn_of
 
 _REACH: Final = 20
 _CANDIDATES: Final = 10
 _ROUNDS: Final = 10
 _AT_ONCE: Final = 1 << 12
 _SLICE: Final = 1 << 18
-_NEAR: Final = ("home", "work", "school")
 
 
 def draw(rows: Rows, given: Iterable[str] = ()) -> None:
@@ -57,12 +55,12 @@ def draw(rows: Rows, given: Iterable[str] = ()) -> None:
 
 def _homes(population: Register) -> Any:
     """Return the home of each row, homes in id order, and the rows by area."""
-    np, city = numpy(), population.city
-    homes = np.array([population._place[home] for home in city.by_kind("home")], np.int64)
+    city = population.city
+    homes = _numbers(population, "home")
     count = len(population)
     if not hasattr(city, "capacity"):
         return np.sort(homes[np.arange(count) % len(homes)])
-    room = room_of(population, homes, count)
+    room = town.room_of(population, homes, count)
     sums = room.cumsum()
     last = int(sums.searchsorted(count))
     if last == len(homes):
@@ -75,19 +73,8 @@ def _homes(population: Register) -> Any:
     return homes.repeat(room)
 
 
-def room_of(population: Register, places: Any, most: int) -> Any:
-    """Return the capacities of some places; `most` where there is no limit."""
-    city = population.city
-    if hasattr(city, "capacity_rows"):
-        return city.capacity_rows()[places]
-    names = numpy().array(population.places, object)[places]
-    found = [city.capacity(each) if hasattr(city, "capacity") else None for each in names]
-    return numpy().array([most if each is None else each for each in found], "int64")
-
-
 def _ranks(home: Any) -> Any:
     """Return each row's rank in its household, from 0; 0 without a home."""
-    np = numpy()
     order = np.argsort(home, kind="stable")
     own = home[order]
     first = np.r_[True, own[1:] != own[:-1]] | (own < 0)
@@ -102,7 +89,7 @@ def _ranks(home: Any) -> Any:
 
 def _some_persons(population: Register, part: slice, rank: Any, missing: set[str]) -> None:
     """Draw profiles for some rows, as `drawn._draw` does."""
-    np, seed, arrays = numpy(), population.seed, population.arrays
+    seed, arrays = population.seed, population.arrays
     ids, rank = population.ids[part], rank[part]
 
     def below(n: Any, what: str, number: int = 0) -> Any:
@@ -153,12 +140,12 @@ def _some_persons(population: Register, part: slice, rank: Any, missing: set[str
 
 def _employ(rows: Rows) -> None:
     """Assign work by gravity, in rounds; then assign the remaining jobs anywhere."""
-    np, population, city = numpy(), rows.population, rows.city
+    population, city = rows.population, rows.city
     arrays = population.arrays
     jobs = np.zeros(len(population.places), np.int64)
     for kind, staff in STAFF.items():
         places = _numbers(population, kind)
-        holds = room_of(population, places, 10_000 // staff)  # 10 jobs where there is no limit
+        holds = town.room_of(population, places, 10_000 // staff)  # 10 jobs where there is no limit
         jobs[places] = np.maximum(1, holds * staff // 1000)
     age = arrays["age"] if "age" in arrays else np.full(len(population), 18)
     seeks = (age >= 18) & (age < 67) & (arrays["home"] >= 0)
@@ -191,13 +178,13 @@ def _employ(rows: Rows) -> None:
 
 def _enrol(rows: Rows) -> None:
     """Assign ages 5 … 17 to the nearest school with a free seat."""
-    np, population = numpy(), rows.population
+    population = rows.population
     arrays = population.arrays
     schools = _numbers(population, "school")
     if not len(schools) or "age" not in arrays:
         return
     seats = np.zeros(len(population.places), np.int64)
-    holds = room_of(population, schools, 2 * len(population))
+    holds = town.room_of(population, schools, 2 * len(population))
     staff = np.maximum(1, holds * STAFF["school"] // 1000)
     seats[schools] = holds - staff
     age = arrays["age"]
@@ -212,12 +199,9 @@ def _enrol(rows: Rows) -> None:
 
 def _taken(column: Any, rows: Any, asked: Any, room: Any) -> Any:
     """Assign limited places in order of asking; return who got one."""
-    np = numpy()
     order = np.argsort(asked, kind="stable")
     own = asked[order]
-    starts = np.flatnonzero(np.r_[True, own[1:] != own[:-1]])
-    turn = np.arange(len(own)) - np.repeat(starts, np.diff(np.r_[starts, len(own)]))
-    gets = (own >= 0) & (turn < room[own])
+    gets = (own >= 0) & (turn_of(own) < room[own])
     column[rows[order[gets]]] = own[gets]
     np.subtract.at(room, own[gets], 1)
     taken = np.zeros(len(rows), bool)
@@ -226,7 +210,6 @@ def _taken(column: Any, rows: Any, asked: Any, room: Any) -> Any:
 
 
 def _numbers(population: Register, kind: str) -> Any:
-    np = numpy()
     return np.array([population._place[each] for each in population.city.by_kind(kind)], np.int64)
 
 
@@ -235,7 +218,7 @@ def _numbers(population: Register, kind: str) -> Any:
 
 def _befriend(population: Register, rank: Any) -> None:
     """Draw friends as `drawn._befriend` does: the household, and a small world of rows."""
-    np, seed, ids, count = numpy(), population.seed, population.ids, len(population)
+    seed, ids, count = population.seed, population.ids, len(population)
     home = population.arrays["home"]
     order = np.argsort(home, kind="stable").astype(np.int32)
     links = []
@@ -262,7 +245,7 @@ def _some_friends(
     population: Register, first: int, until: int, one: Any, other: Any, strength: Any
 ) -> None:
     """Write the friends of some rows without duplicates: the first link counts."""
-    np, arrays = numpy(), population.arrays
+    arrays = population.arrays
     mine = (np.flatnonzero((each >= first) & (each < until)) for each in (one, other))
     ahead, back = mine
     who = np.concatenate([one[ahead], other[back]]).astype(np.int64)
@@ -275,8 +258,7 @@ def _some_friends(
     once = np.r_[True, pair[order][1:] != pair[order][:-1]]
     keep = order[once]
     keep = keep[np.lexsort((link[keep], who[keep]))]
-    starts = np.flatnonzero(np.r_[True, who[keep][1:] != who[keep][:-1]])
-    slot = np.arange(len(keep)) - np.repeat(starts, np.diff(np.r_[starts, len(keep)]))
+    slot = turn_of(who[keep])
     fits = slot < arrays["friends"].shape[1]
     keep, slot = keep[fits], slot[fits]
     arrays["friends"].put(who[keep], slot, friend[keep] + 1)

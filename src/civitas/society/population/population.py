@@ -8,7 +8,7 @@ from os import PathLike
 from typing import Any, Final
 
 from civitas.errors import ConfigError, DefinitionError
-from civitas.society.arrays import numpy, sha256_of, tune_malloc
+from civitas.society.arrays import np, sha256_of, tune_malloc
 from civitas.society.citizen import CitizenAgent, CitizenMemory
 from civitas.society.network import Network
 from civitas.society.population.block import checked, writes
@@ -61,7 +61,6 @@ class Population:
         network: Network | None = None,
         metrics: Mapping[str, Callable[[Mapping[str, Any]], float]] | None = None,
     ) -> None:
-        np = numpy()
         tune_malloc()
         if type(seed) is not int or not 0 <= seed < 1 << 64:
             raise ConfigError(f"seed must be a whole number from 0 to 2**64 - 1, got {seed!r:.80}")
@@ -78,24 +77,17 @@ class Population:
             place: number for number, place in enumerate(self.places)
         }
         declared = {name: c for b in self.blocks for name, c in getattr(b, "columns", {}).items()}
-        self.declared: dict[str, Column] = {
-            **MONEY,
-            **(PLACES if self.places else {}),
-            **declared,
-        }
+        self.declared: dict[str, Column] = {**MONEY, **(PLACES if self.places else {}), **declared}
         names = [mode.name for mode in getattr(city, "modes", ())]
         said = [word for block in self.blocks for word in getattr(block, "words", ())]
         self.words = list(dict.fromkeys(["", *names, *said]))
         self._word = {word: number for number, word in enumerate(self.words)}
         self.services: list[str] = []
         self.strangers: list[str] = []
-        self.agents: dict[int, CitizenAgent] = {}
-        """The full agents, by row."""
+        self.agents: dict[int, CitizenAgent] = {}  # the full agents, by row
         self.society: Any = None
-        self.source: Any = None
-        """The engine whose workers hold the columns; None if they are here."""
-        self.pool: Any = None
-        """The thread pool of its engine, if it has several threads."""
+        self.source: Any = None  # the engine whose workers hold the columns; None if they are here
+        self.pool: Any = None  # the thread pool of its engine, if it has several threads
         table = None
         if type(citizens) is int:
             if not 1 <= citizens <= MOST:
@@ -136,7 +128,7 @@ class Population:
             self.source.pull([name])
         for row, agent in self.agents.items():
             self.pull(row, agent.memory.status, (name,))
-        return numpy().asarray(self.arrays[name])
+        return np.asarray(self.arrays[name])
 
     def written(self) -> None:
         """Note that the arrays are about to change between two steps."""
@@ -171,7 +163,7 @@ class Population:
             id.isascii() and id.isdecimal() and len(id) <= 20 and (number := int(id)) < 1 << 64
         ):
             return None
-        row = int(numpy().searchsorted(self.ids, numpy().uint64(number)))
+        row = int(np.searchsorted(self.ids, np.uint64(number)))
         return row if row < len(self.ids) and self.id_of(row) == id else None
 
     def id_of(self, row: int) -> str:
@@ -347,7 +339,7 @@ class Population:
 
     def put(self, name: str, rows: Any, value: Any) -> None:
         """Write a value into a column of some rows. Raises ConfigError: it does not fit."""
-        np, own = numpy(), self.arrays[name]
+        own = self.arrays[name]
         try:
             with np.errstate(invalid="ignore", over="ignore"):
                 cast = np.asarray(value).astype(own.dtype)

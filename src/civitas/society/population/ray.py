@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from civitas.errors import ConfigError, StateError
-from civitas.society.arrays import numpy, package
+from civitas.society.arrays import np, package
 from civitas.society.engine import LocalEngine
 from civitas.society.population.column import SETTLED
-from civitas.society.population.moment import Moment
 from civitas.society.population.population import Population
+from civitas.society.population.rows import Moment
 from civitas.society.population.step import Wants, in_threads
 from civitas.text import error_text
 
@@ -26,8 +26,7 @@ logger = logging.getLogger("civitas.society")
 _SAVED: Final = 8
 """After so many steps a worker's columns are copied, from which a new one would begin."""
 _ANSWERS_S: Final = 5.0
-_LOST: Final = 3
-"""So many times in a step a worker is replaced, before the step is given up."""
+_LOST: Final = 3  # so many times in a step a worker is replaced, before the step is given up
 
 
 class RayEngine(LocalEngine):
@@ -144,7 +143,7 @@ class RayEngine(LocalEngine):
             for name, values in part.columns(wanted).items():
                 own = population.arrays[name]
                 if own.shape[1:] != values.shape[1:]:
-                    grown = numpy().zeros((len(own), *values.shape[1:]), own.dtype)
+                    grown = np.zeros((len(own), *values.shape[1:]), own.dtype)
                     own = population.arrays[name] = grown
                 own[part.first : part.until] = values
         self._fresh.update(wanted)
@@ -276,7 +275,7 @@ class Worker:
 
     def columns(self, names: list[str]) -> dict[str, Any]:
         """Columns of the rows."""
-        return {name: numpy().asarray(self._own[name]) for name in names}
+        return {name: np.asarray(self._own[name]) for name in names}
 
     def pid(self) -> int:
         """The id of its process."""

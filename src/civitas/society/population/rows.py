@@ -2,22 +2,47 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 from civitas.errors import ConfigError
 from civitas.society import draw
-from civitas.society.arrays import numpy
-from civitas.society.population.column import Slots
+from civitas.society.arrays import np
+from civitas.society.network import Network
+from civitas.society.population.column import Register, Slots
 from civitas.society.population.company import Company
-from civitas.society.population.wants import checked_fields
+from civitas.society.population.wants import Table, checked_fields
 from civitas.society.wants import Want
 
-if TYPE_CHECKING:
-    from civitas.society.network import Network
-    from civitas.society.population.column import Register
-    from civitas.society.population.moment import Moment
+_FINDING: Final = threading.RLock()
+
+
+@dataclass
+class Moment:
+    """What all rows share in a step: the world as the step before left it."""
+
+    step: int = 0
+    seconds: int = 900
+    lasted: int = 900
+    time: int = 0
+    clock: Any = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    city: Any = None
+    seen: Mapping[str, Any] = field(default_factory=dict)
+    answers: Mapping[type[Want], Table] = field(default_factory=dict)
+    messages: Any = None
+    feed: Any = None
+    found: dict[Any, Any] = field(default_factory=dict)
+
+    def once(self, name: str, function: Callable[[], Any]) -> Any:
+        """Return what a function gives, called once in a step for all parts of a population."""
+        with _FINDING:
+            if name not in self.found:
+                self.found[name] = function()
+            return self.found[name]
 
 
 class Rows(Company):
@@ -58,8 +83,7 @@ class Rows(Company):
         self.params: Any = None
         self.first, self.until = first, until
         self._wants = wants
-        self._chosen: Any = None
-        """Which rows between `first` and `until` these are; None for all."""
+        self._chosen: Any = None  # which rows between `first` and `until` these are; None for all
         self._own: Mapping[str, Any] = {}
         self._block = ""
         self._gathered: dict[str, Any] = {}
@@ -75,7 +99,7 @@ class Rows(Company):
     @cached_property
     def index(self) -> Any:
         """Which rows of the population these are."""
-        return self.inside(numpy().arange(self.first, self.until))
+        return self.inside(np.arange(self.first, self.until))
 
     @cached_property
     def ids(self) -> Any:
@@ -124,7 +148,6 @@ class Rows(Company):
             )
         if values is self._gathered.get(name, self):
             return  # `rows[name] += 1` has written it already
-        np = numpy()
         column = self.population.arrays[name]
         array = np.asarray(values)
         shape = (len(self), *column.shape[1:])
@@ -149,7 +172,6 @@ class Rows(Company):
 
     def write_back(self) -> None:
         """Write gathered columns back; check that they are finite."""
-        np = numpy()
         for name, values in self._gathered.items():
             if name not in self._own:
                 continue
@@ -223,7 +245,6 @@ class Rows(Company):
 
         It is `perceived.neighbours[draws.below(len(perceived.neighbours), purpose)]`.
         """
-        np = numpy()
         starts, others = self.links()
         degree = self.part(starts[1:]) - self.part(starts[:-1])
         lonely = degree == 0
@@ -243,7 +264,6 @@ class Rows(Company):
         Returns:
             int64
         """
-        np = numpy()
         if np.asarray(values).dtype.kind not in "biu":
             raise ConfigError("neighbour_sum sums integers: sums of floats depend on their order")
         if len(values) != self.citizens or any(values is each for each in self._gathered.values()):
@@ -302,7 +322,7 @@ class Rows(Company):
 
     def _positions(self, where: Any) -> Any:
         """Return positions in these rows, of booleans too. ConfigError: they are of others."""
-        np, count = numpy(), len(self)
+        count = len(self)
         where = np.asarray(where)
         if where.dtype.kind == "b":
             if where.shape != (count,):
@@ -320,7 +340,6 @@ class Rows(Company):
         Returns:
             int8: 1 done, −1 refused, 0 there was none; and int64: what came of it
         """
-        np = numpy()
         state = np.zeros(self.until - self.first, np.int8)
         value = np.zeros(self.until - self.first, np.int64)
         table = self.moment.answers.get(kind)
@@ -337,7 +356,6 @@ class Rows(Company):
         Returns:
             booleans; None where no row's was
         """
-        np = numpy()
         found = None
         for kind in kinds:
             table = self.moment.answers.get(kind)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
-from civitas.errors import DefinitionError
-from civitas.society.arrays import numpy
-from civitas.society.commit import Service
+from civitas.society.arrays import np
+from civitas.society.commit import Service, settled
 from civitas.society.population import wants
 from civitas.society.population.wants import FIELDS, Table
 from civitas.society.services.feed import Feed
-from civitas.society.services.ledger import Ledger, in_rows
-from civitas.society.wants import Answer, Want, Work
-from civitas.text import log_failure
-
-logger = logging.getLogger("civitas.society")
+from civitas.society.services.ledger import Ledger, definer, in_rows
+from civitas.society.wants import Want, Work
 
 
 class Settlers:
@@ -26,12 +21,9 @@ class Settlers:
     `keep_together` and `settle_together` keep a ledger, and those of one settle together, entry k
     with the service `of[k]` of the ledger. A class that overrides `settle` alone is asked one by
     one.
-
-    `apart` tells whether they neither read nor change what others do, and may settle beside them.
     """
 
     def __init__(self, books: Any, kind: type[Want]) -> None:
-        np = numpy()
         population = books.population
         self.services: list[Service] = []
         self.of_place: Any = None
@@ -44,6 +36,7 @@ class Settlers:
                     self.services.append(service)
         elif kind in books._by_kind:
             self.services.append(books._by_kind[kind])
+        # They neither read nor change what others do, and may settle beside them.
         self.apart = {type(each) for each in self.services} == {Feed}
         groups: dict[Any, int] = {}
         self.group = np.array(
@@ -54,7 +47,6 @@ class Settlers:
 
     def settle(self, books: Any, table: Table) -> None:
         """Have each service settle the wants addressed to it."""
-        np = numpy()
         table.settled(wants.NO_SERVICE)
         if not self.services:
             return
@@ -91,9 +83,7 @@ def keep_together(books: Any, services: Sequence[Service]) -> None:
     by_class: dict[Any, list[Service]] = {}
     for each in services:
         if in_rows(type(each), "settle", "settle_together"):
-            made = type(each).__mro__
-            home = next(one for one in made if "settle_together" in vars(one))
-            by_class.setdefault(home, []).append(each)
+            by_class.setdefault(definer(type(each), "settle_together"), []).append(each)
     for made, several in by_class.items():
         made.keep_together(several, books)
 
@@ -111,18 +101,8 @@ def one_by_one(
     population = books.population
     for number, at in enumerate(entries.tolist()):
         service = services if isinstance(services, Service) else services[number]
-        fields = {
-            name: population.decoded(FIELDS[table.kind][name], int(values[at]))
-            for name, values in table.fields.items()
-        }
         sender = population.id_of(int(table.sender[at]))
-        try:
-            answer: Any = service.settle(books, sender, table.kind(**fields))
-            if not isinstance(answer, Answer):
-                raise DefinitionError(f"settle must return an Answer, got {answer!r:.80}")
-        except Exception as error:  # it costs who asked this answer, and nobody else
-            log_failure(logger, f"service {service.id!r} failed on agent {sender!r}", error)
-            answer = Answer(table.kind(**fields), False)
+        answer = settled(service, books, sender, table.want(at, population))
         table.reason[at] = 0 if answer.done else wants.BY_SERVICE
         if answer.done and type(answer.value) is int:
             table.value[at] = answer.value

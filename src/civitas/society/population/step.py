@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from civitas.society.arrays import numpy
-from civitas.society.population.moment import Moment
-from civitas.society.population.rows import Rows
+from civitas.society.arrays import np
+from civitas.society.population.column import Register
+from civitas.society.population.people import draw
+from civitas.society.population.rows import Moment, Rows
 from civitas.society.population.wants import Table, joined
 from civitas.society.wants import Want
-
-if TYPE_CHECKING:
-    from civitas.society.population.column import Register
 
 CHUNK: Final = 1 << 18
 """So many citizens run at a time at most: calls of numpy then cost little beside its work."""
@@ -23,14 +21,10 @@ Wants = dict[type[Want], list[tuple[Any, Mapping[str, Any]]]]
 
 def begin(population: Register, given: Iterable[str] = ()) -> None:
     """Draw the citizens, and have the blocks fill their columns, but none that is `given`."""
-    from civitas.society.population.people import draw
-
     whole = Rows(population, Moment(city=population.city), 0, len(population), {})
     if hasattr(population.city, "by_kind"):
         draw(whole, given)
-    kept = {
-        name: numpy().array(population.arrays[name]) for name in given if name in population.arrays
-    }
+    kept = {name: np.array(population.arrays[name]) for name in given if name in population.arrays}
     for block in population.blocks:
         if hasattr(block, "begin_rows"):
             _call(whole, block, "begin_rows", None)
@@ -40,7 +34,6 @@ def begin(population: Register, given: Iterable[str] = ()) -> None:
 
 def run_slice(population: Register, moment: Moment, first: int, until: int) -> Wants:
     """Run rows `first` … `until` − 1 for a step; return their wants."""
-    np = numpy()
     wants: Wants = {}
     rows = Rows(population, moment, first, until, wants)
     full = population.full[first:until]
@@ -61,7 +54,6 @@ def run_slice(population: Register, moment: Moment, first: int, until: int) -> W
 
 def _chosen(rows: Rows, blocks: Iterable[Any], awake: Any) -> Iterable[tuple[int, Any]]:
     """Return the rows of each block: a row runs the block that fits best, of equals the first."""
-    np = numpy()
     best: Any = 0.0
     which: Any = -1
     for number, block in enumerate(blocks):

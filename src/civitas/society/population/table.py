@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from civitas.errors import ConfigError
-from civitas.society.arrays import numpy, package
-from civitas.society.population.column import PLACE, Column
+from civitas.society.arrays import np, package
+from civitas.society.population.column import PLACE, Column, Register
 from civitas.text import error_text, excerpt
-
-if TYPE_CHECKING:
-    from civitas.society.population.column import Register
 
 _TABLES: Final = ("tables of a population", "tables")
 
 
 def columns_of(given: Any) -> tuple[Any, dict[str, Any]]:
     """Return the ids and the columns of a table. Raises ConfigError: they are wrong."""
-    np = numpy()
     if isinstance(given, str | PathLike):
         path = Path(given)
         if path.suffix.lower() != ".parquet":
@@ -59,7 +55,7 @@ def _array(name: str, column: Any) -> Any:
     """Return a column of a pyarrow Table; lists, as `arrow_of` makes them, as one array."""
     if hasattr(column.type, "value_type") and hasattr(column.type, "index_type"):
         column = column.cast(column.type.value_type)  # `to_numpy` gives empty cells another's value
-    np, values = numpy(), column.to_numpy()
+    values = column.to_numpy()
     if not len(values) or not isinstance(values[0], np.ndarray):
         return values
     try:
@@ -70,7 +66,6 @@ def _array(name: str, column: Any) -> Any:
 
 def fill(population: Register, table: dict[str, Any]) -> None:
     """Copy the columns of a table into a population, also those that no block declares."""
-    np = numpy()
     for name, values in table.items():
         column = population.declared.get(name)
         if column is None:
@@ -109,7 +104,7 @@ def fill(population: Register, table: dict[str, Any]) -> None:
 
 def arrow_of(population: Register, names: Iterable[str]) -> Any:
     """Return columns of a population as a pyarrow Table, `id` first."""
-    np, arrow = numpy(), package("pyarrow", *_TABLES)
+    arrow = package("pyarrow", *_TABLES)
     made = {"id": population.ids}
     for name in names:
         values = population.columns[name]

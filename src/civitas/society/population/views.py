@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from civitas.society.arrays import numpy
+from civitas.society.arrays import np
+from civitas.society.population.column import Register
 from civitas.society.wants import id_order
-
-if TYPE_CHECKING:
-    from civitas.society.population.column import Register
 
 
 class Balances(Mapping[str, int]):
-    """The money of citizens and services by id; citizens' is their column.
-
-    `cents` has the services' (int64), at the index `at` of the id: as wants number services.
-    """
+    """The money of citizens and services by id; citizens' is their column."""
 
     def __init__(self, population: Register, services: Mapping[str, int]) -> None:
         ordered = sorted(services, key=id_order)
         self._population = population
+        # The services' indices in `cents`: as wants number them.
         self.at = {id: at for at, id in enumerate(ordered)}
-        self.cents = numpy().array([services[id] for id in ordered], "int64")
+        self.cents = np.array([services[id] for id in ordered], "int64")
 
     def __getitem__(self, id: str) -> int:
         if id in self.at:

@@ -4,27 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from civitas.errors import ConfigError
-from civitas.society.arrays import numpy
-from civitas.society.wants import (
-    Answer,
-    Buy,
-    Follow,
-    Like,
-    Move,
-    Pay,
-    Post,
-    Save,
-    Want,
-    Work,
-)
+from civitas.society.arrays import np
+from civitas.society.population.column import PLACE, Register
+from civitas.society.wants import Answer, Buy, Follow, Like, Move, Pay, Post, Save, Want, Work
 
-if TYPE_CHECKING:
-    from civitas.society.population.column import Register
-
-PLACE: Final = "place"
 WHO: Final = "who"
 STRANGER: Final = -(1 << 30)
 WORD: Final = "word"
@@ -83,39 +69,30 @@ POOR, NOBODY, FULL, NO_WAY, ON_WAY, NO_PLACE, NO_SERVICE, BY_SERVICE, NONE_LEFT,
 
 @dataclass
 class Table:
-    """Wants of one kind, by sender, and their outcomes once they are settled.
-
-    Attributes:
-        kind: the kind of want
-        sender: the row of who wants it, rising; int64
-        fields: the fields by name, each int64
-        reason: 0 where it was done, else the number of `REFUSED`; int8
-        value: what came of it; int64
-    """
+    """Wants of one kind, by sender, and their outcomes once they are settled."""
 
     kind: type[Want]
-    sender: Any
-    fields: dict[str, Any]
-    reason: Any = None
-    value: Any = None
+    sender: Any  # the row of who wants it, rising; int64
+    fields: dict[str, Any]  # by name, each int64
+    reason: Any = None  # 0 where it was done, else the number of `REFUSED`; int8
+    value: Any = None  # what came of it; int64
 
     def __len__(self) -> int:
         return len(self.sender)
 
     def settled(self, reason: Any, value: Any = 0) -> None:
         """Record the outcome of each entry."""
-        np = numpy()
         self.reason = np.broadcast_to(np.asarray(reason, np.int8), len(self)).copy()
         self.value = np.broadcast_to(np.asarray(value, np.int64), len(self)).copy()
 
     def done(self, entries: Any, done: Any, value: Any) -> None:
         """Record which entries a service has done, and their values."""
-        self.reason[entries] = ~done * numpy().int8(BY_SERVICE)
+        self.reason[entries] = ~done * np.int8(BY_SERVICE)
         self.value[entries] = done * value
 
     def rows_of(self, first: int, until: int) -> slice:
         """Return the slice of entries by rows `first` … `until` − 1."""
-        low, high = numpy().searchsorted(self.sender, [first, until])
+        low, high = np.searchsorted(self.sender, [first, until])
         return slice(int(low), int(high))
 
     def answers(self, row: int, population: Register) -> list[Answer]:
@@ -123,19 +100,23 @@ class Table:
         part = self.rows_of(row, row + 1)
         made = []
         for at in range(part.start, part.stop):
-            fields = {
-                name: population.decoded(FIELDS[self.kind][name], int(values[at]))
-                for name, values in self.fields.items()
-            }
             why = int(self.reason[at])
             value = None if why else int(self.value[at])
-            made.append(Answer(self.kind(**fields), not why, REFUSED[why], value))
+            made.append(Answer(self.want(at, population), not why, REFUSED[why], value))
         return made
+
+    def want(self, at: int, population: Register) -> Any:
+        """Return the want of an entry."""
+        kinds = FIELDS[self.kind]
+        fields = {
+            name: population.decoded(kinds[name], int(values[at]))
+            for name, values in self.fields.items()
+        }
+        return self.kind(**fields)
 
 
 def joined(kind: type[Want], parts: Sequence[tuple[Any, Mapping[str, Any]]]) -> Table:
     """Return one table of the wants of shards, by sender, in each sender's order."""
-    np = numpy()
     sender = np.concatenate([part[0] for part in parts])
     fields = {}
     for name in FIELDS[kind]:
@@ -178,7 +159,6 @@ def checked_fields(
     kind: type[Want], given: Mapping[str, Any], count: int, population: Register
 ) -> dict[str, Any]:
     """Return the fields of wants of rows as int64 arrays. Raises ConfigError: one is wrong."""
-    np = numpy()
     if kind not in FIELDS:
         known = ", ".join(each.__name__ for each in FIELDS)
         raise ConfigError(f"rows can want {known}, got {kind!r:.80}")

@@ -23,14 +23,7 @@ from civitas.society.commit import Books, Service
 from civitas.society.draw import Draws
 from civitas.society.places import Places, needs
 from civitas.society.services.firm import STAFF, Firm
-from civitas.society.services.ledger import (
-    BRACKETS,
-    ByRow,
-    credited,
-    shares,
-    small,
-    withheld,
-)
+from civitas.society.services.ledger import BRACKETS, ByRow, credited, shares, small, withheld
 from civitas.society.wants import Answer, Save, Want, id_order
 
 SELLS: Final = ("restaurant", "shop")

@@ -19,8 +19,7 @@ from civitas.society.services.feed_rows import RowFeed
 from civitas.society.services.posts import Posted, PostsById
 from civitas.society.wants import Answer, Follow, Like, Post, Want
 
-LONGEST: Final = 280
-"""The characters of a post at most."""
+LONGEST: Final = 280  # the characters of a post at most
 
 
 class Feed(Service):

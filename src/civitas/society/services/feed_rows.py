@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from civitas.society.arrays import numpy
+from civitas.society.arrays import np
+from civitas.society.population.population import Population
 from civitas.society.population.wants import STRANGER, WHO, WORD, number_of
 from civitas.society.services.lists import NOTHING, Lists
 from civitas.society.services.posts import (
@@ -17,9 +18,6 @@ from civitas.society.services.posts import (
     heat,
     shown_rank,
 )
-
-if TYPE_CHECKING:
-    from civitas.society.population.population import Population
 
 _PARTS: Final = ("author", "text", "topic", "posted", "likes", "heat")
 _MIDDLE: Final = 1 << 31
@@ -41,7 +39,6 @@ class RowFeed:
     """
 
     def __init__(self, population: Population, most: int) -> None:
-        np = numpy()
         self.population = population
         self.most = most
         self.first = 1
@@ -64,7 +61,6 @@ class RowFeed:
 
     def _place(self, who: Any) -> Any:
         """Return agents' indices in the arrays: strangers follow all citizens."""
-        np = numpy()
         place = np.where(who >= 0, who, len(self.population) + STRANGER - who)
         most = int(place.max(initial=0)) + 1
         if most > len(self.follows.count):
@@ -73,7 +69,7 @@ class RowFeed:
         return place
 
     def _one(self, id: str) -> Any:
-        return numpy().array([number_of(self.population, id)])
+        return np.array([number_of(self.population, id)])
 
     def _text(self, number: int) -> str | None:
         found = self._texts.get(number)
@@ -97,7 +93,6 @@ class RowFeed:
 
     def publish(self, author: Any, text: Any, topic: Any, now: int) -> Any:
         """Publish posts; return their numbers."""
-        np = numpy()
         count = len(author)
         numbers = self.next + np.arange(count)
         if not count:
@@ -116,7 +111,6 @@ class RowFeed:
 
     def follow(self, who: Any, whom: Any) -> None:
         """Add follows that are new, in this order."""
-        np = numpy()
         pairs = who * (1 << 32) + whom
         first = np.sort(np.unique(pairs, return_index=True)[1])
         place = self._place(who[first])
@@ -125,7 +119,6 @@ class RowFeed:
 
     def like(self, who: Any, numbers: Any) -> tuple[Any, Any]:
         """Like posts; return which likes were accepted, and the post's likes after each."""
-        np = numpy()
         known = np.flatnonzero((numbers >= self.first) & (numbers < self.next))
         keys = _key(numbers[known], who[known])
         order = np.argsort(keys, kind="stable")
@@ -150,20 +143,19 @@ class RowFeed:
         return self._has(_key(numbers, who))
 
     def _has(self, keys: Any) -> Any:
-        at = numpy().searchsorted(self._liked, keys)
+        at = np.searchsorted(self._liked, keys)
         there = at < len(self._liked)
         there[there] = self._liked[at[there]] == keys[there]
         return there
 
     def likers(self, number: int) -> list[str]:
         """Return the ids of the agents who liked a post."""
-        low, high = numpy().searchsorted(self._liked, [number << 32, (number + 1) << 32])
+        low, high = np.searchsorted(self._liked, [number << 32, (number + 1) << 32])
         part = (self._liked[low:high] & 0xFFFFFFFF) - _MIDDLE
         return [self._id(each) for each in part.tolist()]
 
     def publish_one(self, sender: str, want: Any, now: int) -> int:
         """Publish an agent's post; return its number."""
-        np = numpy()
         text, topic = self._number(want.text), self._number(want.topic)
         return int(self.publish(self._one(sender), np.array([text]), np.array([topic]), now)[0])
 
@@ -173,7 +165,7 @@ class RowFeed:
 
     def like_one(self, sender: str, number: int) -> int:
         """Let an agent like a post; return the post's likes."""
-        return int(self.like(self._one(sender), numpy().array([number]))[1][0])
+        return int(self.like(self._one(sender), np.array([number]))[1][0])
 
     # -- showing -----------------------------------------------------------------------------------
 
@@ -182,7 +174,6 @@ class RowFeed:
 
         Authors are numbered 0, 1, …; bit k of an agent's likes says whether it liked the k-th post.
         """
-        np = numpy()
         if self._hot is None:
             count = len(self.heat)
             hot = np.arange(count)
@@ -208,7 +199,6 @@ class RowFeed:
 
         `topics` has the column of `interest` for each topic number, at last for no topic.
         """
-        np = numpy()
         hot, of_author, likers = self.hottest()
         found = np.zeros((len(who), limit), np.int64)
         liked = np.zeros((len(who), limit), bool)
@@ -252,7 +242,6 @@ class RowFeed:
 
     def _by_follows(self, who: Any) -> tuple[Any, Any, Any]:
         """Return follows of hot posts' authors, as bits; and rows and indices of other posts."""
-        np = numpy()
         follow = np.zeros(len(who), np.uint64)
         pairs = [np.zeros((2, 0), np.int64)]
         count, (of, last, of_hot) = self.follows.count[who], self._author
@@ -276,7 +265,6 @@ class RowFeed:
 
     def _with_others(self, who: Any, found: Any, liked: Any, rank: Any, given: Any) -> None:
         """Merge other posts of followed authors into the hot posts shown."""
-        np = numpy()
         others, post, more = given  # the row, the post and its rank
         shift, limit = 1 << len(self.author).bit_length(), found.shape[1]
         mine = np.unique(others)
@@ -297,11 +285,11 @@ class RowFeed:
     def shown_to(self, id: str, interests: Mapping[str, int], limit: int) -> list[Posted]:
         """Return the highest-ranked posts for one citizen, the best first."""
         number = number_of(self.population, id)
-        follows = self.follows.of(int(self._place(numpy().array([number]))[0]))
+        follows = self.follows.of(int(self._place(np.array([number]))[0]))
         found = set(self.hottest()[0].tolist())
         by, last, _ = self._author
         for author in follows[-AUTHORS:]:
-            at = by[int(self._place(numpy().array([author]))[0])]
+            at = by[int(self._place(np.array([author]))[0])]
             found |= {each for each in last[at].tolist() if at >= 0 and each >= 0}
         of = set(follows)
         ranked = sorted(
@@ -339,7 +327,7 @@ class RowFeed:
 
     def followed(self) -> dict[str, list[str]]:
         """Return the ids that each agent follows."""
-        some = numpy().flatnonzero(self.follows.count)
+        some = np.flatnonzero(self.follows.count)
         count = len(self.population)
         return {
             self._id(at if at < count else STRANGER - (at - count)): [
@@ -350,7 +338,7 @@ class RowFeed:
 
     def load(self, given: Mapping[str, Any]) -> None:
         """Restore a state of `Feed.state_dict`."""
-        np, population = numpy(), self.population
+        population = self.population
         fresh = RowFeed(population, self.most)
         vars(self).update(vars(fresh))
         for number, author, text, topic, posted, liked in given["posts"]:

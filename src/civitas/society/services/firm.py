@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
-from civitas.society.arrays import numpy
+from civitas.society.arrays import np
 from civitas.society.city.map import check_integer
 from civitas.society.commit import Books, Service
 from civitas.society.services.ledger import LARGE, Kept, Ledger, afforded, in_rows, small
@@ -142,12 +142,11 @@ class Firm(Service):
         except OverflowError:
             return
         for name in ("sells", "public"):
-            ledger.arrays[name] = numpy().array([getattr(each, name) for each in firms])
+            ledger.arrays[name] = np.array([getattr(each, name) for each in firms])
 
     @staticmethod
     def settle_together(books: Any, table: Any, entries: Any, ledger: Any, of: Any) -> None:
         """Do `settle` for many wants, entry k with the firm `of[k]` of the ledger."""
-        np = numpy()
         sender, place = table.sender[entries], table.fields["place"][entries]
         here = np.ones(len(sender), bool)
         if books.city is not None:
@@ -192,7 +191,6 @@ class Firm(Service):
 
 def _work_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here: Any) -> bool:
     """Pay wages; return False, without effect, if columns cannot compute them."""
-    np = numpy()
     sender, seconds = table.sender[entries], table.fields["seconds"][entries]
     government = books.services.get("government")
     taxes = hasattr(government, "due")
@@ -257,7 +255,6 @@ def _pay_in_turn(able: Any, left: int, public: Any, gross: Any, tax: Any) -> Non
 
 def _sell_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here: Any) -> bool:
     """Sell; return False, without effect, if the numbers are too large for columns."""
-    np = numpy()
     cents, sender = table.fields["cents"][entries], table.sender[entries]
     kept = ledger.arrays
     price, money = kept["price"][of], books.population.arrays["money"]

@@ -5,12 +5,10 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Iterator, MutableMapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from civitas.society.arrays import larger, numpy, smaller
-
-if TYPE_CHECKING:
-    from civitas.society.population.column import Register
+from civitas.society.arrays import larger, np, smaller
+from civitas.society.population.column import Register
 
 BRACKETS: Final = (
     (0, 100),
@@ -36,7 +34,7 @@ class ByRow(MutableMapping[str, Any]):
         self._population = population
         count = len(population)
         shape = count if width is None else (count, width)
-        self.array = numpy().zeros(shape, numpy().int64, order="F")
+        self.array = np.zeros(shape, np.int64, order="F")
 
     def __getitem__(self, id: str) -> Any:
         row = self._population._row(id)
@@ -54,7 +52,7 @@ class ByRow(MutableMapping[str, Any]):
         return map(str, self._population.ids[self._some].tolist())
 
     def __len__(self) -> int:
-        return int(numpy().count_nonzero(self._some))
+        return int(np.count_nonzero(self._some))
 
     @property
     def _some(self) -> Any:
@@ -92,7 +90,6 @@ class Ledger:
     """The `Kept` numbers of services of one class, in arrays. OverflowError: too large."""
 
     def __init__(self, services: Sequence[Any], names: Sequence[str], books: Any) -> None:
-        np = numpy()
         self.services = services
         self.arrays = {
             name: np.array([getattr(each, name) for each in services], np.int64) for name in names
@@ -106,14 +103,17 @@ class Ledger:
 
 def in_rows(made: type, rule: str, rows: str) -> bool:
     """Return whether `rows` is defined by the class that defines `rule`, or by a subclass."""
-    own = next((each for each in made.__mro__ if rule in vars(each)), None)
-    has = next((each for each in made.__mro__ if rows in vars(each)), None)
+    own, has = definer(made, rule), definer(made, rows)
     return own is not None and has is not None and issubclass(has, own)
+
+
+def definer(made: type, name: str) -> Any:
+    """Return the class, of a class and its bases, that defines a name; None if none does."""
+    return next((each for each in made.__mro__ if name in vars(each)), None)
 
 
 def small(*values: Any) -> bool:
     """Return whether 64 bits can hold the sums of these numbers."""
-    np = numpy()
     return all(float(np.abs(np.asarray(each, np.float64)).sum()) < LARGE for each in values)
 
 
@@ -122,7 +122,6 @@ def afforded(cents: Any, payer: Any, has: Any) -> Any:
 
     `payer` has the index of each payment's payer in `has`, the payers' money.
     """
-    np = numpy()
     due = np.bincount(payer, cents, len(has))
     able = np.ones(len(cents), bool)
     poor = due > has * (1 - 2.0**-40)  # the error of float sums is far smaller
@@ -149,7 +148,6 @@ def tax_on(income: Any, brackets: Sequence[tuple[int, int]] = BRACKETS) -> Any:
     if type(income) is int:
         at: Any = bisect(starts, income) - 1
         return before[at] + (income - starts[at]) * rates[at] // 1000
-    np = numpy()
     at = np.searchsorted(starts, income, side="right") - 1
     rest = (income - np.array(starts)[at]) * np.array(rates)[at]
     return np.array(before)[at] + rest // 1000
@@ -162,7 +160,6 @@ def withheld(gross: Any, income: Any, paid: Any, brackets: Sequence[tuple[int, i
 
 def credited(kept: Any, interest: int, own: int) -> Any:
     """Return a day's interest on deposits, at a rate in millionths, as far as `own` cents last."""
-    np = numpy()
     # Equals kept * interest // 1_000_000, whose product may overflow.
     earned = kept // 1_000_000 * interest + kept % 1_000_000 * interest // 1_000_000
     return earned * afforded(earned, np.zeros(len(earned), np.int64), np.array([own]))

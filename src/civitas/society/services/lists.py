@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from civitas.society.arrays import numpy
+from civitas.society.arrays import np
 
-_BLOCK: Final = 8
-"""Numbers in a block; a list is a chain of blocks."""
+_BLOCK: Final = 8  # numbers in a block; a list is a chain of blocks
 NOTHING: Final = -(1 << 31)
 
 
@@ -16,7 +15,6 @@ class Lists:
     """`count` lists of int32 numbers, which only grow."""
 
     def __init__(self, count: int) -> None:
-        np = numpy()
         self.count = np.zeros(count, np.int32)
         self._last = np.full(count, -1, np.int32)
         self._blocks = np.empty((16, _BLOCK), np.int32)
@@ -25,20 +23,17 @@ class Lists:
 
     def larger(self, more: int) -> Lists:
         """Add `more` empty lists; return this object."""
-        np = numpy()
         self.count = np.concatenate([self.count, np.zeros(more, np.int32)])
         self._last = np.concatenate([self._last, np.full(more, -1, np.int32)])
         return self
 
     def append(self, at: Any, values: Any) -> None:
         """Append numbers to lists, in order; a list may occur more than once."""
-        np = numpy()
         order = np.argsort(at, kind="stable")
         for turn in turns(at[order]):
             self._add(at[order[turn]], values[order[turn]])
 
     def _add(self, at: Any, values: Any) -> None:
-        np = numpy()
         slot = self.count[at] % _BLOCK
         new = at[slot == 0]
         end = self._used + len(new)
@@ -59,7 +54,6 @@ class Lists:
 
     def parts(self, at: Any) -> Iterator[tuple[Any, Any, Any]]:
         """Yield blocks of eight, the last first: positions in `at`, numbers, their indices."""
-        np = numpy()
         block = self._last[at]
         start = (self.count[at] - 1) // _BLOCK * _BLOCK
         which = np.flatnonzero(block >= 0)
@@ -74,7 +68,6 @@ class Lists:
 
     def contains(self, at: Any, values: Any) -> Any:
         """Return for each list whether it contains a number."""
-        np = numpy()
         found = np.zeros(len(at), bool)
         for which, numbers, _ in self.parts(at):
             found[which] |= (numbers == values[which, None]).any(1)
@@ -82,18 +75,20 @@ class Lists:
 
     def of(self, at: int) -> list[int]:
         """Return the numbers of one list, in order."""
-        parts = [numbers[0] for _, numbers, _ in self.parts(numpy().array([at]))]
+        parts = [numbers[0] for _, numbers, _ in self.parts(np.array([at]))]
         return [each for part in reversed(parts) for each in part.tolist() if each != NOTHING]
 
 
 def turns(given: Any) -> list[Any]:
     """Split positions in sorted numbers into parts, each with a number at most once."""
-    np = numpy()
     if not len(given):
         return []
-    starts = np.flatnonzero(np.r_[True, given[1:] != given[:-1]])
-    if len(starts) == len(given):
-        return [np.arange(len(given))]
-    turn = np.arange(len(given)) - np.repeat(starts, np.diff(np.r_[starts, len(given)]))
+    turn = turn_of(given)
     order = np.argsort(turn, kind="stable")
     return list(np.split(order, np.cumsum(np.bincount(turn))[:-1]))
+
+
+def turn_of(given: Any) -> Any:
+    """Return for each of sorted numbers how often it came before."""
+    starts = np.flatnonzero(np.r_[True, given[1:] != given[:-1]])
+    return np.arange(len(given)) - np.repeat(starts, np.diff(np.r_[starts, len(given)]))

@@ -9,18 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from civitas.society import math
-from civitas.society.arrays import numpy
+from civitas.society.arrays import np
 
-DECADE_S: Final = 45_000
-"""The seconds of recency that ten times the likes are worth."""
-INTEREST_S: Final = 45_000
-"""The seconds of recency that a topic of full interest is worth."""
-FOLLOWED_S: Final = 45_000
-"""The seconds of recency that a followed author is worth."""
-HOTTEST: Final = 50
-"""The number of hottest posts that are candidates for everyone."""
-OF_AN_AUTHOR: Final = 3
-"""The number of last posts of a followed author that are candidates."""
+DECADE_S: Final = 45_000  # the seconds of recency that ten times the likes are worth
+INTEREST_S: Final = 45_000  # the seconds of recency that a topic of full interest is worth
+FOLLOWED_S: Final = 45_000  # the seconds of recency that a followed author is worth
+HOTTEST: Final = 50  # the number of hottest posts that are candidates for everyone
+OF_AN_AUTHOR: Final = 3  # the number of last posts of a followed author that are candidates
 AUTHORS: Final = 50
 """The number of followed authors whose posts are candidates: those followed last."""
 
@@ -29,8 +24,8 @@ def heat(likes: Any, posted: Any) -> Any:
     """Return a post's heat: its time in seconds since the start, plus the worth of its likes."""
     if type(likes) is int:
         return posted + int(DECADE_S * math.log(max(likes, 1)) / math.log(10) + 0.5)
-    worth = DECADE_S * math.log(numpy().maximum(likes, 1)) / math.log(10) + 0.5
-    return posted + worth.astype(numpy().int64)
+    worth = DECADE_S * math.log(np.maximum(likes, 1)) / math.log(10) + 0.5
+    return posted + worth.astype(np.int64)
 
 
 def shown_rank(heat: Any, interest: Any, followed: Any) -> Any:
@@ -154,7 +149,6 @@ def authors_of(place: Any, hot: Any, count: int) -> tuple[Any, Any, Any]:
 
     `place` has the author of each post, and `hot` those of the hottest, rising, of `count` agents.
     """
-    np = numpy()
     order = np.argsort(place, kind="stable")
     own = place[order]
     end = np.flatnonzero(np.r_[own[1:] != own[:-1], True][: len(own)])
