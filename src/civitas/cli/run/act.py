@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import click
 
+from civitas.agents.person import Person
+from civitas.agents.sandbox import sandbox_for
 from civitas.cli.options import (
     FILE,
     Above0,
@@ -124,8 +126,6 @@ def command(
 
 def run_act(order: Order, as_json: bool, recorded: Recorded | None = None) -> int:
     """Carry out an order of `civitas act`; return the exit code."""
-    from civitas.agents.sandbox import sandbox_for
-
     key, own_key = keys(order, settings("act") if order.model_of_file else {})
     with usage(f"--root, CIVITAS_ROOT or {FILE}"):
         actions = actions_of(order)
@@ -173,8 +173,6 @@ def screen_of(
 
 
 def _person() -> Any:
-    from civitas.agents.person import Person
-
     lines = keyboard()
     if lines is None:
         raise click.UsageError("--review me: standard input is no terminal to ask at")
