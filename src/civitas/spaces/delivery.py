@@ -128,7 +128,6 @@ class RouterPort(Protocol):
     capacity: int
     closed: bool
     ending: bool
-    mailboxes: dict[str, Any]
     start: Callable[[Delivery, Coroutine[Any, Any, Any]], None]
 
     def send(self, envelope: Envelope, mailbox: Any) -> None:
