@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from civitas.cli.chat.transcript import Transcript, folded
+from civitas.cli.chat.transcript import Transcript, folded, help_table
 from civitas.text import escaped
 
 # What the tests look for in what was written is not among them.
@@ -153,3 +153,9 @@ def test_a_long_answer_is_cut_however_it_comes() -> None:
         shown.append("".join(written))
     assert shown[0].split() == shown[1].split()
     assert 4000 < len("".join(shown[0])) < 4200
+
+
+def test_an_action_whose_name_cannot_be_called_is_shown_too() -> None:
+    offers = {"A": {"": {"description": "Nothing."}, "x\ud800": {}, "add": {"args": {"a": {}}}}}
+    lines = [" ".join(line.split()) for line in help_table(offers).splitlines()]
+    assert lines == ['/"A"."" Nothing.', r'/"A"."x\ud800"', "/A.add a"]

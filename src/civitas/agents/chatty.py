@@ -5,21 +5,18 @@ from __future__ import annotations
 import re
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from civitas.action import action
+from civitas.approval import Approver
 from civitas.errors import ContextOverflow, DefinitionError
 from civitas.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from civitas.models.base import streamed
-from civitas.models.protocol import ModelReply
+from civitas.models.protocol import Model, ModelReply
 from civitas.reasoning.group import check_model
 from civitas.reasoning.stream import Watched
 from civitas.reasoning.thread import Thread
 from civitas.reasoning.threaded import Threaded
-
-if TYPE_CHECKING:
-    from civitas.approval import Approver
-    from civitas.models.protocol import Model
 
 _OF_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from civitas.action import action
+from civitas.approval import Approver
 from civitas.errors import DefinitionError, InvalidId, ModelError
 from civitas.jsonvalue import json_text
 from civitas.message import address
+from civitas.models.protocol import Model
 from civitas.reasoning.loop.react import ReActAgent
 from civitas.reasoning.thread import Thread
 from civitas.text import cut, escaped, marked
-
-if TYPE_CHECKING:
-    from civitas.approval import Approver
-    from civitas.models.protocol import Model
 
 _ELSEWHERE = frozenset(("gguf", "hf", "http", "https", "litellm", "local"))
 """Prefixes of the names of models that are not OpenAI's."""

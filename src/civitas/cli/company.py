@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -21,11 +21,9 @@ from civitas.errors import CivitasError, DefinitionError
 from civitas.memory.bounded import TokenBoundedMemory
 from civitas.orders.act import is_small
 from civitas.orders.models import chosen_model, made_model
+from civitas.reasoning.thread import Thread
 from civitas.spaces.space import Space
 from civitas.text import escaped
-
-if TYPE_CHECKING:
-    from civitas.reasoning.thread import Thread
 
 _OPTIONS = (
     model_option(

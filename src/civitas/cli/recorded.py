@@ -9,20 +9,18 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
 from civitas.cli.options import is_typed, usage
 from civitas.errors import NoSuchRun, StateError
+from civitas.journal import Entry, Journal, Outline
 from civitas.journal.describe import doubt_line
+from civitas.journal.doubt import Doubt
 from civitas.orders.order import AnyOrder, ResearchOrder, without_keys
 from civitas.reasoning.resume import ENDED
 from civitas.text import escaped
-
-if TYPE_CHECKING:
-    from civitas.journal import Entry, Journal, Outline
-    from civitas.journal.doubt import Doubt
 
 NOBODY: Final = "MODULE:AGENT"
 """Stands in a shown command for an agent that is not known."""
@@ -123,8 +121,6 @@ def execute_order(
         return by(order, as_json)
     with usage():
         without_keys(order)
-    from civitas.journal import Journal
-
     with Journal(journal) as found:
         recorded = Recorded(found, run_id or secrets.token_hex(8), order)
         if run_id is not None:

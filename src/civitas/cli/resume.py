@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -22,15 +22,13 @@ from civitas.cli.run.watch import Permission, watched
 from civitas.cli.runs import show_replay
 from civitas.errors import DefinitionError, RunMismatch, StateError
 from civitas.journal.describe import doubt_line
-from civitas.journal.doubt import Done
+from civitas.journal.doubt import Decision, Done
 from civitas.orders.act import check_journal_apart, is_small
 from civitas.orders.order import AnyOrder, Order, ResearchOrder, order_of
+from civitas.orders.research import write
 from civitas.orders.simulate import SimulateOrder
 from civitas.reasoning.resume import ENDED
 from civitas.text import escaped
-
-if TYPE_CHECKING:
-    from civitas.journal.doubt import Decision
 
 _ALL: Final = "all"
 _OR_ALL: Final[dict[str, Any]] = {"is_flag": False, "flag_value": _ALL}
@@ -273,7 +271,6 @@ def _decide(recorded: Recorded, decisions: dict[int, Decision]) -> bool:
 
 def _write_missing(order: ResearchOrder, recorded: Recorded) -> None:
     """Write the files of a report whose process could not write them, or not to their end."""
-    from civitas.orders.research import write
     from civitas.research.recording import report_so_far
 
     entries = recorded.entries

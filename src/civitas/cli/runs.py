@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -17,6 +17,7 @@ from civitas.cli.recorded import NOBODY, Recorded, print_doubts
 from civitas.cli.run.act import screen_of
 from civitas.cli.run.ended import WORDS, exit_code
 from civitas.errors import StateError
+from civitas.journal import Entry, Journal, Outline
 from civitas.journal.describe import doubt_line
 from civitas.models.protocol import ReasoningPiece, TextPiece
 from civitas.orders.order import line_of, order_of
@@ -31,12 +32,8 @@ from civitas.reasoning.events import (
     MessageAdded,
 )
 from civitas.reasoning.loop.recording import call_events
-from civitas.reasoning.reply import ANSWERED
+from civitas.reasoning.reply import ANSWERED, Reply
 from civitas.text import escaped
-
-if TYPE_CHECKING:
-    from civitas.journal import Entry, Journal, Outline
-    from civitas.reasoning.reply import Reply
 
 _STATES = {
     **WORDS,

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
+from civitas.agent import Agent, Pending
 from civitas.errors import RequestError
 from civitas.message import Envelope
-
-if TYPE_CHECKING:
-    import asyncio
-
-    from civitas.agent import Agent, Pending
-    from civitas.spaces.loop import LoopThread
+from civitas.spaces.loop import LoopThread
 
 # The kind of a message decides what is sent, and to whom, when the message ends.
 REQUEST: Final = 0  # one outcome, for the holder of the request
@@ -131,7 +128,6 @@ class RouterPort(Protocol):
     capacity: int
     closed: bool
     ending: bool
-    mailboxes: dict[str, Any]
     start: Callable[[Delivery, Coroutine[Any, Any, Any]], None]
 
     def send(self, envelope: Envelope, mailbox: Any) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import Any
 
 from civitas.agent import Agent
 from civitas.errors import RequestError
-from civitas.spaces.delivery import ENDED, QUEUED, RUNNING, Delivery, RouterPort
+from civitas.spaces.delivery import QUEUED, RUNNING, Delivery, RouterPort
 from civitas.spaces.mailbox import AT_ONCE, Mailbox
 
 logger = logging.getLogger("civitas.space")
@@ -23,7 +22,7 @@ class LanedMailbox(Mailbox):
     beside the lanes, as in any mailbox.
     """
 
-    __slots__ = ("_busy", "_line", "_paused", "_queued", "_side_by_side", "_waiting")
+    __slots__ = ("_busy", "_line", "_queued", "_side_by_side", "_waiting")
 
     def __init__(self, agent: Agent, space: Any, router: RouterPort) -> None:
         super().__init__(agent, space, router)
@@ -33,7 +32,6 @@ class LanedMailbox(Mailbox):
         self._busy: dict[str, Delivery] = {}  # by lane: the message being handled
         self._line: OrderedDict[str, None] = OrderedDict()  # lanes whose first message may start
         self._queued = 0
-        self._paused = 0
 
     def waiting(self) -> int:
         """Return how many messages wait, those that await approval included."""
@@ -89,13 +87,10 @@ class LanedMailbox(Mailbox):
     def dispatch_ready(self) -> None:
         """Handle the messages that may be handled now."""
         super().dispatch_ready()
-        arriving = self.arriving
         if not self.concurrency or self.leaving is not None:
             return
-        if arriving is not None and arriving.state != ENDED:
-            return
         turns = AT_ONCE
-        while self._line and not self._paused and len(self._busy) < self._side_by_side:
+        while self._line and not self.paused and len(self._busy) < self._side_by_side:
             if not turns:
                 self.router.make_ready(self)
                 break
@@ -143,17 +138,6 @@ class LanedMailbox(Mailbox):
         self._queue(name, delivery)
         self._waiting[name].move_to_end(delivery, last=False)
         self._line.move_to_end(name, last=False)
-
-    def pause(self) -> Callable[[], None]:
-        """Start no messages; return the function that ends the pause."""
-        resume_all = super().pause()
-        self._paused += 1
-
-        def resume() -> None:
-            self._paused -= 1
-            resume_all()
-
-        return resume
 
     def begin_awaited(self, places: int) -> None:
         """Start requests of this process's handlers only, also in the lanes."""

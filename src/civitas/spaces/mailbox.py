@@ -55,6 +55,7 @@ class Mailbox:
     dead: int = 0  # how many in the box have ended, or were handled before their turn
     active: dict[Delivery, None] = field(default_factory=dict)  # the messages being handled
     running: int = 0  # how many places these take; re-entrant requests take none
+    paused: int = 0  # how many pauses are under way; `after_add` is one
     # By handler, the waiting messages of its call chain, which may run re-entrantly.
     held: dict[Delivery, deque[Delivery]] = field(default_factory=dict)
     asking: set[Delivery] = field(default_factory=set)  # messages that await approval
@@ -172,7 +173,7 @@ class Mailbox:
         """Handle the messages that may be handled now."""
         box = self.box
         turns = AT_ONCE
-        while box and self.running < self.concurrency and self.leaving is None:
+        while box and not self.paused and self.running < self.concurrency and self.leaving is None:
             delivery = box.popleft()
             if delivery.state != QUEUED:
                 self.dead -= 1
@@ -204,11 +205,10 @@ class Mailbox:
 
     def pause(self) -> Callable[[], None]:
         """Start no messages; return the function that ends the pause."""
-        places = self.concurrency
-        self.running += places
+        self.paused += 1
 
         def resume() -> None:
-            self.running -= places
+            self.paused -= 1
             self.router.make_ready(self)
 
         return resume
@@ -221,7 +221,7 @@ class Mailbox:
     def begin_awaited(self, places: int) -> None:
         """Start requests of this process's handlers only, in at most `places` places."""
         for delivery in list(self.box):
-            if self.running >= places:
+            if self.paused or self.running >= places:
                 return
             if delivery.state == QUEUED and delivery.parent is not None:
                 self.box.remove(delivery)
@@ -279,8 +279,10 @@ class Mailbox:
         if delivery.inner:
             self._lift(delivery)
         else:
-            # Not `self.concurrency`, which is 0 while a space over a broker is closing.
-            self.running -= self.agent.concurrency if delivery is self.arriving else 1
+            if delivery is self.arriving:
+                self.paused -= 1
+            else:
+                self.running -= 1
             if over is not None:
                 # The re-entrant request on top of it continues, and takes its place.
                 self.running += 1

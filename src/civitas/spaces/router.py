@@ -215,6 +215,7 @@ class Router(Outcomes):
         box = mailbox.box
         if (
             mailbox.running < mailbox.concurrency
+            and not mailbox.paused
             and box
             and box[0] is delivery
             and not mailbox.leaving

@@ -43,10 +43,6 @@ class Space:
 
     One event loop runs all agents, in a thread that starts at the first `add`. The public methods
     are short, and may be called in any thread, on any loop and from inside actions.
-
-    Args:
-        approver: answers for the actions of policy `ACCESS_REQUESTED` of agents without their own
-        mailbox: how many messages may wait for one agent
     """
 
     _Mailbox: type[Mailbox] | None = None  # the mailbox class of all agents, if they share one
@@ -243,9 +239,8 @@ class Space:
             if agent._mailbox is not None and not agent._mailbox.space._closed:
                 raise DefinitionError(f"agent {id!r} is in another space; remove it there first")
             if overrides(agent, "after_add"):
-                # Its `after_add` takes every place: messages wait until that has ended.
                 mailbox.arriving = self._delivery(mailbox, "after_add")
-                mailbox.running = agent.concurrency
+                mailbox.paused = 1  # messages wait until that has ended
             router.mailboxes[id] = mailbox
             agent._mailbox = mailbox
         router.enter(router.here, mailbox)

@@ -86,9 +86,10 @@ class TaskPool:
         loop = self._loop
         delivery.worker = worker
         worker.delivery = delivery
-        in_no_task, self.in_no_task = self.in_no_task, False
-        outer = None if in_no_task else current_task(loop)
-        if outer is not None:
+        in_no_task = self.in_no_task
+        if in_no_task:
+            self.in_no_task, outer = False, None
+        elif (outer := current_task(loop)) is not None:
             _leave_task(loop, outer)
         _enter_task(loop, task)
         yielded = worker.run(worker.steps, coroutine)

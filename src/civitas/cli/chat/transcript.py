@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from civitas.errors import SlashError
+from civitas.errors import InvalidMessage, SlashError
 from civitas.slash import format_slash
 from civitas.text import escaped, escaped_json
 
@@ -155,7 +155,7 @@ def _call(id: str, name: str, described: Any) -> str:
         names.append(f"[{shown}]" if isinstance(of, Mapping) and "default" in of else shown)
     try:
         line = format_slash({"to": id, "action": {"name": name}})
-    except SlashError:
+    except InvalidMessage:  # another program may offer any name
         line = f"/{escaped_json(id)}.{escaped_json(name)}"
     return escaped(" ".join((line, *names)))[:MAX_SHOWN]
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from civitas.agents import person
+from civitas.agents.sandbox import sandbox_for
 from civitas.cli.options import (
     FILE,
     Above0,
@@ -128,8 +130,6 @@ def command(
 
 def run_act(order: Order, as_json: bool, recorded: Recorded | None = None) -> int:
     """Carry out an order of `civitas act`; return the exit code."""
-    from civitas.agents.sandbox import sandbox_for
-
     key, own_key = keys(order, settings("act") if order.model_of_file else {})
     with usage(f"--root, CIVITAS_ROOT or {FILE}"):
         actions = actions_of(order)
@@ -176,14 +176,15 @@ def screen_of(
     return RunDisplay(whole, reviewed=kind == "DualActAgent", recorded=recorded, **options)
 
 
+class Person(person.Person):
+    """The person at the terminal; records of earlier runs have this name."""
+
+    async def _respond(self, request: ReplyRequest) -> Reply:
+        forget_keys()
+        return await super()._respond(request)
+
+
 def _person() -> Any:
-    from civitas.agents import person
-
-    class Person(person.Person):  # of this name, which is in the records of earlier runs
-        async def _respond(self, request: ReplyRequest) -> Reply:
-            forget_keys()
-            return await super()._respond(request)
-
     lines = keyboard()
     if lines is None:
         raise click.UsageError("--review me: standard input is no terminal to ask at")

@@ -6,9 +6,10 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import Any, Final, TextIO
 
 from civitas.agents.terminal import shown_lines
+from civitas.cli.recorded import Recorded
 from civitas.cli.run.ended import exit_code, hint, in_words, unsuccessful
 from civitas.errors import MissingExtra
 from civitas.jsonvalue import json_text
@@ -25,9 +26,6 @@ from civitas.reasoning.events import (
 )
 from civitas.reasoning.reply import Reply
 from civitas.text import counted, escaped, escaped_json
-
-if TYPE_CHECKING:
-    from civitas.cli.recorded import Recorded
 
 MAX_LINES: Final = 12
 """How many lines are shown of a result that is not the answer."""

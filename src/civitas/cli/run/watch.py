@@ -9,7 +9,7 @@ import termios
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Final, TextIO, cast
+from typing import Any, Final, TextIO, cast
 
 from civitas.approval import (
     ApprovalRequest,
@@ -19,17 +19,14 @@ from civitas.approval import (
     TerminalApprover,
     approve,
 )
+from civitas.cli.recorded import Recorded
 from civitas.cli.run.ended import exit_code
+from civitas.cli.run.show import RunDisplay
 from civitas.jsonvalue import json_text
-from civitas.orders.order import record
+from civitas.orders.order import AnyOrder, record
 from civitas.reasoning.events import CallEnded, ConclusionReached, DecisionMade, Done, Event
 from civitas.reasoning.reply import Reply
 from civitas.text import cut
-
-if TYPE_CHECKING:
-    from civitas.cli.recorded import Recorded
-    from civitas.cli.run.show import RunDisplay
-    from civitas.orders.order import AnyOrder
 
 MAX_CHARS: Final = 10_000
 """The most characters printed of a result and of a message."""
