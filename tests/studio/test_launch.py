@@ -107,6 +107,16 @@ def test_a_journal_that_cannot_be_used_leaves_no_port(tmp_path: Path) -> None:
         launch(studio)
 
 
+def test_a_state_folder_that_cannot_be_made_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("CIVITAS_JOURNAL", "")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    with Studio() as studio, pytest.raises(JournalError, match="its folder cannot be made"):
+        launch(studio)
+
+
 def test_a_page_that_cannot_be_built_leaves_no_journal() -> None:
     """Of a studio that has a tab of one's own."""
 

@@ -78,7 +78,10 @@ def test_everybody_can_use_it(studio: Studio, open_page: Callable[..., Page]) ->
 def test_forms_are_filled_by_the_keyboard_alone(
     studio: Studio, open_page: Callable[..., Page], tmp_path: Path
 ) -> None:
-    """On each tab with a form: Tab to its lists, arrows and Enter to choose, Tab to its button."""
+    """On each tab with a form: Tab to its lists, arrows and Enter to choose, Tab to its button.
+
+    Where the focus is, is seen. A number that is too low is an error that names its field.
+    """
     page = open_page()
     page.reload()
     keys, field = page.keyboard, page.locator(":focus")
@@ -93,6 +96,7 @@ def test_forms_are_filled_by_the_keyboard_alone(
         for _ in range(40):
             keys.press("Tab")
             if wanted.and_(field).count():
+                assert field.evaluate("each => getComputedStyle(each).outlineStyle") != "none"
                 return
         raise AssertionError(f"Tab does not lead to {name!r}")
 
@@ -139,8 +143,14 @@ def test_forms_are_filled_by_the_keyboard_alone(
     keys.press("Control+A")
     keys.type("10")
     choose("Length of a step", "1h")
-    to("Set up")
-    keys.press("Enter")
+    for seed in ("-1", "7"):
+        to("Seed")
+        keys.press("Control+A")
+        keys.type(seed)
+        to("Set up")
+        keys.press("Enter")
+        if seed == "-1":
+            expect(page.get_by_text("“Seed” must be 0 or more, got -1")).to_be_visible()
     expect(page.get_by_text("step 1 of 24 · paused")).to_be_visible()
 
 

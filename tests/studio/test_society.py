@@ -312,6 +312,8 @@ def test_what_pages_ask_of_a_town(studio: Studio) -> None:
     asleep = at(studio, 1)
     with pytest.raises(ConfigError, match="there is no model 'nonesuch'"):
         studio.society.set_up(SimulateOrder(10, model="nonesuch"))
+    with pytest.raises(ConfigError, match="--seed must be from 0 to 18446744073709551615, got"):
+        studio.society.set_up(SimulateOrder(10, seed=1 << 64))
     survey(by="need hunger")
     status = {id: citizen(id)["status"] for id in answers()}
     assert answers() == {id: its["needs"]["hunger"] >= 500 for id, its in status.items()}

@@ -159,6 +159,7 @@ def test_a_line_is_completed_and_its_faults_are_shown(space: NativeSpace, page: 
     field.press("Tab")
     of = choices.get_by_role("option")
     expect(of).to_have_count(5)
+    expect(choices).to_have_id(field.get_attribute("aria-controls") or "none")
     for key, picked in (("ArrowDown", 1), ("ArrowDown", 2), ("ArrowUp", 1)):
         field.press(key)
         expect(of.nth(picked)).to_have_attribute("aria-selected", "true")

@@ -79,9 +79,7 @@ class ActTab:
                         who = [("nobody", ""), ("me", "me"), *models]
                         fields["review"] = gradio.Dropdown(who, value="", label="Reviewer", **free)
             with gradio.Row():
-                fields["yes_read"] = gradio.Checkbox(
-                    True, label="May read without asking", min_width=140
-                )
+                fields["yes_read"] = gradio.Checkbox(True, label="May read without asking")
                 fields |= limits(max_iterations=("Answers", 0))
                 button = start_button()
             gradio.Markdown(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from os import PathLike, environ
 from typing import TYPE_CHECKING
 
-from civitas.errors import ConfigError
+from civitas.errors import ConfigError, JournalError
 from civitas.journal.journal import Journal, as_journal
 from civitas.journal.place import state_file
 from civitas.studio.cards import Cards
@@ -40,7 +40,14 @@ class Hub:
             journal = environ.get("CIVITAS_JOURNAL") or None
         if journal is None:
             journal = state_file("studio.db")
-            journal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
+                journal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError as error:
+                raise JournalError(
+                    str(journal),
+                    f"its folder cannot be made ({error.strerror}): name another journal by "
+                    "--journal, CIVITAS_JOURNAL or journal=",
+                ) from error
         self._journal = as_journal(journal, "the studio")
 
     def _close_journal(self) -> None:

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from civitas.errors import CivitasError
+from civitas.errors import CivitasError, ConfigError
 
 if TYPE_CHECKING:
     from civitas.journal.entry import Outline
@@ -75,8 +75,12 @@ def begins(
     import gradio
 
     def answer(*values: Any) -> Any:
+        given = dict(zip(fields, values, strict=True))
         try:
-            work(**dict(zip(fields, values, strict=True)))
+            for name, each in given.items():  # Gradio's own check does not say which field
+                if isinstance(each, int | float) and each < 0:
+                    raise ConfigError(f"“{fields[name].label}” must be 0 or more, got {each}")
+            work(**given)
         except CivitasError as error:
             raise gradio.Error(escape(_of_form(error, fields)), print_exception=False) from error
         return now()
@@ -120,7 +124,7 @@ def limits(**more: tuple[str, int | None]) -> dict[str, Any]:
     """Return fields for a run's limits; `more` has further names with (label, decimal places)."""
     import gradio
 
-    any: dict[str, Any] = {"minimum": 0, "min_width": 120, "info": "0: not set"}
+    any: dict[str, Any] = {"min_width": 120, "info": "0: not set"}
     of = {**more, **_LIMITS}
     return {name: gradio.Number(0, label=of[name][0], precision=of[name][1], **any) for name in of}
 

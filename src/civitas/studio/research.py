@@ -121,7 +121,7 @@ class ResearchTab:
                 with gradio.Column(scale=2):
                     fields["folder"] = field("Folder to search", "~/documents")
                     with gradio.Row():
-                        search_web = gradio.Checkbox(label="Search the web", min_width=140)
+                        search_web = gradio.Checkbox(label="Search the web")
                         fields["search_web"] = search_web
                         fields["site"] = field("Of the web, only this site", "sqlite.org")
             with gradio.Row():
@@ -137,7 +137,7 @@ class ResearchTab:
                 fields["searxng"] = field("Search engine: the SearXNG at", at)
             with gradio.Row():
                 fields["iterations"] = gradio.Number(
-                    3, label="Iterations", precision=0, minimum=1, min_width=140, info="at most"
+                    3, label="Iterations", precision=0, min_width=140, info="at most; 0: 3"
                 )
                 fields |= limits()
                 button = start_button()

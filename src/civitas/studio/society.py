@@ -84,9 +84,12 @@ class SocietyTab:
     def set_up(self, order: SimulateOrder, run_id: str | None = None) -> None:
         """Make a town or resume a run; the present town ends and can be resumed later.
 
-        Raise ConfigError or ModelError if the model cannot be used; the present town then stays.
+        Raise ConfigError or ModelError if the seed or model cannot be used; the present town then
+        stays.
         """
         id, hub = run_id or secrets.token_hex(8), self._hub
+        if not 0 <= order.seed < 1 << 64:
+            raise ConfigError(f"--seed must be from 0 to {2**64 - 1}, got {order.seed}")
         if order.model is not None:
             made_model(order.model, environ.get("CIVITAS_KEY"))
         with self._changing:
@@ -117,7 +120,7 @@ class SocietyTab:
         with gradio.Accordion("Set up a town, or resume one", open=True) as form:
             with gradio.Row():
                 step: Any = {"value": "15min", "label": "Length of a step", "min_width": 110}
-                number: Any = {"precision": 0, "min_width": 90, "minimum": 0}
+                number: Any = {"precision": 0, "min_width": 90}
                 given = {
                     "citizens": gradio.Number(300, label="Citizens", **number),
                     "days": gradio.Number(1, label="Days", min_width=70),
@@ -128,13 +131,14 @@ class SocietyTab:
                     ),
                     "calls": gradio.Number(1000, label="Calls of it at most", **number),
                 }
-                begin = gradio.Button("Set up", variant="primary", min_width=90)
+                low: Any = {"min_width": 90, "elem_classes": "studio-start"}
+                begin = gradio.Button("Set up", variant="primary", **low)
             ends = gradio.Markdown(
                 "The town that is shown ends; it is kept under Recorded towns.", visible=False
             )
             with gradio.Row():
                 run = gradio.Dropdown([], value=None, label="Recorded towns", scale=5)
-                resume = gradio.Button("Resume", min_width=90, scale=1)
+                resume = gradio.Button("Resume", scale=1, **low)
 
         def now() -> Any:
             there = self.town is not None

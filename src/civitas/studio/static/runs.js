@@ -176,7 +176,7 @@ function shownRun(view, id, choose) {
       h("div", { class: "s-row" }, stateBadge(...stands(runs.get(id) || about)),
         h("span", { class: "s-soft" }, `${about.kind} ${about.agent} · began ${day(about.began)} · ${entries(about.entries)}`),
         h("span", { class: "s-spacer" }), !is && button("Replay", replay), button("Fork", fork), goesOn && about.order && button("Resume", resume, "primary")),
-      h("h3", { class: "s-text" }, about.task || "(no task)", " ", h("code", { class: "s-soft" }, about.id)),
+      h("h3", { class: "s-text", "aria-level": 2 }, about.task || "(no task)", " ", h("code", { class: "s-soft" }, about.id)),
       h("p", { class: "s-soft" }, about.forked_from
         ? ["This is a fork of ", h("button", { type: "button", class: "s-link", onclick: () => choose(about.forked_from) }, about.forked_from), ", which stays as it is. Resume it with a changed program or another decision.  "]
         : "A fork is resumed with a changed program or another decision; this run stays as it is. ",

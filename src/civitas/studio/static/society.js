@@ -179,7 +179,7 @@ export function mount(root) {
   function heading({ id, name, status }) {
     const { moving } = status;
     return [
-      h("h3", {}, name ? [name, " ", h("span", { class: "s-soft" }, `citizen ${id}`)] : `Citizen ${id}`, " ", h("span", { class: "s-badge busy" }, status.act || "idle")),
+      h("h3", { "aria-level": 2 }, name ? [name, " ", h("span", { class: "s-soft" }, `citizen ${id}`)] : `Citizen ${id}`, " ", h("span", { class: "s-badge busy" }, status.act || "idle")),
       h("p", {}, moving ? `On the way from ${moving.from || "nowhere"} to ${moving.to}, there ${began(moving.arrives)}` : `At ${status.place || "no place"}`, status.stuck ? h("span", { class: "s-soft" }, ` · ${status.stuck}`) : null),
     ];
   }

@@ -14,11 +14,11 @@ export function mount(root) {
   const filter = h("input", { class: "s-input", type: "search", placeholder: "Filter: any text, or from:Agent", "aria-label": "Filter messages", oninput: () => restart() });
   const total = h("span", { class: "s-soft", role: "status" });
   const line = h("textarea", {
-    class: "s-input s-line", rows: 1, "aria-label": "Message or slash line", autocomplete: "off", spellcheck: false,
+    class: "s-input s-line", rows: 1, "aria-label": "Message or slash line", autocomplete: "off", "aria-autocomplete": "list", "aria-controls": "space-choices", spellcheck: false,
     placeholder: "Say something to all, or /Agent.action name:value. Enter sends, Tab completes.",
   });
   const fault = h("p", { class: "s-fault", role: "alert", hidden: true });
-  const choices = h("ul", { class: "s-choices", role: "listbox", "aria-label": "Completions", hidden: true });
+  const choices = h("ul", { class: "s-choices", id: "space-choices", role: "listbox", "aria-label": "Completions", hidden: true });
   replace(root,
     h("aside", { class: "s-side" }, h("h2", {}, "Agents"), agents, you),
     h("section", { class: "s-chat" },
