@@ -35,7 +35,6 @@ from civitas.society.commit import CITY, Service
 from civitas.society.engine import Engine, LocalEngine
 from civitas.society.experiments.experiment import Experiments
 from civitas.society.experiments.intervention import Changed, Intervention
-from civitas.society.experiments.watch import Spots
 from civitas.society.population.life import begin_life, set_length
 from civitas.society.population.population import Population
 from civitas.society.router import Interceptor
@@ -139,7 +138,6 @@ class Society(Experiments):
         self._asking = Asking(model_timeout_s, budget, once=ask_once)
         self._turn_timeout_s = turn_timeout_s
         self._journal = None if journal is None else as_journal(journal, "Society")
-        self._spots = Spots(city)
         self._between = asyncio.Lock()
         try:
             if population is not None:

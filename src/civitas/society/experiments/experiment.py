@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import cached_property
 from typing import Any, Final
 
 from civitas.errors import ConfigError, DefinitionError, ModelError, SpaceClosed, StateError
@@ -24,7 +25,7 @@ from civitas.society.experiments.survey import (
     SurveyState,
     in_words,
 )
-from civitas.society.experiments.watch import Spots, Whereabouts, whereabouts
+from civitas.society.experiments.watch import Whereabouts, spots_of, whereabouts
 from civitas.society.perception import Perception, View
 from civitas.society.population.life import answers_of
 from civitas.society.population.messages import messages_of
@@ -41,10 +42,13 @@ class Experiments(Steps):
     """The part of a society that experiments use; `Society` is one."""
 
     _journal: Journal | None
-    _spots: Spots
     _state: SocietyState | None = None  # the state of the run that is under way
     _given: tuple[str, list[Intervention]] = ("", [])
     """The id of the last run, and the interventions that were given while it was under way."""
+
+    @cached_property
+    def _spots(self) -> Any:
+        return spots_of(self.city)
 
     async def _from_outside(self, function: Callable[..., Any], *args: Any) -> Any:
         """Await a function on the society's loop; if cancelled, wait until it has ended there."""

@@ -6,7 +6,6 @@ from typing import Any, Final, NamedTuple
 
 from civitas.society.arrays import np
 from civitas.society.blocks.needs import RATES
-from civitas.society.places import Positions
 from civitas.society.steps import Steps
 
 ACTS: Final = (*sorted(RATES), "other")
@@ -36,25 +35,19 @@ class Whereabouts(NamedTuple):
     acts: tuple[str, ...] = ACTS
 
 
-class Spots(dict[str, tuple[float, float]]):
-    """The positions of places, each looked up once: a city does not move."""
-
-    def __init__(self, city: Any) -> None:
-        self.city = city
-
-    def __missing__(self, place: str) -> tuple[float, float]:
-        x, y = self.city.position(place)
-        spot = self[place] = (float(x), float(y))
-        return spot
+def spots_of(city: Any) -> Any:
+    """Return x and y of each place, in order of id; None if places have no positions."""
+    if not hasattr(city, "position"):
+        return None
+    return np.array([city.position(each) for each in city.ids()], float).reshape(-1, 2)
 
 
-def whereabouts(society: Steps, spots: Spots) -> Whereabouts | None:
-    """Return where the citizens are; None if places have no positions."""
-    if not isinstance(spots.city, Positions):
+def whereabouts(society: Steps, spot: Any) -> Whereabouts | None:
+    """Return where the citizens are, by the positions of places; None if they have none."""
+    if spot is None:
         return None
     of = _of_agents if society.population is None else _of_rows
     names, ids, place, to, start, left, arrives, act = of(society)
-    spot = np.array([spots[each] for each in names]).reshape(-1, 2)
     at = spot[np.maximum(place, 0)] if len(spot) else np.zeros((len(ids), 2))
     way = to >= 0
     if way.any():
