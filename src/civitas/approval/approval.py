@@ -37,11 +37,7 @@ logger = logging.getLogger("civitas.approval")
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A refusal with a reason, used instead of False; the caller, such as a model, gets the reason.
-
-    Attributes:
-        reason: why, in words
-    """
+    """A refusal with a reason in words, used instead of False; the caller gets the reason."""
 
     reason: str
 
@@ -171,12 +167,7 @@ async def approve(approver: Approver | None, request: ApprovalRequest) -> Decisi
 
 
 async def answer(approver: Approver | None, question: Question) -> str:
-    """Ask the person behind an approver, whose `answer` may be sync or async.
-
-    Raises:
-        NobodyToAsk: there is no approver, it answers no questions, or the person has left
-        TypeError: the answer is no text
-    """
+    """Ask the person behind an approver, whose `answer` may be sync or async, or NobodyToAsk."""
     method: Any = getattr(approver, "answer", None)
     if not callable(method):
         who = (

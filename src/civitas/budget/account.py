@@ -42,23 +42,17 @@ def _zeros() -> list[int]:
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class Account:
-    """The limits of one budget, and what was taken from it. Only its ledger changes it.
-
-    Attributes:
-        taken: what is spent or reserved; `over`: what was spent beyond its reservations
-        fault: the first kind of which more was spent than reserved
-        before: seconds that were spent in another process
-    """
+    """The limits of one budget, and what was taken from it. Only its ledger changes it."""
 
     title: str
     limits: tuple[int | None, ...]
     seconds: float | None = None
-    taken: list[int] = field(default_factory=_zeros)
+    taken: list[int] = field(default_factory=_zeros)  # what is spent or reserved
     spent: list[int] = field(default_factory=_zeros)
-    over: list[int] = field(default_factory=_zeros)
-    fault: int | None = None
+    over: list[int] = field(default_factory=_zeros)  # what was spent beyond its reservations
+    fault: int | None = None  # the first kind of which more was spent than reserved
     begun: float | None = None
-    before: float = 0.0
+    before: float = 0.0  # seconds that were spent in another process
 
     def elapsed(self, now: float) -> float:
         """Return the seconds that have passed."""
@@ -194,10 +188,6 @@ class Reservation:
     number of such reservations is logged when the budget ends.
 
     Attributes:
-        tokens: how many tokens are reserved
-        usd: how many US dollars are reserved
-        model_calls: how many model calls are reserved
-        actions: how many actions are reserved
         open: whether it was not yet settled or released
     """
 

@@ -39,11 +39,7 @@ class PriceList(Protocol):
     """Prices of models' tokens, such as `civitas.Prices`."""
 
     def cost(self, model: str, input_tokens: int, output_tokens: int) -> Decimal:
-        """Return the cost in US dollars.
-
-        Raises:
-            UnknownPrice: this model's price is not known
-        """
+        """Return the cost in US dollars; raise UnknownPrice if the price is not known."""
         ...
 
 
@@ -181,18 +177,13 @@ class Budget:
         """Reserve all the tokens and money that are left, for a call without an upper bound.
 
         While the reservation is open, nothing else that needs them begins. Without a limit, the
-        amounts given here are reserved.
+        amounts given here are reserved. It raises what `reserve` raises.
 
         Args:
             tokens: the least number of tokens, at least one; None reserves none
             usd: the least amount, more than 0; None reserves none
-            model_calls: as in `reserve`
-            actions: as in `reserve`
-
-        Raises:
-            BudgetExceeded: a limit is too small
-            DeadlineExceeded: the seconds are over
-            DefinitionError: an amount is not a number from 0 on
+            model_calls: how many
+            actions: how many
         """
         least = checked_amounts(
             "reserve_rest",

@@ -297,7 +297,8 @@ def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:
                 if isinstance(text := answer.get(name), str) and text:
                     yield piece(text, by)
         else:
-            yield from call_events(by, entry, begun)
+            for event, *parts in call_events(by, entry, begun):
+                yield event(*parts)
 
 
 def _grown(

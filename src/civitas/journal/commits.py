@@ -21,32 +21,19 @@ from civitas.threads import WORKERS
 
 @dataclass(slots=True, eq=False)
 class OpenRun:
-    """A run that this process works on.
-
-    Attributes:
-        give_back: releases its lease
-        number: its number in the file
-        id: its id
-        key: its key in memories
-        place: where it ends
-        past: the entries from before it was opened, by part
-        state: its state, to be written with the next commit; None while it is worked on
-        broken: why a write failed; after that nothing more is written
-        noted: how many entries were noted since it was opened
-        written: how many of these entries are in the file
-    """
+    """A run that this process works on."""
 
     _commits: Commits
-    give_back: Callable[[int], None]
-    number: int
+    give_back: Callable[[int], None]  # releases its lease
+    number: int  # in the file
     id: str
-    key: str
-    place: Place
-    past: dict[str, list[Entry]]
-    state: str | None = None
-    broken: BaseException | None = None
-    noted: int = 0
-    written: int = 0
+    key: str  # in memories
+    place: Place  # where it ends
+    past: dict[str, list[Entry]]  # the entries from before it was opened, by part
+    state: str | None = None  # to be written with the next commit; None while it is worked on
+    broken: BaseException | None = None  # why a write failed; nothing more is written after it
+    noted: int = 0  # how many entries were noted since it was opened
+    written: int = 0  # how many of these are in the file
     _guard: threading.Lock = field(default_factory=threading.Lock)
     _entries: list[tuple[str, str, str]] = field(default_factory=list)
     _kept: dict[str, bytes] = field(default_factory=dict)
@@ -128,15 +115,11 @@ class Commits:
 
     Entries are taken from a run after the transaction has begun. So they are written in the order
     in which they were noted, whichever part of the run commits first, on whichever loop.
-
-    Attributes:
-        file: the journal's file
-        watching: called after each commit, in the thread that writes
     """
 
     def __init__(self, file: JournalFile, waits: bool) -> None:
         self.file = file
-        self.watching: set[Callable[[], None]] = set()
+        self.watching: set[Callable[[], None]] = set()  # called after each commit, by its thread
         self._waits = waits
         self._writing = threading.Lock()
         self._guard = threading.Lock()  # for what follows

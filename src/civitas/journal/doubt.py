@@ -51,21 +51,9 @@ class Doubt:
         return text if len(text) <= 200 else f"{text[:199]}…"
 
 
-def in_doubt(entries: Iterable[Entry]) -> list[Doubt]:
-    """Return the calls that have a start, no end, and no decision.
-
-    A call that is declared idempotent is not among them: it is executed again.
-    """
-    return [doubt for doubt, decided in _open(entries) if not decided]
-
-
-def to_decide(entries: Iterable[Entry]) -> list[Doubt]:
-    """Return the calls in doubt, and those whose decision is not carried out yet."""
-    return [doubt for doubt, _ in _open(entries)]
-
-
-def _open(entries: Iterable[Entry]) -> list[tuple[Doubt, bool]]:
-    """Return the calls that have a start and no end, and whether each is decided."""
+def in_doubt(entries: Iterable[Entry], with_decided: bool = False) -> list[Doubt]:
+    """Return the calls that have a start, no end, and no decision, or one not yet carried out."""
+    # A call that is declared idempotent is not among them: it is executed again.
     begun: dict[tuple[str, str], list[Any]] = {}  # the entry's data, and whether it is decided
     for entry in entries:
         data = entry.data
@@ -78,13 +66,10 @@ def _open(entries: Iterable[Entry]) -> list[tuple[Doubt, bool]]:
         elif entry.kind == "decided" and key in begun:
             begun[key][1] = True
     return [
-        (Doubt(number, *key, _action(data), _args(data)), decided)
+        Doubt(number, *key, str(data.get("about", {}).get("action") or data["key"]), _args(data))
         for number, (key, (data, decided)) in enumerate(begun.items(), 1)
+        if with_decided or not decided
     ]
-
-
-def _action(data: dict[str, Any]) -> str:
-    return str(data.get("action") or data.get("about", {}).get("action") or data["key"])
 
 
 def _args(data: dict[str, Any]) -> dict[str, Any]:
@@ -98,15 +83,7 @@ _WAYS: Final = ("repeat", "skip")
 def decisions_for(
     doubts: list[Doubt], wanted: Mapping[int, Decision] | Decision
 ) -> list[tuple[Doubt, dict[str, Any]]]:
-    """Return the data to record of each decision, with its call.
-
-    Args:
-        doubts: the calls in doubt
-        wanted: a decision for each number, or one for all calls
-
-    Raises:
-        DefinitionError: a decision is wrong, its result is not JSON, or there is no such number
-    """
+    """Return the data to record of each decision, with its call; one may be for all calls."""
     if not isinstance(wanted, Mapping):
         wanted = {doubt.number: wanted for doubt in doubts}
     by_number = {doubt.number: doubt for doubt in doubts}

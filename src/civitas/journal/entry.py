@@ -60,11 +60,7 @@ class Outline:
 
 
 def copied(entries: Sequence[Entry], key: str) -> Iterator[dict[str, Any]]:
-    """Yield the data of entries as it is in a copy of their run.
-
-    A part's `begun` entry has no fingerprint: the program that resumes the copy sets it. The entry
-    also says how far the part is that of the other run, which memories and budgets know.
-    """
+    """Yield the data of entries as it is in a copy of their run."""
     count: Counter[str] = Counter()
     messages: Counter[str] = Counter()
     for entry in entries:
@@ -75,6 +71,8 @@ def copied(entries: Sequence[Entry], key: str) -> Iterator[dict[str, Any]]:
         if entry.kind != "begun":
             yield entry.data
             continue
+        # The program that resumes the copy sets the fingerprint. The entry also says how far the
+        # part is that of the other run, which memories and budgets know.
         path = entry.path
         other = {"key": f"{key}/{path}", "messages": messages[path], "entries": count[path]}
         before = entry.data.get("copied", [])

@@ -278,10 +278,7 @@ class JournalFile(SQLitePool[JournalError]):
         state: str | None,
         times: Iterable[float] | None = None,
     ) -> Place:
-        """Append entries, each of path, kind and data as JSON text; return where the run ends.
-
-        Their time is now, or that in `times`; `state` is the state of the run after them.
-        """
+        """Append entries, each of path, kind and data as JSON text; return where the run ends."""
         sequence, sum = after
         rows, first, as_of, when = [], run << 32, 0.0, ""
         for (path, kind, data), at in zip(entries, times or repeat(time.time()), strict=False):

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from civitas.errors import DefinitionError
 from civitas.journal.commits import Commits
-from civitas.journal.doubt import Decision, Doubt, decisions_for, in_doubt, to_decide
+from civitas.journal.doubt import Decision, Doubt, decisions_for, in_doubt
 from civitas.journal.entry import Entry, Outline, copied
 from civitas.journal.file import JournalFile, as_text
 from civitas.journal.opening import MAX_ID, Runs, check_id
@@ -220,7 +220,7 @@ class Journal:
             entries = sorted(
                 (entry for part in run.past.values() for entry in part), key=lambda e: e.sequence
             )
-            made = decisions_for(to_decide(entries), decisions)
+            made = decisions_for(in_doubt(entries, with_decided=True), decisions)
             for doubt, data in made:
                 run.note(doubt.path, "decided", data)
             run.commit_now()
@@ -282,22 +282,14 @@ class Journal:
     # -- budgets -----------------------------------------------------------------------------------
 
     def account(self, name: str) -> dict[str, Any] | None:
-        """Return the account of a budget that processes share. For `Budget`.
-
-        Raises:
-            JournalError: the file cannot be read, or is damaged
-        """
+        """Return the account of a budget that processes share. For `Budget`."""
         with self._file.reading() as db:
             return self._account(db, name)
 
     def change_account(
         self, name: str, change: Callable[[dict[str, Any] | None], dict[str, Any]]
     ) -> None:
-        """Change the account of a budget, alone among all processes. For `Budget`.
-
-        Raises:
-            JournalError: the file cannot be written, or is damaged
-        """
+        """Change the account of a budget, alone among all processes. For `Budget`."""
         with self._file.writing() as db:
             text = as_text(change(self._account(db, name)))
             db.execute(
@@ -321,18 +313,7 @@ class Journal:
     # -- working -----------------------------------------------------------------------------------
 
     async def begin(self, run_id: str, kind: str, agent: str, task: str) -> Part:
-        """Begin or resume a run. For agents; the caller closes the part.
-
-        Args:
-            run_id: the run's id
-            kind: the class of the agent
-            agent: the agent's id
-            task: what it was asked, as text
-
-        Raises:
-            RunHeld: another writer has the run
-            JournalError: the file cannot be used, or is damaged
-        """
+        """Begin or resume a run of an agent, of the class `kind`; the caller closes the part."""
         new = (kind, agent, readable(task[:_TASK_CHARS]))
         return Part(await self._runs.begin(run_id, new))
 

@@ -12,20 +12,14 @@ from civitas.journal.entry import ROOT, Entry
 
 
 class Part:
-    """One part of an open run: that of its agent, or of an agent that works on its behalf.
-
-    Attributes:
-        run: the open run
-        path: the part's path
-        past: the part's entries from before the run was opened
-    """
+    """One part of an open run: that of its agent, or of an agent that works on its behalf."""
 
     __slots__ = ("past", "path", "run")
 
     def __init__(self, run: OpenRun, path: str = ROOT) -> None:
         self.run = run
         self.path = path
-        self.past: list[Entry] = run.past.get(path, [])
+        self.past: list[Entry] = run.past.get(path, [])  # from before the run was opened
 
     @property
     def run_id(self) -> str:
@@ -38,30 +32,15 @@ class Part:
         return f"{self.run.key}/{self.path}"
 
     def part(self, name: str) -> Part:
-        """The part of an agent that works on this one's behalf.
-
-        Args:
-            name: such as `H1`, or `R1/ID`: what follows the first slash is quoted
-        """
+        """The part, such as `H1` or `R1/ID`, of an agent that works on this one's behalf."""
         return Part(self.run, below(self.path, name))
 
     def note(self, kind: str, data: dict[str, Any]) -> None:
-        """Note an entry; it is written with the next commit.
-
-        Raises:
-            TypeError, ValueError: the data is not JSON
-            JournalError: a large value of it cannot be written
-        """
+        """Note an entry, as JSON data; it is written with the next commit."""
         self.run.note(self.path, kind, data)
 
     async def commit(self) -> None:
-        """Write what was noted, in all parts of the run. When this returns, it is in the file.
-
-        If cancelled, it still waits until what it is writing is in the file.
-
-        Raises:
-            JournalError: it cannot be written; nothing was, and nothing more will be
-        """
+        """Write what was noted, in all parts of the run. When this returns, it is in the file."""
         await self.run.commit()
 
     def end(self, state: str) -> None:
@@ -74,25 +53,13 @@ class Part:
 
 
 class ReadPart:
-    """One part of a run that is only read.
+    """The part of a run's own agent, which is only read."""
 
-    Attributes:
-        run_id: the id of the run
-        path: the part's path
-        past: the part's entries
-    """
+    __slots__ = ("past", "run_id")
 
-    __slots__ = ("_entries", "past", "path", "run_id")
-
-    def __init__(self, run_id: str, entries: Iterable[Entry], path: str = ROOT) -> None:
+    def __init__(self, run_id: str, entries: Iterable[Entry]) -> None:
         self.run_id = run_id
-        self.path = path
-        self._entries = list(entries)
-        self.past = [entry for entry in self._entries if entry.path == path]
-
-    def part(self, name: str) -> ReadPart:
-        """The part of an agent that works on this one's behalf."""
-        return ReadPart(self.run_id, self._entries, below(self.path, name))
+        self.past = [entry for entry in entries if entry.path == ROOT]
 
 
 def below(path: str, name: str) -> str:
@@ -117,11 +84,7 @@ RecordedPart: TypeAlias = Part | ReadPart
 
 
 def reply_of(part: RecordedPart) -> Any:
-    """Return the reply of a part of a run, rebuilt from its entries.
-
-    Raises:
-        StateError: the run has not ended
-    """
+    """Return the reply of a part of a run, rebuilt from its entries; StateError before its end."""
     if not part.past or part.past[-1].kind != "over":
         raise StateError(
             f"run {part.run_id!r} has not ended: call its agent with this run_id to go on with it"

@@ -31,21 +31,7 @@ it really called shows that the task is done."""
 
 @dataclass(frozen=True)
 class Order:
-    """The settings of `civitas act` from the command line, the environment and civitas.toml.
-
-    Attributes:
-        task: what is to be done
-        root: the folder
-        model: the model's name
-        model_of_file: whether civitas.toml chose it, which decides whose key it is given
-        review: who has to accept the work: a model's name, `me`, or None
-        max_iterations: how many answers the model may give; None for the default
-        max_seconds: the time limit, or None
-        max_tokens: the limit of all calls together, or None
-        yes_read: whether files may be looked at without asking
-        network: whether commands in the sandbox have the network
-        max_usd: what it may cost, or None
-    """
+    """The settings of `civitas act` from the command line, the environment and civitas.toml."""
 
     command: ClassVar = "act"
     part: ClassVar = "act"
@@ -56,13 +42,13 @@ class Order:
     task: str
     root: str = "."
     model: str = "local"
-    model_of_file: bool = False
-    review: str | None = None
+    model_of_file: bool = False  # whether civitas.toml chose it, which decides whose key it gets
+    review: str | None = None  # who has to accept the work: a model's name, `me`, or None
     max_iterations: int | None = None
     max_seconds: float | None = None
     max_tokens: int | None = None
-    yes_read: bool = True
-    network: bool = False
+    yes_read: bool = True  # whether files may be looked at without asking
+    network: bool = False  # whether commands in the sandbox have the network
     max_usd: float | None = None
 
     @property
@@ -85,9 +71,7 @@ def act_agent(
 ) -> Any:
     """Return the agent that an order asks for: a ReActAgent, or a DualActAgent if it is reviewed.
 
-    `own_key` is the person's own key, for the reviewer's model. `reviewer`, such as a Person,
-    replaces the model that the order names as reviewer. `actions` defaults to `actions_of(order)`.
-    Raise UnknownPrice if money is limited and a model has no stated price.
+    `own_key` is the person's own, for the reviewer's model, which `reviewer`, a Person, replaces.
     """
     from civitas.reasoning.loop.react import ReActAgent
 

@@ -51,11 +51,7 @@ def made_model(name: str, key: str | None) -> Model:
 
 
 def budget_of(command: str, *models: Model | None, **limits: float | None) -> Budget | None:
-    """Return the budget of a command's run, by limits as `Budget` takes them; None for no limit.
-
-    Raise UnknownPrice, before anything is paid, if money is limited and a model has no stated
-    price.
-    """
+    """Return the budget of a command's run, by limits as `Budget` takes them; None for no limit."""
     given: dict[str, Any] = {name: limit for name, limit in limits.items() if limit is not None}
     if not given:
         return None
@@ -63,6 +59,7 @@ def budget_of(command: str, *models: Model | None, **limits: float | None) -> Bu
     from civitas.models.wrappers.budgeted import BudgetedModel
 
     budget = Budget(**given, name=f"civitas {command}")
+    # If money is limited, each model must have a price, which shows before anything is paid.
     for each in filter(None, models):
         try:
             BudgetedModel(each, budget)

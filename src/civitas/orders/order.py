@@ -74,13 +74,7 @@ def order_of(entries: Sequence[Entry]) -> AnyOrder | None:
 
 
 async def record(order: AnyOrder, journal: Journal, run_id: str, agent: Any) -> None:
-    """Record the order of a run, before its agent or society begins or resumes it.
-
-    Raises:
-        RunMismatch: the run is of another program or order; fields in `may_change` may differ
-        RunHeld: another writer has the run
-        JournalError: the journal cannot be used
-    """
+    """Record a run's order before it begins or resumes; RunMismatch if it is of another order."""
     order = _from_anywhere(order)
     id = str(getattr(agent, "id", "society"))
     opened = await journal.begin(run_id, type(agent).__name__, id, order.task)

@@ -19,24 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ResearchOrder:
-    """The settings of `civitas research` from the command line.
-
-    Attributes:
-        objectives: what is to be found out
-        folder: the folder to search, or None
-        search_web: whether a search engine of the web is asked
-        searxng: the address of the SearXNG that is asked, or None
-        iterations: the most iterations
-        model: the model's name; None for the extractive form
-        role: who the researcher is, in words for the model
-        site: the host that the web is restricted to, or None
-        allow_hosts: hosts of this machine or network that may be visited all the same
-        max_usd: what it may cost, or None
-        max_tokens: the limit of all calls together, or None
-        max_seconds: the time limit, or None
-        out: the file of the report, or None
-        html: the file of the page, or None
-    """
+    """The settings of `civitas research` from the command line."""
 
     command: ClassVar = "research"
     part: ClassVar = "civitas research"
@@ -48,19 +31,20 @@ class ResearchOrder:
     addresses: ClassVar = ("model", "searxng")
 
     objectives: list[str]
-    folder: str | None = None
+    folder: str | None = None  # the folder to search
     search_web: bool = False
-    searxng: str | None = None
+    searxng: str | None = None  # the address of the SearXNG that is asked
     iterations: int = 3
-    model: str | None = None
-    role: str = ""
-    site: str | None = None
+    model: str | None = None  # None for the extractive form
+    role: str = ""  # who the researcher is, in words for the model
+    site: str | None = None  # the host that the web is restricted to
+    # Hosts of this machine or network that may be visited all the same.
     allow_hosts: list[str] = field(default_factory=list)
     max_usd: float | None = None
     max_tokens: int | None = None
     max_seconds: float | None = None
-    out: str | None = None
-    html: str | None = None
+    out: str | None = None  # the file of the report
+    html: str | None = None  # the file of the page
 
     @property
     def task(self) -> str:
@@ -137,9 +121,6 @@ def write(
     """Write a report to the files of the order; return what was written, and the paths.
 
     With `ended_at`, only those files that were not written, or not whole, since the run ended.
-
-    Raises:
-        FileError: nothing can be written there
     """
     from civitas.research.page import sanitized
 

@@ -25,20 +25,7 @@ _CALL_TOKENS: Final = 900
 
 @dataclass(frozen=True)
 class SimulateOrder:
-    """The settings of `civitas simulate` from the command line.
-
-    Attributes:
-        citizens: how many live there
-        days: simulated days
-        seed: what the town, its people and all chance are drawn from
-        step: how long a step is, such as `15min`
-        model: the name of the model that citizens ask; None for rules alone
-        max_usd: what it may cost, or None
-        max_calls: how often the model may be called, or None
-        out: the folder of the tables, or None
-        parquet: whether tables are Parquet or CSV; None for Parquet where pyarrow is installed
-        threads: how many threads run citizens in columns
-    """
+    """The settings of `civitas simulate` from the command line."""
 
     command: ClassVar = "simulate"
     part: ClassVar = "civitas simulate"
@@ -48,14 +35,14 @@ class SimulateOrder:
 
     citizens: int = 1000
     days: float = 1.0
-    seed: int = 0
+    seed: int = 0  # what the town, its people and all chance are drawn from
     step: str = "15min"
-    model: str | None = None
+    model: str | None = None  # which citizens ask; None for rules alone
     max_usd: float | None = None
     max_calls: int | None = None
-    out: str | None = None
-    parquet: bool | None = None
-    threads: int = 1
+    out: str | None = None  # the folder of the tables
+    parquet: bool | None = None  # or CSV; None for Parquet where pyarrow is installed
+    threads: int = 1  # for citizens in columns
 
     @property
     def steps(self) -> int:
@@ -117,8 +104,7 @@ def society_of(
     """Return the society that an order asks for: its city, people and services, by its seed.
 
     Run it by `await society.run(order.days, order.step, run_id=…, save_every=order.save_every)`.
-    Making many citizens takes seconds: call this in a thread, not on an event loop. `key` is for
-    the model. Raise UnknownPrice if money is limited and the model has no stated price.
+    Making many citizens takes seconds: call this in a thread, not on an event loop.
     """
     from civitas.society.experiments.models import town
 

@@ -87,7 +87,12 @@ async def begun(
         return nullcontext()
     bill = Bill(budget)
     step.charge(bill.json)
-    await step.begins(args, _most_json(model, *asked))
+    try:
+        tokens, usd = model._most(*asked)
+        reserved = charged_json(tokens, picodollars("reserve", usd), 1)
+    except Exception:
+        reserved = None  # the call itself raises the same error
+    await step.begins(args, reserved)
     return bill.opened()
 
 
@@ -115,15 +120,6 @@ async def completed(
     with await begun(step, budget, model, prompt, None, schema, args=args):
         given = model.complete(prompt, **more)
         return await given if inspect.isawaitable(given) else given
-
-
-def _most_json(model: Any, *asked: Any) -> dict[str, Any] | None:
-    """Return what a call will reserve, as JSON data; None if the model cannot compute it."""
-    try:
-        tokens, usd = model._most(*asked)
-    except Exception:
-        return None  # the call itself raises the same error
-    return charged_json(tokens, picodollars("reserve", usd), 1)
 
 
 def charge_spent(budget: Budget, model: Any, spent: Spending) -> None:

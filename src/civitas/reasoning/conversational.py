@@ -16,13 +16,7 @@ from civitas.reasoning.group import check_reply_budget
 from civitas.reasoning.hooks import Hooked, observe_with_hooks, reply_with_hooks
 from civitas.reasoning.reply import ANSWERED, GIVEN, Reply
 from civitas.reasoning.reply_request import ReplyRequest, as_memory, marked_with, thread_id
-from civitas.reasoning.replying import (
-    JOINED,
-    ONCE,
-    REPLYING,
-    Replying,
-    approver_of_group,
-)
+from civitas.reasoning.replying import JOINED, ONCE, REPLYING, Replying, approver_of_group
 from civitas.reasoning.stream import Watched
 from civitas.reasoning.thread import Interruption, Thread, steer
 from civitas.reasoning.threaded import Threaded
@@ -217,16 +211,8 @@ class ConversationalAgent(Hooked, Watched, Threaded):
     ) -> ReplyStream:
         """Answer, and stream the events of the reply.
 
-        The reader sees an action's `CallStarted` before its approver is asked: the reply continues
-        when the next event is requested.
-
-        Args:
-            text: as in `reply`
-            schema: as in `reply`
-            thread: as in `reply`
-            run_id: as in `reply`
-            deps: as in `reply`
-            budget: as in `reply`
+        The arguments are those of `reply`. The reader sees an action's `CallStarted` before its
+        approver is asked: the reply continues when the next event is requested.
 
         Returns:
             An async iterator of events: pieces of text as the model gives them, calls started and
@@ -325,7 +311,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         )
         mine = Replying(self, request, turns)
         token = REPLYING.set((*outer, mine))
-        answer = self._respond if self._hooks is None else partial(reply_with_hooks, self)
+        answer = partial(reply_with_hooks, self) if self._hooks else self._respond
         if self._watchers:
             answer = partial(self._answered, answer)
         try:
@@ -355,10 +341,10 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         threads = self._kept
         state = threads.take(thread)
         try:
-            if self._hooks is None:
-                await self._remember(item, state)
-            else:
+            if self._hooks:
                 await observe_with_hooks(self, item, state)
+            else:
+                await self._remember(item, state)
         finally:
             threads.release(state)
 

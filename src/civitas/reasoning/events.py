@@ -70,11 +70,7 @@ class CallEnded(ReplyEvent):
 
 @dataclass(slots=True)
 class MessageAdded(ReplyEvent):
-    """A chat message was added to an agent's memory.
-
-    Attributes:
-        message: the chat message
-    """
+    """A chat message was added to an agent's memory."""
 
     kind: ClassVar[str] = "message"
     message: dict[str, Any]
@@ -170,11 +166,7 @@ class TurnEnded(ReplyEvent):
 
 @dataclass(slots=True)
 class Done(ReplyEvent):
-    """The reply has ended; this is the last event.
-
-    Attributes:
-        reply: the reply
-    """
+    """The reply has ended; this is the last event."""
 
     kind: ClassVar[str] = "done"
     reply: Reply

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from civitas.agent import Agent
@@ -108,9 +109,14 @@ def in_thread(function: Any, thread: str | None) -> dict[str, Any]:
 def takes(function: Any, parameter: str) -> bool:
     """Return whether a function has a parameter of that name."""
     try:
-        return parameter in inspect.signature(function).parameters
+        return parameter in _parameters(getattr(function, "__func__", function))
     except (TypeError, ValueError):
         return False
+
+
+@lru_cache(maxsize=1000)
+def _parameters(function: Any) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)
 
 
 def members_without_threads(members: Iterable[Any]) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -13,12 +13,14 @@ from civitas.jsonvalue import copy_json
 from civitas.models.protocol import ModelReply, Usage
 from civitas.reasoning.reply import Reply, Stop
 from civitas.reasoning.reply_request import ReplyRequest, check_changed, checked_content
-from civitas.reasoning.replying import observing
+from civitas.reasoning.replying import ONCE, within
 from civitas.text import nearest
 from civitas.threads import is_cancelled
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
+    from civitas.reasoning.record import Record
+    from civitas.reasoning.step import Step
     from civitas.reasoning.thread import Thread
 
 HOOK_TYPES: Final = tuple(
@@ -37,59 +39,68 @@ Hook: TypeAlias = Callable[
 """`fn(agent, kwargs)`. The returned dict is merged into `kwargs`; None changes nothing."""
 
 
-class Hooks:
-    """The hooks of one agent, by type and name, in the order in which they were registered."""
+async def run_hooks(
+    agent: Any,
+    type: str,
+    kwargs: dict[str, Any],
+    check: Callable[[dict[str, Any]], object],
+    budget: Budget | None = None,
+) -> dict[str, Any]:
+    """Call an agent's hooks of a type in order; return the arguments as they changed them."""
+    for name, fn in agent._hooks.get(type, {}).items():
+        limit: asyncio.Timeout | None = None
+        try:
+            # Copies: only the returned dict counts, so that a failed hook has changed nothing.
+            given = dict(kwargs)
+            for key, value in kwargs.items():
+                if isinstance(value, (dict, list)):
+                    given[key] = value.copy()
+            result: Any = fn(agent, given)
+            if inspect.isawaitable(result):
+                limit = asyncio.timeout(_seconds(type, budget))
+                async with limit:
+                    result = await result
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and is_cancelled():
+                raise
+            if limit is not None and limit.expired():
+                raise DeadlineExceeded(
+                    f"agent {str(agent.id)!r}: the time limit was reached before the {type} "
+                    f"hook {name!r} had ended"
+                ) from error
+            detail = f"{error.__class__.__name__}: {error}"
+            raise HookError(str(agent.id), type, name, detail) from error
+        if result is None:
+            continue
+        if not isinstance(result, dict):
+            reason = f"it returned {result!r:.80}, which is neither a dict nor None"
+            raise HookError(str(agent.id), type, name, reason)
+        kwargs = {**kwargs, **result}
+        try:
+            check(kwargs)
+        except Exception as error:
+            raise HookError(str(agent.id), type, name, str(error)) from None
+    return kwargs
 
-    def __init__(self) -> None:
-        # Replace the inner dicts at each change: a hook may add or remove others.
-        self.by_type: dict[str, dict[str, Hook]] = {}
 
-    async def run(
-        self,
-        type: str,
-        agent: Any,
-        kwargs: dict[str, Any],
-        check: Callable[[dict[str, Any]], object] | None = None,
-        budget: Budget | None = None,
-    ) -> dict[str, Any]:
-        """Call the hooks of a type in order, and return the arguments as they changed them."""
-        for name, fn in self.by_type.get(type, {}).items():
-            limit: asyncio.Timeout | None = None
-            try:
-                # Copies: only the returned dict counts, so that a failed hook has changed nothing.
-                given = dict(kwargs)
-                for key, value in kwargs.items():
-                    if isinstance(value, (dict, list)):
-                        given[key] = value.copy()
-                result: Any = fn(agent, given)
-                if result is None:
-                    continue
-                if inspect.isawaitable(result):
-                    limit = asyncio.timeout(_seconds(type, budget))
-                    async with limit:
-                        result = await result
-            except (Exception, asyncio.CancelledError) as error:
-                if isinstance(error, asyncio.CancelledError) and is_cancelled():
-                    raise
-                if limit is not None and limit.expired():
-                    raise DeadlineExceeded(
-                        f"agent {str(agent.id)!r}: the time limit was reached before the {type} "
-                        f"hook {name!r} had ended"
-                    ) from error
-                detail = f"{error.__class__.__name__}: {error}"
-                raise HookError(str(agent.id), type, name, detail) from error
-            if result is None:
-                continue
-            if not isinstance(result, dict):
-                reason = f"it returned {result!r:.80}, which is neither a dict nor None"
-                raise HookError(str(agent.id), type, name, reason)
-            kwargs = {**kwargs, **result}
-            if check is not None:
-                try:
-                    check(kwargs)
-                except Exception as error:
-                    raise HookError(str(agent.id), type, name, str(error)) from None
-        return kwargs
+async def as_hooked(
+    record: Record[Any],
+    key: str,
+    agent: Any,
+    type: str,
+    kwargs: dict[str, Any],
+    name: str,
+    check: Callable[[Any], object],
+    budget: Budget | None = None,
+    **options: Any,
+) -> Any:
+    """Return `kwargs[name]` as hooks changed it: the recorded value, or by calling them now."""
+
+    async def call(step: Step) -> Any:
+        made = await run_hooks(agent, type, kwargs, lambda made: check(made[name]), budget)
+        return made[name]
+
+    return await record.step(f"{type}.{key}", call, **options)
 
 
 def _seconds(type: str, budget: Budget | None) -> float | None:
@@ -114,10 +125,10 @@ def expect_messages(made: dict[str, Any]) -> None:
             raise TypeError(f"a message is a dict, and among those it gave is {message!r:.80}")
 
 
-def expect_answer(given: object, made: dict[str, Any]) -> None:
+def expect_answer(given: object, answer: Any) -> None:
     """Check that a hook returned a `ModelReply`, or an answer of the model's own class."""
-    if type(made["answer"]) is not type(given):
-        expect(made["answer"], ModelReply)
+    if type(answer) is not type(given):
+        expect(answer, ModelReply)
 
 
 def expect_args(made: dict[str, Any]) -> None:
@@ -126,15 +137,11 @@ def expect_args(made: dict[str, Any]) -> None:
     copy_json(made["args"])
 
 
-def expect_result(made: dict[str, Any]) -> None:
-    """Check that a hook returned the result of a call."""
-    expect(made["result"], dict)
-
-
 class Hooked:
     """The part of an agent that has hooks."""
 
-    _hooks: Hooks | None = None
+    # By type and name, in order of registration. Replaced at each change: a hook may make one.
+    _hooks: Mapping[str, Mapping[str, Hook]] = {}
 
     def register_hook(self, type: str, name: str, fn: Hook) -> None:
         """Register a function to be called before or after what the agent does.
@@ -178,10 +185,7 @@ class Hooked:
             raise DefinitionError(f"the name of a hook must be a text, got {name!r}")
         if not callable(fn):
             raise DefinitionError(f"the {type} hook {name!r} must be a function, got {fn!r:.80}")
-        if self._hooks is None:
-            self._hooks = Hooks()
-        by_type = self._hooks.by_type
-        by_type[type] = {**by_type.get(type, {}), name: fn}
+        self._hooks = {**self._hooks, type: {**self._hooks.get(type, {}), name: fn}}
 
     def remove_hook(self, type: str, name: str) -> None:
         """Remove a hook.
@@ -190,28 +194,25 @@ class Hooked:
             KeyError: there is no hook of that name
         """
         _check_type(type)
-        left = {} if self._hooks is None else dict(self._hooks.by_type.get(type, {}))
-        if left.pop(name, None) is None or self._hooks is None:
+        left = dict(self._hooks.get(type, {}))
+        if left.pop(name, None) is None:
             raise KeyError(f"there is no {type} hook {name!r}")
-        self._hooks.by_type[type] = left
+        self._hooks = {**self._hooks, type: left}
 
     def clear_hooks(self, type: str | None = None) -> None:
         """Remove all hooks, or all of one type."""
         if type is not None:
             _check_type(type)
-        if self._hooks is not None:
-            by_type = self._hooks.by_type
-            self._hooks.by_type = {key: by_type[key] for key in by_type if type and key != type}
+        self._hooks = {key: each for key, each in self._hooks.items() if type and key != type}
 
 
 async def reply_with_hooks(agent: Any, request: ReplyRequest) -> Reply:
     """Let an agent reply, with its `pre_reply` and `post_reply` hooks around it."""
-    hooks: Hooks = agent._hooks
     budget = getattr(agent, "budget", None) if request.budget is None else request.budget
 
     async def call(type: str, kwargs: dict[str, Any], check: Callable[[Any], object]) -> Any:
         try:
-            return await hooks.run(type, agent, kwargs, check, budget)
+            return await run_hooks(agent, type, kwargs, check, budget)
         except DeadlineExceeded as error:
             raise Stop.at_limit(error) from error
 
@@ -234,16 +235,17 @@ async def reply_with_hooks(agent: Any, request: ReplyRequest) -> Reply:
 
 async def observe_with_hooks(agent: Any, item: dict[str, Any], thread: Thread) -> None:
     """Let an agent remember a message, with its `pre_observe` and `post_observe` hooks around."""
-    hooks: Hooks = agent._hooks
-    about = {"run_id": None, "thread": thread.id}
-    with observing(None):  # an observation that a hook causes is not this message of the run
-        check = agent._as_observed
-        kwargs = {**about, "message": item}
-        made = await hooks.run("pre_observe", agent, kwargs, lambda made: check(made["message"]))
-        item = check(made["message"])
+
+    def check(made: dict[str, Any]) -> dict[str, Any]:
+        item: dict[str, Any] = agent._as_observed(made["message"])
+        return item
+
+    kwargs = {"run_id": None, "thread": thread.id, "message": item}
+    with within(ONCE, None):  # an observation that a hook causes is not this message of the run
+        item = check(await run_hooks(agent, "pre_observe", kwargs, check))
     await agent._remember(item, thread)
-    with observing(None):
-        await hooks.run("post_observe", agent, {**about, "message": item})
+    with within(ONCE, None):
+        await run_hooks(agent, "post_observe", {**kwargs, "message": item}, check)
 
 
 def _ended(reply: Reply | None, request: ReplyRequest, stop: Stop) -> Reply:

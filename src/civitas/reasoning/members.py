@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from civitas.action import is_async
 from civitas.errors import DeadlineExceeded, DefinitionError, ModelError, StateError
 from civitas.reasoning.events import CallStarted, Done, Event
 from civitas.reasoning.group import members_without_threads, options_for, share_budget, takes
-from civitas.reasoning.record import NullRecord, Record, Step, dumped, loaded
+from civitas.reasoning.record import NULL_RECORD, Record, Step, dumped, loaded
 from civitas.reasoning.recorded_agent import RecordedAgent
 from civitas.reasoning.reply import ANSWERED, Reply
-from civitas.reasoning.replying import joined
+from civitas.reasoning.replying import JOINED, within
 from civitas.reasoning.resume import ENDED
 from civitas.reasoning.state import REPLY, opened, state
 from civitas.reasoning.thread import Threads
@@ -26,6 +25,9 @@ if TYPE_CHECKING:
     from civitas.action import Action
     from civitas.budget import Budget
     from civitas.reasoning.reply_request import ReplyRequest
+
+
+T = TypeVar("T")
 
 
 class Group(RecordedAgent):
@@ -125,13 +127,10 @@ class Group(RecordedAgent):
 
 
 def end_of(record: Record[Any], state: Any, name: str, reply: Reply) -> dict[str, Any]:
-    """Return what is recorded of the end.
-
-    A resumed run repeats a turn that was stopped, so its partial outcome is not saved as a state:
-    only the end has it, under this name.
-    """
+    """Return what is recorded of the end."""
     about = {"detail": reply.detail, "text": reply.text, "value": reply.value}
     if reply.stop_reason not in ENDED:
+        # A resumed run repeats a turn that was stopped: only the end has its partial outcome.
         return {**about, name: dumped(state)}
     record.save(state)
     return about
@@ -148,16 +147,14 @@ async def ask_member(
     offered: tuple[Action, ...] = (),
     **about: Any,
 ) -> Reply:
-    """Return the reply of a member: the recorded one, or a new one.
+    """Return the reply of a member in its turn, `part`: the recorded one, or a new one.
 
-    `part` names its turn in the group's `record`, which also records `about`. Its events go to
-    `emit`, if it streams; its `Done` in any case. In this reply its model also has the actions
-    `offered`.
+    Its events go to `emit`, if it streams; its `Done` in any case. Its model also has `offered`.
     """
     options = options_for(agent, request)
     if schema is not None:
         options["schema"] = schema
-    if _takes_run_id(getattr(agent.reply, "__func__", agent.reply)):
+    if takes(agent.reply, "run_id"):
         options["run_id"] = _run_id(agent, part, request.run_id, record)
 
     async def ask_once(step: Step) -> Reply:
@@ -168,7 +165,8 @@ async def ask_member(
         return reply  # type: ignore[no-any-return]
 
     if getattr(agent, "_records", False):
-        with joined(agent, record.member(part, str(agent.id), **about), offered):
+        its = (agent, record.member(part, str(agent.id), **about), offered)
+        with within(JOINED, its):
             return await await_own(_request(agent, content, options, request, emit))  # type: ignore[no-any-return]
     try:
         reply = await record.step(part, ask_once, of=REPLY, **about)
@@ -178,14 +176,9 @@ async def ask_member(
     return reply  # type: ignore[no-any-return]
 
 
-@lru_cache(maxsize=1000)
-def _takes_run_id(reply: Any) -> bool:
-    return takes(reply, "run_id")
-
-
 def _run_id(agent: Any, part: str, run_id: str, record: Record[Any]) -> str | None:
     """Return the run id for a turn; a turn that a member records itself is a run of its own."""
-    if not isinstance(record, NullRecord) or getattr(agent, "journal", None) is None:
+    if record is not NULL_RECORD or getattr(agent, "journal", None) is None:
         return run_id
     made = f"{run_id}/{part}"
     return made if len(made) <= 255 and made.isprintable() else None
@@ -254,6 +247,20 @@ async def in_time(request: Any, budget: Budget | None, what: str) -> Any:
         if not limit.expired():  # a timeout of the awaitable itself
             raise
         raise DeadlineExceeded(f"the seconds of {budget} were over before {what}") from error
+
+
+async def side_by_side(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run coroutines at once, and return their results; if one raises, the others are cancelled."""
+    if len(works) == 1:
+        return [await works[0]]
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        raise
 
 
 class _Unanswered(Exception):

@@ -27,15 +27,7 @@ S = TypeVar("S")
 
 
 class ReadRecord(Generic[S]):
-    """The record of one agent's part of a run, as it was read.
-
-    Attributes:
-        state: the last state that was saved, or None
-        begun: what the part began with, or None if it is new
-        over: the end, with its reason, if nothing was done after it; else None
-        heard: the inputs from outside since the last state, in order
-        members: the start entries of the turns that members record in their own parts, by part
-    """
+    """The record of one agent's part of a run, as it was read."""
 
     def __init__(self, part: RecordedPart, kind: type[S]) -> None:
         self._read = part
@@ -44,10 +36,11 @@ class ReadRecord(Generic[S]):
         self._scalars = [name for name, how in metadata.items() if how not in (APPENDED, LIVE)]
         # How many items of each append-only list are recorded.
         self._written = {name: 0 for name, how in metadata.items() if how == APPENDED}
+        # The start entries of the turns that members record in their own parts, by part.
         self.members: dict[str, dict[str, Any]] = {}
-        self.begun: dict[str, Any] | None = None
-        self.over: dict[str, Any] | None = None
-        self.heard: list[Any] = []
+        self.begun: dict[str, Any] | None = None  # what the part began with; None if it is new
+        self.over: dict[str, Any] | None = None  # the end, if nothing was done after it
+        self.heard: list[Any] = []  # from outside since the last state, in order
         state: dict[str, Any] | None = None
         for entry in part.past:
             if entry.kind != "begun":  # a fork begins anew, also what has ended
@@ -61,7 +54,7 @@ class ReadRecord(Generic[S]):
                     f"({type(error).__name__}: {error}). Resume it with that civitas, or begin "
                     "another run"
                 ) from error
-        self.state: S | None = None
+        self.state: S | None = None  # the last that was saved
         if state is not None:
             self.state = loaded(kind, state, f"run {part.run_id!r}")
             self._written = {name: len(getattr(self.state, name)) for name in self._written}
@@ -76,6 +69,10 @@ class ReadRecord(Generic[S]):
     def past(self, prefix: str = "") -> list[Past]:
         """Return the recorded steps whose keys have this prefix, in the order of their start."""
         return [past for key, past in self._steps.items() if key.startswith(prefix)]
+
+    def find(self, key: str) -> Past | None:
+        """Return the recorded step of this key, or None."""
+        return self._steps.get(key)
 
     def has_ended(self, key: str) -> bool:
         """Return whether a step has a recorded result."""
@@ -167,16 +164,13 @@ def fingerprint(**parts: Any) -> dict[str, str]:
 
 def of_group(members: Iterable[Any], **parts: Any) -> dict[str, Any]:
     """Return the fingerprint of a group, with those of its members."""
-    programs = [[str(member.id), _of_member(member)] for member in members]
+    programs = []
+    for member in members:
+        id = str(member.id)
+        records = getattr(member, "_records", False)
+        own = member._program() if records else fingerprint(agent=[type(member).__qualname__, id])
+        programs.append([id, own])
     return {**fingerprint(**parts), _MEMBERS: programs}
-
-
-def _of_member(member: Any) -> dict[str, Any]:
-    """Return a member's program; for a member that keeps no record, its class and its id."""
-    if getattr(member, "_records", False):
-        program: dict[str, Any] = member._program()
-        return program
-    return fingerprint(agent=[type(member).__qualname__, str(member.id)])
 
 
 def check(

@@ -40,23 +40,16 @@ _NEW: Final = Past("")
 
 
 class Record(ReadRecord[S]):
-    """One agent's part of a recorded run. One task writes it, and the tasks that this one starts.
-
-    Attributes:
-        key: the key of this part, unique among all runs and journals
-        count: how many entries it has, including those not yet committed
-        open: how many steps are under way
-        at_end: called when the reply has ended
-    """
+    """One agent's part of a recorded run; one task writes it, with the tasks that it starts."""
 
     def __init__(self, part: Part, kind: type[S]) -> None:
         self._part = part
         super().__init__(part, kind)
-        self.key = part.key
+        self.key = part.key  # unique among the parts of all runs and journals
         self._then: list[tuple[int, Callable[[], None]]] = []  # (entries to wait for, callback)
-        self.at_end: Callable[[], None] | None = None
-        self.count = len(part.past)
-        self.open = 0
+        self.at_end: Callable[[], None] | None = None  # called when the reply has ended
+        self.count = len(part.past)  # of its entries, including those not yet committed
+        self.open = 0  # how many steps are under way
 
     @property
     def file(self) -> JournalFile:
@@ -73,11 +66,7 @@ class Record(ReadRecord[S]):
     # -- what happens ------------------------------------------------------------------------------
 
     def begin(self, kind: str, agent: str, program: Mapping[str, Any], /, **about: Any) -> None:
-        """Note what the part begins with, or check that the same program began it.
-
-        Raises:
-            RunMismatch: another program began it
-        """
+        """Note what the part begins with; RunMismatch if another program began it."""
         begun = self.begun
         if begun is not None:
             check(self.run_id, begun, kind, agent, program)
@@ -117,8 +106,6 @@ class Record(ReadRecord[S]):
 
         Raises:
             InDoubt: it had begun and not ended, and nobody has decided
-            JournalError: the journal cannot be written
-            Exception: what the call raises
         """
         past = self._steps.get(key) or _NEW
         codec = codec_of(of)
@@ -177,10 +164,8 @@ class Record(ReadRecord[S]):
         self.note("heard", data)
 
     def save(self, state: S, **earlier: tuple[int, str]) -> None:
-        """Note the state between two turns. Append-only lists are recorded item by item.
-
-        By `earlier`, so many items at the beginning of a list are already kept by this hash.
-        """
+        """Note the state between two turns. Append-only lists are recorded item by item."""
+        # `earlier`: so many items at the beginning of a list are already kept by this hash.
         more = {"earlier": {name: hash for name, (_, hash) in earlier.items()}} if earlier else {}
         self._written.update({name: count for name, (count, _) in earlier.items()})
         grown: dict[str, Any] = {}
@@ -203,29 +188,14 @@ class Record(ReadRecord[S]):
         self._then.append((self.noted, done))
 
     async def commit(self, upto: int | None = None) -> None:
-        """Write the noted entries. When this returns, they are in the file.
-
-        Args:
-            upto: how many of the run's `noted` entries to wait for; all by default
-
-        Raises:
-            JournalError: it cannot be written
-        """
+        """Write the noted entries, at least the run's first `upto`, or raise a JournalError."""
         try:
             await self._part.run.commit(upto)
         finally:  # also if cancelled: some entries may be in the file
             self._has_committed()
 
     def member(self, name: str, agent: str, **about: Any) -> Part | None:
-        """Return the part of the run in which a member records its turn; None without a journal.
-
-        A resumed run answers from that part, so the turn is not a step.
-
-        Args:
-            name: such as `H1`, or `R1/ID`
-            agent: the agent's id
-            **about: what else to record, as JSON data
-        """
+        """Return the part, such as `R1/ID`, in which a member records its turn, and resumes it."""
         if name not in self.members:
             data = {"key": name, "part": name, "agent": agent, **about}
             self.members[name] = data
@@ -244,11 +214,7 @@ class Record(ReadRecord[S]):
         return self._part.run.kept(hash)
 
     async def end(self, reason: str, **about: Any) -> None:
-        """Write the end of the part, with its reason.
-
-        Raises:
-            JournalError: it cannot be written
-        """
+        """Write the end of the part, with its reason."""
         self.note_end(reason, **about)
         await self.commit()
 
@@ -260,11 +226,7 @@ class Record(ReadRecord[S]):
             self._part.end(reason)
 
     def commit_now(self) -> None:
-        """Write the noted entries where nothing can be awaited; this blocks the thread.
-
-        Raises:
-            JournalError: it cannot be written
-        """
+        """Write the noted entries where nothing can be awaited; this blocks the thread."""
         self._part.run.commit_now()
         self._has_committed()
 
@@ -289,7 +251,7 @@ class Record(ReadRecord[S]):
             then.pop(0)[1]()
 
 
-class NullRecord(Record[S]):
+class _NullRecord(Record[S]):
     """The record of a run without a journal: steps are called, and nothing is kept."""
 
     key = ""
@@ -302,38 +264,34 @@ class NullRecord(Record[S]):
         self._written = {}
 
     async def step(self, key: str, call: Callable[[Step], Awaitable[T]], /, **options: Any) -> T:
-        """Call it and record nothing."""
         return await call(NULL_STEP)
 
     def note(self, kind: str, data: Any) -> None:
-        """Nothing is noted."""
+        pass
 
     def note_end(self, reason: str, **about: Any) -> None:
-        """Nothing is noted."""
+        pass
 
     def save(self, state: S, **earlier: tuple[int, str]) -> None:
-        """Nothing is noted."""
+        pass
 
     def member(self, name: str, agent: str, **about: Any) -> Part | None:
-        """Return None: no part records the member."""
         return None
 
     def keep(self, data: bytes) -> str:
-        """Return the hash; nothing is stored."""
         return sha256(data).hexdigest()
 
     def then(self, done: Callable[[], None]) -> None:
-        """Call it at once: there is nothing to wait for."""
         done()
 
     async def commit(self, upto: int | None = None) -> None:
-        """There is nothing to write."""
+        pass
 
     def commit_now(self) -> None:
-        """There is nothing to write."""
+        pass
 
 
-NULL_RECORD: Final[Record[Any]] = NullRecord()
+NULL_RECORD: Final[Record[Any]] = _NullRecord()
 """The record of every run without a journal."""
 
 

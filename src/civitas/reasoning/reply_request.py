@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import DefinitionError
 from civitas.jsonvalue import NotJSON, Unreadable, copy_json, json_text, read_json, readable
-from civitas.signature.annotation import (
-    Mismatch,
-    form_of,
-    read,
-    schemas_of,
-    spelled,
-    validator_of,
-)
+from civitas.signature.annotation import Mismatch, form_of, read, schemas_of, spelled, validator_of
 from civitas.signature.schema import WrongSchema, checked
 from civitas.text import cut, escaped, render_path, shorten
 
@@ -59,6 +52,11 @@ class ReplyRequest:
     def of_run(self) -> dict[str, Any]:
         """Return `run_id` and `thread`, as events and hooks have them."""
         return {"run_id": self.run_id, "thread": self.thread}
+
+    def tell(self, event: Callable[..., Any], *parts: Any, past: bool = False) -> None:
+        """Emit an event of this class, if somebody listens."""
+        if self.emit is not None:
+            self.emit(event(*parts, past=past, run_id=self.run_id, thread=self.thread))
 
     def want(self, schema: Any) -> None:
         """Set the form of the answer: a JSON schema or a type; None for any text."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from civitas.agent import Agent
 from civitas.reasoning.thread import thread_of_sender
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from civitas.journal import Part
     from civitas.reasoning.reply_request import ReplyRequest
     from civitas.reasoning.thread import Turns
+
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
@@ -61,25 +64,14 @@ def thread_of_caller(agent: Any, thread: str | None) -> str | None:
 
 
 @contextmanager
-def _with(variable: ContextVar[Any], value: Any) -> Iterator[None]:
+def within(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Set a context variable within a `with` block."""
     token = variable.set(value)
     try:
         yield
     finally:
         with suppress(ValueError):  # a coroutine that never finished is closed in another context
             variable.reset(token)
-
-
-def joined(
-    agent: Any, record: Part | None, offered: tuple[Action, ...]
-) -> AbstractContextManager[None]:
-    """Record the agent's reply in this context as part of another's run."""
-    return _with(JOINED, (agent, record, offered))
-
-
-def observing(once: tuple[str, int] | None) -> AbstractContextManager[None]:
-    """Mark what agents observe in this context as this message of a run, or of none."""
-    return _with(ONCE, once)
 
 
 def approver_of_group(agent: Agent) -> Approver | None:

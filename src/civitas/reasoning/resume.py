@@ -13,7 +13,8 @@ from weakref import finalize
 
 from civitas.errors import CivitasError, JournalError
 from civitas.jsonvalue import Unreadable
-from civitas.reasoning.reply import Reply, Stop
+from civitas.models.protocol import Usage
+from civitas.reasoning.reply import Reply, Step, Stop
 from civitas.text import error_text, log_failure
 
 if TYPE_CHECKING:
@@ -72,12 +73,22 @@ def ended(record: ReadRecord[Any]) -> bool:
     return record.over is not None and record.over["reason"] in ENDED
 
 
-def value_at_end(over: dict[str, Any], schema: AnswerSchema | None) -> Any:
-    """Return the value that a run ended with, as the requested type."""
-    if schema is not None and over["reason"] == "done":
+def reply_at_end(
+    record: ReadRecord[Any],
+    schema: AnswerSchema | None,
+    messages: list[dict[str, Any]],
+    steps: list[Step],
+    usage: Usage,
+) -> Reply:
+    """Return the reply that a run ended with, its value as the requested type."""
+    over = record.over
+    assert over is not None
+    text, value, reason = over["text"], over["value"], over["reason"]
+    if schema is not None and reason == "done":
         with suppress(Unreadable):  # from a terminal action, or by another schema
-            return schema.read(over["text"])
-    return over["value"]
+            value = schema.read(text)
+    made = (text, value, messages, steps, usage)
+    return Reply(*made, reason, over["detail"], None, record.run_id)
 
 
 async def guarded(
@@ -89,7 +100,10 @@ async def guarded(
     """Run to the end, and record its reason and what `over` returns, even if it is an exception."""
     past = record.over  # of a run that is resumed
     try:
-        reply = await run()
+        try:
+            reply = await run()
+        except Stop as stop:
+            reply = stopped(stop)
         await record.end(reply.stop_reason, **over(reply))
     except JournalError as error:
         log_failure(logger, f"run {record.run_id!r} stops", error)

@@ -31,13 +31,7 @@ class Past:
 
 
 class Step:
-    """Passed to a step's call, which reports its progress by it.
-
-    Attributes:
-        args: the arguments with which it began before the process died, which hold; else None
-        past: its earlier record
-        begun: whether its effect has begun
-    """
+    """Passed to a step's call, which reports its progress by it."""
 
     def __init__(
         self, record: Any, key: str, note: dict[str, Any], past: Past, beside: bool
@@ -47,17 +41,13 @@ class Step:
         self._note = note
         self._charged: Callable[[], Mapping[str, Any]] | None = None
         self._beside = beside
-        self.begun = False
+        self.begun = False  # whether its effect has begun
         self.past = past
+        # The arguments with which it began before the process died: they hold.
         self.args: Any = past.args if past.state == "started" else None
 
     async def permitted(self, fingerprint: str, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """Return whether this is permitted: as recorded, or by asking.
-
-        Args:
-            fingerprint: identifies the request exactly
-            ask: asks a person, or a rule; only True permits
-        """
+        """Return whether exactly this request is permitted: as recorded, or by asking."""
         if self.past.permitted == fingerprint:
             return True
         record = self._record
@@ -72,13 +62,7 @@ class Step:
         """Note that the effect begins now; return when that is in the file.
 
         Call it after hooks, permission and reservation, so that a waiting step is not in doubt.
-
-        Args:
-            args: the arguments of the effect, as JSON data
-            reserved: what it may spend at most, which is charged if it has no recorded end
-
-        Raises:
-            JournalError: the journal cannot be written; the effect must not begin
+        `reserved` is what the effect may spend at most, charged if it has no recorded end.
         """
         data = dict(self._note)
         if args is not None:

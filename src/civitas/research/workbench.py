@@ -214,7 +214,6 @@ class Workbench(ConversationalAgent):
         """
         calls = [call_of(task, n, self.tools, self.resources) for n, task in enumerate(tasks, 1)]
         good = [call for call in calls if call.fault is None]
-        given: list[dict[str, Any] | None] = [None] * len(good)
         if doubts := doubts_of(self._record, self.iteration):
             raise Stop("in_doubt", doubts)
         # A task that the budget refused is done when the run is resumed with more.
@@ -224,7 +223,6 @@ class Workbench(ConversationalAgent):
             self._request,
             self._record,
             self.iteration,
-            given,
             keeps_refused=False,
         )
         budget = self._budget
@@ -232,9 +230,8 @@ class Workbench(ConversationalAgent):
             if good:
                 await (work.execute() if budget is None else work.within(budget))
         finally:
-            outcomes = dict(zip((call.id for call in good), given, strict=True))
             self.results = [
-                result_of(task, {"error": call.fault} if call.fault else outcomes[call.id])
+                result_of(task, {"error": call.fault} if call.fault else call.result)
                 for task, call in zip(tasks, calls, strict=True)
             ]
         return self.results

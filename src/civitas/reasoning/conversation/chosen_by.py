@@ -93,11 +93,7 @@ class ChosenBy(Order):
         return ["ChosenBy", name, self.prompt, self.about, self.repeat, self.may_end]
 
     async def choose(self, state: ConversationState) -> Choice:
-        """Ask the model who speaks next, and once more if its answer is invalid.
-
-        Raises:
-            NoChoice: both answers are invalid
-        """
+        """Ask the model who speaks next, and once more if its answer is invalid."""
         ids = list(state.agents)
         if not self.repeat and len(ids) > len(state.last):
             ids = [id for id in ids if id not in state.last]

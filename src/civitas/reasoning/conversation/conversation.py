@@ -75,8 +75,6 @@ class Conversation(Group):
 
     Attributes:
         agents: the participants by their ids
-        next: who speaks next
-        until: when it is over, or None
 
     Raises:
         DefinitionError: an argument is not valid

@@ -12,7 +12,7 @@ from civitas.errors import BudgetExceeded, ModelError
 from civitas.jsonvalue import readable
 from civitas.models.protocol import Usage
 from civitas.reasoning.conversation.order import Choice, NoChoice
-from civitas.reasoning.conversation.participants import Participants, Setup, Turn, error_line
+from civitas.reasoning.conversation.participants import MAX_ERROR, Participants, Setup, Turn
 from civitas.reasoning.conversation.state import (
     MAX_STEPS,
     Content,
@@ -28,7 +28,7 @@ from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.record import Step as RecordStep
 from civitas.reasoning.reply import Reply, Stop, StopReason
 from civitas.reasoning.resume import ENDED, guarded
-from civitas.text import counted, log_failure
+from civitas.text import counted, error_text, log_failure
 
 if TYPE_CHECKING:
     from civitas.reasoning.reply_request import ReplyRequest
@@ -155,13 +155,10 @@ class Exchange:
             self._speaking = ()
             self.between = True
         request = self._request
-        if request.emit is not None:
-            of = request.of_run
-            for number, utterance in enumerate(said, before + 1):
-                assert utterance.speaker is not None
-                request.emit(TurnEnded(self._setup.id, utterance.speaker, number, utterance, **of))
-                if request.seen is not None:
-                    await request.seen()  # wait for the reader, who may save the state here
+        for number, utterance in enumerate(said, before + 1):
+            request.tell(TurnEnded, self._setup.id, utterance.speaker, number, utterance)
+            if request.seen is not None:
+                await request.seen()  # wait for the reader, who may save the state here
 
     def _keep(self, turn: Turn) -> Utterance:
         """Add a turn's outcome to the state, for the others to hear; return the utterance."""
@@ -220,7 +217,7 @@ class Exchange:
         if isinstance(error, BudgetExceeded):
             return Stop(reason_of(error), str(error), error)
         log_failure(logger, f"conversation {self._setup.id!r}: {what} failed", error)
-        return Stop("error", f"{what} failed: {error_line(error)}", error)
+        return Stop("error", f"{what} failed: {error_text(error, MAX_ERROR)}", error)
 
     async def _end(self) -> Reply:
         """Deliver the last utterances to everyone, and return the reply."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Iterable
@@ -19,13 +18,13 @@ from civitas.reasoning.conversation.termination import Condition, as_condition
 from civitas.reasoning.events import Done, TurnStarted
 from civitas.reasoning.group import check_part, in_thread
 from civitas.reasoning.loop.recording import catch_up_models
-from civitas.reasoning.members import ask_member, await_own
+from civitas.reasoning.members import ask_member, await_own, side_by_side
 from civitas.reasoning.read_record import of_group
-from civitas.reasoning.record import NULL_RECORD, Past, Record
+from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.reply import ANSWERED, Reply
-from civitas.reasoning.replying import observing
+from civitas.reasoning.replying import ONCE, within
 from civitas.reasoning.resume import ReplayOffsets
-from civitas.text import cut, log_failure
+from civitas.text import error_text, log_failure
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -38,6 +37,8 @@ NOTHING_NEW: Final = "(It is your turn again, and nobody has said anything since
 _CONCLUDE: Final = "(The conversation is over. Give its outcome in the form that is wanted.)"
 """The prompt for the last speaker, if there is a schema for the outcome."""
 KIND: Final = "Conversation"
+MAX_ERROR: Final = 1000
+"""How many characters of an error are kept."""
 _MAX_TURNS = 20  # of one reply, if neither `max_turns` nor `until` sets it
 _RULES: Final = ("all", "any", "none")
 _OFFSETS = ReplayOffsets()
@@ -155,7 +156,7 @@ class Participants:
                 await await_own(_tell(self._setup.agents[id], message, self._thread, once))
             except Exception as error:
                 about = "participant %r of %r failed to observe what was said: %s"
-                logger.warning(about, id, self._setup.id, error_line(error))
+                logger.warning(about, id, self._setup.id, error_text(error, MAX_ERROR))
 
     def _note(self, id: str, utterance: Utterance) -> tuple[str, int] | None:
         """Note a delivery; return its run and number, or None."""
@@ -173,18 +174,9 @@ class Participants:
     async def speak(self, ids: tuple[str, ...], request: ReplyRequest) -> list[Turn]:
         """Let participants speak, concurrently if there are several."""
         first = self._state.turns + 1
-        if len(ids) == 1:
-            return [await self._speak(ids[0], first, request)]
-        tasks = [
-            asyncio.create_task(self._speak(id, number, request))
-            for number, id in enumerate(ids, first)
-        ]
-        try:
-            return [await task for task in tasks]
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        return await side_by_side(
+            [self._speak(id, number, request) for number, id in enumerate(ids, first)]
+        )
 
     async def _speak(self, id: str, number: int, request: ReplyRequest) -> Turn:
         state, record = self._state, self._record
@@ -192,20 +184,18 @@ class Participants:
         waited = await self._question(id, part)
         question = NOTHING_NEW if waited is None else waited.heard(state.agents)
         place = 0 if waited is None else waited.number
-        emit = request.emit
-        if emit is not None:
-            emit(TurnStarted(self._setup.id, id, number, **request.of_run))
+        request.tell(TurnStarted, self._setup.id, id, number)
         handed = Handover(partial(record.mark, f"handed.{part}"))
         offered = self._setup.next.offered(state, id, handed)
         try:
             turn = await self._ask(
-                id, question, part, request, emit, offered=offered, question=place
+                id, question, part, request, request.emit, offered=offered, question=place
             )
         finally:
             handed.is_over = True
         if turn.reply is not None:
             turn.handed_to = handed.to
-            if handed.to is None and (before := self._past(f"handed.{part}")) is not None:
+            if handed.to is None and (before := record.find(f"handed.{part}")) is not None:
                 turn.handed_to = before.result
         return turn
 
@@ -214,8 +204,8 @@ class Participants:
         await self.deliver((id,))
         part, schema = f"conclusion/{id}", request.schema
         turn = await self._ask(id, _CONCLUDE, part, request, None, schema=schema, question=0)
-        if turn.reply is not None and request.emit is not None:
-            request.emit(Done(id, turn.reply, **request.of_run))
+        if turn.reply is not None:
+            request.tell(Done, id, turn.reply)
         return turn
 
     async def _ask(
@@ -229,7 +219,7 @@ class Participants:
             if self._is_recorded and isinstance(error, JournalError | RunMismatch):
                 raise
             turn.error = error
-            turn.fault = error_line(error)
+            turn.fault = error_text(error, MAX_ERROR)
             logger.warning("participant %r of %r failed: %s", id, self._setup.id, turn.fault)
             return turn
         turn.reply = reply
@@ -243,7 +233,7 @@ class Participants:
         """Return the pending utterance that is a participant's prompt; deliver the others."""
         waiting = self._state.pending[id]
         begun = self._record.members.get(part)
-        if begun is None and (past := self._past(part)) is not None:
+        if begun is None and (past := self._record.find(part)) is not None:
             begun = past.about
         if begun is None:
             await self.deliver((id,), leave=1)
@@ -254,9 +244,6 @@ class Participants:
             waiting.remove(request)
         await self.deliver((id,))
         return request
-
-    def _past(self, key: str) -> Past | None:
-        return next((past for past in self._record.past(key) if past.key == key), None)
 
 
 async def restore(setup: Setup, record: Record[ConversationState], budget: Budget | None) -> None:
@@ -291,13 +278,7 @@ async def _tell(
             return
         # Mark it first: a delivery that is cut off is not repeated.
         _OFFSETS.set(agent, run, place + 1)
-    with observing(once):
+    with within(ONCE, once):
         given = agent.observe(message, **in_thread(agent.observe, thread))
         if inspect.isawaitable(given):
             await given
-
-
-def error_line(error: BaseException) -> str:
-    """Return an error as a text of at most 1000 characters."""
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return cut(text, 1000)

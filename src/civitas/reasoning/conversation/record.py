@@ -12,7 +12,7 @@ from civitas.reasoning.read_record import ReadRecord
 from civitas.reasoning.record import Record, loaded
 from civitas.reasoning.reply import Reply, Stop
 from civitas.reasoning.reply_request import AnswerSchema
-from civitas.reasoning.resume import ended, value_at_end
+from civitas.reasoning.resume import ended, reply_at_end
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -40,7 +40,7 @@ async def resumed(
         if not ended(record):
             why = (stop.reason, stop.detail, stop.error, request.run_id)
             return Reply("", "", [], [], Usage(), *why)
-    emit_past(setup, record, request)
+    tell_past(setup, record, request)
     prepare(record.state, record, setup)
     return as_it_ended(record, request.answer) if ended(record) else None
 
@@ -52,12 +52,12 @@ def at_end(record: ReadRecord[ConversationState]) -> ConversationState:
     return record.state or ConversationState()
 
 
-def emit_past(setup: Setup, record: Record[ConversationState], request: ReplyRequest) -> None:
+def tell_past(setup: Setup, record: Record[ConversationState], request: ReplyRequest) -> None:
     """Emit the recorded turns as past events."""
     emit = request.emit
     if emit is None:
         return
-    of: dict[str, Any] = {"past": True, **request.of_run}
+    past: dict[str, Any] = {"past": True, **request.of_run}
     emitted: int | None = None  # the number of the last utterance; None before the first state
     for entry in record.entries():
         if entry.kind != "state":
@@ -67,17 +67,15 @@ def emit_past(setup: Setup, record: Record[ConversationState], request: ReplyReq
         emitted = state.said[-1].number if state.said else emitted or 0
         for number, utterance in enumerate(new, state.turns - len(new) + 1):
             assert utterance.speaker is not None
-            emit(TurnStarted(setup.id, utterance.speaker, number, **of))
-            emit(TurnEnded(setup.id, utterance.speaker, number, utterance, **of))
+            of = (setup.id, utterance.speaker, number)
+            emit(TurnStarted(*of, **past))
+            emit(TurnEnded(*of, utterance, **past))
 
 
 def as_it_ended(record: ReadRecord[ConversationState], schema: AnswerSchema | None = None) -> Reply:
     """Return the reply that a run ended with, its value as the requested type."""
-    assert record.over is not None
-    state, end = at_end(record), record.over
-    said = (end["text"], value_at_end(end, schema), state.messages, state.steps[-MAX_STEPS:])
-    why = (end["reason"], end["detail"], None, record.run_id)
-    return Reply(*said, state.usage, *why)
+    state = at_end(record)
+    return reply_at_end(record, schema, state.messages, state.steps[-MAX_STEPS:], state.usage)
 
 
 def replayed(part: RecordedPart) -> Reply:

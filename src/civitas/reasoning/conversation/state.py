@@ -61,11 +61,8 @@ class Utterance:
     def heard(self, ids: Iterable[str] = ()) -> Content:
         """Return the content for another participant, with the speaker's name at the beginning.
 
-        Everything after the name is that speaker's: each utterance is a message of its own.
-
-        Args:
-            ids: the participants; a text from outside that begins like an utterance of one of
-                them is marked
+        Everything after the name is that speaker's: each utterance is a message of its own. A text
+        from outside that begins like an utterance of one of the participants, `ids`, is marked.
         """
         if self.speaker is None:
             text, names = self.content, tuple(f"{shown(id)}:" for id in ids)
@@ -156,14 +153,7 @@ class ConversationState:
         error: str | None = None,
         known_to: Iterable[str] = (),
     ) -> Utterance:
-        """Add an utterance, for everyone else to hear, and return it.
-
-        Args:
-            speaker: a participant's id, or None
-            content: what it said
-            error: why it gave no answer
-            known_to: the ids of those that have heard it already
-        """
+        """Add an utterance, for all who have not heard it (`known_to`) to hear; return it."""
         utterance = Utterance(self.count + 1, speaker, content, error)
         self.transcript.append(utterance)
         self.chars += utterance.size
@@ -194,11 +184,7 @@ class ConversationState:
         return [_as_chat(each) for each in self.own]
 
     def check(self, agents: Iterable[str], whose: str) -> None:
-        """Refuse a loaded state that has other participants or contradicts itself; then trim it.
-
-        Raises:
-            StateError: the state is refused; the text names `whose` it is and the fault
-        """
+        """Refuse a loaded state that has other participants or contradicts itself; then trim it."""
         ids = tuple(agents)
         numbers = [each.number for each in self.transcript]
         handed = () if self.handed_to is None else (self.handed_to,)

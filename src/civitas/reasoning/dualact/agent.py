@@ -61,9 +61,6 @@ class DualActAgent(Group):
             so that they can be resumed after a crash
         **options: the options of `Agent`
 
-    Attributes:
-        config: the configuration
-
     Raises:
         ConfigError: H or R has a budget that is not part of this one's
     """
@@ -284,7 +281,7 @@ class DualActAgent(Group):
             progress.want(request.schema)
             if wanted is not None:
                 progress.read_values(wanted, len(self.config.reactives) > 1)
-            self._emit_past(progress, request)
+            self._tell_past(progress, request)
         over = ended(record)
         try:
             await self._restore_members(record, request.budget)
@@ -301,15 +298,11 @@ class DualActAgent(Group):
         request.resumed = True
         return None
 
-    def _emit_past(self, progress: Progress, request: ReplyRequest) -> None:
-        if request.emit is None:
-            return
-
-        of: dict[str, Any] = {"past": True, **request.of_run}
+    def _tell_past(self, progress: Progress, request: ReplyRequest) -> None:
         for n, (decision, conclusion) in enumerate(
             zip_longest(progress.decisions, progress.conclusions), 1
         ):
             made = [(DecisionMade, decision), (ConclusionReached, conclusion)]
             for kind, each in reversed(made) if self.config.first == "reactive" else made:
                 if each is not None:
-                    request.emit(kind(str(self.id), n, each, **of))
+                    request.tell(kind, str(self.id), n, each, past=True)

@@ -227,11 +227,7 @@ class DualActConfig:
         return list(self.reactive) if isinstance(self.reactive, list | tuple) else [self.reactive]
 
     def briefing(self) -> Briefing:
-        """Return the prompts of H and R.
-
-        Raises:
-            ConfigError: a prompt is not a text, or has an unknown placeholder
-        """
+        """Return the prompts of H and R; ConfigError for one with an unknown placeholder."""
         return Briefing(
             self.human_decision_prompt, self.reactive_task_prompt, self.conclusion_format_prompt
         )

@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from civitas.jsonvalue import Unreadable
 from civitas.models.protocol import Usage
-from civitas.reasoning.dualact.conclusions import (
-    Conclusion,
-    DecisionAction,
-    HumanDecision,
-    merged,
-)
+from civitas.reasoning.dualact.conclusions import Conclusion, DecisionAction, HumanDecision, merged
 from civitas.reasoning.read_record import ReadRecord
 from civitas.reasoning.record import APPENDED, LIVE, loaded
 from civitas.reasoning.reply import Reply, Step, Stop, StopReason
@@ -59,28 +54,23 @@ class RunOfR:
 
 @dataclass(slots=True)
 class Progress:
-    """The state of a dual act, from which another process can resume it.
-
-    `instruction` is what R does next, one text for each R; `redirected` says that it changes the
-    approach, and `why` is H's reasoning. `values` has the requested value of each conclusion, or
-    None. `schema` describes the answer: a JSON schema, None, or True for a type, which is not
-    saved; `wanted` is the schema or type as requested.
-    """
+    """The state of a dual act, from which another process can resume it."""
 
     task: str | list[dict[str, Any]] = ""
     thread: str | None = None
     run_id: str = ""
     turn: Literal["human", "reactive", "over"] = "human"
-    instruction: list[str] = field(default_factory=list)
-    redirected: bool = False
-    why: str = ""
+    instruction: list[str] = field(default_factory=list)  # what each R does next
+    redirected: bool = False  # whether the instruction changes the approach
+    why: str = ""  # H's reasoning
     r_runs: int = 0
     decisions: list[HumanDecision] = field(default_factory=list, metadata=APPENDED)
     conclusions: list[Conclusion] = field(default_factory=list, metadata=APPENDED)
     steps: list[Step] = field(default_factory=list, metadata=APPENDED)
+    # The requested value of each conclusion, or None.
     values: list[Any] = field(default_factory=list, metadata=APPENDED)
-    schema: dict[str, Any] | bool | None = None
-    wanted: Any = field(default=None, metadata=LIVE)
+    schema: dict[str, Any] | bool | None = None  # True for a type, which is not saved
+    wanted: Any = field(default=None, metadata=LIVE)  # the schema or type as requested
     human_usage: Usage = field(default_factory=Usage)
     reactive_usage: Usage = field(default_factory=Usage)
     stop: StopReason | None = None

@@ -24,8 +24,8 @@ from civitas.reasoning.dualact.config import DualActConfig, Situation, review_ru
 from civitas.reasoning.dualact.progress import DualActReply, Progress, RunOfR
 from civitas.reasoning.events import ConclusionReached, DecisionMade, Done, Event
 from civitas.reasoning.group import in_thread, is_spent_for_all, takes
-from civitas.reasoning.hooks import expect
-from civitas.reasoning.members import Group, ask_member, called, end_of, in_time
+from civitas.reasoning.hooks import as_hooked, expect
+from civitas.reasoning.members import Group, ask_member, called, end_of, in_time, side_by_side
 from civitas.reasoning.record import NULL_RECORD, Record, Step
 from civitas.reasoning.reply import ANSWERED, Reply, Stop, StopReason
 from civitas.reasoning.reply_request import ReplyRequest
@@ -87,13 +87,10 @@ class Rounds:
 
     async def _reply(self) -> DualActReply:
         progress = self._progress
-        try:
-            while not progress.is_over:
-                await (self._decide() if progress.turn == "human" else self._act())
-                if not progress.is_over:
-                    self._record.save(progress)
-        except Stop as stop:
-            return self._stopped(stop)
+        while not progress.is_over:
+            await (self._decide() if progress.turn == "human" else self._act())
+            if not progress.is_over:
+                self._record.save(progress)
         return progress.reply()
 
     # -- H's turn ----------------------------------------------------------------------------------
@@ -116,9 +113,8 @@ class Rounds:
         )
         number = len(progress.decisions) + 1
         about: dict[str, Any] = {"loop": number, "conclusion": conclusion}
-        prompt = await self._hooked(
-            "pre_reasoning", about, "prompt", prompt, lambda made: expect(made, str)
-        )
+        text = partial(expect, kind=str)
+        prompt = await self._hooked("pre_reasoning", about, "prompt", prompt, text)
         if self._decide_by is not None:
             decision = await self._record.step(
                 f"decide.{number}", self._decided_by_function, of=HumanDecision
@@ -183,7 +179,8 @@ class Rounds:
         except ValueError as error:
             raise Stop("error", str(error)) from None
         self._progress.decided(decision, self._config.max_hr_loops, agents)
-        self._emit(DecisionMade, len(self._progress.decisions), decision)
+        number = len(self._progress.decisions)
+        self._request.tell(DecisionMade, str(self._agent.id), number, decision)
 
     def _expect_decision(self, decision: Any) -> None:
         expect(decision, HumanDecision)
@@ -222,28 +219,22 @@ class Rounds:
             about,
             "conclusion",
             conclusion,
-            lambda made: expect(made, Conclusion),
+            partial(expect, kind=Conclusion),
             Conclusion,
             recorded=stop is None,  # a resumed run of R may conclude otherwise
         )
         if changed != conclusion:
             progress.conclusions[-1] = changed
             progress.values[-1] = None  # it belongs to the unchanged conclusion
-        self._emit(ConclusionReached, number, changed)
+        self._request.tell(ConclusionReached, str(self._agent.id), number, changed)
         if stop is not None:
             raise stop
 
     async def _run_all(self, instructions: list[str]) -> dict[str, RunOfR]:
         """Return the outcome of each R, by its id. If one raises, the others are cancelled."""
-        works = list(zip(self._reactives, instructions, strict=True))
-        if len(works) == 1:
-            return {str(works[0][0].id): await self._run(*works[0])}
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = {str(of.id): group.create_task(self._run(of, text)) for of, text in works}
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from errors
-        return {id: task.result() for id, task in tasks.items()}
+        works = map(self._run, self._reactives, instructions)
+        runs = await side_by_side([*works])
+        return {str(agent.id): run for agent, run in zip(self._reactives, runs, strict=True)}
 
     async def _run(self, agent: Any, instruction: str) -> RunOfR:
         schema = self._request.schema
@@ -324,11 +315,6 @@ class Rounds:
         to = None if emit is None else shown
         return await ask_member(agent, text, part, request, self._record, to, wanted)
 
-    def _emit(self, kind: Any, number: int, made: HumanDecision | Conclusion) -> None:
-        request = self._request
-        if request.emit is not None:
-            request.emit(kind(str(self._agent.id), number, made, **request.of_run))
-
     def _interruptions(self) -> list[str]:
         """Return the interruptions since the last call, and clear them."""
         told, self._told = self._told, []
@@ -357,18 +343,13 @@ class Rounds:
         recorded: bool = True,
     ) -> T:
         """Return a value as hooks changed it: the recorded one, or by calling them now."""
-        hooks = self._agent._hooks
-        if hooks is None or not hooks.by_type.get(type):
+        if not self._agent._hooks.get(type):
             return value
-        run, kwargs = hooks.run, {**about, **self._request.of_run, name: value}
-
-        async def call(step: Step) -> Any:
-            of, budget = (type, self._agent, kwargs), self._budget
-            return (await run(*of, lambda made: check(made[name]), budget))[name]
-
+        record = self._record if recorded else NULL_RECORD
+        kwargs = {**about, **self._request.of_run, name: value}
+        hooks = (self._agent, type, kwargs, name, check, self._budget)
         try:
-            record = self._record if recorded else NULL_RECORD
-            return await record.step(f"{type}.{about['loop']}", call, of=of)
+            return await as_hooked(record, str(about["loop"]), *hooks, of=of)  # type: ignore[no-any-return]
         except DeadlineExceeded as error:
             raise Stop.at_limit(error) from error
         except HookError as error:

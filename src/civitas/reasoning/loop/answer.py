@@ -112,6 +112,7 @@ class RequestedCall:
     kwargs: dict[str, Any] = field(default_factory=dict)  # the arguments for the function
     fault: str | None = None  # what is wrong with the call
     begun: bool = False  # whether its execution has begun
+    result: dict[str, Any] | None = None  # the environment's, once it has ended
 
 
 @dataclass(slots=True)
@@ -224,11 +225,7 @@ _FOREIGN: WeakKeyDictionary[Any, Action] = WeakKeyDictionary()
 
 
 def as_action(given: Any) -> Action:
-    """Return any action object as an `Action`, the same one each time.
-
-    A user's own registry may have actions of its own class, with `name`, `function`,
-    `description`, `parameters` and `terminal` as in the paper that civitas follows.
-    """
+    """Return an action, maybe of a user's own class, as an `Action`, the same one each time."""
     if isinstance(given, Action):
         function = given.function
         if type(function) is not MethodType or function.__name__ != "say":

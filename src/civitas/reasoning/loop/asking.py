@@ -13,7 +13,7 @@ from civitas.memory.memory import Memory
 from civitas.models.base import streamed
 from civitas.models.protocol import Model, ReasoningPiece, TextPiece, Usage
 from civitas.reasoning.charging import begun, budgeted
-from civitas.reasoning.hooks import Hooks, expect_answer, expect_messages
+from civitas.reasoning.hooks import as_hooked, expect_answer, expect_messages, run_hooks
 from civitas.reasoning.loop.answer import OfferedActions, as_action
 from civitas.reasoning.loop.given import Given, system_text
 from civitas.reasoning.loop.parts import LoopAgent
@@ -60,24 +60,17 @@ class Asking:
         record, iteration = self.record, self.state.iteration
         try:
             self.shown = self.agent._show(self.thread, self.request.offered)
-            hooks = self.agent._hooks
-            if record is NULL_RECORD:
-                asks = self._answer(self.prompt()) if hooks is None else self._ask(NULL_STEP)
-                given = await asks
-            else:
-                name = getattr(self.model, "name", None)
-                given = await record.step(f"{iteration}", self._ask, of=ANSWER, model=name)
+            name = getattr(self.model, "name", None)
+            given = await record.step(f"{iteration}", self._ask, of=ANSWER, model=name)
             # Count usage before reading: an unreadable answer costs tokens too.
             usage = getattr(given, "usage", None)
             if isinstance(usage, Usage) and usage.total:
                 self.state.usage = self.state.usage + usage
-            hooks = self.agent._hooks
-            if hooks is None or not hooks.by_type.get("post_reasoning"):
+            if not self.agent._hooks.get("post_reasoning"):
                 return given
-            if record is NULL_RECORD:
-                return await self._post_hooks(hooks, given, NULL_STEP)
-            after = partial(self._post_hooks, hooks, given)
-            return await record.step(f"post_reasoning.{iteration}", after, of=ANSWER)
+            about, check = self._about("answer", given), partial(expect_answer, given)
+            hooks = (self.agent, "post_reasoning", about, "answer", check, self.budget)
+            return await as_hooked(record, f"{iteration}", *hooks, of=ANSWER)
         except BudgetExceeded as error:
             raise Stop.at_limit(error) from error
         except HookError as error:
@@ -94,20 +87,12 @@ class Asking:
         iteration, run, thread = self.state.iteration, self.request.run_id, self.request.thread
         return {name: value, "iteration": iteration, "run_id": run, "thread": thread}
 
-    async def _post_hooks(self, hooks: Hooks, given: Any, step: Step) -> Any:
-        """Return an answer as the `post_reasoning` hooks changed it."""
-        about, check = self._about("answer", given), partial(expect_answer, given)
-        made = await hooks.run("post_reasoning", self.agent, about, check, self.budget)
-        return made["answer"]
-
     async def _ask(self, step: Step) -> Any:
-        hooks, hooked = self.agent._hooks, None
-        if hooks is not None and hooks.by_type.get("pre_reasoning"):
-            if self.record is not NULL_RECORD:
-                await self.record.commit()  # which puts messages into memory, and so the prompt
-            about = self._about("messages", self.prompt())
-            made = await hooks.run("pre_reasoning", self.agent, about, expect_messages, self.budget)
-            hooked = made["messages"]
+        hooked = None
+        if self.agent._hooks.get("pre_reasoning"):
+            await self.record.commit()  # which puts messages into memory, and so the prompt
+            hooks = (self.agent, "pre_reasoning", self._about("messages", self.prompt()))
+            hooked = (await run_hooks(*hooks, expect_messages, self.budget))["messages"]
         if step is NULL_STEP:
             return await self._answer(hooked or self.prompt())
         most: tuple[Any, ...] = ()

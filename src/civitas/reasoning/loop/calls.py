@@ -26,10 +26,12 @@ from civitas.errors import (
 )
 from civitas.jsonvalue import as_json, copy_json, json_text
 from civitas.reasoning.events import CallEnded, CallStarted
-from civitas.reasoning.hooks import Hooks, expect_args, expect_result
+from civitas.reasoning.hooks import as_hooked, expect, expect_args, run_hooks
 from civitas.reasoning.loop.answer import RequestedCall
+from civitas.reasoning.loop.given import error_of
 from civitas.reasoning.loop.parts import LoopAgent
-from civitas.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
+from civitas.reasoning.members import side_by_side
+from civitas.reasoning.record import NULL_STEP, Past, Record, Step
 from civitas.reasoning.reply import Stop
 from civitas.reasoning.reply_request import ReplyRequest
 from civitas.reasoning.state import Codec
@@ -48,17 +50,6 @@ _SKIPPED: Final = (
     "skipped: the process ended while it was executed, and a person has decided not to execute it "
     "again; whether it had an effect is not known"
 )
-
-
-def error_of(result: dict[str, Any]) -> str | None:
-    """Return the error in a result, as text; None without one."""
-    error = result.get("error")
-    return None if error is None else str(error)
-
-
-def cut_off(call: RequestedCall) -> dict[str, Any]:
-    """Return the result of a call that was cut off."""
-    return {"tool_executed": False, "error": call.fault or _CUT_OFF}
 
 
 def doubts_of(record: Record[Any], iteration: int) -> str:
@@ -81,31 +72,19 @@ def doubts_of(record: Record[Any], iteration: int) -> str:
 
 @dataclass(slots=True, eq=False)
 class Calls:
-    """The calls of one answer, executed concurrently; `results` has their results in call order."""
+    """The calls of one answer, executed concurrently; each gets its result."""
 
     agent: LoopAgent
     wanted: list[RequestedCall]
     request: ReplyRequest
     record: Record[Any]
     iteration: int
-    results: list[dict[str, Any] | None]
     keeps_refused: bool = True  # record the calls that the budget refused as ended
     broken: list[HookError] = field(default_factory=list)  # hooks that ended the reply
 
     async def execute(self) -> None:
         """Execute the calls."""
-        count = len(self.wanted)
-        if count == 1:
-            self.results[0] = await Call(self, 0).result()
-        else:
-            works = [asyncio.ensure_future(self._into(place)) for place in range(count)]
-            try:
-                await asyncio.gather(*works)
-            except BaseException:  # a JournalError or a cancellation stops the other calls too
-                for work in works:
-                    work.cancel()
-                await asyncio.wait(works)
-                raise
+        await side_by_side([Call(self, place).run() for place in range(len(self.wanted))])
         if self.broken:
             raise Stop.on_hook(self.agent.id, self.broken[0]) from self.broken[0]
 
@@ -119,10 +98,11 @@ class Calls:
             refused = {"tool_executed": False, "error": f"not executed: {error}"}
             for place, call in enumerate(calls):
                 if ended[place]:
-                    self.results[place] = await call.result()
+                    await call.run()
+                elif self.keeps_refused:
+                    call.end_as({**refused})
                 else:
-                    keep = call.end_as if self.keeps_refused else dict
-                    self.results[place] = keep({**refused})
+                    self.wanted[place].result = {**refused}
             raise Stop.at_limit(error) from error
         limit = asyncio.timeout(budget.remaining_seconds())
         try:
@@ -139,12 +119,10 @@ class Calls:
     def cut_off(self, place: int) -> dict[str, Any]:
         """Record and emit the result of a call that was cut off, and return it."""
         call = Call(self, place)
-        result = call.end_as(cut_off(self.wanted[place]))
+        error = self.wanted[place].fault or _CUT_OFF
+        result = call.end_as({"tool_executed": False, "error": error})
         call.tell_end(result)
         return result
-
-    async def _into(self, place: int) -> None:
-        self.results[place] = await Call(self, place).result()
 
 
 class Call:
@@ -167,57 +145,51 @@ class Call:
         return f"{self._of.iteration}.{self._place}"
 
     @property
+    def _named(self) -> tuple[str, int, str, str]:
+        """Return how its events name it."""
+        return str(self._agent.id), self._of.iteration, self._wanted.id, self._wanted.name
+
+    @property
     def _about(self) -> dict[str, Any]:
         """Return what the step records besides."""
         wanted = self._wanted
         id = {"action": wanted.name, "id": wanted.id}
         return {**id, "iteration": self._of.iteration, "call": self._place}
 
-    async def result(self) -> dict[str, Any]:
-        """Return the call's result: the recorded one, or that of executing it now."""
-        record, chosen, known = self._record, self._wanted.action, False
+    async def run(self) -> None:
+        """Give the call its result: the recorded one, or that of executing it now."""
+        agent, record, chosen = self._agent, self._record, self._wanted.action
         assert chosen is not None
-        if record is NULL_RECORD:
-            result = await self._execute(NULL_STEP)
-        else:
-            known = record.has_ended(self.key)
-            result = await record.step(
-                self.key,
-                self._execute,
-                of=Codec(self._dump, self._load),
-                outcome="repeat" if chosen.idempotent is True else "ask",
-                beside=len(self._of.wanted) > 1,
-                decided=self._decided,
-                **self._about,
-            )
-        hooks = self._agent._hooks
-        if hooks is not None and not self._refused and hooks.by_type.get("post_acting"):
+        known, beside = record.has_ended(self.key), len(self._of.wanted) > 1
+        result = await record.step(
+            self.key,
+            self._execute,
+            of=Codec(self._dump, self._load),
+            outcome="repeat" if chosen.idempotent is True else "ask",
+            beside=beside,
+            decided=self._decided,
+            **self._about,
+        )
+        if not self._refused and agent._hooks.get("post_acting"):
+            about, check = {**self._about_hooked(), "result": result}, partial(expect, kind=dict)
+            hooks = (agent, "post_acting", about, "result", check)
             try:
-                if record is NULL_RECORD:
-                    result = await self._after(hooks, result, NULL_STEP)
-                else:
-                    after = partial(self._after, hooks, result)
-                    beside = len(self._of.wanted) > 1
-                    result = await record.step(f"post_acting.{self.key}", after, beside=beside)
+                result = await as_hooked(record, self.key, *hooks, beside=beside)
             except HookError as error:
                 self._of.broken.append(error)
         if not known:
             self.tell_end(result)
-        return result
+        self._wanted.result = result
 
     def end_as(self, result: dict[str, Any]) -> dict[str, Any]:
         """Record the result of a call that was not executed or was cut off, and return it."""
         self._record.mark(self.key, self._dump(result), **self._about)
+        self._wanted.result = result
         return result
 
     def tell_end(self, result: dict[str, Any]) -> None:
         """Emit that the call has ended."""
-        emit, wanted, request = self._request.emit, self._wanted, self._request
-        if emit is not None:
-            id, iteration, error = str(self._agent.id), self._of.iteration, error_of(result)
-            run, thread = request.run_id, request.thread
-            call, name = wanted.id, wanted.name
-            emit(CallEnded(id, iteration, call, name, result, error, run_id=run, thread=thread))
+        self._request.tell(CallEnded, *self._named, result, error_of(result))
 
     # -- as it is recorded -------------------------------------------------------------------------
 
@@ -242,15 +214,10 @@ class Call:
 
     async def _execute(self, step: Step) -> dict[str, Any]:
         agent, wanted, request = self._agent, self._wanted, self._request
-        hooks, refused = agent._hooks, None
-        if hooks is not None and hooks.by_type.get("pre_acting"):
-            refused = await self._before(hooks)
+        refused = await self._before() if agent._hooks.get("pre_acting") else None
         if isinstance(step.args, dict):  # those of the first attempt hold, not the hooks'
             _change(wanted, step.args)
-        if request.emit is not None:
-            id, iteration, call, name = str(agent.id), self._of.iteration, wanted.id, wanted.name
-            run, thread, args = request.run_id, request.thread, wanted.args
-            request.emit(CallStarted(id, iteration, call, name, args, run_id=run, thread=thread))
+        request.tell(CallStarted, *self._named, wanted.args)
         if refused is not None:
             self._refused = True
             return refused
@@ -268,13 +235,12 @@ class Call:
             "thread": request.thread,
         }
 
-    async def _before(self, hooks: Hooks) -> dict[str, Any] | None:
+    async def _before(self) -> dict[str, Any] | None:
         """Call the `pre_acting` hooks; return the call's result if one refused it, else None."""
-        if self._record is not NULL_RECORD:
-            await self._record.commit()  # hooks may see messages only once they are recorded
+        await self._record.commit()  # hooks may see messages only once they are recorded
         try:
             given = self._about_hooked()
-            made = await hooks.run("pre_acting", self._agent, given, expect_args)
+            made = await run_hooks(self._agent, "pre_acting", given, expect_args)
             if made["args"] is not given["args"]:
                 _change(self._wanted, made["args"])
         except HookError as error:
@@ -289,11 +255,6 @@ class Call:
             logger.warning(about, self._agent.id, error)
             return failed(error)
         return None
-
-    async def _after(self, hooks: Hooks, result: dict[str, Any], step: Step) -> Any:
-        """Return a result as the `post_acting` hooks changed it."""
-        kwargs = {**self._about_hooked(), "result": result}
-        return (await hooks.run("post_acting", self._agent, kwargs, expect_result))["result"]
 
 
 def _copied(args: dict[str, Any]) -> dict[str, Any]:

@@ -42,11 +42,17 @@ def system_text(system_prompt: str | None, goals: Iterable[Goal]) -> str:
     return "\n\n".join(part for part in (system_prompt, format_goals(goals)) if part)
 
 
+def error_of(result: dict[str, Any]) -> str | None:
+    """Return the error in a result, as text; None without one."""
+    error = result.get("error")
+    return None if error is None else str(error)
+
+
 def result_content(result: dict[str, Any], limit: int) -> str:
     """Return a result as a model sees it: the value as JSON (a text unchanged), or the error."""
-    error = result.get("error")
+    error = error_of(result)
     if error is not None:
-        return json.dumps({"error": cut(readable(str(error)), limit)}, ensure_ascii=False)
+        return json.dumps({"error": cut(readable(error), limit)}, ensure_ascii=False)
     if "result" in result:
         return cut(json_text(result["result"]), limit)
     rest = {key: value for key, value in result.items() if key != "traceback"}

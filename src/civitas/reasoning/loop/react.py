@@ -52,11 +52,7 @@ class ReActAgent(LoopAgent):
 
     Attributes:
         actions: the registry of what its model may call
-        discovered: the actions that `discover` found at the last reply of its own thread
-        budget: what its replies together may spend, or None
-        goals: its goals; the list may be changed
-        system_prompt: the system prompt; may be changed
-        max_iterations: the limit of answers; may be changed
+        goals: the list of its goals; like `system_prompt` and `max_iterations` it may be changed
 
     Raises:
         InvalidId: the id is not valid

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from civitas.errors import CivitasError
 from civitas.models.protocol import Usage
 from civitas.reasoning.charging import charge_spent, spending
-from civitas.reasoning.events import CallEnded, CallStarted, Event, MessageAdded
+from civitas.reasoning.events import CallEnded, CallStarted, MessageAdded
+from civitas.reasoning.loop.given import error_of
 from civitas.reasoning.read_record import ReadRecord, fingerprint
 from civitas.reasoning.record import APPENDED, Record
 from civitas.reasoning.reply import Reply, Step, Stop
 from civitas.reasoning.reply_request import AnswerSchema
-from civitas.reasoning.resume import ReplayOffsets, overlap, value_at_end
+from civitas.reasoning.resume import ReplayOffsets, overlap, reply_at_end
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -53,9 +54,7 @@ def as_it_ended(record: ReadRecord[LoopState], schema: AnswerSchema | None = Non
     """Return the reply that a run ended with, its value as the requested type."""
     state, over = record.state or LoopState(), record.over
     assert over is not None
-    said = (over["text"], value_at_end(over, schema), state.messages, state.steps)
-    why = (over["reason"], over["detail"], None, record.run_id)
-    return Reply(*said, Usage(*over["usage"]), *why)
+    return reply_at_end(record, schema, state.messages, state.steps, Usage(*over["usage"]))
 
 
 def program_of(agent: LoopAgent) -> dict[str, Any]:
@@ -94,13 +93,13 @@ def catch_up_models(record: Record[Any], known: Any, model: Any, budget: Budget 
     """Let a model skip the recorded answers, and charge a budget for them."""
     entries = record.entries()
     skip: Callable[[int], None] | None = getattr(model, "skip", None)
-    answers = spending(entries[_known(known, record) :]).answers
+    answers = spending(entries[_known(known, record, "entries") :]).answers
     _set_known(known, record, len(entries))
     if answers and callable(skip):
         skip(answers)
     # A budget made for this reply is new; the one that it is part of may be charged already.
     for account, alone in () if budget is None else budget._each():
-        before = _known(account, record)
+        before = _known(account, record, "entries")
         if before < len(entries):
             _set_known(account, record, len(entries))  # counted, even if the charge is refused
             charge_spent(alone, model, spending(entries[before:]))
@@ -131,18 +130,15 @@ def _catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:
     messages = record.state.messages if record.state is not None else []
     after = 0
     if not callable(getattr(memory, "add_once", None)):  # then compare with what it has
-        after = _OFFSETS.get(memory, record.key)
-        for each in record.copied:
-            after = max(after, min(_OFFSETS.get(memory, each["key"]), each["messages"]))
-        after = after or overlap(memory.get_memories(), messages)
+        after = _known(memory, record, "messages") or overlap(memory.get_memories(), messages)
     remember(memory, record, messages[after:], after)
 
 
-def _known(of: Any, record: Record[Any]) -> int:
-    """Return how many entries of a run an object knows, from this run or those it copies."""
+def _known(of: Any, record: Record[Any], what: Literal["entries", "messages"]) -> int:
+    """Return how many of these of a run an object knows, from this run or those it copies."""
     known = _OFFSETS.get(of, record.key)
     for each in record.copied:
-        known = max(known, min(_OFFSETS.get(of, each["key"]), each["entries"]))
+        known = max(known, min(_OFFSETS.get(of, each["key"]), each[what]))
     return known
 
 
@@ -161,23 +157,22 @@ def replayed(part: RecordedPart) -> Reply:
     return as_it_ended(ReadRecord(part, LoopState))
 
 
-def past_events(agent: str, request: ReplyRequest, entries: Sequence[Entry]) -> list[Event]:
-    """Return the recorded calls and messages as past events."""
-    of: dict[str, Any] = {"past": True, **request.of_run}
-    events: list[Event] = []
+def tell_past(agent: str, request: ReplyRequest, entries: Sequence[Entry]) -> None:
+    """Emit the recorded calls and messages as past events."""
     begun: set[tuple[str, str]] = set()
     for entry in entries:
         if entry.kind == "state":
-            messages = entry.data["appended"].get("messages", ())
-            events.extend(MessageAdded(agent, message, **of) for message in messages)
-        events.extend(call_events(agent, entry, begun, **of))
-    return events
+            for message in entry.data["appended"].get("messages", ()):
+                request.tell(MessageAdded, agent, message, past=True)
+        for event, *parts in call_events(agent, entry, begun):
+            request.tell(event, *parts, past=True)
 
 
-def call_events(
-    agent: str, entry: Entry, begun: set[tuple[str, str]], **of: Any
-) -> Iterator[CallStarted | CallEnded]:
-    """Yield the events of a call of an action from its entry; `begun` has the calls so far."""
+def call_events(agent: str, entry: Entry, begun: set[tuple[str, str]]) -> Iterator[tuple[Any, ...]]:
+    """Yield the events of an action's call from its entry, each as its class and what it takes.
+
+    `begun` has the calls that have begun so far.
+    """
     data, about = entry.data, entry.data.get("about", {})
     if entry.kind not in ("started", "ended") or not {"action", "iteration"} <= about.keys():
         return
@@ -186,9 +181,8 @@ def call_events(
     # A refused call has no recorded start.
     if (entry.path, data["key"]) not in begun:
         args = data["result"]["args"] if is_over else data.get("args")
-        yield CallStarted(*common, args or {}, **of)
+        yield CallStarted, *common, args or {}
     begun.add((entry.path, data["key"]))
     if is_over:
         result = data["result"]["result"]
-        error = result.get("error")
-        yield CallEnded(*common, result, None if error is None else str(error), **of)
+        yield CallEnded, *common, result, error_of(result)

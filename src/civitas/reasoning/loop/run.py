@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -14,8 +15,8 @@ from civitas.memory.memory import Memory
 from civitas.reasoning.events import MessageAdded
 from civitas.reasoning.loop.answer import Answer, RequestedCall, read_answer
 from civitas.reasoning.loop.asking import Asking
-from civitas.reasoning.loop.calls import Calls, cut_off, doubts_of, error_of, execute
-from civitas.reasoning.loop.given import MAX_RESULT_CHARS, NOT_RUN, result_content
+from civitas.reasoning.loop.calls import Calls, doubts_of, execute
+from civitas.reasoning.loop.given import MAX_RESULT_CHARS, NOT_RUN, error_of, result_content
 from civitas.reasoning.loop.parts import LoopAgent
 from civitas.reasoning.loop.recording import (
     LoopState,
@@ -23,8 +24,8 @@ from civitas.reasoning.loop.recording import (
     catch_up,
     mark_known,
     over,
-    past_events,
     remember,
+    tell_past,
 )
 from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.reply import Reply, Step, Stop
@@ -69,27 +70,21 @@ class Run(Asking):
         """Ask the model and execute its calls until there is a reason to stop."""
         if self.thread.underway is None:
             self.thread.underway = self
-        try:
-            if self.record is NULL_RECORD:
-                return await self._reply()
-            return await self._recorded()
-        except Stop as stop:  # its memory failed between two turns
-            return self.end(stop)
-
-    async def _recorded(self) -> Reply:
         record = self.record
-        stop: Stop | None = None
-        try:
-            self._resume()
-        except Stop as error:
-            stop = error
+        if record is NULL_RECORD:
+            try:
+                return await self._reply()
+            except Stop as stop:  # its memory failed between two turns
+                return self.end(stop)
         if ended(record):
+            with suppress(Stop):  # its memory failed
+                self._resume()
             return as_it_ended(record, self.schema)
+        return await guarded(record, self._resumed, over, self.end)
 
-        async def run() -> Reply:
-            return await self._reply() if stop is None else self.end(stop)
-
-        return await guarded(record, run, over, self.end)
+    async def _resumed(self) -> Reply:
+        self._resume()
+        return await self._reply()
 
     async def _reply(self) -> Reply:
         agent, state = self.agent, self.state
@@ -166,15 +161,13 @@ class Run(Asking):
                 return None  # the user has interrupted meanwhile
             return self.end(Stop("done", cut), value)
         contents = await self.act(answer)
-        reply = None if self._told else self._after(answer, contents)
+        reply = None
+        if not self._told:
+            actions = [call.action for call in answer.calls]
+            reply = self._terminal(zip(actions, state.steps[-len(actions) :], strict=True))
+            reply = reply or self._unless_progress(answer, contents)
         self.save()
         return reply
-
-    def _after(self, answer: Answer, contents: list[str]) -> Reply | None:
-        """Return the reply if the calls of an answer end the run; None to continue."""
-        actions = [call.action for call in answer.calls]
-        ended = self._terminal(zip(actions, self.state.steps[-len(actions) :], strict=True))
-        return self._unless_progress(answer, contents) if ended is None else ended
 
     def _terminal(self, called: Iterable[tuple[Action | None, Step]]) -> Reply | None:
         """Return the reply if a terminal action of an answer succeeded."""
@@ -214,8 +207,7 @@ class Run(Asking):
             self._ids = {call["id"] for call in calls}
             self._saved = self._remembered = len(record.state.messages)
         if self.emit is not None:
-            for event in past_events(self.id, self.request, record.entries()):
-                self.emit(event)
+            tell_past(self.id, self.request, record.entries())
         catch_up(self.agent, record, self.memory, self.budget)
 
     # -- being interrupted -------------------------------------------------------------------------
@@ -247,42 +239,35 @@ class Run(Asking):
     # -- acting ------------------------------------------------------------------------------------
 
     async def act(self, answer: Answer) -> list[str]:
-        """Execute the calls of an answer concurrently; add them and their results in call order.
-
-        Both are added together at the end: memory never has a call without its result.
-        """
-        agent, record, iteration = self.agent, self.record, self.state.iteration
+        """Execute the calls of an answer concurrently; add them and their results in call order."""
+        record, iteration = self.record, self.state.iteration
         if record is not NULL_RECORD and (doubts := doubts_of(record, iteration)):
             raise Stop("in_doubt", doubts)
-        results: list[dict[str, Any] | None] = [None] * len(answer.calls)
-        calls: Calls | None = None
+        agent, wanted, request = self.agent, answer.calls, self.request
+        calls = Calls(agent, wanted, request, record, iteration)
         plain = record is NULL_RECORD and not (self.emit or self.budget or agent._hooks)
         try:
-            if plain and len(results) == 1:
-                results[0] = await execute(agent, answer.calls[0], self.request)
+            if plain and len(wanted) == 1:  # the fastest way
+                wanted[0].result = await execute(agent, wanted[0], request)
             else:
-                calls = Calls(agent, answer.calls, self.request, record, iteration, results)
                 await (calls.execute() if self.budget is None else calls.within(self.budget))
         except BaseException:
-            each = zip(answer.calls, results, strict=True)
-            cut_off = any(call.begun and result is None for call, result in each)
+            cut_off = any(call.begun and call.result is None for call in answer.calls)
             # A recorded turn that was cancelled while it waited for approvals asks for them again.
             if cut_off or self._told or record is NULL_RECORD or not self._task.cancelling():
-                self._keep(answer, results, calls)
+                self._keep(answer, calls)
                 self.save()
             raise
-        return self._keep(answer, results, calls)
+        return self._keep(answer, calls)
 
-    def _keep(
-        self, answer: Answer, results: list[dict[str, Any] | None], calls: Calls | None
-    ) -> list[str]:
+    def _keep(self, answer: Answer, calls: Calls) -> list[str]:
+        """Add the calls and their results, together: memory has no call without its result."""
         contents = []
-        limit = self._room(len(results))
+        limit = self._room(len(answer.calls))
         run_id, thread, iteration = self.request.run_id, self.request.thread, self.state.iteration
         self._add_calls(answer)
-        for place, (wanted, result) in enumerate(zip(answer.calls, results, strict=True)):
-            if result is None:
-                result = cut_off(wanted) if calls is None else calls.cut_off(place)
+        for place, wanted in enumerate(answer.calls):
+            result = calls.cut_off(place) if wanted.result is None else wanted.result
             error = error_of(result)
             step = Step(iteration, wanted.name, wanted.args, result, error, run_id, thread)
             self.state.steps.append(step)
@@ -301,10 +286,8 @@ class Run(Asking):
     # -- memory ------------------------------------------------------------------------------------
 
     def save(self) -> None:
-        """Record the state; its new messages go to memory once they are in the file.
-
-        So memory never has a message that the journal lacks: a resumed run might produce another.
-        """
+        """Record the state; its new messages go to memory once they are in the file."""
+        # Memory never has a message that the journal lacks: a resumed run might produce another.
         record, after, upto = self.record, self._saved, len(self.state.messages)
         self._saved = upto
         if record is NULL_RECORD:
@@ -328,9 +311,8 @@ class Run(Asking):
             raise Stop.on_memory(self.id, error) from error
         self._remembered = upto
         if self.emit is not None:
-            run, thread = self.request.run_id, self.request.thread
             for message in new:
-                self.emit(MessageAdded(self.id, message, run_id=run, thread=thread))
+                self.request.tell(MessageAdded, self.id, message)
 
     def _add(self, **message: Any) -> None:
         """Add a message to the reply; the next `save` adds it to memory."""
