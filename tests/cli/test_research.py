@@ -335,7 +335,7 @@ def test_a_report_that_cannot_be_written_is_printed(folder: Path, more: list[str
     done = research(PORT, "--folder", "notes", "--out", "report.md", *more, cwd=folder)
     assert done.returncode == 1
     assert "The alpha protocol uses port 4711." in done.stdout
-    assert "civitas: report.md: No such file or directory" in done.stderr
+    assert "the report 'report.md' cannot be written: No such file or directory" in done.stderr
 
 
 def test_a_run_that_has_ended_goes_further_with_more(folder: Path) -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from civitas.errors import CivitasError, SlashError
+from civitas.errors import CivitasError, InvalidMessage, SlashError
 from civitas.message import BROADCAST
 from civitas.slash import format_slash, parse_slash
 
@@ -33,7 +33,7 @@ async def completions(
         if message is None:
             return 0, []
         actions = await _actions(message["to"], ids, help_of)
-        return _beginning(found[2], [_action(name) for name in actions], " ")
+        return _beginning(found[2], [*filter(None, map(_action, actions))], " ")
     word = _WORD.search(text)
     assert word is not None  # it may be empty
     before = text[: word.start()]
@@ -110,4 +110,8 @@ def _id(id: str) -> str:
 
 
 def _action(name: str) -> str:
-    return format_slash({"to": "*", "action": {"name": name}})[3:]
+    """Return a name as it is written; empty for one, of another program, that none can call."""
+    try:
+        return format_slash({"to": "*", "action": {"name": name}})[3:]
+    except InvalidMessage:
+        return ""
