@@ -60,8 +60,11 @@ class Asking:
         record, iteration = self.record, self.state.iteration
         try:
             self.shown = self.agent._show(self.thread, self.request.offered)
-            name = getattr(self.model, "name", None)
-            given = await record.step(f"{iteration}", self._ask, of=ANSWER, model=name)
+            if record is NULL_RECORD and not self.agent._hooks:  # the fastest way
+                given = await self._answer(self.prompt())
+            else:
+                name = getattr(self.model, "name", None)
+                given = await record.step(f"{iteration}", self._ask, of=ANSWER, model=name)
             # Count usage before reading: an unreadable answer costs tokens too.
             usage = getattr(given, "usage", None)
             if isinstance(usage, Usage) and usage.total:

@@ -240,34 +240,38 @@ class Run(Asking):
 
     async def act(self, answer: Answer) -> list[str]:
         """Execute the calls of an answer concurrently; add them and their results in call order."""
-        record, iteration = self.record, self.state.iteration
-        if record is not NULL_RECORD and (doubts := doubts_of(record, iteration)):
+        agent, record, wanted = self.agent, self.record, answer.calls
+        if record is not NULL_RECORD and (doubts := doubts_of(record, self.state.iteration)):
             raise Stop("in_doubt", doubts)
-        agent, wanted, request = self.agent, answer.calls, self.request
-        calls = Calls(agent, wanted, request, record, iteration)
         plain = record is NULL_RECORD and not (self.emit or self.budget or agent._hooks)
         try:
             if plain and len(wanted) == 1:  # the fastest way
-                wanted[0].result = await execute(agent, wanted[0], request)
+                wanted[0].result = await execute(agent, wanted[0], self.request)
             else:
+                calls = self._calls(answer)
                 await (calls.execute() if self.budget is None else calls.within(self.budget))
         except BaseException:
             cut_off = any(call.begun and call.result is None for call in answer.calls)
             # A recorded turn that was cancelled while it waited for approvals asks for them again.
             if cut_off or self._told or record is NULL_RECORD or not self._task.cancelling():
-                self._keep(answer, calls)
+                self._keep(answer)
                 self.save()
             raise
-        return self._keep(answer, calls)
+        return self._keep(answer)
 
-    def _keep(self, answer: Answer, calls: Calls) -> list[str]:
+    def _calls(self, answer: Answer) -> Calls:
+        return Calls(self.agent, answer.calls, self.request, self.record, self.state.iteration)
+
+    def _keep(self, answer: Answer) -> list[str]:
         """Add the calls and their results, together: memory has no call without its result."""
         contents = []
         limit = self._room(len(answer.calls))
         run_id, thread, iteration = self.request.run_id, self.request.thread, self.state.iteration
         self._add_calls(answer)
         for place, wanted in enumerate(answer.calls):
-            result = calls.cut_off(place) if wanted.result is None else wanted.result
+            result = wanted.result
+            if result is None:
+                result = self._calls(answer).cut_off(place)
             error = error_of(result)
             step = Step(iteration, wanted.name, wanted.args, result, error, run_id, thread)
             self.state.steps.append(step)
