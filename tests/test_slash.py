@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from typing import Any
@@ -19,6 +20,7 @@ from civitas import (
     parse_slash,
 )
 from civitas.message import check_message
+from civitas.spaces.complete import completions
 
 OLD = sys.version_info < (3, 13)
 """Later ones say of a comma at the end what it is, and point at it."""
@@ -346,3 +348,10 @@ def test_any_line_is_a_message_or_an_error_in_it(line: str) -> None:
 def test_values_are_json_as_python_reads_it(value: Any) -> None:
     for text in (json.dumps(value), json.dumps(value, indent=1, ensure_ascii=False)):
         assert typed(parse_slash(f"/A.b c:{text}")) == typed(to("A", "b", c=json.loads(text)))
+
+
+def test_names_that_cannot_be_called_are_not_completed() -> None:
+    async def help_of(id: str) -> Any:
+        return {"": {}, "x\ud800": {}, "add": {"args": {"a": {}}}}
+
+    assert asyncio.run(completions("/A.", ["A"], help_of)) == (0, ["add ", "help "])
