@@ -321,15 +321,18 @@ class _Questions:
             try:
                 return function(*args)
             finally:
-                with self._lock:
-                    self._asked -= 1
-                self._line.wake_first()
+                self._end()
 
         try:
             await self._line.wait(self._begin)
         finally:
             self._line.wake_first()
-        return await WORKERS.run(asyncio.get_running_loop(), ask)
+        try:
+            answer = WORKERS.run(asyncio.get_running_loop(), ask)
+        except BaseException:  # no thread is left
+            self._end()
+            raise
+        return await answer
 
     def _begin(self, first: bool) -> tuple[bool | None, None]:
         with self._lock:
@@ -337,6 +340,11 @@ class _Questions:
                 return None, None
             self._asked += 1
         return True, None
+
+    def _end(self) -> None:
+        with self._lock:
+            self._asked -= 1
+        self._line.wake_first()
 
 
 _QUESTIONS: WeakKeyDictionary[Any, _Questions] = WeakKeyDictionary()

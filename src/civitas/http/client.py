@@ -276,7 +276,8 @@ class Client:
             request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
         ) -> aiohttp.ClientResponse:  # also before each redirect
             check_allowed(str(request.url), self.name)
-            _connecting.set((request.url.host or "", opened))
+            opened.clear()
+            _connecting.set((request.url.raw_host or "", opened))
             return await send(request)
 
         proxy = proxy_for(url) if self._check_address is None else None

@@ -8,10 +8,11 @@ import logging
 import math
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from civitas.arguments import check_count, names_checked
-from civitas.errors import DefinitionError, ModelError, StateError
+from civitas.errors import DefinitionError, ModelError, StateError, TooManyThreads
 from civitas.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from civitas.memory.memory import Memory, check_memory, last
 from civitas.threads import WORKERS
@@ -115,8 +116,9 @@ class SummarizingMemory(TokenBoundedMemory):
                 if lost := sum(id(item) not in there for item in before):
                     self._warn(lost, f"more came than {self._name} summarises")
             if self._tokens > self._begin_at and self._idle.is_set() and self._batch():
-                WORKERS.submit(self._work)  # which begins when the lock is free
-                self._idle.clear()
+                with suppress(TooManyThreads):  # the next message tries again
+                    WORKERS.submit(self._work)  # which begins when the lock is free
+                    self._idle.clear()
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the summary, if any, and the last messages, the oldest first; at most `limit`.

@@ -145,6 +145,8 @@ class ChatEngine(Llama):
             raise self._refused(str(error)) from error
         if job.cancelled:
             return None
+        if reader.fault is not None:
+            raise reader.fault
         if reader.error is not None:
             raise self._failed(reader.error)
         if not reader.strayed:
@@ -192,9 +194,17 @@ class _Reader:
     held: bool
     strayed: bool = False
     error: dict[str, Any] | None = None
+    fault: Exception | None = None
 
     def take(self, raw: bytes) -> bool:
-        """Read a chunk; return whether to stop. It must not raise: the runtime hides exceptions."""
+        """Read a chunk; return whether to stop. It does not raise: the runtime hides exceptions."""
+        try:
+            return self._take(raw)
+        except Exception as error:
+            self.fault = error
+            return True
+
+    def _take(self, raw: bytes) -> bool:
         chunk = json.loads(raw)
         self.error = chunk.get("error")
         if self.job.cancelled or self.error is not None:

@@ -258,7 +258,8 @@ async def side_by_side(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
         return await asyncio.gather(*tasks)
     except BaseException:
         for task in tasks:
-            task.cancel()
+            if not task.cancelling():  # a second one would cut its cleanup off
+                task.cancel()
         await asyncio.wait(tasks)
         raise
 

@@ -196,7 +196,7 @@ class Workbench(ConversationalAgent):
         again = [
             each
             for each in progress.unsupported
-            if each[0] in text and not any(each[0] in sentence for sentence in now)
+            if text.count(each[0]) > sum(sentence.count(each[0]) for sentence in now)
         ]
         for sentence, _ in again:
             text = text.replace(sentence, sentence + _MARK)

@@ -111,7 +111,7 @@ class SocietyMailbox(Mailbox):
         # Whether it has its own step.
         self.lives = type(agent).forward is not Agent.forward or "forward" in vars(agent)
         self.limit = router.capacity
-        self.dead = self.running = 0
+        self.dead = self.running = self.paused = 0
         self.concurrency = 1  # one message at a time, unlike in other spaces
         self.open = True
         self.here = self.ready = self.outside = False

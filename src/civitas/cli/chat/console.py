@@ -207,24 +207,28 @@ class TerminalConsole:
             return ""
 
     async def _ask(self, text: str) -> str:
-        from prompt_toolkit.application import in_terminal
+        from prompt_toolkit.application import get_app_or_none, in_terminal
 
         *lines, prompt = text.split("\n")
-        async with self._turn, in_terminal():
-            self._transcript.hold()
-            for above in lines:
-                print(above)
-            self._forget_typed()
-            try:
-                line: str = await self._questions.prompt_async(prompt, **_NO_SIGINT)
-                return f"{line}\n"
-            except KeyboardInterrupt:
-                self._interrupt()
-                return ""
-            except EOFError:
-                return ""
-            finally:
-                self._transcript.release()
+        async with self._turn:
+            # A line that has ended still holds the terminal until its application is gone.
+            while (app := get_app_or_none()) is not None and not app.is_running:  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0.01)
+            async with in_terminal():
+                self._transcript.hold()
+                for above in lines:
+                    print(above)
+                self._forget_typed()
+                try:
+                    line: str = await self._questions.prompt_async(prompt, **_NO_SIGINT)
+                    return f"{line}\n"
+                except KeyboardInterrupt:
+                    self._interrupt()
+                    return ""
+                except EOFError:
+                    return ""
+                finally:
+                    self._transcript.release()
 
     def _forget_typed(self) -> None:
         """Drop what was typed before a question was shown: it is no answer."""

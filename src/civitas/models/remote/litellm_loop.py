@@ -106,12 +106,14 @@ async def _shut_down(loop: asyncio.AbstractEventLoop) -> None:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
-    from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
+    try:
+        await asyncio.gather(*others, return_exceptions=True)
+        from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
 
-    await close_litellm_async_clients()
-    await loop.shutdown_asyncgens()
-    loop.stop()
+        await close_litellm_async_clients()
+        await loop.shutdown_asyncgens()
+    finally:
+        loop.stop()
 
 
 class _Loop(asyncio.SelectorEventLoop):

@@ -235,7 +235,7 @@ class BudgetedModel(Answering):
         Raises:
             UnknownPrice: the price is not known
         """
-        prices = self.budget.prices or _PRICES
+        prices = _PRICES if self.budget.prices is None else self.budget.prices
         try:
             return prices.cost(self.name, input_tokens, output_tokens)
         except UnknownPrice:

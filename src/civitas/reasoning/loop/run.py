@@ -71,16 +71,16 @@ class Run(Asking):
         if self.thread.underway is None:
             self.thread.underway = self
         record = self.record
-        if record is NULL_RECORD:
-            try:
+        try:
+            if record is NULL_RECORD:
                 return await self._reply()
-            except Stop as stop:  # its memory failed between two turns
-                return self.end(stop)
-        if ended(record):
-            with suppress(Stop):  # its memory failed
-                self._resume()
-            return as_it_ended(record, self.schema)
-        return await guarded(record, self._resumed, over, self.end)
+            if not ended(record):
+                return await guarded(record, self._resumed, over, self.end)
+        except Stop as stop:  # its memory failed between two turns, or at the end
+            return self.end(stop)
+        with suppress(Stop):  # its memory failed
+            self._resume()
+        return as_it_ended(record, self.schema)
 
     async def _resumed(self) -> Reply:
         self._resume()

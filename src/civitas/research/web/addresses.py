@@ -71,12 +71,20 @@ def _embedded(address: _Address) -> list[_Address]:
     return [each for each in found if each is not None]
 
 
+def _plain(host: str) -> str:
+    """Return a host as it is asked for: an address in its shortest form, a name in ASCII."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return host.encode("idna").decode()
+
+
 def _host(given: str) -> tuple[str, int | None]:
     try:
         bare = given.count(":") > 1 and "[" not in given
         parts = urlsplit(f"//[{given}]" if bare else f"//{given}")
         if parts.hostname and parts.netloc in (given, f"[{given}]") and "@" not in given:
-            return parts.hostname.rstrip("."), parts.port
+            return _plain(parts.hostname.rstrip(".")), parts.port
     except (AttributeError, ValueError):
         pass  # no text, or no host
     raise ConfigError(

@@ -142,7 +142,9 @@ class Experiments(Steps):
             the positions for a map; None without a city, or if its places have no positions
         """
         self._start()
-        found: Whereabouts | None = self._thread.call(whereabouts, self, self._spots)
+        # Without a population, a city of one's own may grow.
+        spots = spots_of(self.city) if self.population is None else self._spots
+        found: Whereabouts | None = self._thread.call(whereabouts, self, spots)
         return found
 
     def respondent(self, citizen: str | int) -> Respondent:
