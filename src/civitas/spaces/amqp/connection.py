@@ -8,6 +8,7 @@ import ssl
 import struct
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 import pika
@@ -38,6 +39,18 @@ _FRAME_HEAD = 7
 
 _AT_ONCE = 16_384
 """How many bytes are parsed at once: for each frame pika copies all that follow it."""
+
+_BASIC = 60
+_END = bytes((spec.FRAME_END,))
+_HEADER_HEAD = struct.Struct(">BHIHHQ")
+_BODY_HEAD = struct.Struct(">BHI")
+
+
+@lru_cache(maxsize=4096)
+def _publish_frame(channel: int, exchange: str, routing_key: str, mandatory: bool) -> bytes:
+    method = spec.Basic.Publish(exchange=exchange, routing_key=routing_key, mandatory=mandatory)
+    marshalled: bytes = frame.Method(channel, method).marshal()
+    return marshalled
 
 
 class LinkLost(Exception):
@@ -154,6 +167,29 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
             self._failed,
             lambda _, error: settle(self.lost, error),
         )
+
+    def publish(
+        self,
+        channel: int,
+        exchange: str,
+        routing_key: str,
+        mandatory: bool,
+        properties: bytes,
+        body: bytes,
+    ) -> None:
+        """Do what pika's `basic_publish` does, in less time: `benchmarks/amqp.py` measures it."""
+        frames = [
+            _publish_frame(channel, exchange, routing_key, mandatory),
+            _HEADER_HEAD.pack(
+                spec.FRAME_HEADER, channel, 12 + len(properties), _BASIC, 0, len(body)
+            ),
+            properties,
+        ]
+        for start in range(0, len(body), self._body_max_length):
+            piece = body[start : start + self._body_max_length]
+            frames += (_END, _BODY_HEAD.pack(spec.FRAME_BODY, channel, len(piece)), piece)
+        frames.append(_END)
+        self._output_marshaled_frames((b"".join(frames),))
 
     def _failed(self, _: Any, error: BaseException) -> None:
         if not self.opened.done():

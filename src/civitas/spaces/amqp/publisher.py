@@ -231,10 +231,11 @@ class Publisher:
             # The channel is lost; unconfirmed messages are published again on the next one.
             self._channel = None
             return
-        channel.basic_publish(
+        channel.connection.publish(
+            channel.channel_number,
             message.exchange or self._exchange,
             message.routing_key,
-            message.body,
-            message.properties(),
             message.mandatory,
+            b"".join(message.properties().encode()),
+            message.body,
         )
