@@ -178,6 +178,15 @@ def test_offline_holds_for_where_a_redirect_leads() -> None:
         run(Client("it").request("GET", server.url, redirects=5))
 
 
+def test_where_a_redirect_led_is_named_if_it_fails_there() -> None:
+    with OpenAIServer(http(b"ok")) as gone:
+        nowhere = gone.url
+    leads = redirect(f"{nowhere}/there?key=secret")
+    with OpenAIServer(leads) as server, pytest.raises(HTTPError) as caught:
+        run(Client("it", max_retries=0).request("GET", server.url, redirects=1))
+    assert str(caught.value) == f"no answer from {nowhere}/there: Connection refused"
+
+
 def test_cookies_are_not_kept() -> None:
     async def twice(url: str) -> None:
         client = Client("it")

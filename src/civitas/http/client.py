@@ -237,10 +237,11 @@ class Client:
         session, slots, _ = self._held.get(loop) or await self._open(loop)
         await slots.acquire()
         response, left_open = None, False
+        hops: dict[str, None] = {}  # more than one if it is redirected
         try:
             async with asyncio.timeout(self.timeout_s) as limit:
                 try:
-                    answer = await self._send(session, method, url, how)
+                    answer = await self._send(session, method, url, how, hops)
                     response = Response(self, answer, str(answer.url) if answer.history else url)
                     stream = stream and 200 <= response.status < 300
                     await response._begin(stream)
@@ -255,7 +256,8 @@ class Client:
         except CivitasError:
             raise  # first, since a refusal of an address may also be an OSError
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            where = self._where or url.partition("?")[0]
+            at = [*hops][-1] if len(hops) > 1 else url
+            where = self._where or at.partition("?")[0]
             if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
                 raise HTTPError(f"{where} gave no answer within {self.timeout_s:g} s") from None
             raise HTTPError(f"no answer from {where}: {error_reason(error)}") from None
@@ -266,8 +268,14 @@ class Client:
                 slots.release()
 
     async def _send(
-        self, session: aiohttp.ClientSession, method: str, url: str, how: dict[str, Any]
+        self,
+        session: aiohttp.ClientSession,
+        method: str,
+        url: str,
+        how: dict[str, Any],
+        hops: dict[str, None],
     ) -> aiohttp.ClientResponse:
+        """Send a request, and note the address of each hop."""
         import aiohttp
 
         opened: list[CivitasError | None] = []
@@ -275,6 +283,7 @@ class Client:
         async def checked(
             request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
         ) -> aiohttp.ClientResponse:  # also before each redirect
+            hops[str(request.url)] = None
             check_allowed(str(request.url), self.name)
             opened.clear()
             _connecting.set((request.url.raw_host or "", opened))
