@@ -215,6 +215,22 @@ def test_the_command_serves_its_agents_and_records_their_runs(tmp_path: Path) ->
         assert command.returncode == 0
 
 
+def test_the_command_tells_no_address_where_it_cannot_serve(tmp_path: Path) -> None:
+    with socket.socket() as taken:  # nobody listens
+        taken.bind(("127.0.0.1", 0))
+        broker = {"AMQP_HOST": "127.0.0.1", "AMQP_PORT": str(taken.getsockname()[1])}
+        done = subprocess.run(
+            [sys.executable, "-m", "civitas", "studio", "--amqp", "--port", "0"],
+            capture_output=True,
+            text=True,
+            timeout=50,
+            cwd=tmp_path,
+            env={**os.environ, **broker},
+        )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"127.0.0.1:{broker['AMQP_PORT']}" in done.stderr
+
+
 @pytest.mark.parametrize(
     "package",
     (

@@ -70,16 +70,21 @@ def command(
     studio = Studio(name)
     try:
         with broker_space(exchange) if amqp else NativeSpace() as space:
-            with usage():
-                password = os.environ.get(_PASSWORD)
-                studio.launch(
-                    port, host, journal=journal, password=password, prevent_thread_lock=True
-                )
             space.add(studio.user)
+            with usage():
+                address = studio.launch(
+                    port,
+                    host,
+                    journal=journal,
+                    password=os.environ.get(_PASSWORD),
+                    prevent_thread_lock=True,
+                    quiet=True,
+                )
             for each in members:
                 if getattr(each, "journal", studio) is None:  # it can record, without a journal
                     each.journal = studio.journal  # type: ignore[attr-defined]
                 add_agent(space, each)
+            print(f"civitas studio: {address}", flush=True)
             studio.wait()
     finally:
         studio.close()
