@@ -276,6 +276,11 @@ def test_a_run_that_is_over_is_told_again(folder: Path) -> None:
     assert done.returncode == 0
     assert done.stderr == "civitas: run r has ended; this is its recorded reply\n"
     assert done.stdout == civitas("replay", "r", cwd=folder).stdout
+    told, again = (civitas(name, "r", "--json", cwd=folder) for name in ("replay", "resume"))
+    first, *events = map(json.loads, again.stdout.splitlines())
+    assert first == {"kind": "run", "run_id": "r", "journal": JOURNAL}
+    assert events.pop() == {**json.loads(told.stdout.splitlines()[-1]), "resume": []}
+    assert events == [json.loads(line) for line in told.stdout.splitlines()[:-1]]
 
 
 def test_what_is_past_is_marked_for_programs(folder: Path) -> None:

@@ -142,7 +142,7 @@ def command(
                 _write_missing(order, recorded)
             id = escaped(run_id)
             click.echo(f"civitas: run {id} has ended; this is its recorded reply", err=True)
-            return show_replay(recorded, as_json)
+            return show_replay(recorded, as_json, resumed=True)
         if isinstance(order, Order):
             with usage():
                 check_journal_apart(order, found.path)

@@ -237,7 +237,7 @@ def replay(run_id: str, journal: str | None, as_json: bool) -> int:
         return show_replay(Recorded(found, run_id), as_json)
 
 
-def show_replay(recorded: Recorded, as_json: bool) -> int:
+def show_replay(recorded: Recorded, as_json: bool, *, resumed: bool = False) -> int:
     """Show a run from its record; return the run's exit code."""
     run_id, outline, entries = recorded.run_id, recorded.outline, recorded.entries
     own = [entry for entry in entries if not entry.path]
@@ -251,7 +251,8 @@ def show_replay(recorded: Recorded, as_json: bool) -> int:
         click.echo(json.dumps(reply, indent=2))
         return 0 if reply["over"]["reason"] in ANSWERED else 1
     whole = [reply.steps[-1].action] if reply.stop_reason == "terminal" and reply.steps else []
-    screen = screen_of(outline.kind, as_json, whole=whole)
+    # For a program that resumes it, as any other run that it resumes.
+    screen = screen_of(outline.kind, as_json, recorded if as_json and resumed else None, whole)
     if not as_json:
         click.echo(escaped(outline.task))
     for event in _events(outline.agent, entries):
