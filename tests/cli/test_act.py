@@ -503,7 +503,7 @@ def test_interrupted_while_the_model_answers(folder: Path, options: tuple[str, .
     (
         ((does(SEARCH),), ("--max-iterations", "2"), "--max-iterations reached"),
         ((does(SEARCH),), (), "stopped: the model repeated the same calls"),
-        ((does(SEARCH),), ("--max-tokens", "10"), "stopped: budget limit reached"),
+        ((does(SEARCH),), ("--max-tokens", "10"), ": raise the limit, or lower one of these)"),
         ((HANG,), ("--max-seconds", "0.5"), "stopped: time limit reached"),
         ((status(400, "no such model"),), (), "failed: "),
         ((status(400, "no such model"),), ("--json",), '"exit_code": 1'),

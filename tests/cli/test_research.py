@@ -161,6 +161,7 @@ def test_events_are_lines_of_json_and_the_last_is_the_report(folder: Path) -> No
         ([" ", "--folder", "notes"], "an OBJECTIVE is empty"),
         ([PORT, "--folder", "nowhere"], "--folder: "),
         ([PORT, "--folder", "notes", "--site", "a.org"], "--site is for the web"),
+        ([PORT, "--search-web", "--allow-host", ""], "--allow-host: a host is like 'localhost'"),
         ([PORT, "--searxng", "localhost:8888"], "--searxng: only http and https are read"),
         ([PORT, "--search-web", "--site", "http://a.org/"], "--site must be a host such as"),
         ([PORT, "--folder", "notes", "--max-tokens", "9"], "--max-tokens is for a model"),

@@ -33,8 +33,10 @@ def civitas(
         (("chat", "--model"), "Option '--model' requires an argument."),
         (("act", "X", "--max-seconds", "nan"), "nan must be a number of seconds"),
         (("act", "X", "--max-seconds", "inf"), "inf must be a number of seconds"),
-        (("act", "X", "--model", "nope"), "there is no model 'nope'; names are local, "),
-        (("chat", "--model", "nope"), "there is no model 'nope'; names are local, "),
+        (("act", "X", "--model", "nope"), "there is no model 'nope' (did you mean 'openai'?); "),
+        (("act", "X", "--model", "local:nope"), "there are no weights called 'nope'; there are "),
+        (("chat", "--model", "http:"), "there is no model 'http:'; names are local, "),
+        (("chat", "--amqp", "--exchange", "amq.x"), "an exchange's name must be 1 to 100 letters"),
     ),
 )
 def test_wrong_usage_is_exit_code_2_and_says_how_it_is_used(

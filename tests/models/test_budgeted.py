@@ -260,7 +260,7 @@ def test_a_call_that_may_not_fit_is_not_begun() -> None:
     needed = bound_of(model)
     budget = Budget(tokens=needed - 1)
     too_much = (
-        f"{needed} tokens are needed and {needed - 1} of .*count_tokens; give it one, a lower"
+        f"{needed} tokens are needed and {needed - 1} of .*no count_tokens, .* raise the limit, or"
     )
     with pytest.raises(BudgetExceeded, match=too_much):
         run(BudgetedModel(model, budget).complete(HI))
@@ -270,7 +270,7 @@ def test_a_call_that_may_not_fit_is_not_begun() -> None:
     assert model.asked == 1
     poor = Budget(usd=Decimal("0.0001"), prices=Prices({"speaker": Price(1, 1)}))
     with pytest.raises(
-        BudgetExceeded, match=r"US dollars are needed .*give it one, a lower"
+        BudgetExceeded, match=r"US dollars are needed .*: raise the limit, or lower"
     ) as caught:
         run(BudgetedModel(model, poor).complete(HI))
     assert caught.value.limit == "usd"

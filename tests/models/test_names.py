@@ -111,7 +111,7 @@ def test_an_agent_is_refused_a_model_that_there_is_not(
         ("gguf:/nowhere.gguf", "there is no such file"),
         ("openai:gpt-4o-mini", "no key"),
         ("http://127.0.0.1/v1", "does not say which model"),
-        ("http://127.0.0.1:port/v1#x", "base_url= must be like http://host/v1"),
+        ("http://127.0.0.1:port/v1#x", "no such model: its address must be like http://host"),
     ):
         with pytest.raises(ModelError, match=told):
             made(name)

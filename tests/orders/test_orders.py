@@ -17,7 +17,6 @@ from civitas.errors import (
     ConfigError,
     FileError,
     MissingExtra,
-    ModelError,
     PageError,
     RunMismatch,
     StateError,
@@ -62,8 +61,13 @@ def test_a_model_is_made_with_its_key_or_it_is_said_what_is_wrong() -> None:
     for wrong in ("gpt-4o-mini", "ftp://x#m"):
         with pytest.raises(ConfigError, match=f"there is no model '{wrong}'; names are local"):
             made_model(wrong, "k")
-    with pytest.raises(ModelError):
-        made_model("http://127.0.0.1:1/v1", "k")  # of which model?
+    for wrong, why in (
+        ("http://127.0.0.1:1/v1", "does not say which model"),
+        ("http://127.0.0.1/v1?a#m", "its address must end with its path"),
+        ("local:nope", "there are no weights called 'nope'"),
+    ):
+        with pytest.raises(ConfigError, match=why):
+            made_model(wrong, "k")
     assert budget_of("act", None, usd=None, tokens=None) is None
     budget = budget_of("act", None, usd=None, tokens=5)
     assert budget is not None

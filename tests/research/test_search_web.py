@@ -141,7 +141,10 @@ def test_without_a_searxng_other_machines_are_asked_which_offline_forbids() -> N
         ({"searxng": "localhost:8888"}, "only http and https are read"),
         ({"searxng": "http://"}, "does not name a host"),
         ({"searxng": "http://localhost", "allow_hosts": "localhost"}, "must be a list of hosts"),
-        ({"searxng": "http://localhost", "allow_hosts": ["http://x"]}, "must be hosts such as"),
+        (
+            {"searxng": "http://localhost", "allow_hosts": ["http://x"]},
+            "allow_hosts: a host is like",
+        ),
         ({"searxng": "http://localhost", "site": "http://a.org/"}, "site must be a host such as"),
         ({"searxng": "http://localhost", "site": "*.a.org"}, "site must be a host such as"),
     ),

@@ -179,8 +179,8 @@ class ChatEngine(Llama):
         if error.get("type") == "exceed_context_size_error":
             return ContextOverflow(
                 f"{self.name}: the prompt has {error.get('n_prompt_tokens')} tokens, and the "
-                f"context holds {error.get('n_ctx')}; nothing was cut. Give less, or a larger "
-                "context_tokens="
+                f"context holds {error.get('n_ctx')}; nothing was cut: give less, or take a model "
+                "with a larger context"
             )
         return self._refused(str(error.get("message", error)))
 

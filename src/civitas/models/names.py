@@ -124,7 +124,7 @@ def check_spelling(name: str) -> tuple[str, str]:
         if not listed:
             raise ModelError(f"{name!r:.200} does not say which model: write {url:.200}#NAME")
         try:
-            check_base_url(url, name)
+            check_base_url(url, "its address")
         except DefinitionError as error:
             raise ModelError(f"there is no such model: {error}") from None
     is_folder = kind == "hf" and rest.startswith(_FOLDERS)

@@ -25,7 +25,7 @@ def check_key(key: str | None, name: str) -> None:
 
 
 def check_base_url(url: Any, what: str) -> str:
-    """Return a server's checked address without a slash at its end."""
+    """Return a server's checked address without a slash at its end; `what` names it in errors."""
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - looked at because it raises
@@ -33,10 +33,10 @@ def check_base_url(url: Any, what: str) -> str:
     except (AttributeError, TypeError, ValueError):
         plain = False
     if not plain or parts.scheme not in ("http", "https") or not parts.hostname:
-        raise DefinitionError(f"{what}: base_url= must be like http://host/v1, got {url!r:.200}")
+        raise DefinitionError(f"{what} must be like http://host/v1, got {url!r:.200}")
     if parts.username or parts.password:
         # Names, errors and logs show the address.
-        raise DefinitionError(f"{what}: base_url= holds a password; pass it as api_key=")
+        raise DefinitionError(f"{what} must hold no password: the key is CIVITAS_KEY, or api_key=")
     if parts.query or parts.fragment:
-        raise DefinitionError(f"{what}: base_url= must end with its path, without ? or #")
+        raise DefinitionError(f"{what} must end with its path, without ? or #")
     return str(url).rstrip("/")

@@ -26,24 +26,21 @@ def chosen_model(
 
 
 def made_model(name: str, key: str | None) -> Model:
-    """Return the model of a name, with `key` for a server that takes one."""
-    from civitas.models.names import SPELLINGS, model
+    """Return the model of a name, with `key` for a server that takes one.
 
-    scheme, _, rest = name.partition(":")
-    if scheme not in ("https", *(each.partition(":")[0] for each in SPELLINGS)):
-        names = ", ".join(SPELLINGS)
-        raise ConfigError(
-            f"there is no model {name!r}; names are {names}; `civitas models` lists what is usable"
-        )
-    if not key or scheme not in ("openai", "http", "https"):
+    Raise ConfigError if no model can have the name, and ModelError if it cannot be used here.
+    """
+    from civitas.models.names import check_spelling, model
+
+    try:
+        kind, rest = check_spelling(name)
+    except ModelError as error:
+        raise ConfigError(str(error)) from None
+    if not key or kind not in ("openai", "http", "https"):
         return model(name)
     from civitas.models.remote.openai import OpenAIModel
 
-    url, _, listed = name.partition("#")
-    if scheme == "openai":
-        url, listed = "", rest
-    if not listed:
-        return model(name)  # its error says what is missing
+    url, _, listed = ("", "", rest) if kind == "openai" else name.partition("#")
     try:
         return OpenAIModel(listed, url or None, api_key=key)
     except DefinitionError as error:

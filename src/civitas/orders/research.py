@@ -74,9 +74,11 @@ def check(order: ResearchOrder) -> None:
         which = "--site" if order.site else "--allow-host"
         raise ConfigError(f"{which} is for the web: give --search-web or --searxng URL too")
     if on_web:
+        from civitas.research.web.addresses import address_check
         from civitas.research.web.fetching import checked, checked_site
 
         checked_site(order.site, "--site")
+        address_check(order.allow_hosts, "--allow-host")
     if order.searxng:
         try:
             checked(order.searxng)

@@ -192,7 +192,7 @@ class SQLitePool(Generic[E]):
         locked = (
             f"another program has held it locked for {self._timeout:g} s: end that program, or "
         )
-        return self._file.fault(error, f"{locked}wait longer with timeout=")
+        return self._file.fault(error, f"{locked}wait longer (timeout= in a program)")
 
 
 def _close(idle: list[SQLiteConnection], process: int) -> None:

@@ -23,6 +23,7 @@ from civitas.models.remote.chat_answer import server_text
 from civitas.models.remote.chat_stream import AnswerStream
 from civitas.models.remote.litellm_loop import LOOP, imported
 from civitas.models.remote.remote import RemoteModel, tried
+from civitas.models.settings import check_base_url
 
 if TYPE_CHECKING:
     from civitas.models.wrappers.rate_limit import RateLimit
@@ -110,6 +111,8 @@ class LiteLLMModel(RemoteModel):
         if not provider or not slash or not rest or not name.isprintable():
             raise DefinitionError(f"LiteLLMModel: a name must be PROVIDER/NAME, got {name!r:.80}")
         check_count("LiteLLMModel", "max_tokens", max_tokens)
+        if base_url is not None:
+            base_url = check_base_url(base_url, "LiteLLMModel: base_url=")
         super().__init__(
             f"litellm:{name}",
             base_url,

@@ -13,6 +13,7 @@ from civitas.http import Client, HTTPError, Response
 from civitas.models.protocol import StreamPart
 from civitas.models.remote.chat_stream import AnswerStream
 from civitas.models.remote.remote import RemoteModel
+from civitas.models.settings import check_base_url
 
 if TYPE_CHECKING:
     from civitas.models.wrappers.rate_limit import RateLimit
@@ -96,9 +97,12 @@ class OpenAIModel(RemoteModel):
         limit = next((field for field in _LENGTHS if field in (options or {})), None)
         if limit is not None and options is not None:
             max_tokens = options[limit]
-        given = os.environ.get("OPENAI_BASE_URL") or _OPENAI if base_url is None else base_url
+        if base_url is None:
+            given = check_base_url(os.environ.get("OPENAI_BASE_URL") or _OPENAI, "OPENAI_BASE_URL")
+        else:
+            given = check_base_url(base_url, "OpenAIModel: base_url=")
         super().__init__(
-            f"{str(base_url).rstrip('/')}#{name}" if base_url else f"openai:{name}",
+            f"{given}#{name}" if base_url else f"openai:{name}",
             given,
             api_key or (None if base_url else os.environ.get("OPENAI_API_KEY")),
             context_tokens=context_tokens,
@@ -110,7 +114,7 @@ class OpenAIModel(RemoteModel):
             fields={
                 "model": name,
                 # OpenAI's newer models refuse the old field; other servers do not know the new one.
-                limit or _LENGTHS[str(given).rstrip("/") != _OPENAI]: max_tokens,
+                limit or _LENGTHS[given != _OPENAI]: max_tokens,
                 "temperature": temperature,
                 "seed": seed,
             },

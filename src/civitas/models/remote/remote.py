@@ -18,7 +18,7 @@ from civitas.models.plain_chat import add_schema
 from civitas.models.protocol import ModelReply, StreamPart, calls_in
 from civitas.models.remote.chat_answer import overflows, server_text
 from civitas.models.remote.chat_format import chat_messages, response_format, tools
-from civitas.models.settings import check_base_url, check_key
+from civitas.models.settings import check_key
 
 if TYPE_CHECKING:
     from civitas.models.wrappers.rate_limit import RateLimit
@@ -60,7 +60,7 @@ class RemoteModel(Answering):
         if wrong := sorted(set(self.own_fields) & (options or {}).keys()):
             raise DefinitionError(f"{kind}: options= cannot set {', '.join(wrong)}")
         self.name = name
-        self.base_url = None if base_url is None else check_base_url(base_url, kind)
+        self.base_url = base_url
         check_key(key, name)
         self.context_tokens: int | None = context_tokens
         self.max_tokens: int | None = max_tokens
@@ -137,7 +137,8 @@ class RemoteModel(Answering):
         if status in (401, 403):
             reason += f"; check {self.where_key}"
         elif status == 404 or 300 <= status < 400:
-            reason += "; check the name of the model and base_url="
+            where = f" and the address {self.base_url}" if self.base_url else ""
+            reason += f"; check the name of the model{where}"
         elif status == 429 and (wait_s := retry_after_s(headers)):
             reason += f"; it asks to wait {wait_s:.0f} s"
         return ModelError(self._hidden(f"{reason}{tried(tries)}"))

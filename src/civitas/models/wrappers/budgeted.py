@@ -177,10 +177,13 @@ class BudgetedModel(Answering):
         except BudgetExceeded as error:
             why = ""
             if error.limit in ("tokens", "usd"):
-                counted = "by count_tokens, and the answer at max_tokens; shorten the input"
+                counted = "by count_tokens"
                 if getattr(self.model, "count_tokens", None) is None:
-                    counted = "at a token a byte, for the model has no count_tokens; give it one"
-                why = f" (input counted {counted}, a lower max_tokens, or a larger budget)"
+                    counted = "at a token a byte, for the model has no count_tokens"
+                why = (
+                    f" (the input counts {counted}, and the answer at max_tokens: raise the limit, "
+                    "or lower one of these)"
+                )
             raise BudgetExceeded(f"{self.name} was not asked: {error}{why}", error.limit) from error
         add_to_bill(held, self.budget)
         return bound, held

@@ -19,14 +19,16 @@ _GLOBAL_IPV6 = ipaddress.ip_network("2000::/3")
 _EMBEDDING = (ipaddress.ip_network("::/96"), ipaddress.ip_network("64:ff9b::/96"))
 
 
-def address_check(allow_hosts: Iterable[str] = ()) -> Callable[[str, int, str], None]:
+def address_check(
+    allow_hosts: Iterable[str] = (), what: str = "allow_hosts"
+) -> Callable[[str, int, str], None]:
     """Return a check for `http.Client`: `AddressRefused` unless public or an allowed host's.
 
     A host that is allowed with a port, such as `localhost:8080`, is allowed on that port only.
     """
     if isinstance(allow_hosts, str) or not isinstance(allow_hosts, Iterable):
-        raise ConfigError(f"allow_hosts must be a list of hosts, got {allow_hosts!r}")
-    allowed = {_host(each) for each in allow_hosts}
+        raise ConfigError(f"{what} must be a list of hosts, got {allow_hosts!r}")
+    allowed = {_host(each, what) for each in allow_hosts}
 
     def check(host: str, port: int, address: str) -> None:
         name = host.lower().rstrip(".")
@@ -79,7 +81,7 @@ def _plain(host: str) -> str:
         return host.encode("idna").decode()
 
 
-def _host(given: str) -> tuple[str, int | None]:
+def _host(given: str, what: str) -> tuple[str, int | None]:
     try:
         bare = given.count(":") > 1 and "[" not in given
         parts = urlsplit(f"//[{given}]" if bare else f"//{given}")
@@ -87,6 +89,4 @@ def _host(given: str) -> tuple[str, int | None]:
             return _plain(parts.hostname.rstrip(".")), parts.port
     except (AttributeError, ValueError):
         pass  # no text, or no host
-    raise ConfigError(
-        f"allow_hosts must be hosts such as 'localhost' or 'localhost:8080', got {given!r}"
-    )
+    raise ConfigError(f"{what}: a host is like 'localhost' or 'localhost:8080', got {given!r}")

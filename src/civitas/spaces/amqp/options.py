@@ -134,8 +134,8 @@ class Names:
             or exchange.startswith("amq.")
         ):
             raise ConfigError(
-                "exchange= must be 1 to 100 letters, digits and _ . : -, not starting with amq., "
-                f"got {exchange!r}"
+                "an exchange's name must be 1 to 100 letters, digits and _ . : -, not starting "
+                f"with amq., got {exchange!r}"
             )
         self.exchange = exchange
         self.dead = f"{exchange}.dead"
