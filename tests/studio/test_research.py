@@ -214,7 +214,7 @@ def test_ctrl_c_ends_the_command_and_its_page(folder: Path) -> None:
                 command.kill()  # what failed is told, and does not wait for it
         server.wait_for_close()
     assert command.returncode == 130
-    assert "to resume it: civitas research alpha" in told
+    assert "to resume it: civitas resume " in told
     assert f"--journal {folder.parent / 'civitas' / 'studio.db'}" in told
     assert "Traceback" not in told
     assert "alpha" in (folder.parent / "report.md").read_text()

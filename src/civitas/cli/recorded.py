@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -18,13 +18,12 @@ from civitas.errors import NoSuchRun, StateError
 from civitas.journal import Entry, Journal, Outline
 from civitas.journal.describe import doubt_line
 from civitas.journal.doubt import Doubt
-from civitas.orders.order import AnyOrder, ResearchOrder, without_keys
+from civitas.orders.order import AnyOrder, without_keys
 from civitas.reasoning.resume import ENDED
 from civitas.text import escaped
 
 NOBODY: Final = "MODULE:AGENT"
 """Stands in a shown command for an agent that is not known."""
-_OPTIONS: Final = {"allow_hosts": "allow_host"}
 
 
 @dataclass(frozen=True)
@@ -73,8 +72,6 @@ class Recorded:
             if stop_reason == "budget" and getattr(self.order, name, None) is not None
         ]
         words = "to resume with a higher limit N" if limits else "to resume it"
-        if isinstance(self.order, ResearchOrder):
-            return [(words, self._again(self.order, dict.fromkeys(limits, "N")))]
         more = [part for name in limits for part in (f"--{name.replace('_', '-')}", "N")]
         return [(words, self.command("resume", *more))]
 
@@ -93,20 +90,6 @@ class Recorded:
             return [*ways, (f"to give its result{on}", decide("resume", *done))]
         rest = ("--repeat", str(doubts[1]), "--skip")
         return [*ways, ("to decide one by one", decide("resume", *done, *rest))]
-
-    def _again(self, order: ResearchOrder, other: dict[str, Any]) -> str:
-        """Return the command of an order as it is typed for this run, with other options."""
-        journal = self.journal.path if self.named else None
-        given = {**asdict(order), **other, "run_id": self.run_id, "journal": journal}
-        objectives = given.pop("objectives")
-        options: list[str] = []
-        for name, value in given.items():
-            option = f"--{_OPTIONS.get(name, name).replace('_', '-')}"
-            for each in value if isinstance(value, list) else [value] if value else []:
-                options += [option] if each is True else [option, f"{each}"]
-        if any(each.startswith("-") for each in objectives):
-            return shlex.join(("civitas", order.command, *options, "--", *objectives))
-        return shlex.join(("civitas", order.command, *objectives, *options))
 
 
 def execute_order(
