@@ -472,7 +472,7 @@ def test_tries_are_bounded() -> None:
         (http(b"<html>", 400), "the server answered 400: <html>"),
         (
             http(b"", 302, {"Location": "http://elsewhere/"}),
-            "302: no reason; check the name of the model and the address http://127.0.0.1:",
+            "302: no reason; check the name of the model and the address URL",
         ),
         (http(b""), "the answer is not JSON"),
         (http(b'{"choices": [{'), "the answer is not JSON"),

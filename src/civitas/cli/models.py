@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 from contextlib import closing
@@ -12,10 +11,9 @@ import click
 
 from civitas.cli.options import print_text, weights_of
 from civitas.cli.progress import Progress
+from civitas.errors import MissingExtra, ModelError
 from civitas.http.network import is_loopback, is_offline
-from civitas.models import fetching, weights
-
-_INSTALL = "pip install 'civitas[local]'"
+from civitas.models import fetching, names, weights
 
 
 @dataclass(frozen=True)
@@ -101,72 +99,37 @@ def _spelling(listed: weights.Listed) -> str:
 
 
 def _rows() -> list[_Row]:
-    runtime = importlib.util.find_spec("xllamacpp") is not None
-    rows = []
+    rows, known = [], {listed.path for listed in weights.LISTED}
     for listed in weights.LISTED:
-        reasons = [] if runtime else [f"the runtime is not installed; run: {_INSTALL}"]
-        fetch_it = "civitas models fetch"
-        if listed is not weights.DEFAULT:
-            fetch_it += f" {listed.name}"
-            if not runtime or importlib.util.find_spec("huggingface_hub") is None:
-                reasons = [f"the extra is not installed; run: {_INSTALL}"]
-        size = listed.size
-        if not listed.path.exists():
-            reasons.append(f"its weights are not here; run: {fetch_it}")
-        else:
-            size = listed.path.stat().st_size
-            if listed is weights.DEFAULT and size != listed.size:
-                reasons.append(f"its weights are damaged; run: {fetch_it}")
-        about = (_spelling(listed), listed.title, listed.license, size)
-        rows.append(_Row(*about, not reasons, "; ".join(reasons)))
-    known = {listed.path for listed in weights.LISTED}
-    for path in sorted(weights.folder().glob("*.gguf")):
-        if path not in known:
-            why_not = "" if runtime else f"the runtime is not installed; run: {_INSTALL}"
-            size = path.stat().st_size
-            rows.append(_Row(f"gguf:{path}", "fetched", None, size, runtime, why_not))
-    return rows + _kinds()
+        size = listed.path.stat().st_size if listed.path.exists() else listed.size
+        rows.append(_row(_spelling(listed), listed.title, listed.license, size))
+    others = (path for path in sorted(weights.folder().glob("*.gguf")) if path not in known)
+    here, fetched = (" on this machine", ", if it was fetched before") if is_offline() else ("", "")
+    return [
+        *rows,
+        *(_row(f"gguf:{path}", "fetched", size=path.stat().st_size) for path in others),
+        _row("openai:NAME", "OpenAI's, by its key", url=os.environ.get("OPENAI_BASE_URL")),
+        _row("http://HOST/v1#NAME", f"of any server{here} with OpenAI's chat interface"),
+        _row("litellm:PROVIDER/NAME", "of many providers, by the key of each", url=None),
+        _row("hf:ORG/NAME", f"of the Hugging Face hub on PyTorch{fetched}; hf:./FOLDER too"),
+    ]
 
 
-def _kinds() -> list[_Row]:
-    offline = is_offline()
-    forbidden = "CIVITAS_OFFLINE=1 forbids it"
-    openai = _missing("openai", "aiohttp")
-    server = os.environ.get("OPENAI_BASE_URL")
-    has_key = server or os.environ.get("OPENAI_API_KEY")
-    here, fetched = (" on this machine", ", if it was fetched before") if offline else ("", "")
-    kinds = (
-        (
-            "openai:NAME",
-            "OpenAI's, by its key",
-            openai,
-            "" if has_key else "there is no key: set OPENAI_API_KEY",
-            forbidden if offline and not is_loopback(server) else "",
-        ),
-        ("http://HOST/v1#NAME", f"of any server{here} with OpenAI's chat interface", openai),
-        (
-            "litellm:PROVIDER/NAME",
-            "of many providers, by the key of each",
-            _missing("litellm", "litellm"),
-            forbidden if offline else "",
-        ),
-        (
-            "hf:ORG/NAME",
-            f"of the Hugging Face hub on PyTorch{fetched}; hf:./FOLDER too",
-            _missing("transformers", "torch", "transformers"),
-        ),
-    )
-    found = []
-    for name, title, *reasons in kinds:
-        why_not = "; ".join(filter(None, reasons))
-        found.append(_Row(name, title, None, None, not why_not, why_not))
-    return found
-
-
-def _missing(extra: str, *packages: str) -> str:
-    if all(importlib.util.find_spec(package) for package in packages):
-        return ""
-    return f"the extra is not installed; run: pip install 'civitas[{extra}]'"
+def _row(
+    name: str,
+    title: str,
+    license: str | None = None,
+    size: int | None = None,
+    url: str | None = "http://localhost",
+) -> _Row:
+    """Return the row of a model, by the check that `--model` makes; `url` is its server's."""
+    forbidden = is_offline() and not is_loopback(url)
+    reasons = ["CIVITAS_OFFLINE=1 forbids it"] if forbidden else []
+    try:
+        names.check_name(name)
+    except (ModelError, MissingExtra) as error:
+        reasons.insert(0, str(error))
+    return _Row(name, title, license, size, not reasons, "; ".join(reasons))
 
 
 def _size(count: int) -> str:

@@ -98,12 +98,12 @@ def model(name: str | Model) -> Model:
 def check_name(name: str) -> tuple[str, str]:
     """Return a name's kind of model and its rest; raise what `model` raises, but load nothing."""
     kind, rest = check_spelling(name)
+    what, extra, packages = _NEEDS[kind]
+    MissingExtra.unless(what, extra, *packages)
     if kind == "openai" and not (
         os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")
     ):
         raise ModelError(f"{name:.200}: there is no key: set OPENAI_API_KEY, or pass api_key=")
-    what, extra, packages = _NEEDS[kind]
-    MissingExtra.unless(what, extra, *packages)
     if kind == "local":
         weights.named(rest or weights.DEFAULT.name).require()
     elif kind == "gguf":

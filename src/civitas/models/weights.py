@@ -49,13 +49,16 @@ class Listed:
         return folder() / f"{self.name}.gguf"
 
     def require(self) -> Path:
-        """Return the file; raise `WeightsError` if it does not exist."""
-        if not self.path.exists():
-            what = "" if self is DEFAULT else f" {self.name}"
-            raise WeightsError(
-                f"the weights of {self.title} are not there yet; run: civitas models fetch{what}"
-            )
-        return self.path
+        """Return the file; raise `WeightsError` if it does not exist, or is not whole."""
+        is_wrong = "are not there yet"
+        if self.path.exists():
+            if self is not DEFAULT or self.path.stat().st_size == self.size:
+                return self.path
+            is_wrong = "are damaged"
+        what = "" if self is DEFAULT else f" {self.name}"
+        raise WeightsError(
+            f"the weights of {self.title} {is_wrong}; run: civitas models fetch{what}"
+        )
 
 
 DEFAULT = Listed(
