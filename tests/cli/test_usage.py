@@ -1,4 +1,4 @@
-"""What all commands have in common: wrong usage, settings that cannot be read, narrow terminals."""
+"""What all commands have in common: wrong usage, settings that cannot be read."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-COMMANDS = ("act", "chat", "completion", "dead-letters", "models", "replay", "resume", "runs")
 
 
 def civitas(
@@ -61,12 +59,6 @@ def test_settings_with_a_byte_order_mark_are_read(tmp_path: Path) -> None:
     assert "there is no model 'nope'" in civitas("act", "X", cwd=tmp_path).stderr
 
 
-def test_settings_that_are_a_pipe_are_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "civitas.toml")
-    done = civitas("act", "X", cwd=tmp_path)
-    assert (done.returncode, "civitas.toml must be a file" in done.stderr) == (2, True)
-
-
 def test_in_a_folder_that_was_removed_it_says_so(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
@@ -104,11 +96,3 @@ def test_a_closed_output_changes_nothing_else(closed: int, tmp_path: Path) -> No
     assert done.stdout.startswith("# Which milk?") is (closed == 2)
     assert ("2 iterations" in done.stderr) is (closed == 1)
     assert "iteration 1 of 3" not in done.stdout
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_fits_a_narrow_terminal(command: str) -> None:
-    done = civitas(command, "--help", COLUMNS="40")
-    described = done.stdout.partition("Options:")[2].splitlines()
-    assert described
-    assert [line for line in described if len(line) > 40] == []

@@ -6,9 +6,8 @@ import difflib
 import importlib
 import io
 import os
-import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import click
@@ -35,19 +34,6 @@ _COMMANDS = {
 _HELP = {"help_option_names": ["-h", "--help"]}  # for the subcommands, too
 
 
-class _Formatter(click.HelpFormatter):
-    """Leaves room for the help of an option on a narrow terminal."""
-
-    def write_dl(
-        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
-    ) -> None:
-        super().write_dl([*rows], min(col_max, self.width // 3) if self.width < 60 else col_max)
-
-
-class _Context(click.Context):
-    formatter_class = _Formatter
-
-
 class _Lazy(click.Group):
     """A group whose commands are imported when they are used, and listed without that."""
 
@@ -61,7 +47,6 @@ class _Lazy(click.Group):
         command: click.Command = getattr(
             importlib.import_module(f"civitas.cli.{module}"), name or "command"
         )
-        command.context_class = _Context
         return command
 
     def resolve_command(
@@ -140,12 +125,8 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 
 def _status(args: Sequence[str] | None) -> int:
-    # click's own choice is never narrower than 50 columns.
-    width = max(min(shutil.get_terminal_size().columns, 80) - 2, 30)
     try:
-        status: Any = command.main(
-            args, prog_name="civitas", standalone_mode=False, terminal_width=width
-        )
+        status: Any = command.main(args, prog_name="civitas", standalone_mode=False)
     except click.ClickException as error:
         if isinstance(error, click.UsageError) and error.ctx is None:
             error.ctx = _context(sys.argv[1:] if args is None else args)

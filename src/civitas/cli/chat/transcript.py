@@ -6,10 +6,11 @@ import os
 import re
 import shutil
 import sys
-import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+
+import click
 
 from civitas.errors import InvalidMessage, SlashError
 from civitas.slash import format_slash
@@ -131,19 +132,14 @@ def help_table(offers: Mapping[str, Any]) -> str:
         for id, actions in offers.items()
         for name, described in (actions.items() if isinstance(actions, Mapping) else ())
     ]
-    width = columns() or 100
-    left = max((width_of(call) for call, _ in rows), default=0) + len(INDENT)
-    beside = left + _LEAST_BESIDE <= width  # else descriptions go below
-    lines = []
-    for call, description in rows:
-        lines += textwrap.wrap(call, width, initial_indent=INDENT, subsequent_indent=INDENT * 2)
-        room = width - left - len(INDENT) if beside else width - 3 * len(INDENT)
-        for number, text in enumerate(textwrap.wrap(description, room)):
-            if beside and not number:
-                lines[-1] += " " * (left - width_of(lines[-1])) + INDENT + text
-            else:
-                lines.append((" " * left + INDENT if beside else INDENT * 3) + text)
-    return "\n".join(lines)
+    if not rows:
+        return ""
+    table = click.HelpFormatter(len(INDENT), columns() or 100)
+    longest = max(len(call) for call, _ in rows)
+    beside = longest + _LEAST_BESIDE <= table.width  # else descriptions go below
+    with table.indentation():
+        table.write_dl(rows, longest if beside else len(INDENT))
+    return table.getvalue().rstrip()
 
 
 def _call(id: str, name: str, described: Any) -> str:
