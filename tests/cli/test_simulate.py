@@ -125,6 +125,8 @@ def test_stopped_it_goes_on_by_resume_and_comes_to_the_same_files(
         cwd=tmp_path,
     )
     assert process.stdout is not None
+    begun = {"kind": "run", "run_id": "town", "journal": "runs.db"}
+    assert json.loads(process.stdout.readline()) == begun
     for step in range(100):
         assert json.loads(process.stdout.readline())["step"] == step
     process.send_signal(struck)

@@ -39,6 +39,11 @@ class Recorded:
     named: bool = field(default_factory=partial(is_typed, "journal"))
 
     @property
+    def began(self) -> dict[str, str]:
+        """The fields of the event `run`, by which a program knows the run."""
+        return {"run_id": self.run_id, "journal": self.journal.path}
+
+    @property
     def outline(self) -> Outline:
         """The run's outline."""
         return self.journal.run(self.run_id)

@@ -55,8 +55,10 @@ def run_simulation(order: SimulateOrder, as_json: bool, recorded: Recorded | Non
         with usage():
             made = society_of(order, journal, os.environ.get("CIVITAS_KEY"))
         async with made as town:
-            if journal is not None and run_id is not None:
-                await record(order, journal, run_id, town)
+            if recorded is not None:
+                await record(order, recorded.journal, recorded.run_id, town)
+                if as_json:
+                    print_line("run", recorded.began)
             agents: list[Any] = town.agents
             people = [{"id": a.id, "name": a.name, **a.memory.status} for a in agents]
             hashes = {"city_sha256": town.city.sha256, "people_sha256": _sha256(town, people)}

@@ -155,9 +155,7 @@ class JSONLines:
         """Print an event."""
         if self._recorded is not None and not self._begun:
             self._begun = True
-            print_line(
-                "run", {"run_id": self._recorded.run_id, "journal": self._recorded.journal.path}
-            )
+            print_line("run", self._recorded.began)
         if not isinstance(event, Done):
             print_line(event.kind, _fields(event))
             return
