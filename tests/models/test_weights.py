@@ -18,7 +18,7 @@ import pytest
 from civitas.errors import RemoteForbidden, WeightsError
 from civitas.models import weights as module
 from civitas.models.fetching import fetch
-from civitas.models.weights import DEFAULT, LISTED, WheelFile, path_of
+from civitas.models.weights import DEFAULT, LISTED, WheelFile
 from models.hub_server import HubServer
 
 NAME = "hf:org/name/weights.gguf"
@@ -277,7 +277,7 @@ def test_offline_forbids_it(home: Path) -> None:
 def test_any_file_of_the_hub(hub: HubServer, home: Path) -> None:
     told: list[tuple[str, int, int | None]] = []
     path = fetch(NAME, lambda *what: told.append(what))
-    assert path == path_of(NAME) == home / "org--name--weights.gguf"
+    assert path == home / "org--name--weights.gguf"
     assert path.read_bytes() == DATA
     assert ("downloading weights.gguf", len(DATA), len(DATA)) in told
     assert sorted(os.listdir(home)) == ["org--name--weights.gguf"]
@@ -346,7 +346,7 @@ def test_two_processes_at_once_both_get_it(hub: HubServer, home: Path) -> None:
     ]
     printed = [process.communicate(timeout=50)[0] for process in processes]
     assert printed == [f"{home / 'org--name--weights.gguf'}\n"] * 3
-    assert path_of(NAME).read_bytes() == DATA
+    assert (home / "org--name--weights.gguf").read_bytes() == DATA
     assert len(hub.bodies) == 1
 
 

