@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from civitas.errors import DefinitionError, ModelError
-from civitas.models import OpenAIModel, RateLimit, Usage
+from civitas.models import OpenAIModel, RateLimit
 from conformance.model import run, user
 from models.openai_server import HANG, OpenAIServer, status, text
 
@@ -142,7 +142,7 @@ def test_where_a_provider_counted_nothing_the_estimate_stands(clock: SetClock) -
     async def scenario() -> None:
         line = Line(RateLimit(tokens_per_minute=100, clock=clock))
         await line.come(90)
-        line.tasks[0].result().settle_by(Usage())
+        line.tasks[0].result().settle(0)
         await line.come(50)
         assert line.begun == [0]
         await line.end()

@@ -7,3 +7,4 @@ from civitas.http.client import Response as Response
 from civitas.http.client import error_reason as error_reason
 from civitas.http.client import may_pass as may_pass
 from civitas.http.client import retry_after_s as retry_after_s
+from civitas.http.client import tried as tried

@@ -43,6 +43,11 @@ def may_pass(status: int) -> bool:
     return status in (408, 409, 429) or status >= 500
 
 
+def tried(tries: int) -> str:
+    """Return how often a request was made, as the end of an error's text."""
+    return f"; tried {tries} times" if tries > 1 else ""
+
+
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Return how many seconds a server asks to wait; None if it does not say."""
     for field, unit_s in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
@@ -209,8 +214,7 @@ class Client:
                 raise
             except HTTPError as error:
                 if last:
-                    tried = f"; tried {attempt + 1} times" if attempt else ""
-                    raise HTTPError(f"{error}{tried}") from None
+                    raise HTTPError(f"{error}{tried(attempt + 1)}") from None
             else:
                 response.tries += attempt
                 if last or not may_pass(response.status):

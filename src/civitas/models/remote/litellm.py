@@ -16,13 +16,13 @@ from civitas.errors import (
     ModelError,
     RemoteForbidden,
 )
-from civitas.http import LONGEST_WAIT_S, error_reason, may_pass, retry_after_s
+from civitas.http import LONGEST_WAIT_S, error_reason, may_pass, retry_after_s, tried
 from civitas.http.network import check_allowed, is_offline
 from civitas.models.protocol import StreamPart, has_more_than_text
 from civitas.models.remote.chat_answer import server_text
 from civitas.models.remote.chat_stream import AnswerStream
 from civitas.models.remote.litellm_loop import LOOP, imported
-from civitas.models.remote.remote import RemoteModel, tried
+from civitas.models.remote.remote import RemoteModel
 from civitas.models.settings import check_base_url
 
 if TYPE_CHECKING:

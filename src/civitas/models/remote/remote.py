@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from civitas.arguments import check_count
 from civitas.errors import ContextOverflow, DefinitionError, ModelError
-from civitas.http import retry_after_s
+from civitas.http import retry_after_s, tried
 from civitas.http.network import check_allowed
 from civitas.models.base import Answering, Request
 from civitas.models.plain_chat import add_schema
@@ -96,7 +96,7 @@ class RemoteModel(Answering):
                     async for part in parts:
                         begun = True
                         if isinstance(part, ModelReply) and reserved is not None:
-                            reserved.settle_by(part.usage)
+                            reserved.settle(part.usage.total)
                         yield part
                 return
             except ModelError as error:
@@ -155,8 +155,3 @@ class RemoteModel(Answering):
             if key and len(key) > 4:
                 text = text.replace(key, "…")
         return text
-
-
-def tried(tries: int) -> str:
-    """Return how often a request was made, as the end of an error's text."""
-    return f"; tried {tries} times" if tries > 1 else ""

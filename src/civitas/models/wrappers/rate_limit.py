@@ -8,13 +8,10 @@ import time
 from collections import deque
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from civitas.arguments import check_count
 from civitas.threads import WaitingLine
-
-if TYPE_CHECKING:
-    from civitas.models.protocol import Usage
 
 _MINUTE_S = 60.0
 
@@ -28,13 +25,10 @@ class Reservation:
     tokens: int
     counted: bool = True
 
-    def settle_by(self, usage: Usage) -> None:
-        """Settle with the provider's count; without a count, the estimate remains."""
-        if usage.total:
-            self.settle(usage.total)
-
     def settle(self, tokens: int) -> None:
-        """Replace the estimate by the actual number of tokens."""
+        """Replace the estimate by the provider's count; 0 is no count."""
+        if not tokens:
+            return
         limit = self._limit
         with limit._guard:
             if self.counted:
