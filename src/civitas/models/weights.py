@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import struct
 from dataclasses import dataclass
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any
 
 from civitas.errors import WeightsError
 
@@ -147,6 +145,14 @@ def check_gguf(path: Path) -> None:
         raise WeightsError(f"{path}: is not a GGUF file, which local models are kept in")
 
 
+_MOST_BYTES = 1 << 26
+"""How much of a file is searched: more than any header has."""
+# In a GGUF header, a value's name has its length before it and its type behind it: 8 is text, with
+# its length; 4 and 5 are integers of 4 bytes, 10 and 11 of 8.
+_ARCHITECTURE = re.compile(rb"\x14\0{7}general\.architecture\x08\0{3}(.)\0{7}", re.DOTALL)
+_INTEGER = rb"([\x04\x05\x0a\x0b])\0{3}(.{4,8})"
+
+
 def context_length(path: Path) -> int | None:
     """Return the context length in tokens of a GGUF file's model; None if its header has none."""
     check_gguf(path)
@@ -154,68 +160,15 @@ def context_length(path: Path) -> int | None:
         with path.open("rb") as file:
             size = min(os.fstat(file.fileno()).st_size, _MOST_BYTES)
             with mmap(file.fileno(), size, access=ACCESS_READ) as data:
-                return _context_length(data)
+                found = _ARCHITECTURE.search(data)
+                if found is None:
+                    return None
+                key = data[found.end() : found.end() + found[1][0]] + b".context_length"
+                name = re.escape(len(key).to_bytes(8, "little") + key)
+                found = re.search(name + _INTEGER, data, re.DOTALL)
+                if found is None:
+                    return None
+                bytes_ = 4 if found[1] in b"\x04\x05" else 8
+                return int.from_bytes(found[2][:bytes_], "little") or None
     except OSError as error:
         raise WeightsError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except ValueError as error:
-        raise WeightsError(
-            f"{path}: its header is damaged: {error}; fetch or download it again"
-        ) from None
-
-
-# The types of a GGUF header's values, by number: numbers, true or false, text, and lists.
-_NUMBERS = dict(zip((*range(8), 10, 11, 12), "BbHhIif?Qqd", strict=True))
-_TEXT, _LIST = 8, 9
-_INTEGERS = frozenset((0, 1, 2, 3, 4, 5, 10, 11))
-_MOST_BYTES = 1 << 26
-"""The longest header that is read, in bytes."""
-
-
-def _context_length(data: mmap) -> int | None:
-    # The header has the numbers of tensors and values, then the values: `docs/gguf.md` of ggml.
-    at = 4  # behind the magic number
-
-    def skip(size: int) -> int:
-        nonlocal at
-        begin, at = at, at + size
-        if at > len(data):
-            raise ValueError("it ends too soon")
-        return begin
-
-    def number(kind: int) -> Any:
-        if kind not in _NUMBERS:
-            raise ValueError(f"a value of it is of the unknown type {kind}")
-        form = f"<{_NUMBERS[kind]}"
-        return struct.unpack_from(form, data, skip(struct.calcsize(form)))[0]
-
-    def text() -> str:
-        begin = skip(number(10))
-        return data[begin:at].decode("utf-8", "replace")
-
-    if number(4) not in (2, 3):
-        # Version 1 had other sizes; in another byte order the version looks like a large number.
-        return None
-    number(10)
-    architecture: str | None = None
-    lengths: dict[str, int] = {}
-    for _ in range(number(10)):
-        name, kind = text(), number(4)
-        if name == "general.architecture" and kind == _TEXT:
-            architecture = text()
-        elif name.endswith(".context_length") and kind in _INTEGERS:
-            lengths[name] = number(kind)
-        elif kind == _LIST:
-            of, count = number(4), number(10)
-            if of in _NUMBERS:
-                skip(count * struct.calcsize(f"<{_NUMBERS[of]}"))
-            else:
-                for _ in range(count):
-                    text() if of == _TEXT else number(of)
-        else:
-            text() if kind == _TEXT else number(kind)
-        found = lengths.get(f"{architecture}.context_length")
-        if found is not None:
-            if found < 1:
-                raise ValueError(f"it claims a context of {found} tokens")
-            return found
-    return None
