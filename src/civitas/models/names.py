@@ -103,7 +103,7 @@ def check_name(name: str) -> tuple[str, str]:
     if kind == "openai" and not (
         os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")
     ):
-        raise ModelError(f"{name:.200}: there is no key: set OPENAI_API_KEY, or pass api_key=")
+        raise ModelError(f"{name:.200}: there is no key: set OPENAI_API_KEY")
     if kind == "local":
         weights.named(rest or weights.DEFAULT.name).require()
     elif kind == "gguf":
