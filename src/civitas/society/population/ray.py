@@ -129,9 +129,10 @@ class RayEngine(LocalEngine):
             name: population.arrays[name] for name in SETTLED if name in population.arrays
         }
         arrays: dict[str, Any] = {"full": population.full, **settled}
-        blocks = None if moment.city is population.city else moment.city
+        city = None if moment.view.city is population.city else moment.view.city
         seen = {name: each for name, each in moment.seen.items() if name not in settled}
-        return self._ray.put((replace(moment, city=None, seen=seen), blocks, arrays))
+        view = replace(moment.view, city=None, others=None, at={})
+        return self._ray.put((replace(moment, view=view, seen=seen), city, arrays))
 
     def pull(self, names: Iterable[str]) -> None:
         """Copy columns from the workers into the population's arrays."""
@@ -141,11 +142,7 @@ class RayEngine(LocalEngine):
             return
         for part in self._parts:
             for name, values in part.columns(wanted).items():
-                own = population.arrays[name]
-                if own.shape[1:] != values.shape[1:]:
-                    grown = np.zeros((len(own), *values.shape[1:]), own.dtype)
-                    own = population.arrays[name] = grown
-                own[part.first : part.until] = values
+                population.arrays[name][part.first : part.until] = values
         self._fresh.update(wanted)
 
     def changed(self) -> None:
@@ -255,7 +252,9 @@ class Worker:
     def __init__(self, frame: Any, columns: dict[str, Any], first: int, until: int) -> None:
         self._population: Population = frame
         self._first, self._until = first, until
-        self._own = {name: frame.declared[name].array_of(own) for name, own in columns.items()}
+        self._own = {name: frame.declared[name].new_array(until - first) for name in columns}
+        for name, values in columns.items():
+            self._own[name][...] = values
 
     def step(self, given: Any) -> list[Wants]:
         """Run a step of the rows; return their wants."""
@@ -266,11 +265,8 @@ class Worker:
             if name != "full":
                 self._own[name] = values[first:until]
         part = population.part(first, until, self._own, arrays["full"])
-        moment = replace(
-            moment,
-            city=population.city if city is None else city,
-            seen={**moment.seen, **{name: arrays[name] for name in arrays if name != "full"}},
-        )
+        moment.view.city = population.city if city is None else city
+        moment.seen = {**moment.seen, **{n: arrays[n] for n in arrays if n != "full"}}
         return in_threads(part, moment, None)
 
     def columns(self, names: list[str]) -> dict[str, Any]:
