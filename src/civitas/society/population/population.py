@@ -120,12 +120,6 @@ class Population(Register):
         each = map if self.pool is None else self.pool.map
         return list(each(function, firsts, [min(count, first + _PART) for first in firsts]))
 
-    def part(self, first: int, until: int, arrays: dict[str, Any], full: Any) -> Population:
-        """Return a population of some rows with the columns `arrays`, for a worker."""
-        made = copy.copy(self)
-        made.base, made.until, made.arrays, made.full = first, until, arrays, full
-        return made
-
     # -- full agents -------------------------------------------------------------------------------
 
     def promote(self, id: str | int, **options: Any) -> CitizenAgent:

@@ -125,14 +125,12 @@ class RayEngine(LocalEngine):
 
     def _given(self, population: Population, moment: Moment) -> Any:
         """Return what all workers are sent for a step."""
-        settled: dict[str, Any] = {
-            name: population.arrays[name] for name in SETTLED if name in population.arrays
-        }
-        arrays: dict[str, Any] = {"full": population.full, **settled}
+        settled = {name: population.arrays[name] for name in SETTLED if name in population.arrays}
         city = None if moment.view.city is population.city else moment.view.city
         seen = {name: each for name, each in moment.seen.items() if name not in settled}
         view = replace(moment.view, city=None, others=None, at={})
-        return self._ray.put((replace(moment, view=view, seen=seen), city, arrays))
+        moment = replace(moment, view=view, seen=seen)
+        return self._ray.put((moment, city, population.full, settled))
 
     def pull(self, names: Iterable[str]) -> None:
         """Copy columns from the workers into the population's arrays."""
@@ -251,27 +249,25 @@ class Worker:
 
     def __init__(self, frame: Any, columns: dict[str, Any], first: int, until: int) -> None:
         self._population: Population = frame
-        self._first, self._until = first, until
-        self._own = {name: frame.declared[name].new_array(until - first) for name in columns}
+        frame.base, frame.until = first, until
         for name, values in columns.items():
-            self._own[name][...] = values
+            frame.arrays[name] = frame.declared[name].new_array(until - first)
+            frame.arrays[name][...] = values
 
     def step(self, given: Any) -> list[Wants]:
         """Run a step of the rows; return their wants."""
-        moment, city, arrays = given
+        moment, city, full, settled = given
         population = self._population
-        first, until = self._first, self._until
-        for name, values in arrays.items():
-            if name != "full":
-                self._own[name] = values[first:until]
-        part = population.part(first, until, self._own, arrays["full"])
+        population.full = full
+        for name, values in settled.items():
+            population.arrays[name] = values[population.base : population.until]
         moment.view.city = population.city if city is None else city
-        moment.seen = {**moment.seen, **{n: arrays[n] for n in arrays if n != "full"}}
-        return in_threads(part, moment, None)
+        moment.seen = {**moment.seen, **settled}
+        return in_threads(population, moment, None)
 
     def columns(self, names: list[str]) -> dict[str, Any]:
         """Columns of the rows."""
-        return {name: np.asarray(self._own[name]) for name in names}
+        return {name: np.asarray(self._population.arrays[name]) for name in names}
 
     def pid(self) -> int:
         """The id of its process."""
