@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from civitas.society.arrays import np
@@ -67,8 +67,11 @@ class RowFeed:
             self._hot = None
         return place
 
+    def _numbers(self, ids: Iterable[str]) -> Any:
+        return np.array([self.population.number_of(id) for id in ids], np.int64)
+
     def _one(self, id: str) -> Any:
-        return np.array([self.population.number_of(id)])
+        return self._numbers((id,))
 
     def _text(self, number: int) -> str | None:
         found = self._texts.get(number)
@@ -324,20 +327,21 @@ class RowFeed:
 
     def load(self, given: Mapping[str, Any]) -> None:
         """Restore a state of `Feed.state_dict`."""
-        population = self.population
-        fresh = RowFeed(population, self.most)
-        vars(self).update(vars(fresh))
-        for number, author, text, topic, posted, liked in given["posts"]:
-            if not len(self.author):
-                self.first = number
-            words = np.array([[self._number(text)], [self._number(topic)]])
-            self.publish(self._one(author), words[0], words[1], posted)
-            likers = np.array([population.number_of(id) for id in liked], np.int64)
-            self.like(likers, np.full(len(likers), number))
-        self.first = given["next"] - len(self.author)
-        for id, whom in given["follows"].items():
-            numbers = np.array([population.number_of(each) for each in whom], np.int64)
-            self.follow(np.full(len(numbers), population.number_of(id)), numbers)
+        vars(self).update(vars(RowFeed(self.population, self.most)))
+        posts, follows = given["posts"][-self.most :], given["follows"]
+        self.first = given["next"] - len(posts)
+        number, author, text, topic, posted, liked = zip(*posts, strict=True) if posts else [()] * 6
+        self.author = self._numbers(author)
+        self.text = np.array([self._number(each) for each in text], np.int64)
+        self.topic = np.array([self._number(each) for each in topic], np.int64)
+        self.posted = np.array(posted, np.int64)
+        self.likes = np.array([len(each) for each in liked], np.int64)
+        self.heat = heat(self.likes, self.posted)
+        likers = self._numbers(id for each in liked for id in each)
+        self._liked = np.sort(_key(np.array(number, np.int64).repeat(self.likes), likers))
+        many = np.array([len(whom) for whom in follows.values()], np.int64)
+        whom = self._numbers(id for each in follows.values() for id in each)
+        self.follow(self._numbers(follows).repeat(many), whom)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state that an engine's worker needs; it has only the population's length."""
