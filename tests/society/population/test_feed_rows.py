@@ -92,6 +92,7 @@ def fed(given: list[Any], most: int, bulk: int, gap: int, in_rows: bool) -> list
             interest[:, :2] = 1000, 333
             about = np.array([("art", "food", w).index(w) for w in [*population.words, ""]])
             about[about == 2] = -1
+            about = about[np.maximum(again.rows.topic, -1)]
             for limit in (1, 5, 100):
                 found, liked = again.rows.shown(np.arange(CITIZENS), interest, about, limit)
                 for row in (0, 2):
@@ -232,7 +233,7 @@ class Busy(RowBlock):
         """Pay the next and like."""
         rows["liked"] += rows.answers(Like)[0] == 1
         rows.want(Pay, to=(rows.index + 1) % rows.citizens, cents=2)
-        rows.want(Like, post=rows.moment.step)
+        rows.want(Like, post=rows.step)
 
 
 async def test_threads_like_after_full_agents_have_posted() -> None:

@@ -7,8 +7,7 @@ from typing import Any, Final
 from civitas.clock import DAY_S
 from civitas.society.arrays import np
 from civitas.society.blocks import town
-from civitas.society.blocks.columns import DUTY, HOME, KINDS, NONE, SLOTS, code, word
-from civitas.society.blocks.plans import Plans
+from civitas.society.blocks.columns import DUTY, HOME, KINDS, NONE, SLOTS, Plans, code, word
 from civitas.society.blocks.rules import LEISURE
 from civitas.society.draw import belows
 from civitas.society.population.rows import Rows

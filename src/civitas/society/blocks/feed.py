@@ -118,13 +118,13 @@ class FeedBlock(TalkBlock):
     def _react_rows(self, rows: Rows, feed: Any, interest: Any) -> None:
         """Like posts that the feed shows, and follow some of their authors."""
         params, kept = self.params, feed.rows
-        about = self.topic_rows(rows)
-        shown, liked = self._shown_rows(rows, feed, interest, about)
         if not len(kept.author):
             return
-        number, width = shown.reshape(-1), interest.shape[1]
+        width = interest.shape[1]
+        about = self.topic_rows(rows)[np.maximum(kept.topic, -1)] % width  # the last: no topic
+        shown, liked = self._shown_rows(rows, feed, interest, about)
+        number = shown.reshape(-1)
         place = np.maximum(number - kept.first, 0)
-        about = about[np.maximum(kept.topic, -1)] % width  # the last column: no topic
         at = np.broadcast_to(np.arange(len(rows))[:, None], shown.shape).reshape(-1)
         chance = interest.reshape(-1).take(at * width + about.take(place))
         close: Any = 0

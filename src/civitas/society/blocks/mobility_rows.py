@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, Final
 
 from civitas.clock import DAY_S
@@ -13,7 +12,8 @@ from civitas.society.blocks.columns import AVOIDS, CHOSEN, WHERE, code, without
 from civitas.society.blocks.rules import explores, gravity
 from civitas.society.blocks.ties import Ties
 from civitas.society.draw import belows
-from civitas.society.population.column import Column, Register, Walk
+from civitas.society.population.column import Column
+from civitas.society.population.register import Register
 from civitas.society.population.rows import Rows
 from civitas.society.wants import Move
 
@@ -146,7 +146,7 @@ def _choose(self: Any, rows: Rows, at: Any, kind: str, number: int) -> Any:
             parts = (each.take(any_, axis=1) for each in (found, seconds, fits))
             chosen[some] = _by_rule(self, rows, at[some], kind, *parts)
             if kind in KINDS:
-                visits = Ties(rows, at[some], (f"visited_{kind}", f"visits_{kind}"))
+                visits = _visits(rows, at[some], kind)
                 visits.closer(slice(None), chosen[some] + 1, lambda times: times + 1)
     _stuck(rows, at[chosen < 0])
     gets = chosen >= 0
@@ -157,30 +157,23 @@ def _choose(self: Any, rows: Rows, at: Any, kind: str, number: int) -> Any:
     return chosen
 
 
+def _visits(rows: Rows, at: Any, kind: str) -> Ties:
+    return Ties(rows, at, (f"visited_{kind}", f"visits_{kind}"))
+
+
 def _by_rule(self: Any, rows: Rows, at: Any, kind: str, found: Any, seconds: Any, fits: Any) -> Any:
     """Choose for each row one of the found places, (places, n), among those that fit."""
     params, seed = self.params, rows.population.seed
-    arrays, index, ids = rows.population.arrays, rows.at[at], rows.ids[at]
+    ids = rows.ids[at]
     visits = np.zeros(found.shape, np.int32)
     many = np.zeros(len(at), np.int64)
-    left = np.arange(len(at))
-    names = [f"{each}_{kind}" for each in ("visited", "visits") if kind in KINDS]
-    walks = [Walk(arrays[name], index) for name in names]
-    for slot in range(VISITED if walks else 0):
-        places, times = walks
-        known = places.of(slot)
-        some = np.flatnonzero(known)
-        left = left[some]
-        if not len(left):
-            break
-        places.keep(some)
-        times.keep(some)
-        visits[:, left] += (found.take(left, axis=1) == known[some] - 1) * times.of(slot)
+    for slot, left, places, times in _visits(rows, at, kind).slots() if kind in KINDS else ():
+        visits[:, left] += (found.take(left, axis=1) == places - 1) * times.of(slot)
         many[left] += 1
     known = fits & (visits > 0)
-    chances = np.array(_chances(params.rho, params.gamma))
+    chances = [explores(known, params.rho, params.gamma) for known in range(VISITED + 1)]
     returns = known.any(axis=0)
-    returns &= belows(1000, seed, ids, rows.step, "mobility.explore") >= chances[many]
+    returns &= belows(1000, seed, ids, rows.step, "mobility.explore") >= np.array(chances)[many]
     new = fits & (visits == 0)
     new |= fits & ~new.any(axis=0)
     chosen = np.empty(len(at), np.int64)
@@ -199,12 +192,6 @@ def _by_rule(self: Any, rows: Rows, at: Any, kind: str, found: Any, seconds: Any
         share = belows(weights[-1], seed, ids[some], rows.step, purpose)
         chosen[some] = (weights <= share).sum(axis=0)
     return found[chosen, np.arange(len(at))]
-
-
-@functools.cache
-def _chances(rho: int, gamma: int) -> list[int]:
-    """Return the probability of exploring, in thousandths, with 0, 1, … known places."""
-    return [explores(known, rho, gamma) for known in range(VISITED + 1)]
 
 
 def to_status(self: Any, population: Register, row: int, status: dict[str, Any]) -> None:

@@ -124,7 +124,7 @@ class NeedsBlock(CitizenBlock):
             if refused is not None:
                 for each in ("work", "eat", "shop"):
                     act[refused & (act == code(each))] = code("idle")
-            seconds, speed, did = rows.moment.lasted, self.params.speed, act.astype(np.int64)
+            seconds, speed, did = rows.moment.view.lasted, self.params.speed, act.astype(np.int64)
             start = now_of(rows) - seconds
             changes = [changes_by(each, speed, start, seconds) for each in ACTS if each]
             # Clip to int16: beyond ±16,000 a change makes no difference to a need of 0 … 1000.

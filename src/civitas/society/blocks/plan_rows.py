@@ -8,9 +8,8 @@ from civitas.clock import DAY_S
 from civitas.society.arrays import np
 from civitas.society.blocks import day_rows, town
 from civitas.society.blocks.block import now_of
-from civitas.society.blocks.columns import AVOIDS, CHOSEN, KINDS, NONE, WHERE, code, without
+from civitas.society.blocks.columns import AVOIDS, CHOSEN, KINDS, NONE, WHERE, Plans, code, without
 from civitas.society.blocks.needs import NEEDS, NeedsBlock
-from civitas.society.blocks.plans import Plans
 from civitas.society.blocks.rules import REMEDIES
 from civitas.society.population.rows import Rows
 from civitas.society.wants import Move
@@ -22,13 +21,13 @@ def before_rows(self: Any, rows: Rows) -> None:
     """Do `before_forward` for rows: make missing plans of this day, advance and mend plans."""
     plans = Plans(rows)
     day, time = divmod(now_of(rows), DAY_S)
-    new = (plans.of("day") != day) | (plans.of("plan_home") != plans.home)
-    new |= plans.of("plan_duty") != plans.duty
+    new = (rows.column("day") != day) | (rows.column("plan_home") != plans.home)
+    new |= rows.column("plan_duty") != plans.duty
     at = np.flatnonzero(new)
     for first in range(0, len(at), _AT_ONCE):
         day_rows.make(self, rows, plans, at[first : first + _AT_ONCE])
     plans.set("day", at, day)
-    over = plans.of("item_until") <= time
+    over = rows.column("item_until") <= time
     over[at] = True
     plans.advance(np.flatnonzero(over), time)
     _mend(self, rows, plans, time, ~over)
@@ -44,7 +43,7 @@ def step_rows(self: Any, rows: Rows) -> None:
 def _mend(self: Any, rows: Rows, plans: Plans, time: int, goes_on: Any) -> None:
     """Do `PlanBlock._mend`: first what the world broke, then the needs."""
     stays = ~plans.moving()
-    why = plans.of("stuck") & stays
+    why = rows.column("stuck") & stays
     stuck = np.flatnonzero(why)
     plans.set("stuck", stuck, False)
     refused = rows.refused(Move)
@@ -52,7 +51,7 @@ def _mend(self: Any, rows: Rows, plans: Plans, time: int, goes_on: Any) -> None:
         why |= refused & stays & goes_on
     is_open = town.open_now(rows, time)
     if is_open is not None:
-        where = plans.of("item_where")
+        where = rows.column("item_where")
         why |= ~is_open[where] & (where >= 0) & stays
     at = np.flatnonzero(why)
     if len(at):
@@ -98,8 +97,8 @@ def _urgent(rows: Rows, plans: Plans, stays: Any, time: int) -> None:
         return
     low = np.zeros(len(rows), bool)
     for need in NEEDS:
-        low |= plans.of(need) <= getattr(needs.params, need)
-    do = plans.of("item_do")
+        low |= rows.column(need) <= getattr(needs.params, need)
+    do = rows.column("item_do")
     low &= stays & (do != code("sleep")) & (do != code("eat"))
     at = np.flatnonzero(low)
     if not len(at):
@@ -108,13 +107,13 @@ def _urgent(rows: Rows, plans: Plans, stays: Any, time: int) -> None:
     remedy, lasts = np.zeros(len(at), np.uint8), np.zeros(len(at), np.int64)
     home = np.zeros(len(at), bool)
     for need in NEEDS:
-        urgent = left & (plans.of(need)[at] <= getattr(needs.params, need))
+        urgent = left & (rows.column(need)[at] <= getattr(needs.params, need))
         left &= ~urgent
         what, seconds = REMEDIES[need]
         if need == "social":
             urgent &= (do != code("work")) & (do != code("study"))
         if need == "safety":
-            there = plans.of("item_where")[at] == plans.home[at]
+            there = rows.column("item_where")[at] == plans.home[at]
             urgent &= (do != code("leisure")) | ~there
         else:
             urgent &= do != code(what)

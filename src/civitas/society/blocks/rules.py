@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Final
 
 from civitas.society import math
@@ -32,6 +33,7 @@ def gravity(attraction: Any, seconds: Any, wait: int = 300) -> Any:
     return larger(1, smaller(_LARGEST, attraction * _SCALE // (seconds + wait) ** 2))
 
 
+@functools.cache
 def explores(known: int, rho: int = 600, gamma: int = 210) -> int:
     """Return the probability, in thousandths, of going to a new place: rho · known^(−gamma).
 

@@ -17,9 +17,9 @@ from civitas.society.blocks.columns import code
 from civitas.society.blocks.talk import TalkBlock, TalkParams, message_text
 from civitas.society.blocks.ties import Ties, code_of, friend_columns
 from civitas.society.draw import belows
-from civitas.society.population.column import Column, Register
+from civitas.society.population.column import Column
+from civitas.society.population.register import WHO, Register
 from civitas.society.population.rows import Rows
-from civitas.society.population.wants import WHO, number_of
 from civitas.society.services.lists import turns
 
 LONGEST: Final = 280  # the characters of a message at most
@@ -104,7 +104,7 @@ class SocialBlock(TalkBlock):
     @property
     def columns(self) -> dict[str, Column]:
         """The block's columns."""
-        return {**super().columns, **friend_columns(self.params.friends), "faded": _FADED}
+        return {**super().columns, **friend_columns(self.params.friends)}
 
     def to_status(self, population: Register, row: int, status: dict[str, Any]) -> None:
         """Write relations, opinions and interests of a row into a status."""
@@ -132,7 +132,7 @@ class SocialBlock(TalkBlock):
                 f"citizen {population.id_of(row)} has {len(given)} relations, and `friends` of its "
                 f"SocialBlockParams is {self.params.friends}"
             )
-        friends = [code_of(number_of(population, id)) for id in given]
+        friends = [code_of(population.number_of(id)) for id in given]
         codes[row] = np.array(friends or [0], codes.dtype)
         close[row] = np.array([*given.values()] or [0], close.dtype)
 
@@ -152,7 +152,7 @@ class SocialBlock(TalkBlock):
 
     def _hear_rows(self, rows: Rows, at: Any, sender: Any, topic: Any, opinion: Any) -> None:
         """Handle one message for each of these rows."""
-        seconds = rows.moment.lasted
+        seconds = rows.moment.view.lasted
         self._closer_rows(Ties(rows, at), np.arange(len(at)), sender, seconds)
         params = self.params
         number = self.topic_rows(rows)[topic]
@@ -297,6 +297,3 @@ class SocialBlock(TalkBlock):
             content: what it says, at most 280 characters
         """
         self._send(to, content[:LONGEST], "", 0)
-
-
-_FADED: Final = Column("int32", -1)

@@ -11,7 +11,8 @@ from civitas.errors import ConfigError
 from civitas.society.arrays import np
 from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams
 from civitas.society.blocks.columns import ACT
-from civitas.society.population.column import Column, Register
+from civitas.society.population.column import Column
+from civitas.society.population.register import Register
 from civitas.society.population.rows import Rows
 
 TOPICS: Final = ("art", "food", "music", "nature", "politics", "sport", "technology", "travel")

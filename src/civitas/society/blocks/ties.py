@@ -22,6 +22,7 @@ def friend_columns(friends: int) -> dict[str, Column]:
         # The friend's row + 1; 0 for none; below 0 an agent that is not a citizen.
         "friends": Column("int32", width=friends, own=True, slots=_BLOCK),
         "friendship": Column("int16", width=friends, own=True, slots=_BLOCK),
+        "faded": Column("int32", -1),  # the day on which they last faded
     }
 
 
@@ -37,8 +38,9 @@ class Ties:
         self._friends, self._friendship = (rows.population.arrays[name] for name in names)
         self._index = rows.at if at is None else rows.at[at]
 
-    def _slots(self, index: Any) -> Iterator[tuple[int, Any, Any, Walk]]:
+    def slots(self, at: Any = ...) -> Iterator[tuple[int, Any, Any, Walk]]:
         """Walk the slots; yield the slot, positions of rows that use it, codes, and strengths."""
+        index = self._index[at]
         left = np.arange(len(index))
         friends, close = Walk(self._friends, index), Walk(self._friendship, index)
         for slot in range(self._friends.shape[1]):
@@ -55,14 +57,14 @@ class Ties:
     def total(self) -> Any:
         """Return the sum of each row's strengths; int64."""
         sums = np.zeros(len(self._index), np.int64)
-        for slot, left, _, close in self._slots(self._index):
+        for slot, left, _, close in self.slots():
             sums[left] += close.of(slot)
         return sums
 
     def choice(self, at: Any, share: Any) -> Any:
         """Return for each position the friend where the summed strength first exceeds `share`."""
         rest, found = share.copy(), np.zeros(len(at), np.int32)
-        for slot, left, codes, close in self._slots(self._index[at]):
+        for slot, left, codes, close in self.slots(at):
             before = rest[left]
             after = before - close.of(slot)
             rest[left] = after
@@ -75,7 +77,7 @@ class Ties:
         found = np.zeros(codes.shape, np.int64)
         maybe = np.zeros(_HASHED, bool)
         maybe[codes & (_HASHED - 1)] = True
-        for slot, left, friends, _ in self._slots(self._index):
+        for slot, left, friends, _ in self.slots():
             some = maybe[friends & (_HASHED - 1)].nonzero()[0]
             if len(some):
                 at, which = np.nonzero(codes[left[some]] == friends[some, None])
@@ -125,7 +127,7 @@ class Ties:
         has = np.flatnonzero(kept < self._friends.shape[1])
         kept_at = but._index[has], kept[has]
         close = self._friendship.of(*kept_at)
-        for slot, left, _, strength in self._slots(self._index):
+        for slot, left, _, strength in self.slots():
             after = fade(strength.of(slot).astype(np.int64))
             self._friendship.put(self._index[left], slot, after)
         self._friendship.put(*kept_at, close)

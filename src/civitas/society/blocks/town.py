@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from civitas.clock import DAY_S
 from civitas.society.arrays import np
-from civitas.society.population.column import Register
+from civitas.society.population.register import Register
 from civitas.society.population.rows import Rows
 
 LOOKED_AT: Final = 10  # the places of a kind whose hours are checked, at most
@@ -50,7 +50,7 @@ def open_at(rows: Rows, places: Any, time: Any) -> Any:
 
 def opens_at(rows: Rows, kind: str, time: Any) -> Any:
     """Return for each time whether a place of a kind is open then and 30 minutes later: 0, 1."""
-    city, kept = rows.city, rows.moment.found
+    kept = rows.moment.found
     key = ("opens", kind)
     if key not in kept:
         kept[key] = np.full(DAY_S, -1, np.int8)
@@ -58,8 +58,7 @@ def opens_at(rows: Rows, kind: str, time: Any) -> Any:
     found = known[time]
     if (found < 0).any():
         new = np.unique(time[found < 0])
-        names = () if city is None else city.by_kind(kind)[:LOOKED_AT]
-        places = np.array([rows.population._place[each] for each in names], np.int64)
+        places = rows.population.of_kind(kind, LOOKED_AT)
         for at in new.tolist():
             both = open_at(rows, places, at) & open_at(rows, places, at + 1800)
             known[at] = bool(both.any())

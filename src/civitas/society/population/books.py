@@ -14,9 +14,10 @@ from civitas.society.experiments.intervention import set_values
 from civitas.society.population import moves, wants
 from civitas.society.population.messages import Messages
 from civitas.society.population.population import Population
-from civitas.society.population.settling import Settlers, keep_together, one_by_one
+from civitas.society.population.settling import Settlers, one_by_one
 from civitas.society.population.views import Balances, Where
-from civitas.society.population.wants import FIELDS, Table, encoded, joined
+from civitas.society.population.wants import Table, encoded, joined
+from civitas.society.services.firm import Firm
 from civitas.society.wants import ORDER, Answer, Move, Pay, Want, id_order
 
 
@@ -35,7 +36,7 @@ class RowBooks(Books):
         for service in ordered:
             if hasattr(service, "of_population"):
                 service.of_population(population)
-        keep_together(self, ordered)
+        Firm.keep_together(ordered, self)
         self.messages: Messages | None = None
         self.travelled = 0
         self.capacity: Any = None
@@ -117,16 +118,12 @@ class RowBooks(Books):
             single, parts, later = [], [], []
             for each in several:
                 row = self.population._row(each.sender)
-                try:
-                    if row is None or each.service is not None or kind not in FIELDS:
-                        raise ConfigError("it is settled alone")
-                    fields = encoded(each.want, self.population)
-                except ConfigError:
+                alone = row is None or each.service is not None
+                if alone or (fields := encoded(each.want, self.population)) is None:
                     later.append(each)
                     continue
                 single.append(each)
-                one = np.array([row])
-                parts.append((one, {name: np.array([n]) for name, n in fields.items()}))
+                parts.append((np.array([row]), fields))
             table = tables.get(kind)
             if table is not None:
                 parts.insert(0, (table.sender, table.fields))

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import mmap
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from civitas.errors import ConfigError
 from civitas.society.arrays import np
-from civitas.society.network import Network
 from civitas.text import excerpt
 
 PLACE: Final = "place"
@@ -75,14 +74,6 @@ class Column:
         if default == 0:
             return np.zeros(shape, self.stored)
         return np.full(shape, default, dtype=self.stored)
-
-    def array_of(self, values: Any) -> Any:
-        """Return an array of given values, of which there may be more per citizen than declared."""
-        if self.slots is True or not self.slots:
-            return values.copy("F" if self.slots else "C")
-        made = self.new_array(len(values))
-        made[...] = values
-        return made
 
     def of_status(self, name: str, status: dict[str, Any], number: Callable[[Any], int]) -> Any:
         """Return the column's value in a citizen's status; None if the status lacks it."""
@@ -149,53 +140,6 @@ PLACES: Final = {
 """What every population has, and those that have places."""
 SETTLED: Final = ("money", "place", "moving_to", "moving_from", "arrives", "left", "mode")
 """The columns that the commit stage alone writes."""
-
-
-class Register(Protocol):
-    """The columns of a population, and what the numbers in them stand for; see `Population`."""
-
-    seed: int
-    city: Any
-    network: Network | None
-    blocks: Any
-    ids: Any
-    full: Any
-    base: int
-    until: int
-    arrays: dict[str, Any]
-    declared: dict[str, Column]
-    places: tuple[str, ...]
-    words: list[str]
-    society: Any
-    strangers: list[str]
-    _place: Mapping[str, int]
-    _word: dict[str, int]
-
-    def __len__(self) -> int: ...
-
-    @property
-    def columns(self) -> Mapping[str, Any]:
-        """The arrays, by name, full agents included."""
-
-    def fresh(self, name: str) -> Any:
-        """Return a column as it is now."""
-
-    def row_of(self, id: str | int) -> int:
-        """Return the row of a citizen."""
-
-    def _row(self, id: str) -> int | None: ...
-
-    def id_of(self, row: int) -> str:
-        """Return the id of a row."""
-
-    def encoded(self, what: str, value: Any) -> int:
-        """Return the number that stands for a value in wants."""
-
-    def decoded(self, what: str, number: int) -> Any:
-        """Return what a number in wants stands for."""
-
-    def place_number(self, place: str | None) -> int:
-        """Return the number of a place."""
 
 
 # -- several values of each ------------------------------------------------------------------------
@@ -305,26 +249,20 @@ class Slots:
         at = self._at(rows, level)
         new = np.flatnonzero((at == 0) & (values != 0))
         if len(new):
-            at[new] = self._added(rows[new], level)
+            at[new] = self._at(rows[new], level, add=True)
         self._blocks[level][at, column] = values  # who has no block writes 0 to that of nobody
 
-    def _at(self, rows: Any, level: int) -> Any:
-        """The blocks of rows in a level; 0 for none."""
-        for nexts in self._nexts[:level]:
+    def _at(self, rows: Any, level: int, add: bool = False) -> Any:
+        """The blocks of rows in a level; 0 for none, or a new one if `add`."""
+        for above, nexts in enumerate(self._nexts[:level]):
+            if add:
+                new = np.unique(rows[nexts[rows] == 0])
+                with _ADDING:
+                    first = self._used[above + 1]
+                    self._used[above + 1] += len(new)
+                nexts[new] = np.arange(first, first + len(new))
             rows = nexts[rows]
         return rows
-
-    def _added(self, at: Any, level: int) -> Any:
-        """The same, where those who have none get one."""
-        for above in range(level):
-            nexts = self._nexts[above]
-            new = np.unique(at[nexts[at] == 0])
-            with _ADDING:
-                first = self._used[above + 1]
-                self._used[above + 1] += len(new)
-            nexts[new] = np.arange(first, first + len(new))
-            at = nexts[at]
-        return at
 
     def _deepen(self, level: int) -> None:
         with _ADDING:

@@ -62,13 +62,9 @@ class RowsHere(dict[str, Sequence[str]]):
 
     def get(self, place: str, default: Any = ()) -> Any:
         """Return the ids of those at a place."""
-        found = super().get(place)
-        if found is None:
-            population = self._population
-            number = population.place_number(place)
-            rows = np.flatnonzero(population.arrays["place"] == number)
-            found = self[place] = [population.id_of(int(row)) for row in rows]
-        return found
+        population = self._population
+        rows = np.flatnonzero(population.arrays["place"] == population.place_number(place))
+        return [population.id_of(int(row)) for row in rows]
 
 
 def begin_life(society: Any, population: Population, engine: Engine) -> None:
@@ -108,13 +104,7 @@ async def run_population(
     if population.full.all():
         return {}
     moment = Moment(
-        step=view.step,
-        seconds=view.seconds,
-        lasted=books.seconds,
-        time=view.time,
-        clock=view.clock,
-        facts=view.facts or {},
-        city=view.city,
+        view,
         seen=seen,
         answers=books.answers,
         messages=books.messages,

@@ -11,8 +11,9 @@ from civitas.errors import MailboxFull
 from civitas.message import BROADCAST, Envelope
 from civitas.society.arrays import np
 from civitas.society.population.population import Population
-from civitas.society.population.wants import WHO, Say, Table, number_of
-from civitas.society.router import Sent, SocietyRouter
+from civitas.society.population.register import WHO
+from civitas.society.population.wants import Say, Table
+from civitas.society.router import Sent
 from civitas.society.services.lists import turn_of
 from civitas.society.wants import id_order
 from civitas.spaces.delivery import Delivery
@@ -60,12 +61,52 @@ def row_messages(society: Any, said: Table | None) -> Table | None:
 
 def deliver_to_rows(society: Any, sent: list[Sent], more: bool, said: Table | None = None) -> int:
     """Deliver messages to rows, besides earlier ones if `more`; return how many."""
-    books: Any = society.books
-    if society.population is None:
+    population, router, books = society.population, society.router, society.books
+    if population is None:
         return 0
     before = books.messages if more else None
-    books.messages = _delivered(society.population, society.router, before, sent, said)
-    return len(books.messages) - (0 if before is None else len(before))
+    came: list[Sent] = []
+    listed: list[tuple[int, int, int, int, int]] = []
+    for each in sent:
+        envelope = each.envelope
+        to = population._row(envelope.to) if envelope.to != BROADCAST else -1
+        if to is None or (to >= 0 and population.full[to]):
+            continue
+        if envelope.name != "say":
+            logger.debug("%s: rows receive only what is sent by `say`", envelope)
+            continue
+        number = population.number_of(envelope.sender)
+        heard = (number, *_heard(population, envelope.args))
+        rows = [to] if to >= 0 else np.flatnonzero(~population.full).tolist()
+        for row in rows:
+            if row != number or to >= 0:
+                listed.append((row, *heard))
+                came.append(each)
+    if before is not None and said is None and not came:
+        return 0
+    parts = [[getattr(before, name) for name in PARTS]] if before is not None else []
+    if said is not None:
+        topic = said.fields["topic"]
+        topic = np.where(topic <= 0, -1, topic)
+        to, opinion, text = (said.fields[name] for name in ("to", "opinion", "text"))
+        parts.append([to, said.sender, topic, opinion, text])
+    parts.append([*np.array(listed, np.int64).reshape(-1, len(PARTS)).T])
+    new = Messages(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+    count, waiting = len(new) - len(came), len(before or ())
+    order = np.argsort(new.receiver, kind="stable")
+    if came:
+        rank = np.concatenate([2 * new.sender[:count], _ranks(population, came)])
+        rank[:waiting] = -2  # before all others
+        order = np.lexsort((rank, new.receiver))
+    new = new.taken(order)
+    over = turn_of(new.receiver) >= router.capacity
+    for at, row in zip(order[over].tolist(), new.receiver[over].tolist(), strict=True):
+        if at >= count:
+            refused = Delivery(came[at - count].envelope, came[at - count].kind)
+            full = f'the mailbox of "{population.id_of(row)}" is full: {router.capacity} messages'
+            router.refuse(refused, MailboxFull(f"{full} wait"))
+    books.messages = new.taken(~over) if over.any() else new
+    return len(books.messages) - waiting
 
 
 def messages_of(society: Any, row: int) -> list[Sent]:
@@ -86,65 +127,6 @@ def _sent(population: Population, said: Table, at: int) -> Sent:
     if say.topic:
         args |= {"topic": say.topic, "opinion": say.opinion}
     return Sent(id_order(sender), Envelope(sender, say.to, "say", args))
-
-
-def _delivered(
-    population: Population,
-    router: SocietyRouter,
-    before: Messages | None,
-    sent: Iterable[Sent],
-    said: Table | None = None,
-) -> Messages:
-    """Return the messages to rows, as many of each as a mailbox takes."""
-    came: list[Sent] = []
-    listed: list[tuple[int, int, int, int, int]] = []
-    for each in sent:
-        envelope = each.envelope
-        to = population._row(envelope.to) if envelope.to != BROADCAST else -1
-        if to is None or (to >= 0 and population.full[to]):
-            continue
-        if envelope.name != "say":
-            logger.debug("%s: rows receive only what is sent by `say`", envelope)
-            continue
-        number = number_of(population, envelope.sender)
-        heard = (number, *_heard(population, envelope.args))
-        rows = [to] if to >= 0 else np.flatnonzero(~population.full).tolist()
-        for row in rows:
-            if row != number or to >= 0:
-                listed.append((row, *heard))
-                came.append(each)
-    earlier = Messages(*np.zeros((len(PARTS), 0), np.int64)) if before is None else before
-    new = Messages(*np.array(listed, np.int64).reshape(-1, len(PARTS)).T)
-    if said is not None:
-        to, text, topic, opinion = (
-            said.fields[each] for each in ("to", "text", "topic", "opinion")
-        )
-        own = (to, said.sender, np.where(topic <= 0, -1, topic), opinion, text)
-        new = Messages(
-            *(np.concatenate([each, getattr(new, p)]) for p, each in zip(PARTS, own, strict=True))
-        )
-    if not len(new):
-        return earlier
-    count = len(new) - len(came)
-    order = np.argsort(new.receiver, kind="stable")
-    if came:
-        rank = np.concatenate([2 * new.sender[:count], _ranks(population, came)])
-        order = np.lexsort((rank, new.receiver))
-    new = new.taken(order)
-    if len(earlier):
-        new = Messages(*(np.concatenate([getattr(earlier, p), getattr(new, p)]) for p in PARTS))
-        again = np.argsort(new.receiver, kind="stable")
-        order = np.concatenate([np.full(len(earlier), -1), order])[again]
-        new = new.taken(again)
-    over = turn_of(new.receiver) >= router.capacity
-    if not over.any():
-        return new
-    for at, row in zip(order[over].tolist(), new.receiver[over].tolist(), strict=True):
-        if at >= count:
-            refused = Delivery(came[at - count].envelope, came[at - count].kind)
-            full = f'the mailbox of "{population.id_of(row)}" is full: {router.capacity} messages'
-            router.refuse(refused, MailboxFull(f"{full} wait"))
-    return new.taken(~over)
 
 
 def _heard(population: Population, args: dict[str, Any]) -> tuple[int, int, int]:

@@ -7,8 +7,10 @@ from functools import partial
 from typing import Any, Final
 
 from civitas.society.arrays import np
+from civitas.society.blocks import town
 from civitas.society.population import wants
-from civitas.society.population.wants import WORD, Table
+from civitas.society.population.register import WORD
+from civitas.society.population.wants import Table
 
 _ROUNDS: Final = 20  # after so many rounds, who finds room is worked out one after the other
 
@@ -140,21 +142,13 @@ def arrive(books: Any) -> None:
 def seconds_of(books: Any, place: Any, to: Any, mode: Any) -> Any:
     """Return the seconds of each way; −1 without a way, 0 from nowhere."""
     rows = getattr(books.city, "seconds_rows", None)
-    population = books.population
     if rows is not None:
-        return rows(place, to, mode, population.words)
-    pairs = np.stack([place, to, mode])
-    unique, back = np.unique(pairs, axis=1, return_inverse=True)
-    found = np.empty(unique.shape[1], np.int64)
-    for at, (one, other, by) in enumerate(unique.T.tolist()):
-        if one < 0:
-            found[at] = 0
-            continue
-        seconds = books.city.seconds(
-            population.places[one], population.places[other], population.decoded(WORD, by)
-        )
-        found[at] = -1 if seconds is None else seconds
-    return found[back.reshape(-1)]
+        return rows(place, to, mode, books.population.words)
+    found = np.zeros(len(place), np.int64)
+    for by in np.unique(mode).tolist():
+        at, name = np.flatnonzero((mode == by) & (place >= 0)), books.population.decoded(WORD, by)
+        found[at] = town.ways(books, place[at], to[at], [name])[:, 0]
+    return found
 
 
 def _one_by_one(books: Any, table: Table, reason: Any, value: Any) -> None:

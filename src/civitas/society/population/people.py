@@ -18,7 +18,7 @@ from civitas.society.blocks.mobility_rows import KINDS
 from civitas.society.blocks.talk import TOPICS
 from civitas.society.draw import belows, choices, uniforms
 from civitas.society.people import drawn
-from civitas.society.population.column import Register
+from civitas.society.population.register import Register
 from civitas.society.population.rows import Rows
 from civitas.society.services.firm import STAFF
 from civitas.society.services.lists import turn_of
@@ -56,7 +56,7 @@ def draw(rows: Rows, given: Iterable[str] = ()) -> None:
 def _homes(population: Register) -> Any:
     """Return the home of each row, homes in id order, and the rows by area."""
     city = population.city
-    homes = _numbers(population, "home")
+    homes = population.of_kind("home")
     count = len(population)
     if not hasattr(city, "capacity"):
         return np.sort(homes[np.arange(count) % len(homes)])
@@ -76,12 +76,9 @@ def _homes(population: Register) -> Any:
 def _ranks(home: Any) -> Any:
     """Return each row's rank in its household, from 0; 0 without a home."""
     order = np.argsort(home, kind="stable")
-    own = home[order]
-    first = np.r_[True, own[1:] != own[:-1]] | (own < 0)
-    starts = np.maximum.accumulate(np.where(first, np.arange(len(own)), 0))
-    rank = np.empty(len(own), np.int64)
-    rank[order] = np.arange(len(own)) - starts
-    return rank
+    rank = np.empty(len(home), np.int64)
+    rank[order] = turn_of(home[order])
+    return rank * (home >= 0)
 
 
 # -- what one is -----------------------------------------------------------------------------------
@@ -144,7 +141,7 @@ def _employ(rows: Rows) -> None:
     arrays = population.arrays
     jobs = np.zeros(len(population.places), np.int64)
     for kind, staff in STAFF.items():
-        places = _numbers(population, kind)
+        places = population.of_kind(kind)
         holds = town.room_of(population, places, 10_000 // staff)  # 10 jobs where there is no limit
         jobs[places] = np.maximum(1, holds * staff // 1000)
     age = arrays["age"] if "age" in arrays else np.full(len(population), 18)
@@ -180,7 +177,7 @@ def _enrol(rows: Rows) -> None:
     """Assign ages 5 … 17 to the nearest school with a free seat."""
     population = rows.population
     arrays = population.arrays
-    schools = _numbers(population, "school")
+    schools = population.of_kind("school")
     if not len(schools) or "age" not in arrays:
         return
     seats = np.zeros(len(population.places), np.int64)
@@ -207,10 +204,6 @@ def _taken(column: Any, rows: Any, asked: Any, room: Any) -> Any:
     taken = np.zeros(len(rows), bool)
     taken[order[gets]] = True
     return taken
-
-
-def _numbers(population: Register, kind: str) -> Any:
-    return np.array([population._place[each] for each in population.city.by_kind(kind)], np.int64)
 
 
 # -- friends ---------------------------------------------------------------------------------------

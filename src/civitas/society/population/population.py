@@ -12,11 +12,11 @@ from civitas.society.arrays import np, sha256_of, tune_malloc
 from civitas.society.citizen import CitizenAgent, CitizenMemory
 from civitas.society.network import Network
 from civitas.society.population.block import checked, writes
-from civitas.society.population.column import MONEY, PLACE, PLACES, SETTLED, Column
+from civitas.society.population.column import PLACE, SETTLED
+from civitas.society.population.register import WORD, Register
 from civitas.society.population.step import begin
 from civitas.society.population.table import arrow_of, columns_of, fill
 from civitas.society.population.views import Columns
-from civitas.society.population.wants import INT, STRANGER, WHO, WORD
 from civitas.society.wants import id_order
 from civitas.text import excerpt
 
@@ -24,7 +24,7 @@ MOST: Final = 2**31 - 1
 _PART: Final = 1 << 16
 
 
-class Population:
+class Population(Register):
     """Citizens in columns, for a `Society`: `Society(Population(1_000_000, city, blocks, seed=7))`.
 
     Each block declares its columns; a table may bring more. The blocks run by `step_rows`, and by
@@ -64,55 +64,34 @@ class Population:
         tune_malloc()
         if type(seed) is not int or not 0 <= seed < 1 << 64:
             raise ConfigError(f"seed must be a whole number from 0 to 2**64 - 1, got {seed!r:.80}")
-        self.seed, self.city, self.network = seed, city, network
-        self.blocks = checked(blocks)
+        made = checked(blocks)
         self.metrics = dict(metrics or {})
         for name, metric in self.metrics.items():
             if not callable(metric):
                 what = f"must be a function of the columns, got {metric!r:.80}"
                 raise ConfigError(f"metric {name!r} {what}")
-        self.places: tuple[str, ...] = () if city is None else tuple(city.ids())
-        index = getattr(city, "place_numbers", None)  # shared: it is as large as the city
-        self._place: Mapping[str, int] = index or {
-            place: number for number, place in enumerate(self.places)
-        }
-        declared = {name: c for b in self.blocks for name, c in getattr(b, "columns", {}).items()}
-        self.declared: dict[str, Column] = {**MONEY, **(PLACES if self.places else {}), **declared}
-        names = [mode.name for mode in getattr(city, "modes", ())]
-        said = [word for block in self.blocks for word in getattr(block, "words", ())]
-        self.words = list(dict.fromkeys(["", *names, *said]))
-        self._word = {word: number for number, word in enumerate(self.words)}
-        self.services: list[str] = []
-        self.strangers: list[str] = []
-        self.agents: dict[int, CitizenAgent] = {}  # the full agents, by row
-        self.society: Any = None
-        self.source: Any = None  # the engine whose workers hold the columns; None if they are here
-        self.pool: Any = None  # the thread pool of its engine, if it has several threads
         table = None
         if type(citizens) is int:
             if not 1 <= citizens <= MOST:
                 raise ConfigError(f"a population must have 1 to {MOST:,} citizens, got {citizens}")
-            self.ids = np.arange(1, citizens + 1, dtype=np.uint64)
+            ids = np.arange(1, citizens + 1, dtype=np.uint64)
         else:
-            self.ids, table = columns_of(citizens)
-        self.ids.flags.writeable = False
-        count = len(self.ids)
+            ids, table = columns_of(citizens)
+        ids.flags.writeable = False
         if network is not None and not isinstance(network, Network):
             raise ConfigError(f"network= must be a Network, got {network!r:.80}")
-        if network is not None and len(network) != count:
+        if network is not None and len(network) != len(ids):
             raise ConfigError(
-                f"the network has {len(network):,} nodes, and there are {count:,} citizens"
+                f"the network has {len(network):,} nodes, and there are {len(ids):,} citizens"
             )
-        self.full = np.zeros(count, bool)
-        self.base, self.until = 0, count
-        """The rows that `arrays` has: all, but in a worker of an engine."""
-        self.arrays = {name: column.new_array(count) for name, column in self.declared.items()}
+        super().__init__(ids, city, made, seed, network)
+        self.agents: dict[int, CitizenAgent] = {}  # the full agents, by row
+        self.society: Any = None
+        self.source: Any = None  # the engine whose workers hold the columns; None if they are here
+        self.pool: Any = None  # the thread pool of its engine, if it has several threads
         if table is not None:
             fill(self, table)
         begin(self, given=() if table is None else tuple(table))
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
     def __repr__(self) -> str:
         return f"<Population of {len(self):,}, {len(self.arrays)} columns>"
@@ -140,80 +119,6 @@ class Population:
         firsts = range(0, count, _PART)
         each = map if self.pool is None else self.pool.map
         return list(each(function, firsts, [min(count, first + _PART) for first in firsts]))
-
-    def part(self, first: int, until: int, arrays: dict[str, Any], full: Any) -> Population:
-        """Return a population of some rows with the columns `arrays`, for a worker."""
-        made = copy.copy(self)
-        made.base, made.until, made.arrays, made.full = first, until, arrays, full
-        return made
-
-    def row_of(self, id: str | int) -> int:
-        """Return the row of a citizen.
-
-        Raises:
-            ConfigError: there is none of that id
-        """
-        row = self._row(str(id))
-        if row is None:
-            raise ConfigError(f"there is no citizen {excerpt(id)} in the population")
-        return row
-
-    def _row(self, id: str) -> int | None:
-        if not (
-            id.isascii() and id.isdecimal() and len(id) <= 20 and (number := int(id)) < 1 << 64
-        ):
-            return None
-        row = int(np.searchsorted(self.ids, np.uint64(number)))
-        return row if row < len(self.ids) and self.id_of(row) == id else None
-
-    def id_of(self, row: int) -> str:
-        """Return the id of a row."""
-        return str(int(self.ids[row]))
-
-    # -- what numbers stand for --------------------------------------------------------------------
-
-    def encoded(self, what: str, value: Any) -> int:
-        """Return the number that stands for a value in wants. Raises ConfigError: none does."""
-        if what == PLACE:
-            return self.place_number(value)
-        if what == WORD:
-            if value is None:
-                return -1
-            found = self._word.get(value) if isinstance(value, str) else None
-            if found is None:
-                raise ConfigError(
-                    f"the text {excerpt(value)} must be declared in a block's `words`, so that "
-                    "rows can want it"
-                )
-            return found
-        if what == WHO:
-            if str(value) in self.services:
-                return -1 - self.services.index(str(value))
-            return self.row_of(value)
-        if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
-            raise ConfigError(f"a whole number is needed, got {excerpt(value)}")
-        return value
-
-    def decoded(self, what: str, number: int) -> Any:
-        """Return the value that a number stands for."""
-        if what == INT:
-            return number
-        if what == WHO:
-            if number <= STRANGER:
-                return self.strangers[STRANGER - number]
-            return self.services[-1 - number] if number < 0 else self.id_of(number)
-        if number < 0:
-            return None
-        return self.places[number] if what == PLACE else self.words[number]
-
-    def place_number(self, place: str | None) -> int:
-        """Return the number of a place, −1 for None. Raises ConfigError: there is no such place."""
-        if place is None:
-            return -1
-        found = self._place.get(place) if isinstance(place, str) else None
-        if found is None:
-            raise ConfigError(f"there is no place {excerpt(place)} in the population's city")
-        return found
 
     # -- full agents -------------------------------------------------------------------------------
 
@@ -371,4 +276,4 @@ class Population:
 
     def to_arrow(self) -> Any:
         """Return the citizens as a pyarrow Table, `id` first; places by their ids."""
-        return arrow_of(self, self.arrays)
+        return arrow_of(self, self.columns)

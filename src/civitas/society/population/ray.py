@@ -125,13 +125,12 @@ class RayEngine(LocalEngine):
 
     def _given(self, population: Population, moment: Moment) -> Any:
         """Return what all workers are sent for a step."""
-        settled: dict[str, Any] = {
-            name: population.arrays[name] for name in SETTLED if name in population.arrays
-        }
-        arrays: dict[str, Any] = {"full": population.full, **settled}
-        blocks = None if moment.city is population.city else moment.city
+        settled = {name: population.arrays[name] for name in SETTLED if name in population.arrays}
+        city = None if moment.view.city is population.city else moment.view.city
         seen = {name: each for name, each in moment.seen.items() if name not in settled}
-        return self._ray.put((replace(moment, city=None, seen=seen), blocks, arrays))
+        view = replace(moment.view, city=None, others=None, at={})
+        moment = replace(moment, view=view, seen=seen)
+        return self._ray.put((moment, city, population.full, settled))
 
     def pull(self, names: Iterable[str]) -> None:
         """Copy columns from the workers into the population's arrays."""
@@ -141,11 +140,7 @@ class RayEngine(LocalEngine):
             return
         for part in self._parts:
             for name, values in part.columns(wanted).items():
-                own = population.arrays[name]
-                if own.shape[1:] != values.shape[1:]:
-                    grown = np.zeros((len(own), *values.shape[1:]), own.dtype)
-                    own = population.arrays[name] = grown
-                own[part.first : part.until] = values
+                population.arrays[name][part.first : part.until] = values
         self._fresh.update(wanted)
 
     def changed(self) -> None:
@@ -254,28 +249,25 @@ class Worker:
 
     def __init__(self, frame: Any, columns: dict[str, Any], first: int, until: int) -> None:
         self._population: Population = frame
-        self._first, self._until = first, until
-        self._own = {name: frame.declared[name].array_of(own) for name, own in columns.items()}
+        frame.base, frame.until = first, until
+        for name, values in columns.items():
+            frame.arrays[name] = frame.declared[name].new_array(until - first)
+            frame.arrays[name][...] = values
 
     def step(self, given: Any) -> list[Wants]:
         """Run a step of the rows; return their wants."""
-        moment, city, arrays = given
+        moment, city, full, settled = given
         population = self._population
-        first, until = self._first, self._until
-        for name, values in arrays.items():
-            if name != "full":
-                self._own[name] = values[first:until]
-        part = population.part(first, until, self._own, arrays["full"])
-        moment = replace(
-            moment,
-            city=population.city if city is None else city,
-            seen={**moment.seen, **{name: arrays[name] for name in arrays if name != "full"}},
-        )
-        return in_threads(part, moment, None)
+        population.full = full
+        for name, values in settled.items():
+            population.arrays[name] = values[population.base : population.until]
+        moment.view.city = population.city if city is None else city
+        moment.seen = {**moment.seen, **settled}
+        return in_threads(population, moment, None)
 
     def columns(self, names: list[str]) -> dict[str, Any]:
         """Columns of the rows."""
-        return {name: np.asarray(self._own[name]) for name in names}
+        return {name: np.asarray(self._population.arrays[name]) for name in names}
 
     def pid(self) -> int:
         """The id of its process."""

@@ -12,8 +12,10 @@ from civitas.errors import ConfigError
 from civitas.society import draw
 from civitas.society.arrays import np
 from civitas.society.network import Network
-from civitas.society.population.column import Register, Slots
+from civitas.society.perception import View
+from civitas.society.population.column import Slots
 from civitas.society.population.company import Company
+from civitas.society.population.register import Register
 from civitas.society.population.wants import Table, checked_fields
 from civitas.society.wants import Want
 
@@ -24,13 +26,7 @@ _FINDING: Final = threading.RLock()
 class Moment:
     """What all rows share in a step: the world as the step before left it."""
 
-    step: int = 0
-    seconds: int = 900
-    lasted: int = 900
-    time: int = 0
-    clock: Any = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    city: Any = None
+    view: View
     seen: Mapping[str, Any] = field(default_factory=dict)
     answers: Mapping[type[Want], Table] = field(default_factory=dict)
     messages: Any = None
@@ -75,9 +71,9 @@ class Rows(Company):
         wants: dict[type[Want], list[tuple[Any, Mapping[str, Any]]]],
     ) -> None:
         self.population = population
-        self.moment = moment
-        self.step, self.seconds, self.time = moment.step, moment.seconds, moment.time
-        self.clock, self.facts, self.city = moment.clock, moment.facts, moment.city
+        self.moment, view = moment, moment.view
+        self.step, self.seconds, self.time = view.step, view.seconds, view.time
+        self.clock, self.facts, self.city = view.clock, view.facts or {}, view.city
         self.network: Network | None = population.network
         self.citizens = len(population)
         self.params: Any = None

@@ -10,17 +10,17 @@ from civitas.society.commit import Service, settled
 from civitas.society.population import wants
 from civitas.society.population.wants import FIELDS, Table
 from civitas.society.services.feed import Feed
-from civitas.society.services.ledger import Ledger, definer, in_rows
+from civitas.society.services.firm import Firm
+from civitas.society.services.ledger import in_rows
 from civitas.society.wants import Want, Work
 
 
 class Settlers:
     """The services that settle a kind of want.
 
-    A service may have `settle_rows(books, table, entries)`. Services of a class with
-    `keep_together` and `settle_together` keep a ledger, and those of one settle together, entry k
-    with the service `of[k]` of the ledger. A class that overrides `settle` alone is asked one by
-    one.
+    A service may have `settle_rows(books, table, entries)`. Firms with a ledger settle together,
+    entry k with the firm `of[k]` of the ledger. A class that overrides `settle` alone is asked one
+    by one.
     """
 
     def __init__(self, books: Any, kind: type[Want]) -> None:
@@ -40,7 +40,7 @@ class Settlers:
         self.apart = {type(each) for each in self.services} == {Feed}
         groups: dict[Any, int] = {}
         self.group = np.array(
-            [groups.setdefault(ledger_of(each) or each, len(groups)) for each in self.services],
+            [groups.setdefault(_ledger_of(each) or each, len(groups)) for each in self.services],
             np.int32,
         )
         self.at = np.array([getattr(each, "at", 0) for each in self.services], np.int32)
@@ -70,7 +70,7 @@ class Settlers:
         for group in groups.tolist():
             mine = slice(None) if len(groups) == 1 else np.flatnonzero(group_of == group)
             first: Any = self.services[int(of[mine][0])]
-            if (ledger := ledger_of(first)) is not None:
+            if (ledger := _ledger_of(first)) is not None:
                 first.settle_together(books, table, at[mine], ledger, self.at[of[mine]])
             elif in_rows(type(first), "settle", "settle_rows"):
                 first.settle_rows(books, table, at[mine])
@@ -78,20 +78,8 @@ class Settlers:
                 one_by_one(books, first, table, at[mine])
 
 
-def keep_together(books: Any, services: Sequence[Service]) -> None:
-    """Give services that settle together one ledger."""
-    by_class: dict[Any, list[Service]] = {}
-    for each in services:
-        if in_rows(type(each), "settle", "settle_together"):
-            by_class.setdefault(definer(type(each), "settle_together"), []).append(each)
-    for made, several in by_class.items():
-        made.keep_together(several, books)
-
-
-def ledger_of(service: Any) -> Any:
-    """Return the ledger that a service shares; None if it settles alone."""
-    ledger = getattr(service, "ledger", None)
-    return ledger if isinstance(ledger, Ledger) else None
+def _ledger_of(service: Service) -> Any:
+    return service.ledger if isinstance(service, Firm) else None
 
 
 def one_by_one(

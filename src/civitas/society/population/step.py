@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from civitas.society.arrays import np
-from civitas.society.population.column import Register
+from civitas.society.perception import View
 from civitas.society.population.people import draw
+from civitas.society.population.register import Register
 from civitas.society.population.rows import Moment, Rows
 from civitas.society.population.wants import Table, joined
 from civitas.society.wants import Want
@@ -21,7 +22,7 @@ Wants = dict[type[Want], list[tuple[Any, Mapping[str, Any]]]]
 
 def begin(population: Register, given: Iterable[str] = ()) -> None:
     """Draw the citizens, and have the blocks fill their columns, but none that is `given`."""
-    whole = Rows(population, Moment(city=population.city), 0, len(population), {})
+    whole = Rows(population, Moment(View(city=population.city)), 0, len(population), {})
     if hasattr(population.city, "by_kind"):
         draw(whole, given)
     kept = {name: np.array(population.arrays[name]) for name in given if name in population.arrays}

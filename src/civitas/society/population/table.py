@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
 from civitas.errors import ConfigError
 from civitas.society.arrays import np, package
-from civitas.society.population.column import PLACE, Column, Register
+from civitas.society.population.column import PLACE, Column
+from civitas.society.population.register import Register
 from civitas.text import error_text, excerpt
 
 _TABLES: Final = ("tables of a population", "tables")
@@ -102,12 +103,11 @@ def fill(population: Register, table: dict[str, Any]) -> None:
         raise ConfigError("column 'money' must be whole numbers of cents, 0 or more")
 
 
-def arrow_of(population: Register, names: Iterable[str]) -> Any:
+def arrow_of(population: Register, columns: Mapping[str, Any]) -> Any:
     """Return columns of a population as a pyarrow Table, `id` first."""
     arrow = package("pyarrow", *_TABLES)
     made = {"id": population.ids}
-    for name in names:
-        values = population.columns[name]
+    for name, values in columns.items():
         if population.declared[name].dtype == PLACE and values.ndim == 1:
             texts = arrow.array([*population.places])
             taken = arrow.array(np.where(values < 0, 0, values), mask=values < 0)

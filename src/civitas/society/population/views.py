@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from civitas.society.arrays import np
-from civitas.society.population.column import Register
+from civitas.society.population.column import PLACE
+from civitas.society.population.register import Register
 from civitas.society.wants import id_order
 
 
@@ -34,9 +35,6 @@ class Balances(Mapping[str, int]):
         else:
             self._population.arrays["money"][self._population.row_of(id)] = cents
 
-    def __contains__(self, id: object) -> bool:
-        return isinstance(id, str) and (id in self.at or self._population._row(id) is not None)
-
     def __iter__(self) -> Iterator[str]:
         yield from map(str, self._population.ids.tolist())
         yield from self.at
@@ -52,13 +50,13 @@ class Where(Mapping[str, str | None]):
         self._population = population
 
     def __getitem__(self, id: str) -> str | None:
-        row = self._population._row(id)
+        population = self._population
+        row = population._row(id)
         if row is None:
             raise KeyError(id)
-        if not self._population.places:
-            return None
-        number = int(self._population.arrays["place"][row])
-        return None if number < 0 else self._population.places[number]
+        number = int(population.arrays["place"][row]) if population.places else -1
+        place: str | None = population.decoded(PLACE, number)
+        return place
 
     def __iter__(self) -> Iterator[str]:
         return map(str, self._population.ids.tolist())

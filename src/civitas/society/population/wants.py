@@ -8,13 +8,9 @@ from typing import Any, Final
 
 from civitas.errors import ConfigError
 from civitas.society.arrays import np
-from civitas.society.population.column import PLACE, Register
+from civitas.society.population.column import PLACE
+from civitas.society.population.register import INT, WHO, WORD, Register
 from civitas.society.wants import Answer, Buy, Follow, Like, Move, Pay, Post, Save, Want, Work
-
-WHO: Final = "who"
-STRANGER: Final = -(1 << 30)
-WORD: Final = "word"
-INT: Final = "int"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,22 +133,15 @@ def joined(kind: type[Want], parts: Sequence[tuple[Any, Mapping[str, Any]]]) -> 
     return Table(kind, sender, fields)
 
 
-def encoded(want: Want, population: Register) -> dict[str, int]:
-    """Return a full agent's want as numbers. ConfigError: the population lacks one for it."""
-    return {
-        name: population.encoded(what, getattr(want, name))
-        for name, what in FIELDS[type(want)].items()
-    }
-
-
-def number_of(population: Register, id: str) -> int:
-    """Return the number of any agent in wants; agents that are no rows are strangers."""
-    row = population._row(id)
-    if row is not None:
-        return row
-    if id not in population.strangers:
-        population.strangers.append(id)
-    return STRANGER - population.strangers.index(id)
+def encoded(want: Want, population: Register) -> dict[str, Any] | None:
+    """Return a full agent's want as arrays of a number; None if the population lacks one for it."""
+    try:
+        return {
+            name: np.array([population.encoded(what, getattr(want, name))])
+            for name, what in FIELDS[type(want)].items()
+        }
+    except (KeyError, ConfigError):
+        return None
 
 
 def checked_fields(

@@ -23,7 +23,7 @@ from civitas.society.commit import Books, Service
 from civitas.society.draw import Draws
 from civitas.society.places import Places, needs
 from civitas.society.services.firm import STAFF, Firm
-from civitas.society.services.ledger import BRACKETS, ByRow, credited, shares, small, withheld
+from civitas.society.services.ledger import BRACKETS, ByRow, credited, shares, withheld
 from civitas.society.wants import Answer, Save, Want, id_order
 
 SELLS: Final = ("restaurant", "shop")
@@ -99,7 +99,7 @@ class Bank(Service):
         fine |= (cents < 0) & (kept.array[sender] + cents >= 0)
         moved = cents * fine
         again = bool((sender[1:] == sender[:-1]).any())
-        if again or not small(cents) or -moved[moved < 0].sum() > books.balances[self.id]:
+        if again or -moved[moved < 0].sum() > books.balances[self.id]:
             books.one_by_one(self, table, entries)
             return
         money[sender] -= moved

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from civitas.society.arrays import np
-from civitas.society.population.population import Population
-from civitas.society.population.wants import STRANGER, WHO, WORD, number_of
+from civitas.society.population.register import STRANGER, WHO, WORD, Register
 from civitas.society.services.lists import NOTHING, Lists
 from civitas.society.services.posts import (
     AUTHORS,
@@ -38,7 +37,7 @@ class RowFeed:
         follows: the agents whom each agent follows, numbered as in wants
     """
 
-    def __init__(self, population: Population, most: int) -> None:
+    def __init__(self, population: Register, most: int) -> None:
         self.population = population
         self.most = most
         self.first = 1
@@ -68,8 +67,11 @@ class RowFeed:
             self._hot = None
         return place
 
+    def _numbers(self, ids: Iterable[str]) -> Any:
+        return np.array([self.population.number_of(id) for id in ids], np.int64)
+
     def _one(self, id: str) -> Any:
-        return np.array([number_of(self.population, id)])
+        return self._numbers((id,))
 
     def _text(self, number: int) -> str | None:
         found = self._texts.get(number)
@@ -194,11 +196,12 @@ class RowFeed:
         found: tuple[Any, Any, Any] = self._hot
         return found
 
-    def shown(self, who: Any, interest: Any, topics: Any, limit: int) -> tuple[Any, Any]:
+    def shown(self, who: Any, interest: Any, about: Any, limit: int) -> tuple[Any, Any]:
         """Return the numbers of `Feed.shown` for rising rows, then 0, and whether each is liked.
 
-        `topics` has the column of `interest` for each topic number, at last for no topic.
+        `about` has the column of `interest` for the topic of each post, the last for no topic.
         """
+        at = self._place(who)
         hot, of_author, likers = self.hottest()
         found = np.zeros((len(who), limit), np.int64)
         liked = np.zeros((len(who), limit), bool)
@@ -206,11 +209,10 @@ class RowFeed:
             return found, liked
         if len(who) > _AT_ONCE:  # the arrays of a part fit the processor's cache
             parts = [slice(each, each + _AT_ONCE) for each in range(0, len(who), _AT_ONCE)]
-            made = (self.shown(who[each], interest[each], topics, limit) for each in parts)
+            made = (self.shown(who[each], interest[each], about, limit) for each in parts)
             found, liked = (np.concatenate(each) for each in zip(*made, strict=True))
             return found, liked
-        about = topics[np.where(self.topic < 0, -1, self.topic)]
-        follow, others, post = self._by_follows(who)
+        follow, others, post = self._by_follows(at)
         # A hot post's key: (its rank − `least`) · 64 + its index among the hot posts.
         least = int(self.heat[hot].min())
         highest = shown_rank(int(self.heat[hot].max()) - least, int(interest.max(initial=0)), 1)
@@ -221,8 +223,9 @@ class RowFeed:
         some = np.flatnonzero(follow)
         bits = (follow[some, None] >> of_author.astype(np.uint64)) & np.uint64(1)
         key[some] += bits.astype(kind) * kind(shown_rank(0, 0, 1) * 64)
-        row = np.minimum(np.searchsorted(who, self.author[hot]), len(who) - 1)
-        own = np.flatnonzero(who[row] == self.author[hot])
+        author = self._place(self.author[hot])
+        row = np.minimum(np.searchsorted(at, author), len(at) - 1)
+        own = np.flatnonzero(at[row] == author)
         key[row[own], own] = -1
         if len(hot) > limit:
             key = np.partition(key, len(hot) - limit, axis=1)[:, -limit:]
@@ -230,7 +233,7 @@ class RowFeed:
         number = np.maximum(key, 0) & 63
         best = slice(0, key.shape[1])
         found[:, best] = np.where(key < 0, 0, hot[number] + self.first)
-        liked[:, best] = (likers[who][:, None] >> number.astype(np.uint64)) & np.uint64(1)
+        liked[:, best] = (likers[at][:, None] >> number.astype(np.uint64)) & np.uint64(1)
         rank = key // 64 + least
         more = shown_rank(self.heat[post], interest[others, about[post]], 1)
         if rank.shape[1] == limit:  # drop others below all shown posts
@@ -240,12 +243,12 @@ class RowFeed:
             self._with_others(who, found, liked, rank, (others, post, more))
         return found, liked
 
-    def _by_follows(self, who: Any) -> tuple[Any, Any, Any]:
+    def _by_follows(self, agents: Any) -> tuple[Any, Any, Any]:
         """Return follows of hot posts' authors, as bits; and rows and indices of other posts."""
-        follow = np.zeros(len(who), np.uint64)
+        follow = np.zeros(len(agents), np.uint64)
         pairs = [np.zeros((2, 0), np.int64)]
-        count, (of, last, of_hot) = self.follows.count[who], self._author
-        for which, numbers, position in self.follows.parts(who):
+        count, (of, last, of_hot) = self.follows.count[agents], self._author
+        for which, numbers, position in self.follows.parts(agents):
             at, column = np.nonzero(numbers != NOTHING)
             row, place = which[at], self._place(numbers[at, column].astype(np.int64))
             author = of[place]
@@ -284,27 +287,13 @@ class RowFeed:
 
     def shown_to(self, id: str, interests: Mapping[str, int], limit: int) -> list[Posted]:
         """Return the highest-ranked posts for one citizen, the best first."""
-        number = number_of(self.population, id)
-        follows = self.follows.of(int(self._place(np.array([number]))[0]))
-        found = set(self.hottest()[0].tolist())
-        by, last, _ = self._author
-        for author in follows[-AUTHORS:]:
-            at = by[int(self._place(np.array([author]))[0])]
-            found |= {each for each in last[at].tolist() if at >= 0 and each >= 0}
-        of = set(follows)
-        ranked = sorted(
-            (
-                shown_rank(
-                    int(self.heat[at]),
-                    interests.get(self._text(int(self.topic[at])) or "", 0),
-                    int(self.author[at]) in of,
-                ),
-                at,
-            )
-            for at in found
-            if self.author[at] != number
-        )
-        return [self.post(at + self.first) for _, at in reversed(ranked[-limit:])]
+        topics, of = np.unique(self.topic, return_inverse=True)
+        columns = {topic: at for at, topic in enumerate(interests)}
+        known = [columns.get(self._text(each) or "", -1) for each in topics.tolist()]
+        about = np.array(known, np.int64)[of]
+        interest = np.array([[*interests.values(), 0]])
+        found, _ = self.shown(self._one(id), interest, about, limit)
+        return [self.post(number) for number in found[0].tolist() if number]
 
     def post(self, number: int) -> Posted:
         """Return a post by its number."""
@@ -338,20 +327,21 @@ class RowFeed:
 
     def load(self, given: Mapping[str, Any]) -> None:
         """Restore a state of `Feed.state_dict`."""
-        population = self.population
-        fresh = RowFeed(population, self.most)
-        vars(self).update(vars(fresh))
-        for number, author, text, topic, posted, liked in given["posts"]:
-            if not len(self.author):
-                self.first = number
-            words = np.array([[self._number(text)], [self._number(topic)]])
-            self.publish(self._one(author), words[0], words[1], posted)
-            likers = np.array([number_of(population, id) for id in liked], np.int64)
-            self.like(likers, np.full(len(likers), number))
-        self.first = given["next"] - len(self.author)
-        for id, whom in given["follows"].items():
-            numbers = np.array([number_of(population, each) for each in whom], np.int64)
-            self.follow(np.full(len(numbers), number_of(population, id)), numbers)
+        vars(self).update(vars(RowFeed(self.population, self.most)))
+        posts, follows = given["posts"][-self.most :], given["follows"]
+        self.first = given["next"] - len(posts)
+        number, author, text, topic, posted, liked = zip(*posts, strict=True) if posts else [()] * 6
+        self.author = self._numbers(author)
+        self.text = np.array([self._number(each) for each in text], np.int64)
+        self.topic = np.array([self._number(each) for each in topic], np.int64)
+        self.posted = np.array(posted, np.int64)
+        self.likes = np.array([len(each) for each in liked], np.int64)
+        self.heat = heat(self.likes, self.posted)
+        likers = self._numbers(id for each in liked for id in each)
+        self._liked = np.sort(_key(np.array(number, np.int64).repeat(self.likes), likers))
+        many = np.array([len(whom) for whom in follows.values()], np.int64)
+        whom = self._numbers(id for each in follows.values() for id in each)
+        self.follow(self._numbers(follows).repeat(many), whom)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state that an engine's worker needs; it has only the population's length."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
 from civitas.society.arrays import np
+from civitas.society.blocks import town
 from civitas.society.city.map import check_integer
 from civitas.society.commit import Books, Service
-from civitas.society.services.ledger import LARGE, Kept, Ledger, afforded, in_rows, small
+from civitas.society.services.ledger import LARGE, Kept, Ledger, afforded, in_rows
 from civitas.society.wants import Answer, Buy, Want, Work
 
 STAFF: Final = {"hospital": 500, "restaurant": 100, "school": 100, "shop": 100, "work": 1000}
@@ -135,8 +136,9 @@ class Firm(Service):
         return Answer(want, True, value=cents)
 
     @classmethod
-    def keep_together(cls, firms: Sequence[Firm], books: Any) -> None:
-        """Store the firms' numbers in arrays, unless one is too large for int64."""
+    def keep_together(cls, services: Iterable[Service], books: Any) -> None:
+        """Store the numbers of firms that settle as `Firm` does in arrays, if int64 has room."""
+        firms = [each for each in services if in_rows(type(each), "settle", "settle_together")]
         try:
             ledger = Ledger(firms, cls.kept, books)
         except OverflowError:
@@ -151,12 +153,7 @@ class Firm(Service):
         here = np.ones(len(sender), bool)
         if books.city is not None:
             here &= books.population.arrays["place"][sender] == place
-        if hasattr(books.city, "open_rows"):
-            here &= books.city.open_rows(books.clock.time, ledger.place)[of]
-        else:
-            used, which = np.unique(of, return_inverse=True)
-            firms = [ledger.services[number] for number in used.tolist()]
-            here &= np.array([not firm._closed(books) for firm in firms])[which]
+        here &= town.open_at(books, ledger.place, books.clock.time)[of]
         rule = _work_rows if table.kind is Work else _sell_rows
         again = bool((sender[1:] == sender[:-1]).any())
         if again or not rule(books, table, entries, ledger, of, here):
@@ -165,13 +162,11 @@ class Firm(Service):
 
     def _barred(self, books: Books, sender: str) -> str:
         """Return why a citizen cannot act here; empty if it can."""
-        if books.city is not None and books.where.get(sender) != self.place:
-            return f"{sender} is not at {self.place}"
-        return f"{self.place} is closed" if self._closed(books) else ""
-
-    def _closed(self, books: Books) -> bool:
         city = books.city
-        return hasattr(city, "is_open") and not city.is_open(self.place, books.clock.time)
+        if city is not None and books.where.get(sender) != self.place:
+            return f"{sender} is not at {self.place}"
+        is_open = not hasattr(city, "is_open") or city.is_open(self.place, books.clock.time)
+        return "" if is_open else f"{self.place} is closed"
 
     def end_day(self) -> None:
         """Add the day's counts to the month's, and reset them."""
@@ -258,7 +253,7 @@ def _sell_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here:
     cents, sender = table.fields["cents"][entries], table.sender[entries]
     kept = ledger.arrays
     price, money = kept["price"][of], books.population.arrays["money"]
-    if not small(cents):
+    if np.abs(cents, dtype=np.float64).sum() >= LARGE:
         return False
     fine = here & (cents >= 1) & kept["sells"][of]
     wanted = np.where(fine, cents // price, 0)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from civitas.society.arrays import larger, np, smaller
-from civitas.society.population.column import Register
+from civitas.society.population.register import Register
 
 BRACKETS: Final = (
     (0, 100),
@@ -110,11 +110,6 @@ def in_rows(made: type, rule: str, rows: str) -> bool:
 def definer(made: type, name: str) -> Any:
     """Return the class, of a class and its bases, that defines a name; None if none does."""
     return next((each for each in made.__mro__ if name in vars(each)), None)
-
-
-def small(*values: Any) -> bool:
-    """Return whether 64 bits can hold the sums of these numbers."""
-    return all(float(np.abs(np.asarray(each, np.float64)).sum()) < LARGE for each in values)
 
 
 def afforded(cents: Any, payer: Any, has: Any) -> Any:
