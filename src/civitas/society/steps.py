@@ -103,6 +103,7 @@ class Steps(Space):
             if lives > _FROZEN:  # else the collector visits all: a fifth of the step's time
                 gc.freeze()
             view = self._view_now()
+            del self.news[: len(view.news)]  # later announcements are for the next step
             if self.population is not None:
                 WATCHDOG.forget(router)  # calls of numpy may keep the interpreter for seconds
                 tables = await run_population(self.population, view, self.books, self._engine)
@@ -146,7 +147,6 @@ class Steps(Space):
     def _view_now(self) -> View:
         """Return the view that all citizens share in the next step."""
         clock, facts = self.clock, self.facts
-        news, self.news = self.news, []  # later announcements are for the next step
         return View(
             step=self.number,
             clock=clock,
@@ -154,7 +154,7 @@ class Steps(Space):
             city=self.city,
             seconds=clock.step_s,
             time=clock.time,
-            news=tuple(news),
+            news=tuple(self.news),
             at=self.books.at,
             lasted=self.books.seconds,
         )
