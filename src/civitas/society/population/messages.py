@@ -14,7 +14,6 @@ from civitas.society.population.population import Population
 from civitas.society.population.wants import WHO, Say, Table, number_of
 from civitas.society.router import Sent, SocietyRouter
 from civitas.society.services.lists import turn_of
-from civitas.society.wants import id_order
 from civitas.spaces.delivery import Delivery
 
 logger = logging.getLogger("civitas.society")
@@ -85,7 +84,7 @@ def _sent(population: Population, said: Table, at: int) -> Sent:
     args = {"content": say.text or ""}
     if say.topic:
         args |= {"topic": say.topic, "opinion": say.opinion}
-    return Sent(id_order(sender), Envelope(sender, say.to, "say", args))
+    return Sent(Envelope(sender, say.to, "say", args))
 
 
 def _delivered(
