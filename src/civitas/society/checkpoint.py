@@ -295,16 +295,12 @@ def _written(arrays: dict[str, Any], keep: Callable[[bytes], str]) -> list[list[
 
 
 def _read(given: Iterable[list[Any]], kept: Callable[[str], bytes]) -> dict[str, Any]:
-    """Read arrays that `_written` wrote. Raises StateError: they are damaged."""
+    """Read arrays that `_written` wrote."""
     made = {}
-    for each in given:
-        try:
-            name, dtype, shape, parts = each
-            kind = np.dtype(dtype)
-            if kind.kind not in "biuf":
-                raise ValueError(f"its type is {dtype!r:.40}")
-            values = np.frombuffer(b"".join(kept(part) for part in parts), kind)
-            made[str(name)] = values.reshape([int(length) for length in shape])
-        except (TypeError, ValueError) as error:
-            raise StateError(f"the state of the population is damaged: {error}") from None
+    for name, dtype, shape, parts in given:
+        kind = np.dtype(dtype)
+        if kind.kind not in "biuf":
+            raise ValueError(f"the type of column {name!r:.80} is {dtype!r:.40}")
+        values = np.frombuffer(b"".join(kept(part) for part in parts), kind)
+        made[str(name)] = values.reshape([int(length) for length in shape])
     return made

@@ -18,14 +18,13 @@ from civitas.society.city.map import (
     Place,
     Road,
     check_integer,
+    checked_modes,
     checked_nodes,
     checked_roads,
     read,
-    unique,
     written,
 )
-from civitas.society.city.near import Nearest
-from civitas.society.city.routes import Roads, Route
+from civitas.society.city.routes import Nearest, Roads, Route
 from civitas.society.places import Near, NumberedPlaces
 from civitas.text import excerpt
 
@@ -64,10 +63,8 @@ class City(NumberedPlaces):
         nodes: Mapping[str, tuple[int, int]] | None = None,
         modes: Iterable[Mode] = MODES,
     ) -> None:
-        self._modes = unique("modes", modes, Mode, "name")
+        self._modes = checked_modes(modes)
         self.modes = tuple(self._modes.values())
-        if not self._modes:
-            raise ConfigError("modes must have at least one")
         self.nodes = checked_nodes(nodes or {})
         self.places = PlaceColumns(places, self.nodes)
         self._ids, self.place_numbers = self.places.ids, self.places.numbers

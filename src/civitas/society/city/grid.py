@@ -94,8 +94,9 @@ class Grid(SteppedPlaces):
         return np.column_stack(made)
 
     def seconds_rows(self, a: Any, b: Any, mode: Any, words: Any) -> Any:
-        """Return the seconds between cells by index in `ids`, as `seconds`; 0 where `a` is −1."""
-        return np.where(np.asarray(a) < 0, 0, self._steps(a, b) * self._step_seconds)
+        """Return `seconds` of cells by index in `ids`: 0 where `a` is −1, −1 with a mode."""
+        seconds = np.where(np.asarray(mode) < 0, self._steps(a, b) * self._step_seconds, -1)
+        return np.where(np.asarray(a) < 0, 0, seconds)
 
     def capacity(self, place: str) -> int | None:
         """Return how many citizens a cell holds at a time; None for any number."""

@@ -194,16 +194,17 @@ class _Numbers(Mapping[str, int]):
         return len(self._texts)
 
 
-def unique(what: str, parts: Iterable[T], kind: type[T], key: str) -> dict[str, T]:
-    """Return parts by id or name; check their type, and that no id or name occurs twice."""
-    found: dict[str, T] = {}
-    for number, part in enumerate(parts):
-        if not isinstance(part, kind):
-            raise ConfigError(f"{what}[{number}] must be a {kind.__name__}, got {excerpt(part)}")
-        name = getattr(part, key)
-        if name in found:
-            raise ConfigError(f"{what}[{number}]: {key} {excerpt(name)} appears twice")
-        found[name] = part
+def checked_modes(modes: Iterable[Mode]) -> dict[str, Mode]:
+    """Return modes of travel by name."""
+    found: dict[str, Mode] = {}
+    for number, mode in enumerate(modes):
+        if not isinstance(mode, Mode):
+            raise ConfigError(f"modes[{number}] must be a Mode, got {excerpt(mode)}")
+        if mode.name in found:
+            raise ConfigError(f"modes[{number}]: name {excerpt(mode.name)} appears twice")
+        found[mode.name] = mode
+    if not found:
+        raise ConfigError("modes must have at least one")
     return found
 
 
