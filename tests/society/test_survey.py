@@ -137,14 +137,18 @@ async def test_answering_changes_nothing() -> None:
     model = Fixed("nonsense")
     async with Society(busy(20), town(), model=model) as society:
         await society.run(steps=3)
+        society.announce("Fire!")
         before = state_of(society)
         assert {each.value for each in await society.survey(survey)} == {"done"}
         await society.interview(3, "How are you?")
+        assert society.respondent(3).perceived.news == ["Fire!"]
         assert state_of(society) == before
         await society.run(steps=3)
         after = state_of(society)
     async with Society(busy(20), town(), model=model) as society:
-        await society.run(steps=6)
+        await society.run(steps=3)
+        society.announce("Fire!")
+        await society.run(steps=3)
         assert state_of(society) == after
 
 

@@ -14,7 +14,6 @@ from civitas.message import Envelope
 from civitas.reasoning.record import APPENDED, Record
 from civitas.reasoning.state import memory_state, restore_memory
 from civitas.society.arrays import np
-from civitas.society.population.books import RowBooks
 from civitas.society.population.column import Slots
 from civitas.society.population.messages import PARTS, Messages
 from civitas.society.population.population import Population
@@ -71,13 +70,8 @@ def as_bytes(data: Any, what: str) -> bytes:
 
 def agents_as_bytes(mailboxes: list[SocietyMailbox]) -> bytes:
     """Return agents as bytes; an error names the agent that has no JSON form."""
-    made = [_agent_json(mailbox) for mailbox in mailboxes]
-    try:
-        return as_bytes(made, "the state")
-    except StateError:
-        for mailbox, each in zip(mailboxes, made, strict=True):
-            as_bytes(each, f"the state of agent {mailbox.id!r}")
-        raise
+    made = [as_bytes(_agent_json(each), f"the state of agent {each.id!r}") for each in mailboxes]
+    return b"[" + b",".join(made) + b"]"
 
 
 def _encoded(data: bytes) -> str:
@@ -93,7 +87,7 @@ def state_of(society: Steps) -> dict[str, Any]:
     made: dict[str, Any] = json.loads(as_bytes(head_of(society), "the state of the society"))
     made["agents"] = json.loads(agents_as_bytes(society.mailboxes))
     if society.population is not None:
-        made["columns"] = _written(_arrays_of(society.population, society.row_books), _encoded)
+        made["columns"] = _written(_arrays_of(society), _encoded)
     return made
 
 
@@ -108,7 +102,7 @@ def save(society: Steps, record: Record[SocietyState], state: SocietyState) -> N
         for at in range(0, len(mailboxes), _CHUNK)
     ]
     if society.population is not None:
-        state.columns = _written(_arrays_of(society.population, society.row_books), record.keep)
+        state.columns = _written(_arrays_of(society), record.keep)
     record.save(state)
 
 
@@ -170,7 +164,7 @@ def _load(society: Steps, given: dict[str, Any], kept: Callable[[str], bytes]) -
     society.books = society.new_books()
     society.books.seconds = society.clock.step_s
     if population is not None:
-        _put_answers(society.row_books, arrays)
+        _put_answers(society.books, arrays)
     for id, each in zip(ids, given["agents"], strict=True):
         mailbox = mailboxes[id]
         mailbox.wants = None
@@ -214,15 +208,16 @@ def _sent_json(sent: Sent) -> list[Any]:
 
 def _sent_of_json(given: Any) -> Sent:
     parts, kind, answers = given
-    envelope = Envelope(*parts)
-    return Sent(id_order(envelope.sender), envelope, kind, answers)
+    return Sent(Envelope(*parts), kind, answers)
 
 
 # -- the columns of a population -------------------------------------------------------------------
 
 
-def _arrays_of(population: Population, books: RowBooks) -> dict[str, Any]:
+def _arrays_of(society: Steps) -> dict[str, Any]:
     """Return the complete state of a population between two steps, as arrays by name."""
+    population: Any = society.population
+    books: Any = society.books
     made = {
         f"column.{name}": _used(values) if population.declared[name].slots else values
         for name, values in population.columns.items()
@@ -271,7 +266,7 @@ def _put(population: Population, arrays: dict[str, Any]) -> None:
             population.arrays[name] = given.copy()  # a column of several values has grown
 
 
-def _put_answers(books: RowBooks, arrays: dict[str, Any]) -> None:
+def _put_answers(books: Any, arrays: dict[str, Any]) -> None:
     """Restore saved answers and messages into books."""
     tables: dict[str, dict[str, Any]] = {}
     if "message.receiver" in arrays:
@@ -300,16 +295,12 @@ def _written(arrays: dict[str, Any], keep: Callable[[bytes], str]) -> list[list[
 
 
 def _read(given: Iterable[list[Any]], kept: Callable[[str], bytes]) -> dict[str, Any]:
-    """Read arrays that `_written` wrote. Raises StateError: they are damaged."""
+    """Read arrays that `_written` wrote."""
     made = {}
-    for each in given:
-        try:
-            name, dtype, shape, parts = each
-            kind = np.dtype(dtype)
-            if kind.kind not in "biuf":
-                raise ValueError(f"its type is {dtype!r:.40}")
-            values = np.frombuffer(b"".join(kept(part) for part in parts), kind)
-            made[str(name)] = values.reshape([int(length) for length in shape])
-        except (TypeError, ValueError) as error:
-            raise StateError(f"the state of the population is damaged: {error}") from None
+    for name, dtype, shape, parts in given:
+        kind = np.dtype(dtype)
+        if kind.kind not in "biuf":
+            raise ValueError(f"the type of column {name!r:.80} is {dtype!r:.40}")
+        values = np.frombuffer(b"".join(kept(part) for part in parts), kind)
+        made[str(name)] = values.reshape([int(length) for length in shape])
     return made

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import functools
-from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final
 
 from civitas.errors import ConfigError
 from civitas.society.arrays import np, package
 from civitas.society.city.map import check_integer, check_text
+from civitas.society.city.routes import dijkstra
 from civitas.society.draw import Draws, belows, uniforms
-from civitas.society.places import Near
+from civitas.society.places import SteppedPlaces
 from civitas.society.wants import id_order
 from civitas.text import excerpt
 
 _SEARCHES: Final = 1024  # the starts whose searches are cached
 
 
-class Network:
+class Network(SteppedPlaces):
     """An undirected graph without loops or parallel edges. It never changes.
 
     Args:
@@ -30,6 +30,9 @@ class Network:
         ConfigError: a node occurs twice, an edge leads to a node that does not exist or from a
             node to itself, or an argument is wrong.
     """
+
+    _unknown = "the network has no node"
+    _kind_names = ("node",)
 
     def __init__(
         self,
@@ -45,8 +48,12 @@ class Network:
                 raise ConfigError(f"nodes: {excerpt(node)} appears twice")
             kinds[node] = nodes[node] if isinstance(nodes, dict) else "node"
             check_text(f"node {excerpt(node)}: kind", kinds[node])
-        self._kinds = dict(sorted(kinds.items()))
-        number = {node: at for at, node in enumerate(self._names)}
+        self._ids = tuple(sorted(kinds))
+        names, self._kind_numbers = np.unique(
+            [kinds[node] for node in self._ids], return_inverse=True
+        )
+        self._kind_names = tuple(names.tolist())
+        number = {node: at for at, node in enumerate(sorted(kinds, key=id_order))}
         pairs: list[list[int]] = []
         for at, edge in enumerate(edges):
             if not isinstance(edge, (tuple, list)) or len(edge) != 2:
@@ -79,8 +86,8 @@ class Network:
         A node's number is its index in the order of ids, numbers by number. Both are int64 arrays;
         the first has one more entry than there are nodes.
         """
-        self._edge_seconds = edge_seconds
-        self._searched: dict[str, dict[str, int]] = {}
+        self._step_seconds = edge_seconds
+        self._searched: dict[int, Any] = {}
 
     @classmethod
     def from_edges(cls, edges: Iterable[tuple[str, str]], *, edge_seconds: int = 60) -> Network:
@@ -240,29 +247,20 @@ class Network:
         return made
 
     @functools.cached_property
-    def _kinds(self) -> dict[str, str]:
-        """The kind of each node, in order of id."""
-        return dict.fromkeys(sorted(map(str, range(len(self)))), "node")
+    def _ids(self) -> tuple[str, ...]:
+        return tuple(sorted(map(str, range(len(self)))))
 
     @functools.cached_property
-    def _names(self) -> list[str]:
-        """The ids by number."""
-        return sorted(self._kinds, key=id_order)
-
-    @functools.cached_property
-    def _next(self) -> dict[str, tuple[str, ...]]:
-        """The neighbours of each node, in order of id."""
-        names, (starts, others) = self._names, (values.tolist() for values in self.links)
-        return {
-            node: tuple(sorted(names[other] for other in others[starts[at] : starts[at + 1]]))
-            for at, node in enumerate(names)
-        }
+    def _matrix(self) -> Any:
+        """The edges between places by their number in `ids`, where `links` has them by number."""
+        order = np.array(sorted(range(len(self)), key=lambda each: id_order(self._ids[each])), int)
+        starts, others = self.links
+        ends = order[np.repeat(np.arange(len(self)), np.diff(starts))], order[others]
+        ones = np.ones(len(others), np.int8)
+        return package("scipy.sparse").csr_array((ones, ends), shape=(len(self), len(self)))
 
     def __len__(self) -> int:
         return len(self.links[0]) - 1
-
-    def __contains__(self, place: object) -> bool:
-        return place in self._kinds
 
     def __repr__(self) -> str:
         return f"<Network of {len(self)} nodes, {len(self.links[1]) // 2} edges>"
@@ -270,76 +268,25 @@ class Network:
     @property
     def edges(self) -> tuple[tuple[str, str], ...]:
         """Every edge once, the smaller id first, in order."""
-        return tuple((a, b) for a in self._kinds for b in self._next[a] if a < b)
-
-    def ids(self) -> tuple[str, ...]:
-        """Return every node's id, in order."""
-        return tuple(self._kinds)
-
-    def kinds(self) -> tuple[str, ...]:
-        """Return the kinds of nodes, in order."""
-        return tuple(sorted(set(self._kinds.values())))
-
-    def kind(self, place: str) -> str:
-        """Return a node's kind; `node` if none was given."""
-        return self._kinds[self._known(place)]
-
-    def by_kind(self, kind: str) -> tuple[str, ...]:
-        """Return the nodes of a kind in order of id; none if there is no such kind."""
-        return tuple(node for node, found in self._kinds.items() if found == kind)
+        return tuple((a, b) for a in self._ids for b in self.neighbours(a) if a < b)
 
     def neighbours(self, place: str) -> tuple[str, ...]:
         """Return the nodes that a node has edges to, in order of id."""
-        return self._next[self._known(place)]
+        starts, number = self._matrix.indptr, self._number(place)
+        others = self._matrix.indices[starts[number] : starts[number + 1]].tolist()
+        return tuple(self._ids[each] for each in sorted(others))
 
-    def seconds(self, a: str, b: str, mode: str | None = None) -> int | None:
-        """Return the seconds over the fewest edges from `a` to `b`; None if there is no way."""
-        no_mode(mode)
-        hops = self._hops(self._known(a)).get(self._known(b))
-        return None if hops is None else hops * self._edge_seconds
-
-    def near(
-        self, place: str, kind: str | None = None, limit: int = 10, mode: str | None = None
-    ) -> tuple[Near, ...]:
-        """Return the nearest other nodes that can be reached, with the seconds to each."""
-        no_mode(mode)
-        check_integer("limit", limit, 1, None)
-        found = [
-            (hops, node)
-            for node, hops in self._hops(self._known(place)).items()
-            if node != place and kind in (None, self._kinds[node])
-        ]
-        return tuple(Near(node, hops * self._edge_seconds) for hops, node in sorted(found)[:limit])
-
-    def _hops(self, start: str) -> dict[str, int]:
-        """Return the fewest edges to every node that can be reached."""
-        if start in self._searched:
-            return self._searched[start]
-        hops = {start: 0}
-        waiting = deque([start])
-        while waiting:
-            here = waiting.popleft()
-            for other in self._next[here]:
-                if other not in hops:
-                    hops[other] = hops[here] + 1
-                    waiting.append(other)
-        if len(self._searched) >= _SEARCHES:
-            self._searched.clear()
-        self._searched[start] = hops
-        return hops
-
-    def _known(self, place: str) -> str:
-        if not isinstance(place, str) or place not in self._kinds:
-            raise ConfigError(f"the network has no node {excerpt(place)}")
-        return place
+    def _steps(self, start: Any, to: Any) -> Any:
+        steps = self._searched.get(start)
+        if steps is None:
+            found = dijkstra(self._matrix, indices=start, unweighted=True)
+            steps = np.where(np.isinf(found), -1, found).astype(np.int32)
+            if len(self._searched) >= _SEARCHES:
+                self._searched.clear()
+            self._searched[start] = steps
+        return steps[to]
 
 
 def _check_degree(degree: float, n: int) -> None:
     if not isinstance(degree, (int, float)) or not 0 < degree < n:
         raise ConfigError(f"degree must be above 0 and below {n}, got {excerpt(degree)}")
-
-
-def no_mode(mode: str | None) -> None:
-    """Raise ConfigError if a mode of travel is given: networks and grids have none."""
-    if mode is not None:
-        raise ConfigError(f"mode must be None: only a City has modes; got {excerpt(mode)}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from civitas.errors import ConfigError
-from civitas.society.wants import Answer, answer_json, id_order
+from civitas.society.wants import Answer, id_order
 
 
 @dataclass(slots=True, eq=False)
@@ -157,21 +157,6 @@ class Perception:
             return ""
         where = item.get("where")
         return f"{item['do']} at {where}" if where else str(item["do"])
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the perception as JSON data."""
-        return {
-            "step": self.step,
-            "clock": str(self.clock),
-            "facts": dict(self.facts),
-            "place": self.place,
-            "open": self.open,
-            "here": self.here,
-            "intention": self.intention,
-            "messages": list(self.messages),
-            "answers": [answer_json(each) for each in self.answers],
-            "news": self.news,
-        }
 
     def text(self) -> str:
         """Return the perception in words, for a prompt."""

@@ -1,14 +1,18 @@
-"""Small protocols for what blocks need of a city, and the error if the city lacks it.
+"""Small protocols for what blocks need of a city, the error if it lacks it, and bases of cities.
 
 A block states its needs: `needs(city, Routes, Hours, who="MobilityBlock", kinds=("shop",))`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+import functools
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from civitas.errors import ConfigError
+from civitas.society.arrays import np
+from civitas.society.city.map import check_integer, numbers_of
+from civitas.text import excerpt
 
 
 class Near(NamedTuple):
@@ -137,3 +141,104 @@ def _offers(places: Any, protocol: type) -> bool:
 
 def _listed(kinds: Iterable[str]) -> str:
     return ", ".join(repr(kind) for kind in kinds)
+
+
+class NumberedPlaces:
+    """Places by their number in the order of ids: the base of `City`, `Network` and `Grid`."""
+
+    _unknown: ClassVar[str]
+    """The beginning of the error for an unknown id."""
+    _ids: Any  # the ids in order, a tuple
+    _kind_names: tuple[str, ...]
+
+    @functools.cached_property
+    def _kind_numbers(self) -> Any:
+        """The number of each place's kind; all have the first if nothing else was set."""
+        return np.zeros(len(self), np.int8)
+
+    @functools.cached_property
+    def place_numbers(self) -> Mapping[str, int]:
+        """The number of each id."""
+        return numbers_of(self._ids)
+
+    @functools.cached_property
+    def _by_kind(self) -> dict[str, tuple[str, ...]]:
+        return {
+            kind: tuple([self._ids[each] for each in self._rows_of(kind).tolist()])
+            for kind in self._kind_names
+        }
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __contains__(self, place: object) -> bool:
+        return isinstance(place, str) and place in self.place_numbers
+
+    def ids(self) -> tuple[str, ...]:
+        """Return every place's id, in order."""
+        ids: tuple[str, ...] = self._ids
+        return ids
+
+    def kinds(self) -> tuple[str, ...]:
+        """Return the kinds of places, in order."""
+        return self._kind_names
+
+    def kind(self, place: str) -> str:
+        """Return a place's kind."""
+        return self._kind_names[int(self._kind_numbers[self._number(place)])]
+
+    def by_kind(self, kind: str) -> tuple[str, ...]:
+        """Return the places of a kind in order of id; none if there is no such kind."""
+        return self._by_kind.get(kind, ())
+
+    def kind_rows(self) -> Any:
+        """Return each place's kind as its number in `kinds()`; an array of whole numbers."""
+        return self._kind_numbers
+
+    def _rows_of(self, kind: str | None) -> Any:
+        """Return the numbers of the places of a kind, of all for None; int32, rising."""
+        if kind is None:
+            return np.arange(len(self), dtype=np.int32)
+        number = [*self._kind_names, kind].index(kind)
+        return np.flatnonzero(self._kind_numbers == number).astype(np.int32)
+
+    def _number(self, place: str) -> int:
+        try:
+            return self.place_numbers[place]
+        except (KeyError, TypeError):
+            raise ConfigError(f"{self._unknown} {excerpt(place)}") from None
+
+
+class SteppedPlaces(NumberedPlaces):
+    """Places whose ways are so many steps of one length, by no mode of travel."""
+
+    _step_seconds: int
+
+    def _steps(self, start: Any, to: Any) -> Any:
+        """Return the fewest steps from places to places, by number; −1 if there is no way."""
+        raise NotImplementedError
+
+    def seconds(self, a: str, b: str, mode: str | None = None) -> int | None:
+        """Return the seconds over the fewest steps from `a` to `b`; None if there is no way."""
+        _no_mode(mode)
+        steps = int(self._steps(self._number(a), self._number(b)))
+        return None if steps < 0 else steps * self._step_seconds
+
+    def near(
+        self, place: str, kind: str | None = None, limit: int = 10, mode: str | None = None
+    ) -> tuple[Near, ...]:
+        """Return the nearest other places that can be reached, with the seconds to each."""
+        _no_mode(mode)
+        check_integer("limit", limit, 1, None)
+        start, rows = self._number(place), self._rows_of(kind)
+        steps = self._steps(start, rows)
+        found = np.flatnonzero((steps >= 0) & (rows != start))
+        found = found[np.argsort(steps[found], kind="stable")[:limit]].tolist()
+        return tuple(
+            Near(self._ids[rows[each]], int(steps[each]) * self._step_seconds) for each in found
+        )
+
+
+def _no_mode(mode: str | None) -> None:
+    if mode is not None:
+        raise ConfigError(f"mode must be None: only a City has modes; got {excerpt(mode)}")

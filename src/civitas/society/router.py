@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any, Final, NamedTuple
 
@@ -44,11 +45,15 @@ Interceptor = Callable[[dict[str, Any]], dict[str, Any] | None]
 class Sent(NamedTuple):
     """A message on its way to the next step."""
 
-    rank: tuple[int, int, str]  # its sender's sort key in id order
     envelope: Envelope
     kind: int = SEND
     answers: str | None = None  # the id of the message that an answer answers
     request: Delivery | None = None  # which the answer settles
+
+    @property
+    def rank(self) -> tuple[int, int, str]:
+        """Its sender's sort key in id order."""
+        return id_order(self.envelope.sender)
 
 
 class Turn(Delivery):
@@ -93,38 +98,39 @@ def _hold(delivery: Delivery, handler: Coroutine[Any, Any, Any]) -> None:
     mailbox.begun = handler
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class SocietyMailbox(Mailbox):
     """An agent's mailbox in a society: its mail, its wants in this step, and its latest answers."""
 
-    __slots__ = ("answers", "begun", "lives", "mail", "rank", "wants")
     router: SocietyRouter
+    # Without a value until their first use.
+    box: deque[Delivery] = field(init=False)
+    active: dict[Delivery, None] = field(init=False)
+    held: dict[Delivery, deque[Delivery]] = field(init=False)
+    asking: set[Delivery] = field(init=False)
+    carried: set[asyncio.Task[Any]] = field(init=False)
+    rank: tuple[int, int, str] = field(init=False)
+    lives: bool = field(init=False)  # whether it has its own step
+    mail: list[Sent] | tuple[()] = ()
+    wants: list[Want] | None = None
+    answers: list[Answer] | tuple[()] = ()
+    begun: Coroutine[Any, Any, Any] | None = None  # handles the next message
 
-    def __init__(self, agent: Agent, space: Any, router: SocietyRouter) -> None:
-        self.agent = agent
-        self.space = space
-        self.router = router
+    def __post_init__(self) -> None:
+        agent = self.agent
         self.id = address(agent.id)
         self.rank = id_order(self.id)
         self.start = _hold  # a handler is awaited in the turn
         self.before = overrides(agent, "before_action")
         self.after = overrides(agent, "after_action")
-        # Whether it has its own step.
         self.lives = type(agent).forward is not Agent.forward or "forward" in vars(agent)
-        self.limit = router.capacity
-        self.dead = self.running = self.paused = 0
+        self.limit = self.router.capacity
         self.concurrency = 1  # one message at a time, unlike in other spaces
-        self.open = True
-        self.here = self.ready = self.outside = False
-        self.arriving = self.leaving = None
-        self.mail: list[Sent] | tuple[()] = ()
-        self.wants: list[Want] | None = None
-        self.answers: list[Answer] | tuple[()] = ()
-        self.begun: Coroutine[Any, Any, Any] | None = None  # handles the next message
         # Actions that cannot be described fail here; each combination of classes is checked once.
         make = (type(agent), *(type(block) for block in agent.blocks))
-        if make not in router.makes:
+        if make not in self.router.makes:
             Offer.all_of(self)
-            router.makes.add(make)
+            self.router.makes.add(make)
 
     def __getattr__(self, name: str) -> Any:
         make = _LATER.get(name)
@@ -151,7 +157,7 @@ class SocietyMailbox(Mailbox):
 
     def detach(self, error: RequestError, spared: tuple[Delivery | None, ...]) -> None:
         """End all messages, and the agent's turn unless it removes itself."""
-        super().detach(error, spared)
+        Mailbox.detach(self, error, spared)  # with slots, `super()` knows the class before
         for turn in () if any(spared) else [*self.router.turns]:
             if turn.mailbox is self:
                 self.router.tasks.cancel(turn)
@@ -213,21 +219,21 @@ class SocietyRouter(Router):
         self.turns: set[Turn] = set()  # under way
         self._turn_timeout_s = turn_timeout_s
         self._over = over
-        self._fewer: asyncio.Future[None] | None = None
+        self._turn_ended = asyncio.Event()
 
     # -- sending -----------------------------------------------------------------------------------
 
     def route(self, envelope: Envelope, mailbox: Mailbox | None) -> None:
         """Keep a message for the next step."""
         if not self.closed:
-            self.sent.append(Sent(self._rank(envelope.sender), envelope))
+            self.sent.append(Sent(envelope))
 
     def post(self, delivery: Delivery) -> None:
         """Keep an answer, or a request to a service, for the next step."""
-        sent = Sent(self._rank(delivery.envelope.sender), delivery.envelope, request=delivery)
-        if delivery.kind != REQUEST:
-            sent = sent._replace(kind=ANSWER, answers=delivery.original_id, request=None)
-        self.sent.append(sent)
+        if delivery.kind == REQUEST:
+            self.sent.append(Sent(delivery.envelope, request=delivery))
+        else:
+            self.sent.append(Sent(delivery.envelope, ANSWER, delivery.original_id))
 
     def request(
         self, envelope: Envelope, timeout: float | None, wait: bool, mailbox: Mailbox
@@ -247,10 +253,6 @@ class SocietyRouter(Router):
 
     def make_ready(self, mailbox: Any) -> None:
         """Do nothing: an agent handles its messages in its turn."""
-
-    def _rank(self, sender: str) -> tuple[int, int, str]:
-        mailbox: Any = self.mailboxes.get(sender)
-        return id_order(sender) if mailbox is None else mailbox.rank
 
     # -- delivery ----------------------------------------------------------------------------------
 
@@ -341,15 +343,12 @@ class SocietyRouter(Router):
         if delivery.limit is not None:
             delivery.limit.cancel()
         self._over(delivery, error)
-        fewer, self._fewer = self._fewer, None
-        if fewer is not None and not fewer.done():
-            fewer.set_result(None)
+        self._turn_ended.set()
 
     async def wait_turn_end(self) -> None:
         """Wait until a turn has ended."""
-        if self._fewer is None:
-            self._fewer = self.loop.create_future()
-        await asyncio.shield(self._fewer)
+        self._turn_ended.clear()
+        await self._turn_ended.wait()
 
     async def break_off(self) -> None:
         """Cancel the turns that wait, and wait until they have ended."""

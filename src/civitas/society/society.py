@@ -7,7 +7,6 @@ import inspect
 import json
 import logging
 import secrets
-from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -43,7 +42,6 @@ from civitas.text import counted
 
 logger = logging.getLogger("civitas.society")
 
-_FAILURES: Final = 100  # the failures kept as text; all are counted
 MAILBOX: Final = 1_000  # the messages that an agent may receive in a step, by default
 
 
@@ -128,9 +126,6 @@ class Society(Experiments):
         self._began = self.clock.start.isoformat()
         self.services = given.services_of(services)
         self._reached = self.services if city is None else {"city": CITY, **self.services}
-        self.news: list[Any] = []
-        self.metrics: list[dict[str, Any]] = []
-        self.failures: deque[tuple[int, str, str]] = deque(maxlen=_FAILURES)
         self.books = self.new_books()
         self.changed = Changed(city)
         self._model = model
@@ -138,7 +133,6 @@ class Society(Experiments):
         self._asking = Asking(model_timeout_s, budget, once=ask_once)
         self._turn_timeout_s = turn_timeout_s
         self._journal = None if journal is None else as_journal(journal, "Society")
-        self._between = asyncio.Lock()
         try:
             if population is not None:
                 begin_life(self, population, self._engine)
@@ -236,10 +230,6 @@ class Society(Experiments):
             program = self._program(length, count, made) if is_kept else {}
             if not isinstance(out, Tables | None):
                 out = Tables(out, fingerprint(**program))
-            if self._journal is None:
-                set_length(self, length)
-                await self._run_steps(NULL_RECORD, state, count, every, progress, out)
-                return state.rows
             many = len(self.population or self.ids())
             async with recorded(
                 self._journal,
@@ -251,10 +241,11 @@ class Society(Experiments):
                 program=program,
             ) as record:
                 async with self._between:
-                    state = self._from_record(record, state, made)
+                    if record is not NULL_RECORD:
+                        state = self._from_record(record, state, made)
+                        self._asking.charge_recorded(record, self._model, self.mailboxes)
                     set_length(self, length)
                     await record.commit()
-                self._asking.charge_recorded(record, self._model, self.mailboxes)
                 await self._run_steps(record, state, count, every, progress, out)
                 if record.over is None:
                     await record.end("done")

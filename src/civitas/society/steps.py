@@ -35,6 +35,7 @@ from civitas.text import one_line
 
 logger = logging.getLogger("civitas.society")
 
+_FAILURES: Final = 100  # the failures kept as text; all are counted
 _COLLECTED: Final = 100  # steps between full garbage collections
 _FROZEN: Final = 1000  # with more agents, gc.freeze() exempts what existed before a step
 _MANY: Final = 10_000
@@ -54,9 +55,6 @@ class Steps(Space):
     _reached: dict[str, Service]
     """The receivers besides agents: the services, and the city, which settles `Move`."""
     number: int = 0
-    news: list[Any]
-    metrics: list[dict[str, Any]]
-    failures: deque[tuple[int, str, str]]
     fallbacks: int = 0
     population: Population | None
     books: Books
@@ -67,17 +65,20 @@ class Steps(Space):
     _asking: Asking
     _turn_timeout_s: float
     _interceptors: tuple[Interceptor, ...] = ()
-    _between: asyncio.Lock  # held by a step, and by work between two steps
     _in_step = False
     _broken = ""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
+        self.news: list[Any] = []
+        self.metrics: list[dict[str, Any]] = []
+        self.failures: deque[tuple[int, str, str]] = deque(maxlen=_FAILURES)
+        self._between = asyncio.Lock()  # held by a step, and by work between two steps
         self._order: list[SocietyMailbox] | None = []
         self._come: list[SocietyMailbox] = []
         self._left: list[str] = []
-        self._failed: list[tuple[SocietyMailbox, str]] = []
-        self._not_changed: list[str] = []
+        # What failed in this step: the sort key, who and what.
+        self._failed: list[tuple[tuple[Any, ...], str, str]] = []
 
     # -- one step ----------------------------------------------------------------------------------
 
@@ -103,6 +104,7 @@ class Steps(Space):
             if lives > _FROZEN:  # else the collector visits all: a fifth of the step's time
                 gc.freeze()
             view = self._view_now()
+            del self.news[: len(view.news)]  # later announcements are for the next step
             if self.population is not None:
                 WATCHDOG.forget(router)  # calls of numpy may keep the interpreter for seconds
                 tables = await run_population(self.population, view, self.books, self._engine)
@@ -136,17 +138,14 @@ class Steps(Space):
                 mailbox.arriving = None
 
     def _intervene_now(self) -> None:
-        self._not_changed = []
         for each in self.interventions:
-            if each.falls_in(self.number, self.clock):
-                self._not_changed += each.change(self)
-        for why in self._not_changed:
-            logger.warning("intervention in step %d: %s", self.number, why)
+            for why in each.change(self) if each.falls_in(self.number, self.clock) else ():
+                self._failed.append(((), "intervention", why))
+                logger.warning("intervention in step %d: %s", self.number, why)
 
     def _view_now(self) -> View:
         """Return the view that all citizens share in the next step."""
         clock, facts = self.clock, self.facts
-        news, self.news = self.news, []  # later announcements are for the next step
         return View(
             step=self.number,
             clock=clock,
@@ -154,7 +153,7 @@ class Steps(Space):
             city=self.city,
             seconds=clock.step_s,
             time=clock.time,
-            news=tuple(news),
+            news=tuple(self.news),
             at=self.books.at,
             lasted=self.books.seconds,
         )
@@ -168,10 +167,9 @@ class Steps(Space):
             if isinstance(agent, CitizenAgent):
                 messages = [each.envelope.to_dict() for each in mail] if mail else ()
                 id = mailbox.id
-                agent._perceived = Perception(
+                agent.perceived = Perception(
                     view, id, agent.memory.status, where[id], messages, mailbox.answers
                 )
-                agent._draws = None
                 mailbox.answers = ()
             if mailbox.lives or mail:
                 having.append(mailbox)
@@ -190,7 +188,7 @@ class Steps(Space):
         logger.debug("agent %r, step %d", mailbox.id, self.number, exc_info=error)
 
     def _fail(self, mailbox: SocietyMailbox, what: str, how: str = "failed") -> None:
-        self._failed.append((mailbox, what))
+        self._failed.append((mailbox.rank, mailbox.id, what))
         logger.warning("agent %r %s in step %d: %s", mailbox.id, how, self.number, what)
 
     def _commit(
@@ -220,11 +218,9 @@ class Steps(Space):
             sent = sorted([*sent, *router.collect(self._interceptors)], key=lambda s: s.rank)
         heard += router.deliver(sent) + deliver_to_rows(self, sent, False, said)
         # In id order, independent of the order of turns.
-        self._failed.sort(key=lambda each: each[0].rank)
-        self.failures.extend((self.number, "intervention", why) for why in self._not_changed)
-        self.failures.extend((self.number, mailbox.id, what) for mailbox, what in self._failed)
-        failures = len(self._failed) + len(self._not_changed)
-        row = self._measured(heard, failures)
+        self._failed.sort(key=lambda each: each[0])
+        self.failures.extend((self.number, who, what) for _, who, what in self._failed)
+        row = self._measured(heard, len(self._failed))
         self.metrics.append(row)
         self.number += 1
         self.clock = self.clock.after()
@@ -376,11 +372,6 @@ class Steps(Space):
         """Return the agent's model, or the society's, with calls limited in time and recorded."""
         model = self._model if own is None else own
         return None if model is None else AskedModel(self._asking, agent, model, own)
-
-    @property
-    def row_books(self) -> RowBooks:
-        """The books of a society with a population."""
-        return cast(RowBooks, self.books)
 
     def new_books(self) -> Books:
         """Return books with the services and without citizens."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from civitas.errors import InvalidArguments, StateError
+from civitas.errors import InvalidArguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +170,9 @@ def answer_json(answer: Answer) -> list[Any]:
 
 
 def answer_of_json(given: Any) -> Answer:
-    """Return the answer of JSON data. Raises StateError."""
-    try:
-        name, values, done, reason, value = given
-        return Answer((KINDS.get(name) or _kinds()[name])(*values), done, reason, value)
-    except (TypeError, ValueError, KeyError) as error:
-        raise StateError(f"an answer to a want is damaged: {given!r:.200}") from error
+    """Return the answer of JSON data."""
+    name, values, done, reason, value = given
+    return Answer((KINDS.get(name) or _kinds()[name])(*values), done, reason, value)
 
 
 def want_of(name: str, args: dict[str, Any]) -> Want:

@@ -99,16 +99,9 @@ def near(rows: Rows, place: Any, kind: str, limit: int, mode: str | None) -> tup
 def ways(rows: Rows, place: Any, to: Any, modes: list[str | None]) -> Any:
     """Return the seconds from `place` to `to` by each mode; int64, (n, modes), −1: no way."""
     city = rows.city
-    made = np.empty((len(place), len(modes)), np.int64, order="F")
-    if hasattr(city, "metres_rows"):
-        named = [mode for mode in modes if mode is not None]
-        metres, same = None, place == to
-        shared = len(named) == len(modes) and city.same_roads(named)
-        for number, mode in enumerate(modes):
-            if metres is None or not shared:
-                metres = city.metres_rows(place, to, mode)
-            made[:, number] = city.time_rows(metres, same, mode)
-        return made
+    if hasattr(city, "ways_rows"):
+        return city.ways_rows(place, to, modes)
+    made = np.empty((len(place), len(modes)), np.int64)
     names = rows.population.places
     for at, (one, other) in enumerate(zip(place.tolist(), to.tolist(), strict=True)):
         for number, mode in enumerate(modes):

@@ -18,23 +18,21 @@ from civitas.society.city.map import (
     Place,
     Road,
     check_integer,
+    checked_modes,
     checked_nodes,
     checked_roads,
-    open_between,
     read,
-    unique,
     written,
 )
-from civitas.society.city.near import Nearest
-from civitas.society.city.routes import Roads, Route
-from civitas.society.places import Near
+from civitas.society.city.routes import Nearest, Roads, Route
+from civitas.society.places import Near, NumberedPlaces
 from civitas.text import excerpt
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class City:
+class City(NumberedPlaces):
     """Places on a graph of roads. It never changes; frequent queries are cached.
 
     A place is attached to a road node (`Place.node`), reached along x and y, or is a node itself.
@@ -53,6 +51,7 @@ class City:
             names an unknown mode, or a field is wrong.
     """
 
+    _unknown = "the city has no place"
     closed: frozenset[str] = frozenset()
     """The places that an intervention has closed."""
 
@@ -64,13 +63,12 @@ class City:
         nodes: Mapping[str, tuple[int, int]] | None = None,
         modes: Iterable[Mode] = MODES,
     ) -> None:
-        self._modes = unique("modes", modes, Mode, "name")
+        self._modes = checked_modes(modes)
         self.modes = tuple(self._modes.values())
-        if not self._modes:
-            raise ConfigError("modes must have at least one")
         self.nodes = checked_nodes(nodes or {})
         self.places = PlaceColumns(places, self.nodes)
         self._ids, self.place_numbers = self.places.ids, self.places.numbers
+        self._kind_names, self._kind_numbers = self.places.kinds, self.places.kind
         self.roads = checked_roads(roads, self._modes, self.nodes, self.places, self.place_numbers)
         # Road nodes come first, then the places that are nodes themselves.
         at = np.stack([self.places.x, self.places.y], axis=1)
@@ -81,20 +79,11 @@ class City:
         self._hang_rows = self.places.node.copy()
         self._hang_rows[own] = range(len(self.nodes), len(self._node_ids))
         self._access_rows = abs(at - self._spots[self._hang_rows]).sum(axis=1)
-        self._kind_rows: dict[str | None, NDArray[Any]] = {
-            kind: np.flatnonzero(self.places.kind == number).astype(np.int32)
-            for number, kind in enumerate(self.places.kinds)
-        }
-        self._by_kind = {
-            str(kind): tuple([self._ids[each] for each in rows.tolist()])
-            for kind, rows in self._kind_rows.items()
-        }
-        self._kind_rows[None] = np.arange(len(self.places), dtype=np.int32)
         self._graphs: dict[str, Roads] = {}
         self._build_graphs()
-        self._nearest = Nearest(
-            self._kind_rows, self._hang_rows, self._access_rows, self._spots
-        )  # copies of a city share its tables
+        rows = {kind: self._rows_of(kind) for kind in (*self.places.kinds, None)}
+        # Copies of a city share its tables.
+        self._nearest = Nearest(rows, self._hang_rows, self._access_rows, self._spots)
 
     @classmethod
     def generate(cls, *, seed: int, citizens: int, modes: Iterable[Mode] = MODES) -> City:
@@ -142,33 +131,12 @@ class City:
 
     # -- places ------------------------------------------------------------------------------------
 
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def __contains__(self, place: object) -> bool:
-        return place in self.place_numbers
-
     def __getitem__(self, place: str) -> Place:
-        return self.places[self._number(place)]
+        found: Place = self.places[self._number(place)]
+        return found
 
     def __repr__(self) -> str:
         return f"<City of {len(self)} places, {len(self.roads)} roads>"
-
-    def ids(self) -> tuple[str, ...]:
-        """Return every place's id, in order."""
-        return self._ids
-
-    def kinds(self) -> tuple[str, ...]:
-        """Return the kinds of places, in order."""
-        return tuple(self._by_kind)
-
-    def kind(self, place: str) -> str:
-        """Return a place's kind."""
-        return self.places.kinds[int(self.places.kind.item(self._number(place)))]
-
-    def by_kind(self, kind: str) -> tuple[str, ...]:
-        """Return the places of a kind in order of id; none if there is no such kind."""
-        return self._by_kind.get(kind, ())
 
     def capacity(self, place: str) -> int:
         """Return how many citizens a place holds at a time."""
@@ -176,8 +144,9 @@ class City:
 
     def is_open(self, place: str, time: int) -> bool:
         """Return whether a place is open, `time` seconds after midnight (of any day)."""
-        number = self._number(place)
-        return open_between(self.places.opens.item(number), self.places.closes.item(number), time)
+        number, (opens, lasts) = self._number(place), self._hours
+        check_integer("time", time, 0, None)
+        return bool((time - opens.item(number)) % DAY_S < lasts.item(number))
 
     def position(self, place: str) -> tuple[int, int]:
         """Return x and y in metres, of a place or of a road node."""
@@ -236,22 +205,11 @@ class City:
         Distances are compared in metres; ties are in order of id.
         """
         check_integer("limit", limit, 1, None)
-        limit = min(limit, len(self))
-        number, chosen = self._number(place), self._mode(mode)
-        node, access = self._hang_rows[number], int(self._access_rows[number])
-        table = self._nearest.table(self._graphs[chosen.name], kind, limit)
-        near = [
-            Near(self._ids[each], int(chosen.time(metres + access)))
-            for each, metres in zip(*(ranked[:, node].tolist() for ranked in table), strict=True)
-            if each not in (-1, number)
-        ]
-        return tuple(near[:limit])
+        found = self.near_rows([self._number(place)], kind, min(limit, len(self)), mode)
+        near = zip(*(each[0].tolist() for each in found), strict=True)
+        return tuple(Near(self._ids[each], seconds) for each, seconds in near if each >= 0)
 
     # -- queries of many places at once, by their numbers in `ids()` -------------------------------
-
-    def kind_rows(self) -> NDArray[Any]:
-        """Return each place's kind as its number in `kinds()`; int16."""
-        return self.places.kind
 
     def capacity_rows(self) -> NDArray[Any]:
         """Return the capacity of each place; int64."""
@@ -305,28 +263,27 @@ class City:
             name = self.modes[0].name if number < 0 else words[number]
             if name in self._modes:
                 at = np.flatnonzero(mode == number)
-                metres = self.metres_rows(place[at], to[at], name)
-                found[at] = self.time_rows(metres, place[at] == to[at], name)
+                found[at] = self.ways_rows(place[at], to[at], [name])[:, 0]
         found[place < 0] = 0
         return found
 
-    def time_rows(self, metres: Any, same: Any, mode: str | None = None) -> NDArray[Any]:
-        """Return the seconds for metres, −1 for −1; 0 where `same` (start is destination)."""
-        return np.where(same, 0, np.where(metres < 0, -1, self._mode(mode).time(metres)))
-
-    def metres_rows(self, place: Any, to: Any, mode: str | None = None) -> NDArray[Any]:
-        """Return the metres of shortest routes; int64, −1 without a route."""
-        graph = self._graphs[self._mode(mode).name]
-        metres = graph.metres(self._hang_rows[place], self._hang_rows[to])
-        reached = metres + self._access_rows[place] + self._access_rows[to]
-        return np.where(metres < 0, -1, np.where(place == to, 0, reached))
-
-    def same_roads(self, modes: Sequence[str]) -> bool:
-        """Return whether all these modes use the same roads, so that their metres are equal."""
-        return len({id(self._graphs[mode]) for mode in modes}) == 1
+    def ways_rows(self, place: Any, to: Any, modes: Sequence[str | None]) -> NDArray[Any]:
+        """Return the seconds of routes by each mode; int64, (n, n_modes), −1 without a route."""
+        made = np.empty((len(place), len(modes)), np.int64, order="F")
+        found: dict[Roads, NDArray[Any]] = {}  # modes that use the same roads share the metres
+        for number, mode in enumerate(map(self._mode, modes)):
+            graph = self._graphs[mode.name]
+            if graph not in found:
+                metres = graph.metres(self._hang_rows[place], self._hang_rows[to])
+                reached = metres + self._access_rows[place] + self._access_rows[to]
+                found[graph] = np.where(metres < 0, -1, reached)
+            metres = found[graph]
+            made[:, number] = np.where(metres < 0, -1, mode.time(metres))
+        made[place == to] = 0
+        return made
 
     def near_rows(
-        self, place: Any, kind: str, limit: int = 10, mode: str | None = None
+        self, place: Any, kind: str | None, limit: int = 10, mode: str | None = None
     ) -> tuple[Any, Any]:
         """Return the results of `near` for each place: places (−1: no more) and seconds.
 
@@ -338,8 +295,8 @@ class City:
         place = np.asarray(place)
         node = self._hang_rows[place]
         found, far = places.take(node, axis=1), metres.take(node, axis=1)
-        number = [*self._kind_rows, kind].index(kind)
-        own = np.flatnonzero(self.places.kind[place] == number)
+        number = [*self._kind_names, kind].index(kind)
+        own = np.flatnonzero((kind is None) | (self.places.kind[place] == number))
         if len(own):  # a place is not near itself: drop it, the others move up
             after = np.logical_or.accumulate(found[:, own] == place[own], axis=0)[:-1]
             for each in (found, far):
@@ -362,12 +319,6 @@ class City:
         return self.places.opens, np.where(lasts % DAY_S, lasts % DAY_S, DAY_S)
 
     # -- lookups -----------------------------------------------------------------------------------
-
-    def _number(self, place: str) -> int:
-        try:
-            return self.place_numbers[place]
-        except (KeyError, TypeError):
-            raise ConfigError(f"the city has no place {excerpt(place)}") from None
 
     def _mode(self, mode: str | None) -> Mode:
         if mode is None:

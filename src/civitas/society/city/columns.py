@@ -5,8 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from operator import eq
-from typing import Any, overload
+from typing import Any
 
 from civitas.errors import ConfigError
 from civitas.society.arrays import np
@@ -67,11 +66,7 @@ class PlaceColumns(Sequence[Place]):
     def __len__(self) -> int:
         return len(self.ids)
 
-    @overload
-    def __getitem__(self, number: int) -> Place: ...
-    @overload
-    def __getitem__(self, number: slice) -> tuple[Place, ...]: ...
-    def __getitem__(self, number: int | slice) -> Place | tuple[Place, ...]:
+    def __getitem__(self, number: Any) -> Any:
         if isinstance(number, slice):
             return tuple(self[each] for each in range(len(self))[number])
         id, node = self.ids[number], self.node.item(number)
@@ -86,11 +81,6 @@ class PlaceColumns(Sequence[Place]):
             self._names.get(id, id),
             None if node < 0 else self.nodes[node],
         )
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sequence) or len(self) != len(other):
-            return False
-        return all(map(eq, self, other))
 
     def __repr__(self) -> str:
         return f"<{len(self)} places>"

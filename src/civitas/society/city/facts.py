@@ -15,7 +15,7 @@ from civitas.society.draw import Draws
 
 
 class Facts(Mapping[str, Any]):
-    """Global facts: JSON values by name. They never change: `with_` returns new facts.
+    """Global facts: JSON values by name. They never change.
 
     Reading an array or object returns a copy.
 

@@ -6,16 +6,15 @@ import functools
 from typing import Any
 
 from civitas.errors import ConfigError
-from civitas.society.arrays import larger, np, smaller
+from civitas.society.arrays import np
 from civitas.society.city.map import check_integer
-from civitas.society.network import no_mode
-from civitas.society.places import Near
+from civitas.society.places import SteppedPlaces
 from civitas.text import excerpt
 
 _AROUND = ((-1, 0), (0, -1), (0, 1), (1, 0), (-1, -1), (-1, 1), (1, -1), (1, 1))
 
 
-class Grid:
+class Grid(SteppedPlaces):
     """Cells in columns and rows, with ids `"x,y"`, all of kind `cell`. It never changes.
 
     Args:
@@ -29,6 +28,9 @@ class Grid:
     Raises:
         ConfigError: an argument is wrong.
     """
+
+    _unknown = "the grid has no cell"
+    _kind_names = ("cell",)
 
     def __init__(
         self,
@@ -55,17 +57,10 @@ class Grid:
         self.around = around
         self._around = _AROUND[:around]
         self._capacity = capacity
-        self._cell_seconds = cell_seconds
+        self._step_seconds = cell_seconds
 
     def __len__(self) -> int:
         return self.width * self.height
-
-    def __contains__(self, place: object) -> bool:
-        try:
-            self.position(place)  # type: ignore[arg-type]
-        except ConfigError:
-            return False
-        return True
 
     def __repr__(self) -> str:
         return f"<Grid of {self.width} × {self.height} cells>"
@@ -73,10 +68,6 @@ class Grid:
     @functools.cached_property
     def _ids(self) -> tuple[str, ...]:
         return tuple(sorted(f"{x},{y}" for x in range(self.width) for y in range(self.height)))
-
-    def ids(self) -> tuple[str, ...]:
-        """Return every cell's id, sorted as text."""
-        return self._ids
 
     @functools.cached_property
     def cells(self) -> Any:
@@ -103,73 +94,28 @@ class Grid:
         return np.column_stack(made)
 
     def seconds_rows(self, a: Any, b: Any, mode: Any, words: Any) -> Any:
-        """Return the seconds between cells by index in `ids`, as `seconds`; 0 where `a` is −1."""
-        steps = self._steps(*np.abs(self.cells[a].astype(np.int64) - self.cells[b]).T)
-        return np.where(np.asarray(a) < 0, 0, steps * self._cell_seconds)
-
-    def kinds(self) -> tuple[str, ...]:
-        """Return `("cell",)`."""
-        return ("cell",)
-
-    def kind(self, place: str) -> str:
-        """Return `cell`."""
-        self.position(place)
-        return "cell"
-
-    def by_kind(self, kind: str) -> tuple[str, ...]:
-        """Return every cell for the kind `cell`, none for other kinds."""
-        return self._ids if kind == "cell" else ()
+        """Return `seconds` of cells by index in `ids`: 0 where `a` is −1, −1 with a mode."""
+        seconds = np.where(np.asarray(mode) < 0, self._steps(a, b) * self._step_seconds, -1)
+        return np.where(np.asarray(a) < 0, 0, seconds)
 
     def capacity(self, place: str) -> int | None:
         """Return how many citizens a cell holds at a time; None for any number."""
-        self.position(place)
+        self._number(place)
         return self._capacity
 
     def position(self, place: str) -> tuple[int, int]:
         """Return a cell's column and row, counted from 0."""
-        if isinstance(place, str):
-            x, comma, y = place.partition(",")
-            if comma and x.isdecimal() and y.isdecimal() and len(place) < 16:
-                column, row = int(x), int(y)
-                if column < self.width and row < self.height and f"{column},{row}" == place:
-                    return column, row
-        raise ConfigError(f"the grid has no cell {excerpt(place)}")
+        x, y = self.cells[self._number(place)].tolist()
+        return x, y
 
     def neighbours(self, place: str) -> tuple[str, ...]:
         """Return the cells next to a cell, in order of id; never the cell itself."""
-        x, y = self.position(place)
-        found = set()
-        for dx, dy in self._around:
-            column, row = x + dx, y + dy
-            if self.torus:
-                column, row = column % self.width, row % self.height
-            if 0 <= column < self.width and 0 <= row < self.height:
-                found.add(f"{column},{row}")
-        return tuple(sorted(found - {place}))
+        number = self._number(place)
+        others = {*self.next_to[number].tolist()} - {-1, number}
+        return tuple(self._ids[each] for each in sorted(others))
 
-    def seconds(self, a: str, b: str, mode: str | None = None) -> int:
-        """Return the seconds from `a` to `b` over the fewest cells."""
-        no_mode(mode)
-        (x, y), (column, row) = self.position(a), self.position(b)
-        return int(self._steps(abs(x - column), abs(y - row))) * self._cell_seconds
-
-    def near(
-        self, place: str, kind: str | None = None, limit: int = 10, mode: str | None = None
-    ) -> tuple[Near, ...]:
-        """Return the nearest other cells, with the seconds to each."""
-        no_mode(mode)
-        check_integer("limit", limit, 1, None)
-        x, y = self.position(place)
-        if kind not in (None, "cell"):
-            return ()
-        steps = self._steps(*abs(self.cells - (x, y)).T)
-        order = np.argsort(steps, kind="stable")[1 : limit + 1]
-        return tuple(
-            Near(self._ids[cell], int(steps[cell]) * self._cell_seconds) for cell in order.tolist()
-        )
-
-    def _steps(self, dx: Any, dy: Any) -> Any:
-        """Return the fewest steps over `dx` columns and `dy` rows; numbers or arrays."""
+    def _steps(self, start: Any, to: Any) -> Any:
+        dx, dy = np.abs(self.cells[to].astype(np.int64) - self.cells[start]).T
         if self.torus:
-            dx, dy = smaller(dx, self.width - dx), smaller(dy, self.height - dy)
-        return larger(dx, dy) if self.around == 8 else dx + dy
+            dx, dy = np.minimum(dx, self.width - dx), np.minimum(dy, self.height - dy)
+        return np.maximum(dx, dy) if self.around == 8 else dx + dy

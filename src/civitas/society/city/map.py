@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from civitas.arguments import unknown_argument
 from civitas.clock import DAY_S
 from civitas.errors import ConfigError
 from civitas.text import error_text, excerpt
@@ -79,19 +80,6 @@ class Place:
                 check_text("node", self.node)
         except ConfigError as error:
             raise ConfigError(f"place {excerpt(self.id)}: {error}") from None
-
-    def is_open(self, time: int) -> bool:
-        """Return whether the place is open, `time` seconds after midnight (of any day)."""
-        return open_between(self.opens, self.closes, time)
-
-
-def open_between(opens: int, closes: int, time: int) -> bool:
-    """Return whether a time, in seconds after midnight of any day, is within opening hours."""
-    check_integer("time", time, 0, None)
-    time %= DAY_S
-    if opens < closes:
-        return opens <= time < closes
-    return time >= opens or time < closes
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,16 +194,17 @@ class _Numbers(Mapping[str, int]):
         return len(self._texts)
 
 
-def unique(what: str, parts: Iterable[T], kind: type[T], key: str) -> dict[str, T]:
-    """Return parts by id or name; check their type, and that no id or name occurs twice."""
-    found: dict[str, T] = {}
-    for number, part in enumerate(parts):
-        if not isinstance(part, kind):
-            raise ConfigError(f"{what}[{number}] must be a {kind.__name__}, got {excerpt(part)}")
-        name = getattr(part, key)
-        if name in found:
-            raise ConfigError(f"{what}[{number}]: {key} {excerpt(name)} appears twice")
-        found[name] = part
+def checked_modes(modes: Iterable[Mode]) -> dict[str, Mode]:
+    """Return modes of travel by name."""
+    found: dict[str, Mode] = {}
+    for number, mode in enumerate(modes):
+        if not isinstance(mode, Mode):
+            raise ConfigError(f"modes[{number}] must be a Mode, got {excerpt(mode)}")
+        if mode.name in found:
+            raise ConfigError(f"modes[{number}]: name {excerpt(mode.name)} appears twice")
+        found[mode.name] = mode
+    if not found:
+        raise ConfigError("modes must have at least one")
     return found
 
 
@@ -295,7 +284,8 @@ def read(
         raise ConfigError(f"the city is not JSON: {error_text(error)}") from None
     if not isinstance(data, dict) or data.get("format") != _FORMAT:
         raise ConfigError(f"format must be {excerpt(_FORMAT)}: this is not a city's JSON")
-    _same_fields("", data, {"format", "modes", "nodes", "places", "roads"})
+    for name in sorted(data.keys() ^ {"format", "modes", "nodes", "places", "roads"}):
+        raise ConfigError(f"{excerpt(name)} is {'not a field' if name in data else 'missing'}")
     if not isinstance(data["nodes"], dict):
         raise ConfigError(f"nodes must be an object, got {excerpt(data['nodes'])}")
     return (
@@ -313,24 +303,13 @@ def _row(part: Place | Road | Mode) -> dict[str, Any]:
 def _read_rows(what: str, rows: object, kind: type[T]) -> list[T]:
     if not isinstance(rows, list):
         raise ConfigError(f"{what} must be an array, got {excerpt(rows)}")
-    expected = set(kind.__slots__)
     found = []
     for number, row in enumerate(rows):
-        where = f"{what}[{number}]"
         if not isinstance(row, dict):
-            raise ConfigError(f"{where} must be an object, got {excerpt(row)}")
-        _same_fields(f"{where}.", row, expected)
+            raise ConfigError(f"{what}[{number}] must be an object, got {excerpt(row)}")
         try:
             found.append(kind(**row))
-        except ConfigError as error:
-            raise ConfigError(f"{where}: {error}") from None
+        except TypeError as error:
+            why = unknown_argument(kind, row) or error
+            raise ConfigError(f"{what}[{number}]: {why}") from None
     return found
-
-
-def _same_fields(where: str, row: dict[str, Any], expected: set[str]) -> None:
-    if row.keys() == expected:
-        return
-    for name in sorted(row.keys() - expected):
-        raise ConfigError(f"{where}{excerpt(name)} is not a field: remove it")
-    for name in sorted(expected - row.keys()):
-        raise ConfigError(f"{where}{name} is missing")

@@ -15,7 +15,6 @@ from civitas.society.population.register import WHO
 from civitas.society.population.wants import Say, Table
 from civitas.society.router import Sent
 from civitas.society.services.lists import turn_of
-from civitas.society.wants import id_order
 from civitas.spaces.delivery import Delivery
 
 logger = logging.getLogger("civitas.society")
@@ -126,7 +125,7 @@ def _sent(population: Population, said: Table, at: int) -> Sent:
     args = {"content": say.text or ""}
     if say.topic:
         args |= {"topic": say.topic, "opinion": say.opinion}
-    return Sent(id_order(sender), Envelope(sender, say.to, "say", args))
+    return Sent(Envelope(sender, say.to, "say", args))
 
 
 def _heard(population: Population, args: dict[str, Any]) -> tuple[int, int, int]:
