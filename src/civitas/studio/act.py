@@ -22,7 +22,7 @@ _RUNS: Final = {("ReActAgent", "files"), ("DualActAgent", "act")}
 
 
 class ActTab:
-    """Starts orders of `civitas act`; pauses, steers and stops the runs of any tab."""
+    """Starts and pauses orders of `civitas act`; steers and stops the runs of any tab."""
 
     name = "act"
     title = "Act and review"
