@@ -70,21 +70,16 @@ class ResearchTab:
             headers = {"Content-Security-Policy": _POLICY}
             return Response(made, media_type="text/html", headers=headers)
 
-        @router.get("/report.md")
-        def markdown(run: str) -> Response:
-            return self._download(run, sanitized(self.report(run).markdown), "markdown", "md")
-
-        @router.get("/report.html")
-        def html(run: str) -> Response:
-            return self._download(run, self.report(run).html(), "html", "html")
-
-    def _download(self, run: str, text: str, kind: str, ending: str) -> Response:
-        from fastapi import Response
-
-        about = self._hub.journal.run(run).task
-        name = re.sub(r"[^A-Za-z0-9]+", "-", about)[:60].strip("-").lower() or "report"
-        headers = {"Content-Disposition": f'attachment; filename="research-{name}.{ending}"'}
-        return Response(text, media_type=f"text/{kind}; charset=utf-8", headers=headers)
+        @router.get("/report.{ending}")
+        def download(run: str, ending: Literal["md", "html"]) -> Response:
+            made = self.report(run)
+            is_page = ending == "html"
+            text = made.html() if is_page else sanitized(made.markdown)
+            kind = "html" if is_page else "markdown"
+            about = self._hub.journal.run(run).task
+            name = re.sub(r"[^A-Za-z0-9]+", "-", about)[:60].strip("-").lower() or "report"
+            headers = {"Content-Disposition": f'attachment; filename="research-{name}.{ending}"'}
+            return Response(text, media_type=f"text/{kind}; charset=utf-8", headers=headers)
 
     def start(self, objectives: str, **given: Any) -> str:
         """Start what the form asks for, by fields of `ResearchOrder`; return the run's id."""
