@@ -224,7 +224,7 @@ def test_an_entry_is_cut_where_it_is_long() -> None:
 
 
 def test_a_card_takes_a_decision_and_nothing_else() -> None:
-    """Any page may give it, in words; who comes late is told what it came to, for a while."""
+    """Any page may give it, in words; who comes late is told so."""
     feed = Feed()
     cards = Cards(feed)
     given: dict[str, Any] = {"instruction": " Look. ", "reasoning": " so "}
@@ -244,8 +244,8 @@ def test_a_card_takes_a_decision_and_nothing_else() -> None:
         for each, words in wrong:
             with pytest.raises(ConfigError, match=re.escape(words)):
                 cards.decide(card["number"], each)
-        said = cards.decide(card["number"], answer)
-        with pytest.raises(CardGone, match=f"is not open: it was {said}"):
+        cards.decide(card["number"], answer)
+        with pytest.raises(CardGone, match="is not open: it was answered, or what asked"):
             cards.decide(card["number"], answer)
         return await asking
 
@@ -260,7 +260,7 @@ def test_a_card_takes_a_decision_and_nothing_else() -> None:
     assert told[1][2] == {"number": 1, "said": "accepted"}
 
     async def questions() -> list[str]:
-        of = [Question("a", f"{n}?", f"run {n}") for n in range(200)]
+        of = [Question("a", f"{n}?", f"run {n}") for n in range(2)]
         asking = [asyncio.create_task(cards.answer(each)) for each in of]
         await asyncio.sleep(0)
         shown = cards.to_json()
@@ -269,7 +269,4 @@ def test_a_card_takes_a_decision_and_nothing_else() -> None:
             assert cards.decide(each["number"], {"text": f" {each['text']}"}) == "answered"
         return await asyncio.gather(*asking)
 
-    assert aside(questions()) == [f" {n}?" for n in range(200)]
-    for number, words in ((3, "card 3 is not open$"), (4, "it was answered"), (999, "not open$")):
-        with pytest.raises(CardGone, match=words):
-            cards.decide(number, {"text": "late"})
+    assert aside(questions()) == [" 0?", " 1?"]

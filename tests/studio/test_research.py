@@ -177,10 +177,10 @@ def test_a_run_of_another_process_is_shown(
     assert "nothing new was left" in html.read_text()
 
 
-def test_what_a_run_by_a_model_wants_besides_and_that_it_is_held(
+def test_what_a_run_by_a_model_wants_besides_and_that_it_is_stopped(
     folder: Path, studio: Studio, open_page: Callable[..., Page]
 ) -> None:
-    """Its smaller objectives are listed; held or stopped anywhere, it says so here."""
+    """Its smaller objectives are listed; stopped anywhere, it says so here."""
     page = open_page("Research")
     wants = evaluation({"alpha": 0.1}, ("encryption of alpha",), "Read more.")
     found = plan(("search_folder", {"query": "4711"}))
@@ -189,8 +189,6 @@ def test_what_a_run_by_a_model_wants_besides_and_that_it_is_held(
         run = studio.jobs.start(ResearchOrder(["alpha"], str(folder), model=f"{server.url}#m"))
         expect(page.get_by_text("Iteration 2 of 3: making tasks")).to_be_visible()
         expect(page.get_by_text("Smaller objectives: encryption of alpha (0.")).to_be_visible()
-        studio.jobs.pause(run)
-        expect(state(page)).to_have_text("paused")
         studio.jobs.stop(run)
         expect(state(page)).to_have_text("stopped: it was interrupted")
 

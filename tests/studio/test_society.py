@@ -297,7 +297,7 @@ def test_what_pages_ask_of_a_town(studio: Studio) -> None:
     """Through its routes: surveys by a state, payments, changes, and where citizens are."""
 
     def survey(**of: Any) -> Any:
-        return asked(studio, "survey", {"text": "?", "kind": "yes_no", "count": 10, **of})
+        return asked(studio, "survey", {"text": "?", "kind": "yes_no", "citizens": 10, **of})
 
     def answers() -> dict[str, Any]:
         return {id: value for id, value, *_ in asked(studio, "log")["said"][0]["answers"]}
@@ -323,12 +323,13 @@ def test_what_pages_ask_of_a_town(studio: Studio) -> None:
     assert answers() == {id: 1 + round(each * 4) for id, each in part.items()}
     survey(by="opinion art", kind="choice", choices=["a", " b ", "c", ""])
     assert answers() == {id: "abc"[min(int(each * 3), 2)] for id, each in part.items()}
-    survey(by="opinion art", count=4)
+    survey(by="opinion art", citizens=4)
     last = asked(studio, "log")["said"][0]
     assert (last["asked"], last["sources"], last["step"]) == (4, {"rule": 4}, 1)
     assert [id for id, *_ in last["answers"]] == ["1", "3", "5", "7"]
     assert sorted(value for value, _ in last["counts"]) == sorted({*answers().values()})
     assert sum(number for _, number in last["counts"]) == 4
+    assert survey(citizens=0) == "citizens: Input should be greater than or equal to 1"
     assert survey() == "there is no model: choose which state stands for the answer"
     for few in (["a"], ["a", " "], ["a", "b", "a"]):
         told = survey(by="opinion art", kind="choice", choices=few)
@@ -354,7 +355,7 @@ def test_what_pages_ask_of_a_town(studio: Studio) -> None:
     assert change("pay", amount=1.5) == change("pay", amount=20, name="3") == 1
     assert [what for _, what, _ in asked(studio, "log")["changes"]] == [
         "government pays 20.00 to citizen 3",
-        "government pays 1.50 to each of 10 citizens",
+        "government pays 1.50 to everyone",
         f"opens {place}",
         f"closes {place}",
         "f[1] is [1]",

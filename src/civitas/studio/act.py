@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from civitas.models import weights
 from civitas.orders.act import ITERATIONS
@@ -22,7 +21,7 @@ _RUNS: Final = {("ReActAgent", "files"), ("DualActAgent", "act")}
 
 
 class ActTab:
-    """Starts orders of `civitas act`; pauses, steers and stops the runs of any tab."""
+    """Starts and pauses orders of `civitas act`; steers and stops the runs of any tab."""
 
     name = "act"
     title = "Act and review"
@@ -35,24 +34,19 @@ class ActTab:
         """Add the routes that pages call; without `async`, each runs in a thread."""
         from fastapi import Body
 
-        jobs = self._jobs
-
-        def answer(change: Callable[[str], None]) -> None:
-            @router.post(f"/{change.__name__}")
-            def changed(run: str = Body(embed=True)) -> dict[str, str]:
-                change(run)
-                return {"run": run}
-
-        for change in (jobs.stop, jobs.pause, jobs.unpause):
-            answer(change)
-
-        @router.post("/resume")
-        def resume(run: str = Body(), more: dict[str, float] | None = Body(None)) -> dict[str, str]:  # noqa: B008
-            return {"run": jobs.resume(run, more or {})}
-
-        @router.post("/steer")
-        def steer(run: str = Body(), text: str = Body()) -> dict[str, str]:
-            jobs.steer(run, text)
+        @router.post("/{change}")
+        def changed(
+            change: Literal["stop", "pause", "unpause", "steer", "resume"],
+            run: str = Body(),
+            text: str = Body(""),
+            more: dict[str, float] | None = Body(None),  # noqa: B008
+        ) -> dict[str, str]:
+            if change == "resume":
+                return {"run": self._jobs.resume(run, more or {})}
+            if change == "steer":
+                self._jobs.steer(run, text)
+            else:
+                getattr(self._jobs, change)(run)
             return {"run": run}
 
     def start(self, **given: Any) -> str:

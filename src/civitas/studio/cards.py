@@ -7,6 +7,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,8 +24,7 @@ from civitas.reasoning.events import ConclusionReached, Event
 from civitas.reasoning.reply_request import ReplyRequest
 from civitas.studio.feed import Feed
 
-_DECIDED: Final = 200
-"""How many answered cards are remembered, for a page that answers one a second time."""
+_GONE: Final = "card {} is not open: it was answered, or what asked has ended"
 
 
 @dataclass
@@ -54,7 +54,6 @@ class Cards:
         self._open: dict[int, Card] = {}
         self._numbers = itertools.count(1)
         self._guard = threading.Lock()
-        self._decided: dict[int, str] = {}
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the open cards, the oldest first."""
@@ -89,7 +88,8 @@ class Cards:
         try:
             return await card.answer
         except asyncio.CancelledError:
-            self._close(card.number, "withdrawn")
+            with suppress(CardGone):
+                self._close(card.number, "withdrawn")
             raise
 
     def decide(self, number: int, answer: dict[str, Any]) -> str:
@@ -97,30 +97,21 @@ class Cards:
         with self._guard:
             card = self._open.get(number)
         if card is None:
-            raise self._gone(number)
+            raise CardGone(_GONE.format(number))
         value, said = _READ[card.kind](card.about, answer)
-        if self._close(number, said) is None:  # another page was faster
-            raise self._gone(number)
+        self._close(number, said)
         try:
             card.loop.call_soon_threadsafe(_set, card.answer, value)
         except RuntimeError:
             raise CardGone(f"card {number} is not open: its program has ended") from None
         return said
 
-    def _gone(self, number: int) -> CardGone:
-        before = self._decided.get(number)
-        return CardGone(f"card {number} is not open" + (f": it was {before}" if before else ""))
-
-    def _close(self, number: int, said: str) -> Card | None:
+    def _close(self, number: int, said: str) -> None:
+        """Take a card away. Raises CardGone: another page, or its asker, was faster."""
         with self._guard:
-            card = self._open.pop(number, None)
-            if card is None:
-                return None
-            self._decided[number] = said
-            while len(self._decided) > _DECIDED:
-                del self._decided[next(iter(self._decided))]
+            if self._open.pop(number, None) is None:
+                raise CardGone(_GONE.format(number))
         self._feed.publish("card_gone", {"number": number, "said": said})
-        return card
 
 
 def _set(answer: asyncio.Future[Any], value: Any) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 from urllib.parse import parse_qs
 
+from fastapi.datastructures import Headers
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 
 Message = MutableMapping[str, Any]
@@ -30,12 +31,14 @@ _ATTEMPTS: Final = 20
 """After this many wrong passwords from one address in a minute, no further one is checked."""
 _ADDRESSES: Final = 1000
 _KEEP: Final = "surrogateescape"
-KEY: Final = b"x-civitas-key"
+KEY: Final = "x-civitas-key"
 """The header in which an opened page sends its key; a link or socket sends `?key=`."""
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^][:@/]+)(:\d{1,5})?")
-_ONCE: Final = frozenset(
-    b"host origin authorization content-length sec-fetch-site sec-fetch-mode sec-fetch-dest".split()
+_ONCE: Final = (
+    *("host", "origin", "authorization", "content-length"),
+    *("sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest"),
 )
+"""The headers that access depends on: a request has each at most once."""
 
 _SHELL: Final = (
     *("/config", "/theme.css", "/favicon.ico", "/manifest.json"),
@@ -101,10 +104,12 @@ class Guard:
                 await PlainTextResponse(f"{refused}\n", refused.status)(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = _single(scope["headers"])
+        headers = Headers(scope=scope)
+        if any(len(headers.getlist(each)) > 1 for each in _ONCE):
+            raise _Refused(403, "a header appears twice")
         if fault := self._foreign(scope, headers):
             raise _Refused(403, fault)
-        length = headers.get(b"content-length", "0")
+        length = headers.get("content-length", "0")
         if not (length.isdecimal() and len(length) < 10 and int(length) <= MOST_BYTES):
             raise _Refused(413, _LONG)
         path, is_socket = scope["path"], scope["type"] == "websocket"
@@ -121,15 +126,15 @@ class Guard:
             receive = _again(await _body(receive), receive)
         await self.app(scope, receive, send)
 
-    def _foreign(self, scope: Scope, headers: dict[bytes, str]) -> str:
+    def _foreign(self, scope: Scope, headers: Headers) -> str:
         """Return why a request is not from a page of this studio; empty if it is."""
-        host = headers.get(b"host", "")
+        host = headers.get("host", "")
         if not self._is_own(host):
             return (
                 f"{host[:80]!r} is not a host of this studio: open it at 127.0.0.1, or start it "
                 "with --host"
             )
-        origin = headers.get(b"origin")
+        origin = headers.get("origin")
         # A studio that others can reach may be behind a proxy that speaks TLS.
         own = (f"http://{host}", f"https://{host}")[: 1 + self._anywhere]
         if origin is not None and origin not in own:
@@ -137,10 +142,10 @@ class Guard:
         is_link = (  # a link may open the page, and nothing else
             scope["path"] == "/"
             and scope.get("method") == "GET"
-            and headers.get(b"sec-fetch-mode") == "navigate"
-            and headers.get(b"sec-fetch-dest") == "document"
+            and headers.get("sec-fetch-mode") == "navigate"
+            and headers.get("sec-fetch-dest") == "document"
         )
-        if headers.get(b"sec-fetch-site") in ("cross-site", "same-site") and not is_link:
+        if headers.get("sec-fetch-site") in ("cross-site", "same-site") and not is_link:
             return "a page from elsewhere may not use this studio"
         if origin is None and scope["type"] == "websocket":
             return "a socket needs an Origin"
@@ -160,15 +165,15 @@ class Guard:
             return False
         return True
 
-    def _is_known(self, scope: Scope, headers: dict[bytes, str]) -> bool:
-        for cookie in headers.get(b"cookie", "").split(";"):
+    def _is_known(self, scope: Scope, headers: Headers) -> bool:
+        for cookie in ";".join(headers.getlist("cookie")).split(";"):
             key, _, value = cookie.strip().partition("=")
             if key == self._cookie and secrets.compare_digest(value.encode(), self._pass.encode()):
                 found = headers.get(KEY) or _field(scope["query_string"], "key") or ""
                 has_key = secrets.compare_digest(found.encode("utf-8", _KEEP), self._key.encode())
                 if has_key or _is_shell(scope):
                     return True
-        scheme, _, given = headers.get(b"authorization", "").partition(" ")
+        scheme, _, given = headers.get("authorization", "").partition(" ")
         return scheme.lower() == "bearer" and self._is_secret(scope, given.encode("latin-1"))
 
     def _is_secret(self, scope: Scope, given: bytes) -> bool:
@@ -187,7 +192,7 @@ class Guard:
         return len(tries) == _ATTEMPTS and time.monotonic() - tries[0] < 60
 
     async def _enter(
-        self, scope: Scope, headers: dict[bytes, str], receive: Receive, known: bool
+        self, scope: Scope, headers: Headers, receive: Receive, known: bool
     ) -> Response:
         """Return the answer to a request that gives the secret or lacks it."""
         given: str | None = None
@@ -203,7 +208,7 @@ class Guard:
                 cookie = f"{self._cookie}={self._pass}; HttpOnly; SameSite=Strict; Path=/"
                 answer.headers["set-cookie"] = cookie
             return answer
-        if "text/html" not in headers.get(b"accept", ""):
+        if "text/html" not in headers.get("accept", ""):
             raise _Refused(401, f"the {self._name} is missing or wrong")
         wrong = "" if given is None else f"This is not the {self._name}."
         if self._is_tried_out(scope):
@@ -237,17 +242,6 @@ def _is_among(path: str, listed: tuple[str, ...]) -> bool:
     if len(path) > 255:  # too long for a file's name
         return False
     return any(path == each or (path.startswith(each) and each.endswith("/")) for each in listed)
-
-
-def _single(headers: list[tuple[bytes, bytes]]) -> dict[bytes, str]:
-    """Return the headers; refuse a second one of those that access depends on."""
-    found: dict[bytes, str] = {}
-    for name, value in headers:
-        if name in _ONCE and name in found:
-            raise _Refused(403, "a header appears twice")
-        before = f"{found[name]}; " if name == b"cookie" and name in found else ""
-        found[name] = before + value.decode("latin-1")
-    return found
 
 
 def _client(scope: Scope) -> str:

@@ -1,9 +1,12 @@
-"""What the parts of the studio share: the journal, the events, and the cards."""
+"""What the parts of the studio share: the journal, the events, the cards, and how threads begin."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
 from os import PathLike, environ
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from civitas.errors import ConfigError, JournalError
 from civitas.journal.journal import Journal, as_journal
@@ -13,6 +16,26 @@ from civitas.studio.feed import Feed
 
 if TYPE_CHECKING:
     from civitas.studio.page import Tab
+
+
+def in_thread(name: str, work: Callable[[Future[Any]], object]) -> tuple[threading.Thread, Any]:
+    """Run `work(began)` in a thread; return the thread and the result of `began`.
+
+    An exception before `began` has a result is raised here.
+    """
+    began: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            work(began)
+        except BaseException as error:
+            if began.done():
+                raise
+            began.set_exception(error)
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread, began.result()
 
 
 class Hub:

@@ -8,7 +8,7 @@ import math
 import os
 import secrets
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -25,9 +25,9 @@ from civitas.orders.simulate import SimulateOrder
 from civitas.reasoning.read_record import check as check_program
 from civitas.reasoning.resume import ENDED
 from civitas.studio.cards import PageDesk
+from civitas.studio.hub import Hub, in_thread
 
 if TYPE_CHECKING:
-    from civitas.studio.hub import Hub
     from civitas.studio.society import SocietyTab
 
 logger = logging.getLogger("civitas.studio")
@@ -53,7 +53,6 @@ class _Job:
     order: _Order
     told: list[str]  # messages that it gets when it continues
     state: str = "running"
-    began: Future[None] = field(default_factory=Future)
     resumed: asyncio.Event = field(default_factory=asyncio.Event)
     agent: Any = None
     loop: Any = None
@@ -94,10 +93,7 @@ class Jobs:
                 raise ConfigError(f"run {run_id!r} is under way already")
             job = _Job(run_id, order, self._told.setdefault(run_id, []))
             job.resumed.set()
-            named: Any = {"name": f"civitas-{run_id}", "daemon": True}
-            job.thread = threading.Thread(target=self._run, args=(job,), **named)
-            job.thread.start()
-            job.began.result()
+            in_thread(f"civitas-{run_id}", partial(self._run, job))
         return run_id
 
     def resume(self, run_id: str, more: Mapping[str, float] = NO_MORE) -> str:
@@ -146,8 +142,10 @@ class Jobs:
         self._become(job, "stopping", job.task.cancel)
 
     def pause(self, run_id: str) -> None:
-        """Pause a run before its next call of a model or a tool. Its time limit keeps running."""
+        """Pause an act run before its next call of a model or a tool; its time limit runs on."""
         job = self._job(run_id)
+        if not isinstance(job.order, Order):
+            raise ConfigError("research cannot be paused: stop it, and resume it later")
         self._become(job, "paused", job.resumed.clear)
 
     def unpause(self, run_id: str) -> None:
@@ -208,25 +206,19 @@ class Jobs:
         if job.run_id in self._jobs:
             self._hub.feed.publish("job", job.to_json())
 
-    def _run(self, job: _Job) -> None:
-        try:
-            job.agent = _agent_for(job.order, self._hub)
-            _check_program(job.run_id, job.agent, self._hub)
-            _hold_at(job.agent, job.resumed.wait)
-            asyncio.run(self._live(job))
-        except BaseException as error:
-            if job.began.done():
-                raise
-            job.began.set_exception(error)
+    def _run(self, job: _Job, began: Future[None]) -> None:
+        job.agent = _agent_for(job.order, self._hub, job.resumed.wait)
+        _check_program(job.run_id, job.agent, self._hub)
+        asyncio.run(self._live(job, began))
 
-    async def _live(self, job: _Job) -> None:
+    async def _live(self, job: _Job, began: Future[None]) -> None:
         order, agent, run_id = job.order, job.agent, job.run_id
         await record(order, self._hub.journal, run_id, agent)
-        job.loop = asyncio.get_running_loop()
+        job.loop, job.thread = asyncio.get_running_loop(), threading.current_thread()
         job.task = asyncio.create_task(agent.reply(order.task, run_id=run_id))
         self._jobs[run_id] = job
         self._hear(job)
-        job.began.set_result(None)
+        began.set_result(None)
         reason, text, reply = "cancelled", "", None
         try:
             try:
@@ -244,11 +236,13 @@ class Jobs:
         self._hub.feed.publish("job", told)
 
 
-def _agent_for(order: _Order, hub: Hub) -> Any:
+def _agent_for(order: _Order, hub: Hub, resumed: Callable[[], Awaitable[Any]]) -> Any:
+    """Return an order's agent; one that acts awaits `resumed()` before each call."""
     journal, cards = hub.journal, hub.cards
+    agent: Any
     if not isinstance(order, Order):
         check(order)
-        agent: Any = researcher(order, journal, os.environ.get("CIVITAS_KEY"))
+        agent = researcher(order, journal, os.environ.get("CIVITAS_KEY"))
         agent.approver = cards
         return agent
     check_journal_apart(order, journal.path)
@@ -256,11 +250,21 @@ def _agent_for(order: _Order, hub: Hub) -> Any:
     given: dict[str, Any] = {"key": key, "own_key": own_key, "journal": journal}
     approve = partial(cards.approve, task=order.task, folder=order.root)
     given["approver"] = CallbackApprover(approve, cards.answer)
-    if order.review != "me":
-        return act_agent(order, **given)
-    desk = PageDesk(cards, order.task)
-    agent = act_agent(order, reviewer=Person("you", desk=desk), **given)
-    agent.watch(desk.on_event)
+    if order.review == "me":
+        desk = PageDesk(cards, order.task)
+        agent = act_agent(order, reviewer=Person("you", desk=desk), **given)
+        agent.watch(desk.on_event)
+    else:
+        agent = act_agent(order, **given)
+
+    async def held(agent: Any, about: dict[str, Any]) -> None:
+        await resumed()
+
+    # A dual act calls nothing itself: its members wait.
+    reviewed = hasattr(agent, "human_agent")
+    for each in (agent.human_agent, agent.reactive_agent) if reviewed else (agent,):
+        each.register_hook("pre_reasoning", "studio", held)
+        each.register_hook("pre_acting", "studio", held)
     return agent
 
 
@@ -273,39 +277,6 @@ def _with_more(order: AnyOrder, more: Mapping[str, float]) -> AnyOrder:
         raise ConfigError(f"{wrong} must be a number above 0, got {more[wrong]}")
     given: dict[str, Any] = {name: _MORE[name](value) for name, value in more.items()}
     return replace(order, **given)
-
-
-class _Held:
-    """A model that waits while its run is paused."""
-
-    def __init__(self, model: Any, wait: Any) -> None:
-        self._model = model
-        self._wait = wait
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
-
-    async def complete(self, *args: Any, **options: Any) -> Any:
-        """Answer once the run is not paused."""
-        await self._wait()
-        return await self._model.complete(*args, **options)
-
-
-def _hold_at(agent: Any, wait: Any) -> None:
-    """Make an agent await `wait()` before each call of its model and of a tool."""
-
-    async def held(agent: Any, about: dict[str, Any]) -> None:
-        await wait()
-
-    if hasattr(agent, "human_agent"):  # a dual act calls no model itself: its members wait
-        members = [agent.human_agent, agent.reactive_agent]
-    else:
-        members = [agent]
-    for each in members:
-        each.register_hook("pre_reasoning", "studio", held)
-        each.register_hook("pre_acting", "studio", held)
-    if hasattr(agent, "steps") and agent.model is not None:
-        agent.model = _Held(agent.model, wait)  # a researcher calls it without hooks
 
 
 def _check_program(run_id: str, agent: Any, hub: Hub) -> None:

@@ -98,12 +98,11 @@ def _of_form(error: CivitasError, fields: Mapping[str, Any]) -> str:
     return text
 
 
-def field(label: str, placeholder: str = "", **more: Any) -> Any:
+def field(label: str, placeholder: str) -> Any:
     """Return a text field of one line."""
     import gradio
 
-    wide = {"max_lines": 1, "min_width": 140, **more}
-    return gradio.Textbox(label=label, placeholder=placeholder, **wide)
+    return gradio.Textbox(label=label, placeholder=placeholder, max_lines=1, min_width=140)
 
 
 def start_button() -> Any:

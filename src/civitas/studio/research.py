@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from civitas.errors import ConfigError
@@ -17,7 +16,6 @@ from civitas.studio.research_view import research_view
 if TYPE_CHECKING:
     from fastapi import APIRouter, Response
 
-    from civitas.journal.journal import Journal
     from civitas.research.report import Report
     from civitas.studio.hub import Hub
     from civitas.studio.jobs import Jobs
@@ -38,8 +36,6 @@ class ResearchTab:
     def __init__(self, hub: Hub, jobs: Jobs) -> None:
         self._hub = hub
         self._jobs = jobs
-        self._guard = threading.Lock()
-        self._read: tuple[Journal, str, list[Entry]] | None = None
 
     def state(self, run: str) -> dict[str, Any]:
         """Return the progress of a run by `research_view`; `here` is its job's state, or None."""
@@ -58,14 +54,7 @@ class ResearchTab:
         outline = journal.run(run)  # before its entries: none of a run that has ended is missed
         if outline.kind != KIND:
             raise ConfigError(f"run {run!r} records no research: look at it in the tab Runs")
-        with self._guard:  # of the run requested last, only new entries are read
-            known = self._read
-            if known is None or known[:2] != (journal, run):
-                known = (journal, run, [])
-            read = known[2]
-            read += journal.entries(run, read[-1].sequence if read else 0)
-            self._read = known
-            return outline, [*read]
+        return outline, journal.entries(run)
 
     def routes(self, router: APIRouter) -> None:
         """Add the routes that pages call; without `async`, each runs in a thread to read files."""
@@ -81,21 +70,16 @@ class ResearchTab:
             headers = {"Content-Security-Policy": _POLICY}
             return Response(made, media_type="text/html", headers=headers)
 
-        @router.get("/report.md")
-        def markdown(run: str) -> Response:
-            return self._download(run, sanitized(self.report(run).markdown), "markdown", "md")
-
-        @router.get("/report.html")
-        def html(run: str) -> Response:
-            return self._download(run, self.report(run).html(), "html", "html")
-
-    def _download(self, run: str, text: str, kind: str, ending: str) -> Response:
-        from fastapi import Response
-
-        about = self._hub.journal.run(run).task
-        name = re.sub(r"[^A-Za-z0-9]+", "-", about)[:60].strip("-").lower() or "report"
-        headers = {"Content-Disposition": f'attachment; filename="research-{name}.{ending}"'}
-        return Response(text, media_type=f"text/{kind}; charset=utf-8", headers=headers)
+        @router.get("/report.{ending}")
+        def download(run: str, ending: Literal["md", "html"]) -> Response:
+            made = self.report(run)
+            is_page = ending == "html"
+            text = made.html() if is_page else sanitized(made.markdown)
+            kind = "html" if is_page else "markdown"
+            about = self._hub.journal.run(run).task
+            name = re.sub(r"[^A-Za-z0-9]+", "-", about)[:60].strip("-").lower() or "report"
+            headers = {"Content-Disposition": f'attachment; filename="research-{name}.{ending}"'}
+            return Response(text, media_type=f"text/{kind}; charset=utf-8", headers=headers)
 
     def start(self, objectives: str, **given: Any) -> str:
         """Start what the form asks for, by fields of `ResearchOrder`; return the run's id."""

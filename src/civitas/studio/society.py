@@ -64,7 +64,7 @@ class AskedAll(BaseModel):
     kind: Literal["scale", "yes_no", "choice"]
     choices: list[str] = []
     by: str = Field("", max_length=200)
-    count: int = Field(100, ge=1, le=MOST)
+    citizens: int = Field(100, ge=1, le=MOST)
 
 
 class SocietyTab:
@@ -250,8 +250,8 @@ class SocietyTab:
             raise ConfigError("write two choices or more, each once, with commas between them")
         question = Question("answer", asked.text, asked.kind, choices, by=_rule(asked, choices))
         ids = [*society.books.where]
-        every = max(1, len(ids) // asked.count)
-        answers = await society.survey(Survey("survey", [question]), ids[::every][: asked.count])
+        every = max(1, len(ids) // asked.citizens)
+        answers = await society.survey(Survey("survey", [question]), ids[::every][: asked.citizens])
         counts = Counter(json.dumps(each.value) for each in answers)
         shown = [[each.citizen, each.value, each.source, each.reason] for each in answers[:_LISTED]]
         town.note(
@@ -271,7 +271,7 @@ class SocietyTab:
         town, society = self._living()
         text, name = change.text.strip(), change.name.strip()
         if change.kind == "pay":
-            return town.intervene(pay=_payments(society, name, change.amount))
+            return town.intervene(pay=[_payment(society, name, change.amount)])
         if change.kind in ("close", "open"):
             return town.intervene(**{change.kind: [name]})
         if not text:
@@ -304,18 +304,15 @@ def _order(
     return order
 
 
-def _payments(society: Society, to: str, amount: float) -> list[tuple[str, str, int]]:
-    """Return the government's payments to one citizen or all; ConfigError if it lacks the money."""
+def _payment(society: Society, to: str, amount: float) -> tuple[str, str, int]:
+    """Return the government's payment to one citizen or all; ConfigError if it lacks the money."""
     books, cents = society.books, round(amount * 100)
     if to and to not in books.where:
         raise ConfigError(f"there is no citizen {to!r:.80} who could be paid")
-    ids = [to] if to else list(books.where)
-    has = books.balances.get("government", 0)
-    if not 0 < cents * len(ids) <= has:
-        raise ConfigError(
-            f"the government has {has / 100:,.2f}, and is to pay {cents * len(ids) / 100:,.2f}"
-        )
-    return [("government", id, cents) for id in ids]
+    has, pays = books.balances.get("government", 0), cents * (1 if to else len(books.where))
+    if not 0 < pays <= has:
+        raise ConfigError(f"the government has {has / 100:,.2f}, and is to pay {pays / 100:,.2f}")
+    return "government", to or "everyone", cents
 
 
 def _rule(asked: AskedAll, choices: tuple[str, ...]) -> Callable[[Respondent], Any] | None:
@@ -350,8 +347,7 @@ def _in_words(change: Intervention) -> str:
     said += [f"closes {each}" for each in change.close]
     said += [f"opens {each}" for each in change.open]
     said += [f"{name} is {value}" for name, value in change.facts.items()]
-    if change.pay:
-        sender, to, cents = change.pay[0]
-        whom = f"citizen {to}" if len(change.pay) == 1 else f"each of {len(change.pay):,} citizens"
+    for sender, to, cents in change.pay:
+        whom = to if to == "everyone" else f"citizen {to}"
         said.append(f"{sender} pays {cents / 100:,.2f} to {whom}")
     return "; ".join(said)

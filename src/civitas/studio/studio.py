@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from civitas.errors import ConfigError, MissingExtra
 from civitas.studio.act import ActTab
-from civitas.studio.hub import Hub
+from civitas.studio.hub import Hub, in_thread
 from civitas.studio.jobs import Jobs
 from civitas.studio.research import ResearchTab
 from civitas.studio.runs import RunsTab
@@ -179,9 +179,7 @@ class Studio(Hub):
         self.close()
 
     def _serve(self, made: Callable[[], Any], sockets: list[socket.socket]) -> None:
-        began: Future[Any] = Future()
-
-        async def serve() -> None:
+        async def serve(began: Future[Any]) -> None:
             # Built in here: without a running loop, Gradio makes a new loop at every turn.
             server = made()
             startup = server.startup
@@ -193,17 +191,9 @@ class Studio(Hub):
             server.startup = started
             await server.serve(sockets)
 
-        def run() -> None:
-            try:
-                asyncio.run(serve())
-            except BaseException as error:
-                if began.done():
-                    raise
-                began.set_exception(error)
-
-        thread = threading.Thread(target=run, name="civitas-studio", daemon=True)
-        thread.start()
-        self._server, self._thread = began.result(), thread
+        self._thread, self._server = in_thread(
+            "civitas-studio", lambda began: asyncio.run(serve(began))
+        )
 
 
 def _secret(name: str, given: object, least: int) -> str:

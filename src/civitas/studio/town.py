@@ -70,7 +70,6 @@ class Town:
         self._resumed_at = time.monotonic()
         self._took = self._shown = 0.0
         self._where: Whereabouts | None = None
-        self._frame: tuple[Whereabouts | None, bytes] = (None, b"")
         self._bounds = (0.0, 0.0, 1.0, 1.0)
         self._changes = 0
         self._thread = threading.Thread(target=self._live, name="civitas-town", daemon=True)
@@ -208,20 +207,18 @@ class Town:
         self._become("paused" if self.state == "making" else self.state)
 
     def _packed(self) -> bytes:
-        """Return where citizens are, packed for `frame`; done once, not on the society's loop."""
+        """Return where citizens are, packed for `frame`; empty before they are there."""
         from civitas.society.arrays import np
 
-        where, (seen, packed) = self._where, self._frame
-        if where is None or where is seen:
-            return packed
+        where = self._where
+        if where is None:
+            return b""
         left, low, wide, tall = self._bounds
         parts = []
         for values, least, most in ((where.x, left, wide), (where.y, low, tall)):
             part = (np.array(values, dtype=np.float64) - least) / most * (_NOWHERE - 1)
             parts.append(np.nan_to_num(part, nan=_NOWHERE).astype("<u2").tobytes())
-        packed = b"".join((*parts, np.array(where.act, dtype=np.uint8).tobytes()))
-        self._frame = (where, packed)
-        return packed
+        return b"".join((*parts, np.array(where.act, dtype=np.uint8).tobytes()))
 
     def frame(self, after: int) -> bytes:
         """Return the length of the head in four bytes, the head as JSON, and where citizens are.

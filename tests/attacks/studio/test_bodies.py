@@ -312,7 +312,7 @@ def test_a_card_whose_asker_has_gone_is_gone(port: Port, asker: Asker) -> None:
     answer.cancel()
     asyncio.run_coroutine_threadsafe(cancel_the_rest(), asker.loop).result(10)
     told = port.post(f"/studio/cards/{number}", {"text": "three"})
-    assert (told.status, "it was withdrawn" in told.text) == (409, True)
+    assert (told.status, "what asked has ended" in told.text) == (409, True)
     gone = Asker(port)
     number, _ = gone.ask(Question("Clerk", "How many?"))
     gone.close()

@@ -272,6 +272,7 @@ WRONG: tuple[tuple[str, str, str], ...] = (
         "  threads: 0\nparameters: {facts.threads: [1, 2]}",
         ":5: society.threads: Input should be greater than",
     ),
+    ("  step: 6h", "  model: town\n  make: m.py:f", ":5: society.model: must be left out beside"),
     ("  step: 6h", "  model: epidemic\n  infects: 2", ":6: society.infects: Input should be less"),
     ("  step: 6h", "  make: m.py:f", ":5: society.make: there is no file 'm.py'"),
     ("  step: 6h", "  make: ../m.py:f", "society.make: '../m.py' is not in the folder"),
@@ -312,6 +313,7 @@ WRONG: tuple[tuple[str, str, str], ...] = (
     ),
     ("name: curfew", "name: e\nseeds: 999999", "it has 999,999 cells, and may have 100,000"),
     ("name: curfew", "name: e\nname: f", ":2: 'name' appears twice"),
+    ("name: curfew", "name: e\nfolder: x", ":2: folder: there is no such field"),
     (
         "name: curfew",
         "name: !!python/object:os.system {}",

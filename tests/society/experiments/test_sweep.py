@@ -335,6 +335,14 @@ def test_what_a_cell_cannot_do_is_told_with_the_cell(tmp_path: Path, text: str, 
     assert not (tmp_path / "out" / "results.parquet").exists()
 
 
+@pytest.mark.parametrize("jobs", (0, pytest.param(1, marks=pytest.mark.long)))
+def test_a_model_without_a_key_is_told_with_the_cell(jobs: int, monkeypatch: Any) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    society = {"citizens": 2, "llm": "openai:m"}
+    with pytest.raises(StateError, match="condition 'base', seed 0: openai:m: there is no key"):
+        run(Experiment(name="e", society=society, workflow=[{"step": 1}]), jobs=jobs)
+
+
 def test_code_that_fails_in_a_cell_is_told_with_its_line(tmp_path: Path) -> None:
     sweep = of(tmp_path, TEXT)
     wrong = CODE.replace("Society(size, seed=seed)", "int('no number')")

@@ -17,7 +17,7 @@ from civitas.cli.progress import Progress
 from civitas.cli.recorded import execute_order
 from civitas.cli.run.town import run_simulation
 from civitas.cli.run.watch import keyboard, print_line, says_yes
-from civitas.errors import ConfigError, FileError, StateError
+from civitas.errors import ConfigError
 from civitas.jsonvalue import Unreadable, read_json
 from civitas.orders.order import without_keys
 from civitas.orders.simulate import SimulateOrder, check
@@ -251,8 +251,6 @@ def _experiment(
             results = asyncio.run(experiment.run(jobs=jobs, out=folder, progress=show_progress))
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
-    except (FileError, StateError) as error:
-        raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
         click.echo(
             "interrupted; the same command continues after the cells that have ended", err=True
@@ -296,10 +294,8 @@ def _print(experiment: Experiment, results: Results, folder: Path) -> None:
     """Print what was measured last: a line for each metric, condition and combination of values."""
     click.echo(escaped(f"{experiment.name}: {counted(len(experiment.all_seeds), 'seed')}"))
     for metric in results.metrics:
-        for condition in results.conditions:
-            for values in results.grid:
-                if results.has(metric, condition, values):
-                    found = results.interval(metric, condition, None, values)
-                    where = condition if values == "{}" else f"{condition} {values}"
-                    click.echo(escaped(f"  {metric:<24}  {where:<32}  {found}"))
+        for condition, values in results.measured(metric):
+            found = results.interval(metric, condition, None, values)
+            where = condition if values == "{}" else f"{condition} {values}"
+            click.echo(escaped(f"  {metric:<24}  {where:<32}  {found}"))
     click.echo(escaped(f"  in {folder}: report.html, results.parquet"))

@@ -11,11 +11,10 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
@@ -25,19 +24,13 @@ from civitas.errors import CivitasError, ConfigError, FileError, StateError
 from civitas.society.experiments.intervention import Intervention
 from civitas.society.experiments.models import MODELS, Source, function_of, importable
 from civitas.society.experiments.pictures import draw_map
-from civitas.society.experiments.results import Row, Rows, write_part, write_whole
+from civitas.society.experiments.results import Measurements, Row, write_whole
 from civitas.society.experiments.survey import Respondent, Survey
 from civitas.society.experiments.workflow import Item, Run, Surveyed, steps_of
 from civitas.society.population.population import Population
 from civitas.society.society import Society
 from civitas.text import error_text
 
-KINDS: Final[dict[str, type[Exception]]] = {
-    "config": ConfigError,
-    "file": FileError,
-    "state": StateError,
-}
-"""The errors of a cell, by the word with which its process reports them."""
 _SUMMED = ("failures", "fallbacks", "model_calls")
 
 
@@ -79,13 +72,11 @@ class Cell:
 
     async def run(self, part: Path, lived: Callable[[int], None]) -> None:
         """Run the cell, and write its part of the results."""
-        values = json.dumps(self.values, sort_keys=True)
-        same = {"experiment": self.experiment, "parameters": values, "seed": self.seed}
         # The folder is importable during the whole run, for imports inside of functions.
-        with importable(self.folder), closing(Rows(part)) as rows:
-            run = _CellRun(self, lived, part.with_suffix(".png"), rows)
+        with importable(self.folder):
+            run = _CellRun(self, lived, part.with_suffix(".png"))
             await run.run(self.workflow, self.condition)
-            write_part(part, same, rows, run.totals)
+        run.rows.write(part, run.totals)
 
 
 @functools.cache
@@ -96,8 +87,10 @@ def _adapter() -> TypeAdapter[Cell]:
 class _CellRun:
     """A running cell: the rows that it measures, and totals of failures."""
 
-    def __init__(self, cell: Cell, lived: Callable[[int], None], picture: Path, rows: Rows) -> None:
-        self._cell, self._lived, self._picture, self.rows = cell, lived, picture, rows
+    def __init__(self, cell: Cell, lived: Callable[[int], None], picture: Path) -> None:
+        self._cell, self._lived, self._picture = cell, lived, picture
+        values = json.dumps(cell.values, sort_keys=True)
+        self.rows = Measurements(experiment=cell.experiment, parameters=values, seed=cell.seed)
         make = function_of(cell.source, cell.folder)
         parameters = dict(cell.parameters)
         if "folder" in inspect.signature(make).parameters:
@@ -225,9 +218,9 @@ def _rule(by: Source | None, folder: Path) -> Callable[[Respondent], Any] | None
     return lambda asked: functools.reduce(lambda value, name: value[name], names, asked.status)
 
 
-def kind_of(error: Exception) -> str:
-    """Return the key of an error in KINDS; `state` for others."""
-    return next((kind for kind, of in KINDS.items() if isinstance(error, of)), "state")
+def kind_of(error: Exception) -> type[Exception]:
+    """Return the class with which an error of a cell is reported: one of three."""
+    return next((each for each in (ConfigError, FileError) if isinstance(error, each)), StateError)
 
 
 def _placed(error: Exception, folder: Path) -> str:
@@ -254,7 +247,7 @@ def main() -> None:
         asyncio.run(cell.run(Path(sys.argv[1]), lambda steps: say(lived=steps)))
     except Exception as error:  # reported to the parent process, which raises it
         text = str(error) if isinstance(error, CivitasError) else _placed(error, cell.folder)
-        say(error=text, kind=kind_of(error))
+        say(error=text, kind=kind_of(error).__name__)
         sys.exit(1)
 
 

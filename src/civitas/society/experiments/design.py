@@ -18,6 +18,7 @@ from pydantic import (
     StrictInt,
     TypeAdapter,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -49,8 +50,8 @@ class SocietyDesign(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
-    model: str = "town"
     make: Source | None = None
+    model: str = "town"
     step: str | int = "15min"
 
     @field_validator("step")
@@ -61,7 +62,9 @@ class SocietyDesign(BaseModel):
 
     @field_validator("model")
     @classmethod
-    def _known(cls, given: str) -> str:
+    def _known(cls, given: str, info: ValidationInfo) -> str:
+        if info.data.get("make") is not None:
+            raise ValueError("must be left out beside make, which names the society's function")
         if given not in MODELS:
             raise ValueError(f"must be one of {', '.join(sorted(MODELS))}, got {given!r}")
         return given

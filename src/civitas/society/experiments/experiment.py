@@ -12,6 +12,7 @@ from typing import Any, Final
 from civitas.errors import ConfigError, DefinitionError, ModelError, SpaceClosed, StateError
 from civitas.journal import Journal
 from civitas.jsonvalue import NotJSON, Unreadable, copy_json, read_json
+from civitas.reasoning.members import side_by_side
 from civitas.reasoning.record import Record, recorded
 from civitas.society.asking import AskedModel, Asking
 from civitas.society.checkpoint import SocietyState
@@ -35,7 +36,7 @@ from civitas.society.wants import id_order
 from civitas.spaces.loop import on_a_space
 from civitas.text import counted
 
-_AT_ONCE: Final = 1000  # after so many citizens are asked, the loop does what else waits
+_AT_ONCE: Final = 1000  # so many citizens are asked; then the loop does what else waits
 
 
 class Experiments(Steps):
@@ -254,16 +255,11 @@ class Experiments(Steps):
             async with gate:
                 return await self._ask(id, mailbox, survey, asking, view)
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = []
-                for each in mailboxes.items():
-                    tasks.append(group.create_task(ask(*each)))
-                    if len(tasks) % _AT_ONCE == 0:
-                        await asyncio.sleep(0)
-        except BaseExceptionGroup as failed:
-            raise failed.exceptions[0] from None
-        return [each for task in tasks for each in task.result()]
+        asked, answers = list(mailboxes.items()), list[SurveyAnswer]()
+        for at in range(0, len(asked), _AT_ONCE):
+            for each in await side_by_side([ask(*one) for one in asked[at : at + _AT_ONCE]]):
+                answers += each
+        return answers
 
     async def _ask(
         self, id: str, mailbox: SocietyMailbox | None, survey: Survey, asking: Asking, view: View

@@ -164,7 +164,6 @@ MODELS: Final[dict[str, Callable[..., Society | Population]]] = {
 
 Source = str | Callable[..., Any]  # a function, `file.py:function`, or a name of `MODELS`
 
-_PREFIX: Final = "_experiment_"
 _LOADED: dict[tuple[Path, int], ModuleType] = {}
 _NEIGHBOURS: dict[str, dict[str, ModuleType]] = {}
 """The modules beside a folder's files, by folder: two experiments may have a `helpers.py`."""
@@ -184,16 +183,10 @@ def importable(folder: Path) -> Iterator[None]:
         yield
     finally:
         sys.path.remove(root)
-        new = set(sys.modules) - before
-        own = [name for name in new if _is_in(sys.modules[name], root)]
+        new = {name: sys.modules[name] for name in set(sys.modules) - before}
+        files = {name: getattr(each, "__file__", None) for name, each in new.items()}
+        own = [name for name, file in files.items() if file and Path(file).is_relative_to(root)]
         _NEIGHBOURS[root] = {name: sys.modules.pop(name) for name in own}
-
-
-def _is_in(module: ModuleType, root: str) -> bool:
-    """Return whether a module was imported from a folder, not run as an experiment's file."""
-    file = getattr(module, "__file__", None)
-    is_of_ours = module.__name__.startswith(_PREFIX)
-    return file is not None and not is_of_ours and Path(file).is_relative_to(root)
 
 
 def function_of(source: Source, folder: Path) -> Callable[..., Any]:
@@ -221,7 +214,7 @@ def _module(path: Path, name: str, root: Path) -> ModuleType:
     except OSError:
         raise ConfigError(f"there is no file {name!r} in the folder of the experiment") from None
     if key not in _LOADED:
-        spec: Any = importlib.util.spec_from_file_location(f"{_PREFIX}{path.stem}", path)
+        spec: Any = importlib.util.spec_from_file_location(f"_experiment_{path.stem}", path)
         module = importlib.util.module_from_spec(spec)
         sys.modules[module.__name__] = module  # dataclasses look there
         try:

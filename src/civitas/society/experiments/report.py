@@ -175,13 +175,10 @@ def _series(design: Design, results: Results, metric: str) -> list[tuple[str, st
     """Return the curves of one picture as (label, condition, parameters)."""
     swept = [name for name, values in design.parameters.items() if len(values) > 1]
     found = []
-    for condition in results.conditions:
-        label = _label_of(design, condition)
-        for values in results.grid:
-            if results.has(metric, condition, values):
-                each = json.loads(values)
-                more = "".join(f", {name} = {each[name]}" for name in swept)
-                found.append((label + more, condition, values))
+    for condition, values in results.measured(metric):
+        each = json.loads(values)
+        more = "".join(f", {name} = {each[name]}" for name in swept)
+        found.append((_label_of(design, condition) + more, condition, values))
     return found
 
 

@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import math
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from civitas.errors import ConfigError, FileError
 from civitas.society.arrays import package
-from civitas.text import error_text, one_line
+from civitas.text import error_text
 
 Key = tuple[str, str, str]  # condition, values of parameters (JSON), metric
 _TOTALS: Final = b"civitas totals"
@@ -100,9 +99,10 @@ class Results:
         parts = list(zip(*self._values, strict=True)) or [(), (), ()]
         self.conditions, self.grid, self.metrics = (list(dict.fromkeys(each)) for each in parts)
 
-    def has(self, metric: str, condition: str, parameters: str) -> bool:
-        """Return whether a metric was measured in a condition, with these parameters."""
-        return (condition, parameters, metric) in self._values
+    def measured(self, metric: str) -> list[tuple[str, str]]:
+        """Return the conditions and parameters for which a metric was measured, in order."""
+        pairs = itertools.product(self.conditions, self.grid)
+        return [each for each in pairs if (*each, metric) in self._values]
 
     def curve(
         self,
@@ -183,45 +183,6 @@ def _short(value: float) -> str:
     return f"{value:.{max(0, 3 - math.floor(math.log10(size)))}f}"
 
 
-# -- two runs ------------------------------------------------------------------------------------
-
-_WORDS: Final = {"settings": "setting ", "versions": "version of ", "sha256": "sha256 of "}
-
-
-def compare(manifest: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Return what differs between two runs of `civitas simulate --out`, in words.
-
-    Args:
-        manifest: the content of a `manifest.json`
-        other: the manifest of the other run
-
-    Returns:
-        a line for each setting, version and result that differs; it notes if a deterministic
-        result differs although settings and versions agree
-    """
-    one, two = _parts(manifest), _parts(other)
-    keys = [key for key in dict.fromkeys((*one, *two)) if one.get(key) != two.get(key)]
-    explained = any(group in ("settings", "versions") for group, _ in keys)
-    lines = []
-    for group, name in keys:
-        strange = not explained and name in manifest.get("deterministic", ())
-        note = " (although settings and versions agree)" if strange else ""
-        values = (one_line(str(each.get((group, name))), 100) for each in (one, two))
-        lines.append(f"{_WORDS.get(group, '')}{name}: {' and '.join(values)}{note}")
-    return lines
-
-
-def _parts(manifest: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
-    """Return a manifest's values by group and name; a hash that settings repeat is there once."""
-    parts: dict[tuple[str, str], Any] = {}
-    for name, value in manifest.items():
-        if isinstance(value, Mapping):
-            parts |= {(name, each): value[each] for each in value if each not in manifest}
-        elif name not in ("deterministic", "not_deterministic"):
-            parts["", name] = value
-    return parts
-
-
 # -- its files -------------------------------------------------------------------------------------
 
 
@@ -250,44 +211,35 @@ def _schema() -> Any:
     return pa.schema(list((texts | numbers | measured).items()))
 
 
-class Rows:
-    """Collects rows in memory while they are few, then in a nameless file in a part's folder."""
+class Measurements:
+    """A cell's measurements: the last rows, and those before as columns, which take less memory.
 
-    def __init__(self, beside: Path) -> None:
-        self._path = beside
-        self._file = tempfile.SpooledTemporaryFile(  # noqa: SIM115
-            1 << 22, "w+", encoding="ascii", newline="\n", dir=str(beside.parent)
-        )
+    Each row has the columns `same`, too.
+    """
+
+    def __init__(self, **same: Any) -> None:
+        self._same = same
+        self._rows: list[Row] = []
+        self._tables: list[Any] = []
 
     def append(self, row: Row) -> None:
-        """Add a row. Raises FileError."""
-        with writing_errors(self._path):
-            self._file.write(json.dumps(row) + "\n")
+        """Add a row."""
+        self._rows.append(row)
+        if len(self._rows) == _AT_ONCE:
+            self._pack()
 
-    def __iter__(self) -> Iterator[Row]:
-        self._file.seek(0)
-        return (Row(*json.loads(line)) for line in self._file)
+    def _pack(self) -> None:
+        made = [self._same | row._asdict() for row in self._rows]
+        self._tables.append(arrow()[0].Table.from_pylist(made, schema=_schema()))
+        self._rows.clear()
 
-    def close(self) -> None:
-        """Discard the rows."""
-        with contextlib.suppress(OSError):  # of a full disk, which `append` has reported
-            self._file.close()
-
-
-def write_part(
-    path: Path, same: Mapping[str, Any], rows: Iterable[Row], totals: Mapping[str, Any]
-) -> None:
-    """Write a cell's measurements, with the columns `same` in each row: a whole file or none."""
-    pa, parquet = arrow()
-    schema = _schema().with_metadata({_TOTALS: json.dumps(totals).encode()})
-
-    def write(to: str) -> None:
-        left = iter(rows)
-        with parquet.ParquetWriter(to, schema) as writer:
-            while made := [{**same, **row._asdict()} for row in islice(left, _AT_ONCE)]:
-                writer.write_table(pa.Table.from_pylist(made, schema=schema))
-
-    write_whole(path, write)
+    def write(self, path: Path, totals: Mapping[str, Any]) -> None:
+        """Write all rows and the totals: a whole file or none."""
+        pa, parquet = arrow()
+        self._pack()
+        table = pa.concat_tables(self._tables)
+        table = table.replace_schema_metadata({_TOTALS: json.dumps(totals)})
+        write_whole(path, lambda to: parquet.write_table(table, to, row_group_size=_AT_ONCE))
 
 
 def join(parts: Iterable[Path], path: Path) -> dict[str, Any]:

@@ -68,6 +68,8 @@ class Experiment(Design):
         if not isinstance(data, dict):
             raise ConfigError(f"{path} must be a mapping of fields, such as name and workflow")
         try:
+            if "folder" in data:  # it is that of the file
+                raise FieldError((("folder",), "there is no such field"))
             made = cls(**{**data, **instead, "folder": path.parent})
             own = None if instead else shlex.join(["civitas", "simulate", str(path)])
             made._command = command or own

@@ -24,9 +24,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from civitas.errors import ConfigError, FileError, StateError
+from civitas import errors
+from civitas.errors import CivitasError, ConfigError, FileError, StateError
+from civitas.reasoning.members import side_by_side
 from civitas.society.city.map import check_integer
-from civitas.society.experiments.cell import KINDS, Cell, kind_of
+from civitas.society.experiments.cell import Cell, kind_of
 from civitas.society.experiments.design import Design
 from civitas.society.experiments.models import code_of, in_words
 from civitas.society.experiments.results import arrow, file_name, join, write_whole
@@ -93,16 +95,11 @@ async def sweep(
                     await _in_process(cell, part, lived)
                 else:
                     await cell.run(part, lived)
-            except (ConfigError, FileError, StateError) as error:
-                raise KINDS[kind_of(error)](f"{cell}: {error}") from error
+            except CivitasError as error:
+                raise kind_of(error)(f"{cell}: {error}") from error
             lived(0, ended=1)
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            for each in left:
-                group.create_task(one(*each))
-    except BaseExceptionGroup as failed:
-        raise failed.exceptions[0] from None
+    await side_by_side([one(*each) for each in left])
     path = folder / "results.parquet"
     totals = join(parts, path)
     for cell, part in zip(cells, parts, strict=True):
@@ -204,7 +201,7 @@ async def _in_process(cell: Cell, part: Path, lived: Callable[[int], None]) -> N
             async for line in process.stdout:
                 said = json.loads(line)
                 if "error" in said:
-                    raise KINDS[said["kind"]](said["error"])
+                    raise getattr(errors, said["kind"])(said["error"])
                 steps += said["lived"]
                 lived(said["lived"])
             code = await process.wait()

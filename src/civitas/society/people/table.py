@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +15,8 @@ from civitas.society.people.drawn import IN_PROFILE, NEEDS
 from civitas.text import error_text, excerpt
 
 _MOST_MONEY = 10**15
+_WHOLE: Final = re.compile(r"(-?[0-9]{1,19})(\.0)?")  # pandas writes `.0` where cells are empty
+_ID: Final = re.compile("0|[1-9][0-9]{,18}")
 _NUMBERS: Final = {
     "age": (0, 120),
     "skill": (0, 100_000),
@@ -115,8 +118,7 @@ def _person(row: Mapping[str, Any], where: str, city: Any) -> dict[str, Any]:
 
 
 def _id(value: Any, at: str) -> int | str:
-    digits = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20
-    if digits and str(int(value)) == value:
+    if isinstance(value, str) and _ID.fullmatch(value):
         value = int(value)
     try:
         address(value)
@@ -127,11 +129,8 @@ def _id(value: Any, at: str) -> int | str:
 
 def _number(value: Any, low: int, high: int, at: str) -> int:
     number = value
-    if isinstance(value, str):
-        whole = value.strip().removesuffix(".0")  # as pandas writes a column with empty cells
-        digits = whole.removeprefix("-")
-        if digits.isascii() and digits.isdigit() and len(digits) < 20:
-            number = int(whole)
+    if isinstance(value, str) and (found := _WHOLE.fullmatch(value.strip())):
+        number = int(found[1])
     elif isinstance(value, float) and value.is_integer():
         number = int(value)
     if type(number) is not int or not low <= number <= high:

@@ -97,7 +97,7 @@ export function mount(root) {
   const many = field({ type: "number", min: 1, value: "100" });
   const results = h("div", { class: "s-answers" });
   const survey = h("form", { class: "s-fields", onsubmit: attempt(async () => {
-    await post("survey", { text: asked.value, kind: kind.value, choices: kind.value === "choice" ? choices.value.split(",") : [], by: by.value, count: Number(many.value) });
+    await post("survey", { text: asked.value, kind: kind.value, choices: kind.value === "choice" ? choices.value.split(",") : [], by: by.value, citizens: Number(many.value) });
   }) }, labelled("Question", asked), labelled("Type of answer", kind), choosing, h("div", {}, labelled("Without a model, answered from", by), h("p", { class: "s-soft" }, "A rule does not read the question: the state you choose stands for the answer, its upper half for yes.")), labelled("How many citizens", many), h("button", { class: "s-button" }, "Ask"));
   choosing.hidden = true;
 
