@@ -16,6 +16,7 @@ changes of the sender's dict have no effect.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from civitas.errors import InvalidId, InvalidMessage
@@ -70,16 +71,16 @@ class Envelope(NamedTuple):
     meta: dict[str, Any] | None = None
     thread: str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, copy: Callable[[Any], Any] = copy_json) -> dict[str, Any]:
         """Return the message as a new dict, in the order of the schema."""
         message: dict[str, Any] = {}
         if self.id is not None:
             message["id"] = self.id
         if self.meta is not None:
-            message["meta"] = copy_json(self.meta)
+            message["meta"] = copy(self.meta)
         message["from"] = self.sender
         message["to"] = self.to
-        message["action"] = {"name": self.name, "args": copy_json(self.args)}
+        message["action"] = {"name": self.name, "args": copy(self.args)}
         return message
 
 

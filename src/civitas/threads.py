@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -42,24 +43,17 @@ def is_cancelled() -> bool:
     return task is None or task.cancelling() > 0
 
 
-class _Worker:
-    """One thread's place in the pool. `wake` is held until there is a job."""
-
-    __slots__ = ("job", "wake")
-
-    def __init__(self) -> None:
-        self.wake = threading.Lock()
-        self.wake.acquire()
-        self.job: _Job | None = None
-
-
 class _Job(NamedTuple):
     """A call, and the function that receives its outcome."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
     context: Context | None
-    done: Callable[[Any, BaseException | None], None] | None
+    done: Callable[[Any, BaseException | None], object] | None
+
+
+_Worker = SimpleQueue[_Job]
+"""One thread's place in the pool: where it waits for its next job."""
 
 
 class WorkerThreads:
@@ -76,13 +70,8 @@ class WorkerThreads:
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
-        self._threads = 0
+        self.threads = 0  # how many there are now
         self._numbers = itertools.count(1)
-
-    @property
-    def threads(self) -> int:
-        """How many threads there are now."""
-        return self._threads
 
     @property
     def idle(self) -> int:
@@ -94,7 +83,7 @@ class WorkerThreads:
         function: Callable[..., T],
         *args: Any,
         context: Context | None = None,
-        done: Callable[[Any, BaseException | None], None] | None = None,
+        done: Callable[[Any, BaseException | None], object] | None = None,
     ) -> None:
         """Call a function in a thread without waiting."""
         self._start(_Job(function, args, context, done))
@@ -104,26 +93,23 @@ class WorkerThreads:
     ) -> asyncio.Future[T]:
         """Call a function in a thread; return a future of the loop that gets its outcome."""
         future: asyncio.Future[T] = loop.create_future()
-        self._start(_Job(function, args, copy_context(), partial(_deliver, loop, future)))
+        self._start(_Job(function, args, copy_context(), partial(settle, future)))
         return future
 
     def _start(self, job: _Job) -> None:
         with self._lock:
             if self._idle:
-                worker = self._idle.pop()
-                worker.job = job
-                worker.wake.release()
+                self._idle.pop().put(job)
                 return
-            if self._threads >= self.limit:
+            if self.threads >= self.limit:
                 raise TooManyThreads(
-                    f"{self._threads} calls of plain functions are running or blocked, and "
+                    f"{self.threads} calls of plain functions are running or blocked, and "
                     f"{self.limit} are allowed; {job.function!r} was not called"
                 )
-            self._threads += 1
+            self.threads += 1
             number = next(self._numbers)
         worker = _Worker()
-        worker.job = job
-        worker.wake.release()
+        worker.put(job)
         thread = threading.Thread(
             target=self._work, args=(worker,), name=f"{self.name}-{number}", daemon=True
         )
@@ -131,25 +117,23 @@ class WorkerThreads:
             thread.start()
         except RuntimeError as error:
             with self._lock:
-                self._threads -= 1
+                self.threads -= 1
             raise TooManyThreads(
-                f"the system gives no thread beside {self._threads} ({error}); "
+                f"the system gives no thread beside {self.threads} ({error}); "
                 f"{job.function!r} was not called"
             ) from error
 
     def _work(self, worker: _Worker) -> None:
-        wake = worker.wake
         while True:
-            if not wake.acquire(timeout=self.idle_s):
+            try:
+                job = worker.get(timeout=self.idle_s)
+            except Empty:
                 with self._lock:
                     if worker in self._idle:
                         self._idle.remove(worker)
-                        self._threads -= 1
+                        self.threads -= 1
                         return
-                continue  # just taken off the idle list: its job is here or about to be
-            job = worker.job
-            worker.job = None
-            assert job is not None
+                continue  # just taken off the idle list: its job is there
             self._do(worker, job)
             del job  # keep no reference to the call after its end
 
@@ -175,25 +159,19 @@ class WorkerThreads:
             logger.exception("what %r calls when done failed", job.function)
 
 
-def _deliver(
-    loop: asyncio.AbstractEventLoop,
+def settle(
     future: asyncio.Future[Any],
-    value: Any,
-    raised: BaseException | None,
-) -> None:
-    try:
-        loop.call_soon_threadsafe(_settle, future, value, raised)
-    except RuntimeError:
-        logger.debug("a call returned after its loop had closed")
-
-
-def settle(future: asyncio.Future[None], *, cancel: bool = False) -> bool:
+    value: Any = None,
+    raised: BaseException | None = None,
+    *,
+    cancel: bool = False,
+) -> bool:
     """Resolve or cancel a future, from any thread; return False if its loop is closed."""
     try:
         if cancel:
             future.get_loop().call_soon_threadsafe(future.cancel)
         else:
-            future.get_loop().call_soon_threadsafe(_settle, future, None, None)
+            future.get_loop().call_soon_threadsafe(_settle, future, value, raised)
     except RuntimeError:
         return False
     return True
@@ -303,59 +281,32 @@ if hasattr(os, "register_at_fork"):  # a child has none of the threads
 
 
 _AT_ONCE = 64
-"""How many questions one sync approver is asked at a time."""
+"""How many questions of one event loop a sync approver is asked at a time."""
 
 
-class _Questions:
-    """The questions to one sync approver: up to `_AT_ONCE` in threads, the others in a line."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._asked = 0
-        self._line = WaitingLine()
-
-    async def put(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function in a thread and return its value; if cancelled in the line, never."""
-
-        def ask() -> Any:
-            try:
-                return function(*args)
-            finally:
-                self._end()
-
-        try:
-            await self._line.wait(self._begin)
-        finally:
-            self._line.wake_first()
-        try:
-            answer = WORKERS.run(asyncio.get_running_loop(), ask)
-        except BaseException:  # no thread is left
-            self._end()
-            raise
-        return await answer
-
-    def _begin(self, first: bool) -> tuple[bool | None, None]:
-        with self._lock:
-            if not first or self._asked >= _AT_ONCE:
-                return None, None
-            self._asked += 1
-        return True, None
-
-    def _end(self) -> None:
-        with self._lock:
-            self._asked -= 1
-        self._line.wake_first()
-
-
-_QUESTIONS: WeakKeyDictionary[Any, _Questions] = WeakKeyDictionary()
+# By loop and approver: room for that many questions. A question whose asker was cancelled keeps its
+# room until the approver has answered.
+_ROOM: WeakKeyDictionary[Any, WeakKeyDictionary[Any, asyncio.Semaphore]] = WeakKeyDictionary()
 _GUARD = threading.Lock()
 
 
 async def ask_in_thread(approver: Any, function: Callable[..., Any], request: Any) -> Any:
     """Call an approver's sync function in a thread, which it may block for long."""
-    with _GUARD:
+    loop, room = asyncio.get_running_loop(), asyncio.Semaphore(_AT_ONCE)
+    with _GUARD, suppress(TypeError):  # it allows no weak reference, or has no hash
+        room = _ROOM.setdefault(loop, WeakKeyDictionary()).setdefault(approver, room)
+    await room.acquire()
+
+    def ask() -> Any:
         try:
-            questions = _QUESTIONS.setdefault(approver, _Questions())
-        except TypeError:  # it allows no weak reference, or has no hash
-            questions = _Questions()
-    return await questions.put(function, request)
+            return function(request)
+        finally:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(room.release)
+
+    try:
+        answer = WORKERS.run(loop, ask)
+    except BaseException:  # no thread is left
+        room.release()
+        raise
+    return await answer

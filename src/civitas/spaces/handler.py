@@ -19,6 +19,7 @@ from civitas.jsonvalue import NotJSON, to_json
 from civitas.message import Envelope
 from civitas.signature import Signature
 from civitas.spaces.delivery import ANSWER, ASKING, ENDED, REQUEST, Delivery, RouterPort
+from civitas.spaces.request import settle
 from civitas.text import error_message, log_failure, printable
 from civitas.threads import WORKERS
 
@@ -121,13 +122,9 @@ async def _in_thread(
     # future raises them.
     future: asyncio.Future[tuple[Any, BaseException | None]] = router.loop.create_future()
 
-    def settle(value: Any, error: BaseException | None) -> None:
-        if not future.done():
-            future.set_result((value, error))
-
     def done(value: Any, error: BaseException | None) -> None:
         # Through `enter`, so that what the thread sent arrives before its end.
-        router.thread.enter(settle, value, error)
+        router.thread.enter(settle, future, (value, error))
 
     WORKERS.submit(partial(function, *args, **kwargs), context=copy_context(), done=done)
     cancelled: asyncio.CancelledError | None = None

@@ -87,7 +87,7 @@ class LanedMailbox(Mailbox):
     def dispatch_ready(self) -> None:
         """Handle the messages that may be handled now."""
         super().dispatch_ready()
-        if not self.concurrency or self.leaving is not None:
+        if self.leaving is not None:
             return
         turns = AT_ONCE
         while self._line and not self.paused and len(self._busy) < self._side_by_side:
@@ -96,11 +96,16 @@ class LanedMailbox(Mailbox):
                 break
             turns -= 1
             name = next(iter(self._line))
-            self._begin_in(name, next(iter(self._waiting[name])))
+            delivery = next(iter(self._waiting[name]))
+            self._take(name, delivery)
+            if self.closing and delivery.parent is None:
+                delivery.lane = None
+                self.left.append(delivery)
+            else:
+                self._begin_in(name, delivery)
 
     def _begin_in(self, name: str, delivery: Delivery) -> None:
         """Handle a message of a lane, and mark the lane as busy."""
-        self._take(name, delivery)
         self._line.pop(name, None)
         self._busy[name] = delivery
         delivery.inner = True
@@ -138,17 +143,6 @@ class LanedMailbox(Mailbox):
         self._queue(name, delivery)
         self._waiting[name].move_to_end(delivery, last=False)
         self._line.move_to_end(name, last=False)
-
-    def begin_awaited(self, places: int) -> None:
-        """Start requests of this process's handlers only, also in the lanes."""
-        super().begin_awaited(places)
-        for name in list(self._line):
-            if len(self._busy) >= self._side_by_side:
-                return
-            for delivery in self._waiting.get(name, ()):
-                if delivery.parent is not None:
-                    self._begin_in(name, delivery)
-                    break
 
     def detach(self, error: RequestError, spared: tuple[Delivery | None, ...]) -> None:
         """End all waiting and running messages with `error`, except the `spared` handlers."""

@@ -61,6 +61,8 @@ class Mailbox:
     asking: set[Delivery] = field(default_factory=set)  # messages that await approval
     carried: set[asyncio.Task[Any]] = field(default_factory=set)
     open: bool = True
+    closing: bool = False  # whether it starts only what handlers of this process wait for
+    left: list[Delivery] = field(default_factory=list)  # what has not started for that reason
     arriving: Delivery | None = None  # of the agent's `after_add`, if it has one
     leaving: Delivery | None = None  # ends once the agent has left
     here: bool = False  # whether the loop knows it, which the router's `mailboxes` has earlier
@@ -178,6 +180,9 @@ class Mailbox:
             if delivery.state != QUEUED:
                 self.dead -= 1
                 continue
+            if self.closing and delivery.parent is None:
+                self.left.append(delivery)
+                continue
             self.begin(delivery)
             turns -= 1
             if not turns and box:
@@ -217,15 +222,6 @@ class Mailbox:
         """Put a message back at the front of the box."""
         delivery.state = QUEUED
         self.box.appendleft(delivery)
-
-    def begin_awaited(self, places: int) -> None:
-        """Start requests of this process's handlers only, in at most `places` places."""
-        for delivery in list(self.box):
-            if self.paused or self.running >= places:
-                return
-            if delivery.state == QUEUED and delivery.parent is not None:
-                self.box.remove(delivery)
-                self.begin(delivery)
 
     # -- handling ----------------------------------------------------------------------------------
 
@@ -348,7 +344,8 @@ class Mailbox:
     def detach(self, error: RequestError, spared: tuple[Delivery | None, ...]) -> None:
         """End all waiting and running messages with `error`, except the `spared` handlers."""
         self.open = False
-        waiting = [d for d in self.box if d.state == QUEUED]
+        waiting = [d for d in (*self.left, *self.box) if d.state == QUEUED]
+        self.left.clear()
         self.box.clear()
         self.held.clear()
         self.dead = 0

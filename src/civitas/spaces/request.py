@@ -39,20 +39,17 @@ class Request:
             router = self._router
             if get_ident() == router.thread_id:
                 handling: Any = CURRENT.get()
-                if handling is None:
-                    router.try_now(delivery)
-                    if not delivery.answered:
-                        yield from self._wait_here(router.loop)
-                else:
+                if handling is not None:
                     # While it waits, its agent runs re-entrant requests of its call chain.
                     handling.waiting += 1
-                    try:
-                        router.try_now(delivery)
-                        if not delivery.answered:
-                            if handling.mailbox.held:
-                                router.make_ready(handling.mailbox)
-                            yield from self._wait_here(router.loop)
-                    finally:
+                try:
+                    router.try_now(delivery)
+                    if not delivery.answered:
+                        if handling is not None and handling.mailbox.held:
+                            router.make_ready(handling.mailbox)
+                        yield from self._wait_here(router.loop)
+                finally:
+                    if handling is not None:
                         handling.waiting -= 1
             else:
                 yield from self._wait_elsewhere()

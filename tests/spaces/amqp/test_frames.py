@@ -69,11 +69,21 @@ def test_a_message_is_what_pika_would_write(
         "an exchange",
         routing_key,
         mandatory,
-        b"".join(message.properties().encode()),
+        message.encoded_properties(),
         body,
     )
+    properties = pika.BasicProperties(
+        content_type="application/json",
+        headers=headers,
+        delivery_mode=2,
+        correlation_id=correlation_id,
+        reply_to=reply_to,
+        message_id=key,
+        type=kind,
+    )
+    assert message.properties() == properties
     method = pika.spec.Basic.Publish(
         exchange="an exchange", routing_key=routing_key, mandatory=mandatory
     )
-    Pikas._send_message(writing_to(theirs), channel, method, (message.properties(), body))
+    Pikas._send_message(writing_to(theirs), channel, method, (properties, body))
     assert b"".join(ours) == b"".join(theirs)

@@ -61,42 +61,34 @@ class AgentQueue:
         return self.mailbox.id
 
 
+@dataclass(eq=False, repr=False)
 class AgentQueues:
     """Claims the ids of this process's agents, and consumes their queues until they are removed."""
 
-    def __init__(
-        self,
-        router: Router,
-        broker: Broker,
-        receiver: Receiver,
-        *,
-        keep_s: float,
-        quorum: bool,
-        queue_lost: Callable[[str], None],
-        evict: Callable[[Mailbox, RequestError], None],
-    ) -> None:
-        self._router = router
-        self._broker = broker
-        self._call = broker.control.call
-        self._consumer = broker.consumer
-        self._publisher = broker.publisher
-        self._names = names = broker.names
-        # The broker may take two heartbeats, and some seconds, to see that a connection is lost.
-        self._stale_s = 3 * broker.heartbeat + 10
-        self._receiver = receiver
-        self._queue_lost = queue_lost
-        self._evict = evict
-        self._here: dict[Mailbox, AgentQueue] = {}
-        self._leaving: dict[str, asyncio.Task[None]] = {}
+    router: Router
+    broker: Broker
+    receiver: Receiver
+    keep_s: float
+    quorum: bool
+    queue_lost: Callable[[str], None]  # has all processes send its open requests again
+    evict: Callable[[Mailbox, RequestError], None]  # removes an agent of this process
+    _here: dict[Mailbox, AgentQueue] = field(default_factory=dict)
+    _leaving: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._call = self.broker.control.call
+        self._consumer = self.broker.consumer
+        self._publisher = self.broker.publisher
+        self._names = self.broker.names
         self._arguments: dict[str, Any] = {
-            "x-dead-letter-exchange": names.dead,
+            "x-dead-letter-exchange": self._names.dead,
             # A queue without a consumer expires after its last messages are dead-lettered;
             # messages that are sent to it meanwhile extend its life (`Presence.renew`).
-            "x-message-ttl": int(keep_s * 1000),
-            "x-expires": int(keep_s * 2000),
-            "x-max-length": router.capacity,
+            "x-message-ttl": int(self.keep_s * 1000),
+            "x-expires": int(self.keep_s * 2000),
+            "x-max-length": self.router.capacity,
             "x-overflow": "reject-publish",
-            "x-queue-type": "quorum" if quorum else CLASSIC,
+            "x-queue-type": "quorum" if self.quorum else CLASSIC,
         }
 
     # -- at the broker -----------------------------------------------------------------------------
@@ -174,9 +166,9 @@ class AgentQueues:
 
     async def add(self, mailbox: Mailbox) -> bool:
         """Claim an agent's id and consume its queue; return False if it was removed meanwhile."""
-        if self._router.ending:
-            raise self._router.closed_error()
-        await self._broker.open()
+        if self.router.ending:
+            raise self.router.closed_error()
+        await self.broker.open()
         while (leaving := self._leaving.get(mailbox.id)) is not None:
             await asyncio.wait((leaving,))  # the queue of an agent of that id is being deleted
         queue = AgentQueue(mailbox, self._names.queue("agent", mailbox.id))
@@ -195,20 +187,20 @@ class AgentQueues:
         except DuplicateAgent:
             self._here.pop(mailbox, None)  # it has nothing at the broker to delete
             raise
-        if self._router.ending:
-            raise self._router.closed_error()
+        if self.router.ending:
+            raise self.router.closed_error()
         return mailbox.open
 
     async def _consume(self, queue: AgentQueue) -> None:
         """Claim an id for as long as this process's connection lasts, and consume its queue."""
         mailbox = queue.mailbox
-        prefetch = self._router.capacity + mailbox.concurrency + _SPARE
+        prefetch = self.router.capacity + mailbox.concurrency + _SPARE
         count, classic = await self._declare(queue.id, claims=True)
         queue.claimed = True
         queue.backlog = min(count, prefetch)
         if queue.backlog and queue.begin is None:
             queue.begin = mailbox.pause()
-        self._receiver.resume(mailbox)  # that came before what waits at the broker
+        self.receiver.resume(mailbox)  # that came before what waits at the broker
         bound = asyncio.ensure_future(self._bind(queue.id))
         try:
             channel = self._consumer.number
@@ -222,13 +214,13 @@ class AgentQueues:
             queue.channel = channel
         finally:
             await bound
-        self._router.loop.call_later(_BACKLOG_S, self._begin, queue)
+        self.router.loop.call_later(_BACKLOG_S, self._begin, queue)
         if queue.lost:
             queue.lost = False
-            self._queue_lost(queue.id)
+            self.queue_lost(queue.id)
 
     def _deliver(self, queue: AgentQueue, tag: Tag, properties: Any, body: bytes) -> None:
-        self._receiver.take(queue.mailbox, tag, properties, body)
+        self.receiver.take(queue.mailbox, tag, properties, body)
         if queue.begin is not None:
             # The agent starts after the whole backlog is here: a later message in it may cancel a
             # request.
@@ -245,23 +237,25 @@ class AgentQueues:
         """Restore a queue that was deleted."""
         queue.consumer = ""
         queue.lost = True
-        if self._here.get(queue.mailbox) is queue and not self._router.ending:
+        if self._here.get(queue.mailbox) is queue and not self.router.ending:
             logger.warning(
                 "the queue of agent %r is gone from the broker; declaring it again", queue.id
             )
-            self._router.thread.spawn(self._restore(queue))
+            self.router.thread.spawn(self._restore(queue))
 
     def restore(self) -> None:
         """Consume the queues on a new channel."""
         for queue in self._here.values():
-            self._router.thread.spawn(self._restore(queue))
+            self.router.thread.spawn(self._restore(queue))
 
     async def _restore(self, queue: AgentQueue) -> None:
-        mailbox, until = queue.mailbox, self._router.loop.time() + self._stale_s
+        mailbox = queue.mailbox
+        # The broker may take two heartbeats, and some seconds, to see that a connection is lost.
+        until = self.router.loop.time() + 3 * self.broker.options.heartbeat + 10
         async with queue.lock:
             while (
                 self._here.get(mailbox) is queue
-                and self._broker.is_up  # else the next connection restores all
+                and self.broker.is_up  # else the next connection restores all
                 and not self._is_consumed_here(queue)
             ):
                 try:
@@ -272,7 +266,7 @@ class AgentQueues:
                 except DuplicateAgent:
                     # Another process has the id, or the broker does not know yet that our old
                     # connection is lost.
-                    if self._router.loop.time() > until:
+                    if self.router.loop.time() > until:
                         self._replaced(mailbox)
                 except BrokerError as error:
                     logger.error("%s", error)
@@ -280,20 +274,20 @@ class AgentQueues:
 
     def _replaced(self, mailbox: Mailbox) -> None:
         del self._here[mailbox]
-        self._receiver.give_up(mailbox)
+        self.receiver.give_up(mailbox)
         text = f'agent "{mailbox.id}" was replaced by one of another process'
         logger.error("%s while this one had no connection", text)
-        self._evict(mailbox, AgentStopped(text))
+        self.evict(mailbox, AgentStopped(text))
 
     # -- agents leave ------------------------------------------------------------------------------
 
     def remove(self, mailbox: Mailbox) -> None:
         """Delete a removed agent's queue, and then release its id."""
         queue = self._here.pop(mailbox, None)
-        if queue is not None and not self._router.ending:
+        if queue is not None and not self.router.ending:
             # What is published after this may be for another agent of that id.
             sent = self._publisher.in_flight(mailbox.id)
-            self._leaving[queue.id] = self._router.thread.spawn(self._release(queue, sent))
+            self._leaving[queue.id] = self.router.thread.spawn(self._release(queue, sent))
 
     async def removed(self, mailbox: Mailbox) -> None:
         """Wait until a removed agent's queue is deleted."""
@@ -323,7 +317,7 @@ class AgentQueues:
         finally:
             del self._leaving[queue.id]
         if queue.lost:
-            self._queue_lost(queue.id)  # its requests are sent again, and find no receiver
+            self.queue_lost(queue.id)  # its requests are sent again, and find no receiver
 
     async def _delete(self, queue: AgentQueue) -> None:
         """Delete an agent's queue once all its messages are delivered here."""

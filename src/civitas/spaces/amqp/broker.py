@@ -8,6 +8,7 @@ import random
 import re
 import secrets
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final
 
@@ -47,6 +48,7 @@ _NOT_FOUND: Final = 404
 _LARGEST = re.compile(r"larger than configured max size (\d+)")
 
 
+@dataclass(eq=False, repr=False)
 class Broker:
     """One process's connection to the broker, and what all users of the connection share.
 
@@ -60,41 +62,30 @@ class Broker:
         consumer: takes and acknowledges deliveries
     """
 
-    def __init__(
-        self,
-        thread: LoopThread,
-        options: AMQPOptions,
-        names: Names,
-        *,
-        settled: Callable[[Outbound, str], None],
-        replied: Deliver,
-        replies_lost: Callable[[], None],
-        attached: Callable[[], Awaitable[None]],
-        on_state: Callable[[str, str], None],
-        after_read: Callable[[], None],
-    ) -> None:
-        self.thread = thread
-        self.loop = thread.loop
-        self.names = names
-        self.heartbeat = options.heartbeat
+    thread: LoopThread
+    options: AMQPOptions
+    names: Names
+    settled: Callable[[Outbound, str], None]  # called when publishing a message has ended
+    replied: Deliver  # takes what comes for this process
+    replies_lost: Callable[[], None]  # called when the queue of the replies is there again
+    attached: Callable[[], Awaitable[None]]  # called when there is a new channel to consume on
+    on_state: Callable[[str, str], None]
+    after_read: Callable[[], None]
+    _lost: bool = False
+    _ending: bool = False
+    _connection: Connection | None = None
+    _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _keeping: asyncio.Task[None] | None = None
+    _closing: bool = False
+
+    def __post_init__(self) -> None:
+        self.loop = self.thread.loop
         self.process = secrets.token_hex(8)
-        self.reply_key = names.key("reply", self.process)
-        self._replies = names.queue("reply", self.process)
+        self.reply_key = self.names.key("reply", self.process)
+        self._replies = self.names.queue("reply", self.process)
         self._count = count(1)
-        self._replied = replied
-        self._replies_lost = replies_lost
-        self._attached = attached
-        self._lost = False
-        self._ending = False
         self.consumer = Consumer(self.loop)
-        self.publisher = Publisher(names.exchange, settled, thread.set_open)
-        self._options = options
-        self._on_state = on_state
-        self._after_read = after_read
-        self._connection: Connection | None = None
-        self._opening = asyncio.Lock()
-        self._keeping: asyncio.Task[None] | None = None
-        self._closing = False
+        self.publisher = Publisher(self.names.exchange, self.settled, self.thread.set_open)
         self.control = Control(self.channel)
 
     def new_key(self) -> str:
@@ -121,7 +112,7 @@ class Broker:
             try:
                 await self._connect()
             except (LinkLost, AMQPError) as error:
-                raise BrokerError(explain(error, self._options)) from error
+                raise BrokerError(explain(error, self.options)) from error
             self._keeping = self.loop.create_task(self._reconnect())
 
     async def channel(self) -> Channel:
@@ -155,28 +146,28 @@ class Broker:
 
     async def _connect(self) -> None:
         connection = Connection(
-            parameters(self._options, f"civitas {self.process}"),
+            parameters(self.options, f"civitas {self.process}"),
             self.loop,
-            tls(self._options),
+            tls(self.options),
             before_write=self.consumer.flush,
-            after_read=self._after_read,
+            after_read=self.after_read,
         )
         try:
             async with asyncio.timeout(DIAL_S):  # a broker may accept it and send nothing
                 await connection.opened
         except Exception as error:
             connection.abort()
-            raise BrokerError(explain(error, self._options)) from error
+            raise BrokerError(explain(error, self.options)) from error
         except asyncio.CancelledError:
             connection.close()
             raise
         connection.add_on_connection_blocked_callback(
-            lambda *_: self._on_state(
+            lambda *_: self.on_state(
                 "blocked", "the broker is short of memory or disk and takes none"
             )
         )
         connection.add_on_connection_unblocked_callback(
-            lambda *_: self._on_state("unblocked", "the broker takes messages again")
+            lambda *_: self.on_state("unblocked", "the broker takes messages again")
         )
         self._connection = connection
         try:
@@ -186,7 +177,7 @@ class Broker:
                 connection.close()
             self._disconnected()
             raise
-        self._on_state("connected", f"connected to the message broker at {self._options.address}")
+        self.on_state("connected", f"connected to the message broker at {self.options.address}")
 
     async def _reconnect(self) -> None:
         """Open another connection whenever one is lost."""
@@ -196,8 +187,8 @@ class Broker:
             if self._closing:
                 return
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            where = f"the message broker at {self._options.address}"
-            self._on_state("lost", f"the connection to {where} is lost: {reason}")
+            where = f"the message broker at {self.options.address}"
+            self.on_state("lost", f"the connection to {where} is lost: {reason}")
             wait = _FIRST_WAIT_S
             while True:
                 # Jitter: a thousand processes must not reconnect at the same moment.
@@ -209,7 +200,7 @@ class Broker:
                     if not isinstance(failure, BrokerError | LinkLost | AMQPError):
                         logger.exception("a defect in civitas: a connection could not be set up")
                     wait = min(wait * 2, _LONGEST_WAIT_S)
-                    self._on_state("retrying", f"{failure}; trying again within {wait:.1f} s")
+                    self.on_state("retrying", f"{failure}; trying again within {wait:.1f} s")
 
     async def _set_up(self) -> None:
         """Set up a new connection."""
@@ -226,7 +217,7 @@ class Broker:
             await call(Channel.queue_bind, queue, exchange, names.processes)
         except Refused as error:
             raise BrokerError(
-                f"the broker at {self._options.address} has something else under the name "
+                f"the broker at {self.options.address} has something else under the name "
                 f"{names.exchange!r}, or refuses to declare it: {error}"
             ) from error
         await self._attach_publisher()
@@ -246,14 +237,14 @@ class Broker:
         self.consumer.attach(channel)
         await self.consumer.consume(
             self._replies,
-            self._replied,
+            self.replied,
             _REPLY_PREFETCH,
             self._replies_deleted,
         )
         if self._lost:
             self._lost = False
-            self._replies_lost()
-        await self._attached()
+            self.replies_lost()
+        await self.attached()
 
     def _replies_deleted(self) -> None:
         """Declare everything again on another connection: the reply queue was deleted."""

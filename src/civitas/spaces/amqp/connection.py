@@ -308,17 +308,14 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
     def _process_frame(self, frame_value: Any) -> None:
         """Process a frame; confirms and deliveries skip pika's search for callbacks."""
         kind = type(frame_value)
-        if kind is frame.Method:
-            method = type(frame_value.method)
-            if method is spec.Basic.Ack:
-                take = self.confirms.get(frame_value.channel_number)
-                if take is not None:
-                    take(frame_value)
-                    return
-            elif method is spec.Basic.Deliver:
-                self._deliver_frame_to_channel(frame_value)
-                return
-        super()._process_frame(frame_value)
+        method = type(frame_value.method) if kind is frame.Method else None
+        take = self.confirms.get(frame_value.channel_number) if method is spec.Basic.Ack else None
+        if take is not None:
+            take(frame_value)
+        elif method is spec.Basic.Deliver or kind in (frame.Header, frame.Body):
+            self._deliver_frame_to_channel(frame_value)
+        else:
+            super()._process_frame(frame_value)
 
     def _output_marshaled_frames(self, marshaled_frames: Sequence[bytes]) -> None:
         self._unwritten += marshaled_frames

@@ -87,11 +87,9 @@ class DeadLetter:
         reason: why it is a dead letter
         time: when it became one, in UTC, as `2026-01-31T09:00:00Z`; empty if unknown
         kind: `send`, `request`, `answer` or `cancel`, or any other AMQP type
-        message_id: its idempotency key; empty if it had none
         message: the message, if it can be read as JSON; else None
         body: the message's bytes
-        original: the id of the message that it answers, if any
-        thread: the agent's thread that sent it, or the message it answers; None if unknown
+        headers: what travels beside it when it is sent again
     """
 
     key: str
@@ -99,17 +97,14 @@ class DeadLetter:
     reason: str
     time: str
     kind: str
-    message_id: str
     message: Any
     body: bytes
-    original: str | None = None
-    thread: str | None = None
+    headers: dict[str, str]
 
     @classmethod
     def read(cls, names: Names, properties: Any, body: bytes) -> Self:
         """Read a message of the dead-letter queue, put there by a space, the broker or others."""
         headers = properties.headers or {}
-        message_id = _text(properties.message_id)
         try:
             message = wire.read_json(body)
         except Unreadable:
@@ -128,18 +123,20 @@ class DeadLetter:
             agent = address(agent)
         except InvalidId:
             agent = ""
-        named = f"{message_id}\0{agent}\0{reason}\0{time}\0".encode()
+        named = f"{_text(properties.message_id)}\0{agent}\0{reason}\0{time}\0".encode()
         return cls(
             key=sha256(named + body).hexdigest()[:12],
             agent=agent,
             reason=reason,
             time=time,
             kind=_text(properties.type),
-            message_id=message_id,
             message=message,
             body=body,
-            original=_text(headers.get("original")) or None,
-            thread=_text(headers["thread"]) if "thread" in headers else None,
+            headers={
+                name: headers[name]
+                for name in ("original", "thread")
+                if isinstance(headers.get(name), str)
+            },
         )
 
 
@@ -237,7 +234,7 @@ class DeadLetters:
             wire.ANSWER if dead.kind == wire.ANSWER else wire.SEND,
             self._names.key("agent", agent),
             dead.body,
-            headers=wire.headers(original_id=dead.original, thread=dead.thread),
+            headers=dead.headers or None,
         )
         properties = message.properties()
         try:

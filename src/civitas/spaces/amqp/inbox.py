@@ -229,31 +229,19 @@ class Inbox:
         execute = self._execute
         changed = 0
         try:
-            execute("BEGIN")
-            for pair, end in self._ends.items():
-                execute(_END, end + pair)
-            for pair in self._answered:
-                execute(_ANSWERED, pair)
-            for row in rows:
-                changed = execute(statement, row).rowcount
-            execute("COMMIT")
-        except BaseException as error:
-            self._roll_back()
-            if isinstance(error, sqlite3.Error):
-                self._fail(error)
-            raise
+            with self._connection:  # which ends the transaction
+                execute("BEGIN")
+                for pair, end in self._ends.items():
+                    execute(_END, end + pair)
+                for pair in self._answered:
+                    execute(_ANSWERED, pair)
+                for row in rows:
+                    changed = execute(statement, row).rowcount
+        except sqlite3.Error as error:
+            self._fail(error)
         self._ends.clear()
         self._answered.clear()
         return changed
-
-    def _roll_back(self) -> None:
-        # After some errors SQLite has rolled back by itself.
-        if self._closed or not self._connection.in_transaction:
-            return
-        try:
-            self._execute("ROLLBACK")
-        except sqlite3.Error as error:
-            self._fail(error)
 
     def _entry(self, row: tuple[Any, ...]) -> Entry:
         key, state, message, answer = row

@@ -236,6 +236,6 @@ class Publisher:
             message.exchange or self._exchange,
             message.routing_key,
             message.mandatory,
-            b"".join(message.properties().encode()),
+            message.encoded_properties(),
             message.body,
         )

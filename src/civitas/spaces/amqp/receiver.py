@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -37,31 +38,18 @@ _MOST_CANCELLED: Final = 10_000
 """How many cancellations are kept for requests that have not arrived."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Receiver:
     """Takes what the broker delivers. Everything runs on the loop."""
 
-    def __init__(
-        self,
-        router: Router,
-        broker: Broker,
-        inbox: Inbox,
-        recorder: Recorder,
-        *,
-        innermost: Callable[[tuple[str, ...]], Delivery | None],
-        show: Callable[[Delivery], None],
-    ) -> None:
-        self._router = router
-        self._inbox = inbox
-        self._recorder = recorder
-        self._known = recorder.known
-        self._loop = router.loop
-        self._consumer = broker.consumer
-        self._publisher = broker.publisher
-        self._innermost = innermost
-        self._bury = partial(bury, broker)
-        self._show = show
-        self._cancelled: dict[Ident, None] = {}
-        self._unread: list[tuple[Mailbox, Tag, Any, bytes]] = []
+    router: Router
+    broker: Broker
+    inbox: Inbox
+    recorder: Recorder
+    innermost: Callable[[tuple[str, ...]], Delivery | None]  # of this process, in a call chain
+    show: Callable[[Delivery], None]  # shows it to the observers
+    _cancelled: dict[Ident, None] = field(default_factory=dict)
+    _unread: list[tuple[Mailbox, Tag, Any, bytes]] = field(default_factory=list)
 
     def take(self, mailbox: Mailbox, tag: Tag, properties: Any, body: bytes) -> None:
         """Take a message for the agent in `mailbox`."""
@@ -74,32 +62,32 @@ class Receiver:
                 raise Unreadable(f"it is to {to!r}, but was in the queue of {mailbox.id!r}")
         except Unreadable as error:
             logger.error("a message to %r goes to the dead letters: %s", mailbox.id, error)
-            acknowledge = partial(self._consumer.acknowledge, tag)
-            self._bury(properties, body, str(error), mailbox.id, acknowledge)
+            acknowledge = partial(self.broker.consumer.acknowledge, tag)
+            bury(self.broker, properties, body, str(error), mailbox.id, acknowledge)
             return
         if inbound.kind == wire.CANCEL:
             self.cancel(properties.correlation_id or "", mailbox.id)
-            self._consumer.acknowledge(tag)
+            self.broker.consumer.acknowledge(tag)
             return
         ident = (inbound.key, mailbox.id)
-        known = self._known.get(ident)
+        known = self.recorder.known.get(ident)
         if known is not None:
             # In flight already: the broker redelivered it, or its sender sent it again.
             if known.stored:
-                self._consumer.acknowledge(tag)
+                self.broker.consumer.acknowledge(tag)
             else:
-                self._consumer.acknowledge(known.tag)
+                self.broker.consumer.acknowledge(known.tag)
                 known.tag = tag
             return
         own = to == EVERYONE and inbound.envelope.sender == mailbox.id
         if own and not mailbox.agent.receive_own_broadcasts:
-            self._consumer.acknowledge(tag)
+            self.broker.consumer.acknowledge(tag)
             return
         if self._unread:
             self._unread.append((mailbox, tag, properties, body))  # behind those that wait
             return
         try:
-            entry = self._inbox.look_up(*ident)
+            entry = self.inbox.look_up(*ident)
         except InboxError as error:
             logger.error(
                 "agent %r is brought nothing until its inbox can be read; it is tried again every "
@@ -108,16 +96,16 @@ class Receiver:
                 error,
             )
             self._unread.append((mailbox, tag, properties, body))
-            self._loop.call_later(_AGAIN_S, self._take_unread)
+            self.router.loop.call_later(_AGAIN_S, self._take_unread)
             return
         if entry is not None:
             self._take_again(entry, mailbox, inbound, tag)
         elif self._cancelled and ident in self._cancelled:
             del self._cancelled[ident]
-            self._consumer.acknowledge(tag)
+            self.broker.consumer.acknowledge(tag)
         else:
             delivery = self._delivery(mailbox, inbound, tag)
-            self._show(delivery)
+            self.show(delivery)
             self._put(delivery, mailbox)
 
     def _take_unread(self) -> None:
@@ -127,8 +115,8 @@ class Receiver:
 
     def give_up(self, mailbox: Mailbox) -> None:
         """Disown an agent's messages: another process has its id, and gets them redelivered."""
-        for (_, agent), delivery in self._known.items():
-            stale = delivery.tag is not None and delivery.tag[0] != self._consumer.number
+        for (_, agent), delivery in self.recorder.known.items():
+            stale = delivery.tag is not None and delivery.tag[0] != self.broker.consumer.number
             if agent == mailbox.id and stale and not delivery.stored:
                 delivery.owned_elsewhere = True
 
@@ -137,17 +125,17 @@ class Receiver:
         if not mailbox.open:
             return
         try:
-            unfinished = self._inbox.unfinished(mailbox.id)
+            unfinished = self.inbox.unfinished(mailbox.id)
         except InboxError as error:
             logger.error("what agent %r had accepted cannot be read: %s", mailbox.id, error)
-            self._loop.call_later(_AGAIN_S, self.resume, mailbox)
+            self.router.loop.call_later(_AGAIN_S, self.resume, mailbox)
             return
         for entry in unfinished:
             ident = entry.key, mailbox.id
-            if ident in self._known:
+            if ident in self.recorder.known:
                 continue
             if entry.answer is not None:
-                self._send_stored(entry.answer, partial(self._inbox.answered, *ident))
+                self._send_stored(entry.answer, partial(self.inbox.answered, *ident))
             if entry.message is None:
                 continue
             self._take_again(entry, mailbox, wire.restored(entry.message)[0], None)
@@ -156,33 +144,33 @@ class Receiver:
 
     def _delivery(self, mailbox: Mailbox, inbound: Inbound, tag: Tag | None) -> InFlight:
         kind = kinds.BROADCAST if inbound.envelope.to == EVERYONE else _KINDS[inbound.kind]
-        delivery = InFlight(inbound.envelope, kind, self._innermost(inbound.call_chain))
+        delivery = InFlight(inbound.envelope, kind, self.innermost(inbound.call_chain))
         delivery.hops = inbound.hops
         delivery.key = inbound.key
         delivery.call_chain = inbound.call_chain
         if kind == kinds.REQUEST:
             delivery.timeout = inbound.timeout
         delivery.original_id = inbound.original_id
-        delivery.recorder = self._recorder
+        delivery.recorder = self.recorder
         delivery.ident = (inbound.key, mailbox.id)
         delivery.tag = tag
         delivery.raw = inbound.raw
         delivery.reply_to = inbound.reply_to or ""
-        self._known[delivery.ident] = delivery
+        self.recorder.known[delivery.ident] = delivery
         return delivery
 
     def _put(self, delivery: InFlight, mailbox: Mailbox) -> None:
         if mailbox.open:
-            self._router.put(delivery, mailbox)
+            self.router.put(delivery, mailbox)
         else:
             delivery.mailbox = mailbox
-            self._router.refuse(delivery, self._router.stopped_error(mailbox.id))
+            self.router.refuse(delivery, self.router.stopped_error(mailbox.id))
 
     def _send_stored(self, answer: bytes, confirmed: Callable[[], None]) -> None:
         """Send an answer that the inbox has stored."""
         message = Outbound.unpack(answer)
         message.about = confirmed
-        self._publisher.publish(message)
+        self.broker.publisher.publish(message)
 
     def _take_again(
         self, entry: Entry, mailbox: Mailbox, inbound: Inbound, tag: Tag | None
@@ -190,15 +178,15 @@ class Receiver:
         """Take a message that the inbox knows: answer, resume or doubt it by its state."""
         if entry.state == ENDED:
             if entry.answer is None:
-                self._consumer.acknowledge(tag)
+                self.broker.consumer.acknowledge(tag)
             else:
-                self._send_stored(entry.answer, lambda: self._consumer.acknowledge(tag))
+                self._send_stored(entry.answer, lambda: self.broker.consumer.acknowledge(tag))
             return
         delivery = self._delivery(mailbox, inbound, tag)
         name = inbound.envelope.name
         offer = mailbox.offers.get(name)
         if entry.message is not None:
-            self._recorder.is_stored(delivery)
+            self.recorder.is_stored(delivery)
             permission = wire.restored(entry.message)[1]
             # Another message may have come under the same key, and the policy may have changed.
             delivery.approved = (
@@ -222,15 +210,15 @@ class Receiver:
         logger.error("%s (message of %r)", text, delivery.envelope.sender)
         delivery.mailbox = mailbox
         delivery.state = kinds.ENDED
-        refuse = partial(self._router.refuse, delivery, InDoubt(text, where))
-        self._bury(*inbound.raw, text, mailbox.id, refuse)
+        refuse = partial(self.router.refuse, delivery, InDoubt(text, where))
+        bury(self.broker, *inbound.raw, text, mailbox.id, refuse)
 
     def cancel(self, key: str, agent: str) -> None:
         """Cancel a request whose sender no longer waits for it."""
-        known = self._known.get((key, agent))
+        known = self.recorder.known.get((key, agent))
         if known is not None:
             text = f'the request to "{known}" was cancelled'
-            self._router.abort(known, RequestCancelled(text))
+            self.router.abort(known, RequestCancelled(text))
             return
         self._cancelled[key, agent] = None  # the request has not arrived yet
         if len(self._cancelled) > _MOST_CANCELLED:

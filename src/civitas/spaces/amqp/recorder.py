@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final
 
@@ -51,38 +52,24 @@ class InFlight(Delivery):
     owned_elsewhere: bool = False  # another process has its agent's id: it is redelivered there
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Recorder:
     """Records each message in the inbox, and answers it. Everything runs on the loop.
 
     The order keeps a message from being lost or run twice: *started* is in the inbox before the
     action is called; its messages are confirmed before *ended*, with the answer, is in the inbox;
     the answer is confirmed before the message is acknowledged.
-
-    Attributes:
-        known: the messages in flight
     """
 
-    def __init__(
-        self,
-        router: Router,
-        broker: Broker,
-        inbox: Inbox,
-        *,
-        is_idle: Callable[[], bool],
-        keep_s: float,
-    ) -> None:
-        self.known: dict[Ident, InFlight] = {}
-        self._router = router
-        self._inbox = inbox
-        self._loop = router.loop
-        self._names = broker.names
-        self._consumer = broker.consumer
-        self._publisher = broker.publisher
-        self._is_idle = is_idle
-        self._keep_s = keep_s
-        self._recorded: list[InFlight] = []
-        self._flushing = False
-        self._ended = 0
+    router: Router
+    broker: Broker
+    inbox: Inbox
+    is_idle: Callable[[], bool]  # whether no message is about to start
+    keep_s: float
+    known: dict[Ident, InFlight] = field(default_factory=dict)  # the messages in flight
+    _recorded: list[InFlight] = field(default_factory=list)
+    _flushing: bool = False
+    _ended: int = 0
 
     def begins(self, delivery: InFlight, offer: Offer) -> bool:
         """Record that a message starts; return False if that cannot be written now."""
@@ -91,7 +78,7 @@ class Recorder:
         try:
             if offer.detached:
                 self._accept(delivery)
-            self._inbox.start((delivery.ident,))
+            self.inbox.start((delivery.ident,))
         except InboxError as error:
             self._put_off(delivery, error)
             return False
@@ -110,25 +97,25 @@ class Recorder:
 
     def permitted(self, delivery: InFlight) -> None:
         """Store that a message was approved, so that the next process does not ask again."""
-        if not self._inbox.durable or delivery.raw is None:
+        if not self.inbox.durable or delivery.raw is None:
             return
         permission = wire.fingerprint(delivery.envelope, delivery.ident[1])
         try:
-            self._inbox.permit(*delivery.ident, wire.stored(*delivery.raw, permission))
+            self.inbox.permit(*delivery.ident, wire.stored(*delivery.raw, permission))
         except InboxError as error:
             logger.warning("it cannot be kept that %s was approved: %s", delivery, error)
         else:
             self.is_stored(delivery)
 
     def _accept(self, message: InFlight) -> None:
-        if self._inbox.durable and not message.stored and message.raw is not None:
-            self._inbox.accept(*message.ident, wire.stored(*message.raw))
+        if self.inbox.durable and not message.stored and message.raw is not None:
+            self.inbox.accept(*message.ident, wire.stored(*message.raw))
             self.is_stored(message)
 
     def is_stored(self, message: InFlight) -> None:
         """Acknowledge a message that the inbox has stored."""
         message.stored = True
-        self._consumer.acknowledge(message.tag)
+        self.broker.consumer.acknowledge(message.tag)
         message.tag = None
 
     def _put_off(self, delivery: InFlight, error: InboxError) -> None:
@@ -143,10 +130,10 @@ class Recorder:
         )
         if delivery.under is not None:
             # A handler here waits for this message, so the message cannot wait.
-            self._router.refuse(delivery, ActionError("InboxError", str(error)))
+            self.router.refuse(delivery, ActionError("InboxError", str(error)))
             return
         mailbox.put_back(delivery)
-        self._loop.call_later(_AGAIN_S, mailbox.pause())
+        self.router.loop.call_later(_AGAIN_S, mailbox.pause())
 
     # -- ended -------------------------------------------------------------------------------------
 
@@ -157,7 +144,8 @@ class Recorder:
         kind, routing_key, to = wire.REPLY, delivery.reply_to, ""
         headers = None if error is None else wire.error_headers(error)
         if delivery.kind != kinds.REQUEST:
-            kind, routing_key, to = wire.ANSWER, self._names.key("agent", envelope.to), envelope.to
+            kind, to = wire.ANSWER, envelope.to
+            routing_key = self.broker.names.key("agent", to)
             original_id = id if envelope.name == "say" else None
             headers = wire.headers(original_id=original_id, thread=envelope.thread)
         delivery.answer = Outbound(
@@ -176,7 +164,7 @@ class Recorder:
         if delivery.owned_elsewhere:
             self.known.pop(delivery.ident, None)
             return
-        if self._router.ending and not delivery.begun and isinstance(delivery.error, SpaceClosed):
+        if self.router.ending and not delivery.begun and isinstance(delivery.error, SpaceClosed):
             return  # it did not start: the broker or the inbox keeps it for the next process
         delivery.ended = True
         delivery.raw = None
@@ -191,30 +179,30 @@ class Recorder:
 
     def _record(self, message: InFlight) -> None:
         answer = message.answer
-        self._inbox.end(*message.ident, None if answer is None else answer.pack())
+        self.inbox.end(*message.ident, None if answer is None else answer.pack())
         self._recorded.append(message)
         self._ended += 1
         # What ended so long ago is not redelivered. After the first too: there may be only a few.
         if self._ended % _FORGET_EVERY == 1:
             try:
-                self._inbox.forget(self._keep_s, 2 * _FORGET_EVERY)
+                self.inbox.forget(self.keep_s, 2 * _FORGET_EVERY)
             except InboxError as error:
                 logger.warning("nothing can be forgotten: %s", error)
-        if not self._inbox.durable or self._is_idle():
+        if not self.inbox.durable or self.is_idle():
             self._flush()
         elif not self._flushing:
             # Other messages are about to start: one transaction writes their starts and this.
             self._flushing = True
-            self._loop.call_soon(self._flush)
+            self.router.loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         self._flushing = False
         try:
-            self._inbox.flush()
+            self.inbox.flush()
         except InboxError as error:
             logger.error("answers are held back until the inbox can be written: %s", error)
             self._flushing = True
-            self._loop.call_later(_AGAIN_S, self._flush)
+            self.router.loop.call_later(_AGAIN_S, self._flush)
             return
         self._send_recorded()
 
@@ -226,14 +214,14 @@ class Recorder:
                 self.finish(message)
             else:
                 answer.about = message
-                self._publisher.publish(answer)
+                self.broker.publisher.publish(answer)
 
     def finish(self, message: InFlight) -> None:
         """Acknowledge a message whose answer, if it has one, is confirmed."""
         self.known.pop(message.ident, None)
         if message.stored:
-            self._inbox.answered(*message.ident)
-        self._consumer.acknowledge(message.tag)
+            self.inbox.answered(*message.ident)
+        self.broker.consumer.acknowledge(message.tag)
 
 
 def _answer_key(delivery: InFlight) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -39,23 +40,17 @@ _RENEWED: Final = 10_000
 _AGAIN_S: Final = 0.5
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class OpenRequests:
     """The requests that are not answered. Everything runs on the loop."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        settle: Callable[[Delivery, Any, RequestError | None], None],
-        here: Iterable[str],
-    ) -> None:
-        self._broker = broker
-        self._publisher = broker.publisher
-        self._settle = settle
-        self._here = here
-        self._asked: WeakValueDictionary[str, set[str]] = WeakValueDictionary()
-        self._open: dict[str, Outbound] = {}
-        # The handlers of this process that have made requests, by key.
-        self._handlers: WeakValueDictionary[str, Delivery] = WeakValueDictionary()
+    broker: Broker
+    settle: Callable[[Delivery, Any, RequestError | None], None]
+    here: Iterable[str]  # the ids of this process's agents
+    _asked: WeakValueDictionary[str, set[str]] = field(default_factory=WeakValueDictionary)
+    _open: dict[str, Outbound] = field(default_factory=dict)
+    # The handlers of this process that have made requests, by key.
+    _handlers: WeakValueDictionary[str, Delivery] = field(default_factory=WeakValueDictionary)
 
     def deliveries(self) -> list[Delivery]:
         """Return the deliveries of all open requests."""
@@ -64,15 +59,15 @@ class OpenRequests:
     def begin(self, delivery: Delivery) -> Outbound:
         """Return the message of a request, which is open from now on."""
         envelope = delivery.envelope
-        key = delivery.key = self._broker.new_key()
+        key = delivery.key = self.broker.new_key()
         message = self._open[key] = Outbound(
             key,
             wire.REQUEST,
-            self._broker.names.key("agent", envelope.to),
+            self.broker.names.key("agent", envelope.to),
             wire.written(envelope),
             to=envelope.to,
             mandatory=True,
-            reply_to=self._broker.reply_key,
+            reply_to=self.broker.reply_key,
             headers=wire.headers(delivery.hops, self._chain(delivery.parent), delivery.timeout),
             about=delivery,
         )
@@ -87,7 +82,7 @@ class OpenRequests:
         keys: list[str] = []
         while handling is not None:
             if not handling.key:
-                handling.key = self._broker.new_key()
+                handling.key = self.broker.new_key()
             self._handlers[handling.key] = handling
             keys.append(handling.key)
             if handling.call_chain is not None:
@@ -103,11 +98,11 @@ class OpenRequests:
     def cancel(self, delivery: Delivery) -> None:
         """Tell the receiver of a request that nothing waits for its answer any more."""
         envelope = delivery.envelope
-        self._publisher.publish(
+        self.broker.publisher.publish(
             Outbound(
-                self._broker.new_key(),
+                self.broker.new_key(),
                 wire.CANCEL,
-                self._broker.names.key("agent", envelope.to),
+                self.broker.names.key("agent", envelope.to),
                 wire.written(Envelope(envelope.sender, envelope.to, "cancel", {})),
                 to=envelope.to,
                 correlation_id=delivery.key,
@@ -116,7 +111,7 @@ class OpenRequests:
 
     def answered(self, tag: Tag, properties: Any, body: bytes) -> None:
         """Take a message to this process: a request's outcome, or a notice of a process."""
-        self._broker.consumer.acknowledge(tag)
+        self.broker.consumer.acknowledge(tag)
         request = self._open.get(properties.correlation_id or "")
         if request is None:
             # It has ended, or this is a second answer.
@@ -130,13 +125,13 @@ class OpenRequests:
         except (Unreadable, KeyError, TypeError, AttributeError) as wrong:
             logger.error("the answer to %s cannot be read: %s", delivery, wrong)
             value, error = None, wire.error_of({"outcome": "unreadable"}, {"error": str(wrong)})
-        self._settle(delivery, value, error)
+        self.settle(delivery, value, error)
 
     async def everyone(self) -> list[str]:
         """Ask all processes for the ids of their agents, until none answers for a moment."""
-        key, found = self._broker.new_key(), set[str]()
+        key, found = self.broker.new_key(), set[str]()
         self._asked[key] = found
-        self._notify(wire.WHO, self._broker.names.processes, self._broker.process, id=key)
+        self._notify(wire.WHO, self.broker.names.processes, self.broker.process, id=key)
         for _ in range(_LOOKS):
             known = len(found)
             await asyncio.sleep(_QUIET_S)
@@ -146,7 +141,7 @@ class OpenRequests:
 
     def _notify(self, kind: str, to: str, sender: str, **parts: Any) -> None:
         body = wire.written(Envelope(sender, EVERYONE, kind, parts.pop("args", {}), **parts))
-        self._publisher.publish(Outbound(self._broker.new_key(), kind, to, body))
+        self.broker.publisher.publish(Outbound(self.broker.new_key(), kind, to, body))
 
     def _noticed(self, properties: Any, body: bytes) -> None:
         try:
@@ -159,8 +154,8 @@ class OpenRequests:
         if kind == wire.QUEUE_LOST:
             self.send_again(sender)
         elif kind == wire.WHO:
-            to = self._broker.names.key("reply", sender)
-            self._notify(wire.HERE, to, sender, id=id, args={"ids": list(self._here)})
+            to = self.broker.names.key("reply", sender)
+            self._notify(wire.HERE, to, sender, id=id, args={"ids": list(self.here)})
         elif (found := self._asked.get(id or "")) is not None:
             found.update(ids)
 
@@ -171,38 +166,27 @@ class OpenRequests:
 
         The broker delivers this notice to this process, too.
         """
-        self._notify(wire.QUEUE_LOST, self._broker.names.processes, id)
+        self._notify(wire.QUEUE_LOST, self.broker.names.processes, id)
 
     def send_again(self, id: str | None = None) -> None:
         """Publish the open requests to an agent again, or all if `id` is None."""
         for message in list(self._open.values()):
             if id is None or message.to == id:
-                self._publisher.publish(message)
+                self.broker.publisher.publish(message)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Presence:
     """Asks the broker which agents exist, and holds messages back until their queue exists."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        queues: AgentQueues,
-        here: Container[str],
-        *,
-        absent: Callable[[Delivery], None],
-        settled: Callable[[Outbound, str], None],
-        keep_s: float,
-    ) -> None:
-        self._spawn = broker.thread.spawn
-        self._loop = broker.loop
-        self._publisher = broker.publisher
-        self._queues = queues
-        self._here = here
-        self._absent = absent
-        self._settled = settled
-        self._keep_s = keep_s
-        self._renewed: dict[str, float] = {}
-        self._unchecked: dict[str, list[Delivery]] = {}
+    broker: Broker
+    queues: AgentQueues
+    here: Container[str]  # the ids of this process's agents
+    absent: Callable[[Delivery], None]  # ends a request whose receiver no process runs
+    settled: Callable[[Outbound, str], None]  # ends a message that gets no queue
+    keep_s: float
+    _renewed: dict[str, float] = field(default_factory=dict)
+    _unchecked: dict[str, list[Delivery]] = field(default_factory=dict)
 
     # -- queues of agents that are away ------------------------------------------------------------
 
@@ -211,17 +195,17 @@ class Presence:
 
         The broker deletes a queue that was neither consumed nor declared for twice `keep_s`.
         """
-        now = self._loop.time()
-        if now - self._renewed.get(id, -self._keep_s) < self._keep_s / 2:
+        now = self.broker.loop.time()
+        if now - self._renewed.get(id, -self.keep_s) < self.keep_s / 2:
             return
         self._renewed[id] = now
         if len(self._renewed) > _RENEWED:
             del self._renewed[next(iter(self._renewed))]
-        self._spawn(self._renew(id))
+        self.broker.thread.spawn(self._renew(id))
 
     async def _renew(self, id: str) -> None:
         try:
-            await self._queues.is_consumed(id)
+            await self.queues.is_consumed(id)
         except (LinkLost, AMQPError):
             self._renewed.pop(id, None)
 
@@ -233,11 +217,12 @@ class Presence:
         unchecked = self._unchecked.setdefault(to, [])
         unchecked.append(request)
         if len(unchecked) == 1:
-            self._spawn(self._check(to))
+            self.broker.thread.spawn(self._check(to))
 
     async def _check(self, to: str) -> None:
         await asyncio.sleep(_CHECK_S)
         requests = self._unchecked.pop(to)
+        await asyncio.sleep(_CHECK_S)  # for the last of them, which was just sent
         while requests := [request for request in requests if not request.answered]:
             try:
                 if await self._is_there(to):
@@ -249,10 +234,10 @@ class Presence:
                 await asyncio.sleep(_AGAIN_S)
                 continue
             for request in requests:
-                self._absent(request)
+                self.absent(request)
 
     async def _is_there(self, id: str) -> bool:
-        return await self._queues.is_consumed(id) or await self._queues.is_claimed(id)
+        return await self.queues.is_consumed(id) or await self.queues.is_claimed(id)
 
     # -- messages that were returned ---------------------------------------------------------------
 
@@ -261,8 +246,8 @@ class Presence:
         to = message.to
         if not to or message.kind == wire.CANCEL or message.ended:
             return False
-        if self._publisher.hold_back(message):
-            self._spawn(self._await_queue(to))
+        if self.broker.publisher.hold_back(message):
+            self.broker.thread.spawn(self._await_queue(to))
         return True
 
     def publish_late(self, message: Outbound) -> None:
@@ -270,18 +255,18 @@ class Presence:
 
         The broker returns no message that an observer of everything has.
         """
-        if self._publisher.held(message.to):
-            self._publisher.publish(message)  # behind those
+        if self.broker.publisher.held(message.to):
+            self.broker.publisher.publish(message)  # behind those
         else:
             self.hold_back(message)
 
     async def _await_queue(self, to: str) -> None:
         """Publish held messages once there is a queue; end them if no process has the id."""
-        publisher, queues, held = self._publisher, self._queues, self._publisher.held
+        publisher, queues, held = self.broker.publisher, self.queues, self.broker.publisher.held
         there = True
         try:
             while not await queues.is_consumed(to):
-                if to not in self._here and not await queues.is_claimed(to):
+                if to not in self.here and not await queues.is_claimed(to):
                     there = any(each.kind == wire.REQUEST and each.about.wait for each in held(to))
                     if there:
                         await queues.declare(to)
@@ -299,4 +284,4 @@ class Presence:
             if there:
                 publisher.publish(message)
             else:
-                self._settled(message, UNROUTABLE)
+                self.settled(message, UNROUTABLE)

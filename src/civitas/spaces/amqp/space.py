@@ -187,26 +187,17 @@ class AMQPSpace(Space):
 
     async def _closing(self) -> None:
         loop, mailboxes = self._thread.loop, self._router.mailboxes
-        places = {mailbox: mailbox.concurrency for mailbox in list(mailboxes.values())}
-        for mailbox in places:
-            mailbox.concurrency = 0
+        for mailbox in list(mailboxes.values()):
+            mailbox.closing = True
         until = loop.time() + self._grace_s
 
         def started() -> bool:
             here = list(mailboxes.values())
             return any(each.kind != CALLBACK for mailbox in here for each in mailbox.active)
 
-        async def start_awaited(go_on: Callable[[], bool]) -> None:
-            """Start only what actions and callbacks of this process wait for."""
-            while go_on():
-                for mailbox, count in places.items():
-                    mailbox.begin_awaited(count)
-                await asyncio.sleep(_LOOK_S)
-
-        await start_awaited(lambda: started() and loop.time() < until)
-        for_callbacks = asyncio.ensure_future(start_awaited(lambda: True))
+        while started() and loop.time() < until:  # noqa: ASYNC110 - handlers end without an event
+            await asyncio.sleep(_LOOK_S)
         await super()._closing()
-        for_callbacks.cancel()
         await self._router.shut_down()
 
     def _on_state(self, what: str, text: str) -> None:

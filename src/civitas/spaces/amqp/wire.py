@@ -8,6 +8,7 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 import pika
+from pika.data import encode_short_string, encode_table
 from pydantic_core import from_json, to_json
 
 from civitas import errors
@@ -40,7 +41,12 @@ LARGEST: Final = 24 * 2**20
 DEFAULT_TIMEOUT_S: Final = 300
 """The timeout of a request without a timeout header."""
 
-_PERSISTENT = 2
+_FLAGS = pika.BasicProperties
+_ALWAYS: Final[int] = (
+    _FLAGS.FLAG_CONTENT_TYPE | _FLAGS.FLAG_DELIVERY_MODE | _FLAGS.FLAG_MESSAGE_ID | _FLAGS.FLAG_TYPE
+)
+_JSON = b"\x10application/json"  # with its length before it
+_PERSISTENT = b"\x02"
 _PERMISSION = "permission"
 
 
@@ -92,17 +98,26 @@ class Outbound:
         found = json.loads(packed)
         return cls(body=found.pop("body").encode(), **found)
 
+    def encoded_properties(self) -> bytes:
+        """Return its AMQP properties as bytes: pika's own encoder takes ten times as long."""
+        flags, pieces = _ALWAYS, [_JSON]
+        if self.headers is not None:
+            flags |= _FLAGS.FLAG_HEADERS
+            encode_table(pieces, self.headers)
+        pieces.append(_PERSISTENT)
+        if self.correlation_id is not None:
+            flags |= _FLAGS.FLAG_CORRELATION_ID
+            encode_short_string(pieces, self.correlation_id)
+        if self.reply_to is not None:
+            flags |= _FLAGS.FLAG_REPLY_TO
+            encode_short_string(pieces, self.reply_to)
+        encode_short_string(pieces, self.key)
+        encode_short_string(pieces, self.kind)
+        return flags.to_bytes(2, "big") + b"".join(pieces)
+
     def properties(self) -> pika.BasicProperties:
         """Return its AMQP properties."""
-        return pika.BasicProperties(
-            content_type="application/json",
-            headers=self.headers,
-            delivery_mode=_PERSISTENT,
-            correlation_id=self.correlation_id,
-            reply_to=self.reply_to,
-            message_id=self.key,
-            type=self.kind,
-        )
+        return pika.BasicProperties().decode(self.encoded_properties())
 
 
 class Inbound(NamedTuple):
@@ -121,15 +136,7 @@ class Inbound(NamedTuple):
 
 def written(envelope: Envelope) -> bytes:
     """Return a message as JSON bytes."""
-    message: dict[str, Any] = {}
-    if envelope.id is not None:
-        message["id"] = envelope.id
-    if envelope.meta is not None:
-        message["meta"] = envelope.meta
-    message["from"] = envelope.sender
-    message["to"] = envelope.to
-    message["action"] = {"name": envelope.name, "args": envelope.args}
-    return to_json(message)
+    return to_json(envelope.to_dict(lambda uncopied: uncopied))
 
 
 def headers(
