@@ -12,6 +12,7 @@ import itertools
 import logging
 import os
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import Context, copy_context
@@ -59,7 +60,7 @@ class _Job(NamedTuple):
     function: Callable[..., Any]
     args: tuple[Any, ...]
     context: Context | None
-    done: Callable[[Any, BaseException | None], None] | None
+    done: Callable[[Any, BaseException | None], object] | None
 
 
 class WorkerThreads:
@@ -94,7 +95,7 @@ class WorkerThreads:
         function: Callable[..., T],
         *args: Any,
         context: Context | None = None,
-        done: Callable[[Any, BaseException | None], None] | None = None,
+        done: Callable[[Any, BaseException | None], object] | None = None,
     ) -> None:
         """Call a function in a thread without waiting."""
         self._start(_Job(function, args, context, done))
@@ -104,7 +105,7 @@ class WorkerThreads:
     ) -> asyncio.Future[T]:
         """Call a function in a thread; return a future of the loop that gets its outcome."""
         future: asyncio.Future[T] = loop.create_future()
-        self._start(_Job(function, args, copy_context(), partial(_deliver, loop, future)))
+        self._start(_Job(function, args, copy_context(), partial(settle, future)))
         return future
 
     def _start(self, job: _Job) -> None:
@@ -175,25 +176,19 @@ class WorkerThreads:
             logger.exception("what %r calls when done failed", job.function)
 
 
-def _deliver(
-    loop: asyncio.AbstractEventLoop,
+def settle(
     future: asyncio.Future[Any],
-    value: Any,
-    raised: BaseException | None,
-) -> None:
-    try:
-        loop.call_soon_threadsafe(_settle, future, value, raised)
-    except RuntimeError:
-        logger.debug("a call returned after its loop had closed")
-
-
-def settle(future: asyncio.Future[None], *, cancel: bool = False) -> bool:
+    value: Any = None,
+    raised: BaseException | None = None,
+    *,
+    cancel: bool = False,
+) -> bool:
     """Resolve or cancel a future, from any thread; return False if its loop is closed."""
     try:
         if cancel:
             future.get_loop().call_soon_threadsafe(future.cancel)
         else:
-            future.get_loop().call_soon_threadsafe(_settle, future, None, None)
+            future.get_loop().call_soon_threadsafe(_settle, future, value, raised)
     except RuntimeError:
         return False
     return True
@@ -207,19 +202,38 @@ class Channel(Generic[T]):
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._came: asyncio.Queue[T | BaseException] = asyncio.Queue()
+        self._thread = threading.get_ident()
+        self._came: deque[T | BaseException] = deque()
+        self._waiting: asyncio.Future[None] | None = None
 
     def put(self, value: T | BaseException) -> None:
         """Pass on a value, or an exception for the reader."""
+        self._came.append(value)
+        # The reader sets `_waiting` before it looks a last time, so one of the two sees the other.
+        if self._waiting is None:
+            return
+        if threading.get_ident() == self._thread:
+            self._wake()
+            return
         with suppress(RuntimeError):  # the loop has ended, and the reader with it
-            self._loop.call_soon_threadsafe(self._came.put_nowait, value)
+            self._loop.call_soon_threadsafe(self._wake)
 
     async def get(self) -> T:
         """Return the next value; raise if it is an exception."""
-        value = await self._came.get()
+        while not self._came:
+            waiting = self._waiting = self._loop.create_future()
+            if not self._came:
+                await waiting
+        self._waiting = None
+        value = self._came.popleft()
         if isinstance(value, BaseException):
             raise value
         return value
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
 
 
 class WaitingLine:
@@ -240,7 +254,8 @@ class WaitingLine:
 
         Args:
             look: called at once, and each time that this task is woken, with whether it is the
-                first; returns what was found, or None and in how many seconds to look again
+                first whose loop runs; returns what was found, or None and in how many seconds to
+                look again
         """
         place, loop = object(), asyncio.get_running_loop()
         try:
@@ -260,9 +275,12 @@ class WaitingLine:
                 self._woken.pop(place, None)
 
     def wake_first(self) -> None:
-        """Have the first look again."""
-        while (first := self._first()) is not None and not settle(first):
-            pass  # its loop has just been closed
+        """Have the first look again, and those before it whose loops stand still, once they run."""
+        with self._lock:
+            waiting = [*self._woken.values()]
+        for woken in waiting:
+            if settle(woken) and woken.get_loop().is_running():
+                return
 
     async def _either(self, woken: asyncio.Future[None], seconds: float) -> None:
         sleeper = asyncio.ensure_future(self._sleep(seconds))
@@ -275,9 +293,11 @@ class WaitingLine:
     def _first(self) -> asyncio.Future[None] | None:
         with self._lock:
             for place, woken in list(self._woken.items()):
-                if not woken.get_loop().is_closed():
+                loop = woken.get_loop()
+                if loop.is_running():
                     return woken
-                del self._woken[place]
+                if loop.is_closed():
+                    del self._woken[place]
         return None
 
 
@@ -307,44 +327,42 @@ _AT_ONCE = 64
 
 
 class _Questions:
-    """The questions to one sync approver: up to `_AT_ONCE` in threads, the others in a line."""
+    """The questions to one sync approver: up to `_AT_ONCE` in threads, the others in a line.
+
+    A thread whose question is answered asks the next one itself: were that left to the loop that
+    asks, one that is blocked, or has stopped, would hold up the questions of all others.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._asked = 0
-        self._line = WaitingLine()
+        self._threads = 0
+        self._line: deque[tuple[asyncio.Future[Any], Context, Callable[[], Any]]] = deque()
 
     async def put(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function in a thread and return its value; if cancelled in the line, never."""
-
-        def ask() -> Any:
-            try:
-                return function(*args)
-            finally:
-                self._end()
-
-        try:
-            await self._line.wait(self._begin)
-        finally:
-            self._line.wake_first()
-        try:
-            answer = WORKERS.run(asyncio.get_running_loop(), ask)
-        except BaseException:  # no thread is left
-            self._end()
-            raise
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        question = answer, copy_context(), partial(function, *args)
+        with self._lock:
+            if self._threads < _AT_ONCE:
+                WORKERS.submit(self._ask)
+                self._threads += 1
+            self._line.append(question)
         return await answer
 
-    def _begin(self, first: bool) -> tuple[bool | None, None]:
-        with self._lock:
-            if not first or self._asked >= _AT_ONCE:
-                return None, None
-            self._asked += 1
-        return True, None
-
-    def _end(self) -> None:
-        with self._lock:
-            self._asked -= 1
-        self._line.wake_first()
+    def _ask(self) -> None:
+        """Ask what is in the line, one after the other."""
+        while True:
+            with self._lock:
+                if not self._line:
+                    self._threads -= 1
+                    return
+                answer, context, question = self._line.popleft()
+            if answer.cancelled() or answer.get_loop().is_closed():
+                continue
+            try:
+                settle(answer, context.run(question))
+            except BaseException as error:
+                settle(answer, raised=error)
 
 
 _QUESTIONS: WeakKeyDictionary[Any, _Questions] = WeakKeyDictionary()
