@@ -232,6 +232,34 @@ def test_a_question_cancelled_in_the_line_is_not_asked():
     assert asked[-1] == "after"
 
 
+def test_a_loop_that_is_blocked_holds_up_the_questions_of_no_other():
+    free, in_line, over = threading.Event(), threading.Event(), threading.Event()
+    approver = CallbackApprover(lambda request: free.wait(10))
+
+    async def blocked():
+        asking = asyncio.create_task(approve(approver, proposed()))
+        await asyncio.sleep(0)  # it stands in the line
+        in_line.set()
+        assert over.wait(10)
+        return await asking
+
+    async def both():
+        first = [asyncio.create_task(approve(approver, proposed())) for _ in range(64)]
+        await asyncio.sleep(0)  # so many are asked at a time
+        other = asyncio.create_task(asyncio.to_thread(asyncio.run, blocked()))
+        assert await asyncio.to_thread(in_line.wait, 10)
+        later = asyncio.create_task(approve(approver, proposed()))
+        await asyncio.sleep(0)
+        free.set()
+        try:
+            assert await asyncio.wait_for(later, 5) is True
+        finally:
+            over.set()
+        assert await asyncio.gather(other, *first) == [True] * 65
+
+    asyncio.run(both())
+
+
 def test_one_approver_is_asked_any_number_of_times():
     async def one_by_one():
         approver = CallbackApprover(lambda request: True)

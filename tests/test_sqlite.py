@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -43,20 +41,6 @@ def python(program: str, *args: object) -> str:
 
 RUNS = "import sys; from civitas import Journal; print([r.id for r in Journal(sys.argv[1]).runs()])"
 CLOSED = RUNS.replace("print(", "journal = Journal(sys.argv[1]); print(") + "; journal.close()"
-
-
-def test_one_of_an_older_civitas_is_brought_up_to_date(tmp_path: Path) -> None:
-    """The first version of a memory did not know what it was told of runs."""
-    path = tmp_path / "memory"
-    with SQLiteMemory(path) as memory:
-        memory.add_memory({"role": "user", "content": "kept"})
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("DROP TABLE told")
-        db.execute("PRAGMA user_version = 1")
-    with SQLiteMemory(path) as memory:
-        memory.add_once({"role": "user", "content": "new"}, "run", 1)
-        memory.add_once({"role": "user", "content": "new"}, "run", 1)
-        assert [item["content"] for item in memory.get_memories()] == ["kept", "new"]
 
 
 # -- a file that is not where it was ---------------------------------------------------------------

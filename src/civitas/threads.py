@@ -12,6 +12,7 @@ import itertools
 import logging
 import os
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import Context, copy_context
@@ -185,19 +186,38 @@ class Channel(Generic[T]):
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._came: asyncio.Queue[T | BaseException] = asyncio.Queue()
+        self._thread = threading.get_ident()
+        self._came: deque[T | BaseException] = deque()
+        self._waiting: asyncio.Future[None] | None = None
 
     def put(self, value: T | BaseException) -> None:
         """Pass on a value, or an exception for the reader."""
+        self._came.append(value)
+        # The reader sets `_waiting` before it looks a last time, so one of the two sees the other.
+        if self._waiting is None:
+            return
+        if threading.get_ident() == self._thread:
+            self._wake()
+            return
         with suppress(RuntimeError):  # the loop has ended, and the reader with it
-            self._loop.call_soon_threadsafe(self._came.put_nowait, value)
+            self._loop.call_soon_threadsafe(self._wake)
 
     async def get(self) -> T:
         """Return the next value; raise if it is an exception."""
-        value = await self._came.get()
+        while not self._came:
+            waiting = self._waiting = self._loop.create_future()
+            if not self._came:
+                await waiting
+        self._waiting = None
+        value = self._came.popleft()
         if isinstance(value, BaseException):
             raise value
         return value
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
 
 
 class WaitingLine:
@@ -218,7 +238,8 @@ class WaitingLine:
 
         Args:
             look: called at once, and each time that this task is woken, with whether it is the
-                first; returns what was found, or None and in how many seconds to look again
+                first whose loop runs; returns what was found, or None and in how many seconds to
+                look again
         """
         place, loop = object(), asyncio.get_running_loop()
         try:
@@ -238,9 +259,12 @@ class WaitingLine:
                 self._woken.pop(place, None)
 
     def wake_first(self) -> None:
-        """Have the first look again."""
-        while (first := self._first()) is not None and not settle(first):
-            pass  # its loop has just been closed
+        """Have the first look again, and those before it whose loops stand still, once they run."""
+        with self._lock:
+            waiting = [*self._woken.values()]
+        for woken in waiting:
+            if settle(woken) and woken.get_loop().is_running():
+                return
 
     async def _either(self, woken: asyncio.Future[None], seconds: float) -> None:
         sleeper = asyncio.ensure_future(self._sleep(seconds))
@@ -253,9 +277,11 @@ class WaitingLine:
     def _first(self) -> asyncio.Future[None] | None:
         with self._lock:
             for place, woken in list(self._woken.items()):
-                if not woken.get_loop().is_closed():
+                loop = woken.get_loop()
+                if loop.is_running():
                     return woken
-                del self._woken[place]
+                if loop.is_closed():
+                    del self._woken[place]
         return None
 
 

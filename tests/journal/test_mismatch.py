@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -329,35 +327,3 @@ async def test_what_an_older_civitas_recorded_is_refused(tmp_path: Path) -> None
         with pytest.raises(StateError, match="recorded by an older civitas"):
             await agent.reply("go", run_id="R")
         assert agent.model.received == []
-
-
-@on_a_loop
-async def test_a_journal_of_an_older_version_keeps_its_runs(tmp_path: Path) -> None:
-    path = tmp_path / "journal"
-    with Journal(path) as journal:
-        for run in ("one", "two"):
-            part = await journal.begin(run, "mine", "a", "task")
-            for number in range(3):
-                part.note("ended", {"key": f"{run}-{number}"})
-            await part.commit()
-            part.close()
-        before = [journal.entries(run) for run in ("one", "two")]
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:  # as version 2 kept them
-        db.execute("ALTER TABLE entries RENAME TO now")
-        db.execute(
-            "CREATE TABLE entries (run INTEGER, sequence INTEGER, path TEXT, kind TEXT, at REAL, "
-            "data TEXT, sum BLOB, PRIMARY KEY (run, sequence)) WITHOUT ROWID"
-        )
-        columns = "run, sequence, path, kind, at, data, sum"
-        db.execute(f"INSERT INTO entries SELECT {columns} FROM now")
-        db.execute("DROP TABLE now")
-        db.execute("PRAGMA user_version = 2")
-    with Journal(path) as journal:
-        assert [journal.entries(run) for run in ("one", "two")] == before
-        part = await journal.begin("one", "mine", "a", "task")
-        part.note("ended", {"key": "one-3"})
-        await part.commit()
-        part.close()
-        assert [entry.data["key"] for entry in journal.entries("one")] == [
-            f"one-{number}" for number in range(4)
-        ]

@@ -228,6 +228,26 @@ def test_threads_with_loops_of_their_own_share_one(clock: SetClock) -> None:
     assert limit.waiting == 0
 
 
+def test_who_waits_on_a_loop_that_stands_still_holds_nobody_up(clock: SetClock) -> None:
+    limit = RateLimit(1, clock=clock)
+    run(limit.acquire())
+    still = asyncio.new_event_loop()
+    waiting = still.create_task(limit.acquire())
+    still.run_until_complete(settled())
+
+    async def scenario() -> None:
+        line = Line(limit)
+        await line.come(0)
+        clock.advance(60)
+        await settled()
+        assert line.begun == [0]
+
+    run(scenario())
+    clock.advance(60)
+    still.run_until_complete(waiting)
+    still.close()
+
+
 def test_who_waited_on_a_loop_that_was_closed_holds_nobody_up(clock: SetClock) -> None:
     limit = RateLimit(1, clock=clock)
     run(limit.acquire())

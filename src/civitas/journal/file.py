@@ -102,8 +102,11 @@ APPLICATION: Final = 0x63766A31
 DURABILITY: Final = {"process": "NORMAL", "power": "FULL"}
 """What a journal survives, and SQLite's name for it."""
 
-# Migrations are only appended. `state` is NULL until a run's own agent has ended.
+# Migrations are only appended; versions 1 and 2 were never released. `state` is NULL until a run's
+# own agent has ended.
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    (),
+    (),
     (
         """CREATE TABLE runs (
             number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -122,21 +125,8 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             sum BLOB NOT NULL DEFAULT x''
         )""",
         "CREATE TABLE budgets (name TEXT PRIMARY KEY, account TEXT NOT NULL) WITHOUT ROWID",
-        """CREATE TABLE entries (
-            run INTEGER NOT NULL REFERENCES runs (number),
-            sequence INTEGER NOT NULL,
-            path TEXT NOT NULL,
-            kind TEXT NOT NULL,
-            at REAL NOT NULL,
-            data TEXT NOT NULL,
-            sum BLOB NOT NULL,
-            PRIMARY KEY (run, sequence)
-        ) WITHOUT ROWID""",
-    ),
-    ("CREATE TABLE kept (hash TEXT PRIMARY KEY, data BLOB NOT NULL)",),
-    # With one integer as the key, appending takes two thirds of the time.
-    (
-        "ALTER TABLE entries RENAME TO former",
+        "CREATE TABLE kept (hash TEXT PRIMARY KEY, data BLOB NOT NULL)",
+        # With one integer as the key, appending takes two thirds of the time.
         """CREATE TABLE entries (
             place INTEGER PRIMARY KEY,
             run INTEGER AS (place >> 32),
@@ -147,8 +137,6 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             data TEXT NOT NULL,
             sum BLOB NOT NULL
         )""",
-        "INSERT INTO entries SELECT run << 32 | sequence, path, kind, at, data, sum FROM former",
-        "DROP TABLE former",
     ),
 )
 

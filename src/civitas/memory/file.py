@@ -26,6 +26,7 @@ _BATCH_CHARS: Final = 4_000_000
 # first column is the thread's number as a word, so that a search within one conversation does
 # not look at the others.
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    (),  # version 1 was never released
     (
         """CREATE TABLE threads (
             number INTEGER PRIMARY KEY,
@@ -65,8 +66,6 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             vector BLOB NOT NULL
         )""",
         "CREATE UNIQUE INDEX vectors_of_thread ON vectors (embedder, thread, memory)",
-    ),
-    (
         # How many messages of a recorded run were added to the thread.
         """CREATE TABLE told (
             thread INTEGER NOT NULL REFERENCES threads (number),

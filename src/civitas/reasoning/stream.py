@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import threading
-from collections import deque
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from civitas.errors import DefinitionError
 from civitas.reasoning.events import Done, Event
 from civitas.reasoning.reply import Reply
 from civitas.text import log_failure
-from civitas.threads import settle
+from civitas.threads import Channel, settle
 
 if TYPE_CHECKING:
     from civitas.reasoning.reply_request import ReplyRequest
@@ -23,57 +20,25 @@ if TYPE_CHECKING:
 logger = logging.getLogger("civitas.reasoning")
 
 
-class Line:
-    """A queue of events from the thread of an agent to the loop that reads them."""
+class _Events(Channel[Any]):
+    """The events of a reply, on their way to the reader; among them marks, which it resolves."""
 
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
-        self.events: deque[Event] = deque()
-        self.waiting: asyncio.Future[None] | None = None
-        # Waits for the reader to see all events; filled on the agent's side.
-        self._looked: deque[asyncio.Future[None]] = deque()
-        self._closed = False
-
-    def put(self, event: Event) -> None:
-        """Add an event; callable in any thread."""
-        self.events.append(event)
-        # The reader sets `waiting` before it checks `events` a last time, so one of the two sees
-        # the other.
-        if self.waiting is None:
-            return
-        if threading.get_ident() == self._thread:
-            self.wake()
-            return
-        with suppress(RuntimeError):  # the reader's loop has ended
-            self._loop.call_soon_threadsafe(self.wake)
+    closed = False
 
     async def seen(self) -> None:
-        """Wait until the reader has seen what was added so far, and asks for more."""
-        looked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._looked.append(looked)
-        # As with events: the reader sets `waiting` before it calls `look`.
-        if self._closed:
-            self.close()
-        elif self.waiting is not None and not self.events:
-            self.look()
-        await looked
-
-    def look(self) -> None:
-        """Release the tasks in `seen`, if the reader has seen everything; else cancel them."""
-        while self._looked:
-            settle(self._looked.popleft(), cancel=self._closed)
+        """Wait until the reader has seen what was put so far, and asks for more."""
+        mark: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.put(mark)
+        if self.closed:
+            mark.cancel()
+        await mark
 
     def close(self) -> None:
         """Cancel the tasks in `seen`, now and later: nobody reads any more."""
-        self._closed = True
-        self.look()
-
-    def wake(self, _: Any = None) -> None:
-        """Wake the reader."""
-        waiting, self.waiting = self.waiting, None
-        if waiting is not None and not waiting.done():
-            waiting.set_result(None)
+        self.closed = True
+        while self._came:
+            if isinstance(mark := self._came.popleft(), asyncio.Future):
+                settle(mark, cancel=True)
 
 
 class ReplyStream:
@@ -98,7 +63,7 @@ class ReplyStream:
         self._agent = agent
         self._request = request
         self._answer = answer
-        self._line: Line | None = None
+        self._events: _Events | None = None
         self._task: asyncio.Task[Reply] | None = None
         self._over = False
         self.reply: Reply | None = None
@@ -109,29 +74,24 @@ class ReplyStream:
     async def __anext__(self) -> Event:
         if self._over:
             raise StopAsyncIteration
-        line = self._line
-        if line is None:
-            line = self._line = Line()
-            self._request.emit, self._request.seen = line.put, line.seen
+        events = self._events
+        if events is None:
+            events = self._events = _Events()
+            self._request.emit, self._request.seen = events.put, events.seen
             self._task = asyncio.get_running_loop().create_task(self._answer(self._request))
-            self._task.add_done_callback(line.wake)
+            self._task.add_done_callback(events.put)
         assert self._task is not None
-        while not line.events:
-            if self._task.done():
-                return self._last(self._task)
-            waiting = line.waiting = asyncio.get_running_loop().create_future()
-            if line.events or self._task.done():
-                line.waiting = None
-                continue
-            line.look()
-            try:
-                await waiting
-            except asyncio.CancelledError:
-                self._over = True
-                self._task.cancel()
-                line.close()
-                raise
-        return line.events.popleft()
+        try:
+            while isinstance(event := await events.get(), asyncio.Future):
+                if event is self._task:
+                    return self._last(self._task)
+                settle(event)
+        except asyncio.CancelledError:
+            self._over = True
+            self._task.cancel()
+            events.close()
+            raise
+        return event  # type: ignore[no-any-return]
 
     def _last(self, task: asyncio.Task[Reply]) -> Event:
         self._over = True
@@ -141,10 +101,10 @@ class ReplyStream:
     async def aclose(self) -> None:
         """Cancel the reply, if it has not ended, and wait until its work has ended."""
         self._over = True
-        if self._line is None or self._task is None or self._task.done():
+        if self._events is None or self._task is None or self._task.done():
             return
         self._task.cancel()
-        self._line.close()
+        self._events.close()
         await asyncio.wait((self._task,))
         if not self._task.cancelled():
             self._task.exception()  # retrieve it, so that asyncio does not log it
@@ -156,9 +116,9 @@ class ReplyStream:
         await self.aclose()
 
     def __del__(self) -> None:
-        task, line = self._task, self._line
-        if line is not None and task is not None and not task.done():
-            line.close()  # a participant may swallow the cancellation
+        task, events = self._task, self._events
+        if events is not None and task is not None and not task.done():
+            events.close()  # a participant may swallow the cancellation
             try:
                 task.get_loop().call_soon_threadsafe(task.cancel)
             except RuntimeError:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
+import re
 import sys
 import types
 from collections.abc import Mapping
@@ -198,15 +200,8 @@ def _reaches(name: str, definitions: dict[str, Any]) -> bool:
 
 
 def _references(node: Any) -> set[str]:
-    if isinstance(node, list):
-        return {name for item in node for name in _references(item)}
-    if not isinstance(node, dict):
-        return set()
-    names = {name for item in node.values() for name in _references(item)}
-    reference = node.get("$ref")
-    if isinstance(reference, str) and reference.startswith(_REF):
-        names.add(reference.removeprefix(_REF))
-    return names
+    found = re.findall(r'"\$ref": "#/\$defs/([^"]+)"', json.dumps(node, default=str))
+    return set(found)
 
 
 # -- typing.TypedDict before Python 3.12 -----------------------------------------------------------

@@ -22,8 +22,8 @@ from civitas.errors import CivitasError, DefinitionError
 E = TypeVar("E", bound=CivitasError)
 Identity: TypeAlias = tuple[int, int] | None
 
-_HEADER: Final = 100
-"""Bytes of a file's header; SQLite itself treats a file of one byte as empty."""
+_LEAST_BYTES: Final = 512
+"""A database has no fewer; SQLite itself treats a file of one byte as empty."""
 _SHARED: Final = (("", 0x40000002, 510), ("-shm", 128, 1))
 """SQLite's read locks while a WAL file is open: the file, the first byte, and how many bytes."""
 
@@ -124,6 +124,8 @@ class SQLiteFile(Generic[E]):
             raise self.error(f"there is no folder {str(folder)!r}: make it first")
         if path.exists() and not path.is_file():
             raise self.error("it is not a file: name one")
+        if path.exists() and 0 < path.stat().st_size < _LEAST_BYTES:
+            raise self._of_another_kind()
         reason = ""
         if not os.access(folder, os.W_OK):
             reason = (
@@ -134,24 +136,7 @@ class SQLiteFile(Generic[E]):
             reason = "it may not be read and written: change its permissions"
         if reason and not (may_read and os.access(path, os.R_OK)):
             raise self.error(reason)
-        with _OPENING:
-            # Not while it is open: closing a file drops the process's locks on it, SQLite's too.
-            if path.exists() and not self.is_open():
-                self._check_size()
         return reason
-
-    def _check_size(self) -> None:
-        with self.path.open("rb") as file:
-            header = file.read(_HEADER)
-            if 0 < len(header) < _HEADER:
-                raise self._of_another_kind()
-            # A -wal file may hold the rest. Checked before the size: once it is gone, all is here.
-            if Path(f"{self.path}-wal").exists() or not header.startswith(b"SQLite format 3\0"):
-                return
-            page = int.from_bytes(header[16:18], "big")
-            size = (65536 if page == 1 else page) * int.from_bytes(header[28:32], "big")
-            if header[24:28] == header[92:96] and os.fstat(file.fileno()).st_size < size:
-                raise self.damaged(f"of {size} bytes there are {os.path.getsize(self.path)}")
 
     def connect(self, mode: str, timeout: float, *settings: str) -> SQLiteConnection:
         """Return a connection, with these pragmas, in autocommit mode."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from civitas.action import ACCESS_DENIED, ACCESS_PERMITTED, Action, is_async
+from civitas.action import ACCESS_DENIED, ACCESS_PERMITTED, Action
 from civitas.agent import CURRENT
 from civitas.approval import ApprovalRequest
 from civitas.approval.approval import Decision, not_permitted
@@ -30,13 +29,13 @@ from civitas.reasoning.hooks import as_hooked, expect, expect_args, run_hooks
 from civitas.reasoning.loop.answer import RequestedCall
 from civitas.reasoning.loop.given import error_of
 from civitas.reasoning.loop.parts import LoopAgent
-from civitas.reasoning.members import side_by_side
+from civitas.reasoning.members import called, side_by_side
 from civitas.reasoning.record import NULL_STEP, Past, Record, Step
 from civitas.reasoning.reply import Stop
 from civitas.reasoning.reply_request import ReplyRequest
 from civitas.reasoning.state import Codec
 from civitas.text import cut, log_failure
-from civitas.threads import WORKERS, is_cancelled
+from civitas.threads import is_cancelled
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -341,11 +340,8 @@ async def _permits(
     async def asks() -> Any:
         if request.seen is not None:
             await request.seen()  # the reader sees the call before it is asked
-        ask: Callable[..., Any] = agent.request_permission
-        if is_async(ask):
-            return await ask(message)
         # An override may be a plain function that waits for a person.
-        return await WORKERS.run(asyncio.get_running_loop(), ask, message)
+        return await called(agent.request_permission, message)
 
     try:
         decision: Decision = await step.permitted(ApprovalRequest.of(message).fingerprint, asks)
