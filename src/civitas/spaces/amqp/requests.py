@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Container, Iterable
+from contextlib import suppress
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -189,6 +190,7 @@ class Presence:
         queues: AgentQueues,
         here: Container[str],
         *,
+        cancel: Callable[[Delivery], None],
         absent: Callable[[Delivery], None],
         settled: Callable[[Outbound, str], None],
         keep_s: float,
@@ -198,6 +200,7 @@ class Presence:
         self._publisher = broker.publisher
         self._queues = queues
         self._here = here
+        self._cancel = cancel
         self._absent = absent
         self._settled = settled
         self._keep_s = keep_s
@@ -248,6 +251,11 @@ class Presence:
             except (LinkLost, AMQPError):
                 await asyncio.sleep(_AGAIN_S)
                 continue
+            for request in requests:
+                if not request.answered:
+                    self._cancel(request)
+            with suppress(LinkLost):  # an agent added once its absence is told starts none of these
+                await self._publisher.confirmed_or_returned(self._publisher.in_flight(to))
             for request in requests:
                 self._absent(request)
 
