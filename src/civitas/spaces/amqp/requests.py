@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Container, Iterable
-from contextlib import suppress
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -254,8 +253,13 @@ class Presence:
             for request in requests:
                 if not request.answered:
                     self._cancel(request)
-            with suppress(LinkLost):  # an agent added once its absence is told starts none of these
-                await self._publisher.confirmed_or_returned(self._publisher.in_flight(to))
+            # Then an agent that is added once its absence is told starts none of them.
+            under_way = self._publisher.in_flight(to)
+            while under_way:
+                try:
+                    await self._publisher.confirmed_or_returned(under_way)
+                except LinkLost:
+                    await asyncio.sleep(_AGAIN_S)
             for request in requests:
                 self._absent(request)
 
