@@ -105,6 +105,13 @@ def test_an_exception_without_a_text_is_the_reason_of_the_reply() -> None:
     assert reply.stop_reason == "error"
     assert reply.detail == "Mute: (its text cannot be read: RuntimeError)"
 
+    class Broken(Memory):
+        def add_memory(self, memory: dict[str, Any]) -> None:
+            raise Mute
+
+    reply = ReActAgent("a", ScriptedModel(["Hi."]), memory=Broken()).reply_sync("Hello")
+    assert reply.detail == "Mute: (its text cannot be read: RuntimeError)"
+
 
 # -- a refusal with its reason ---------------------------------------------------------------------
 
