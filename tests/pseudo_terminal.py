@@ -47,6 +47,7 @@ class Terminal:
         cwd: where it starts
         columns: how wide the terminal is
         environment: what is set beside what is set here; None unsets
+        typed: what was typed before it starts
 
     Attributes:
         raw: all that it wrote so far
@@ -58,9 +59,18 @@ class Terminal:
         cwd: Path | None = None,
         columns: int = 80,
         environment: dict[str, str | None] | None = None,
+        typed: str = "",
     ) -> None:
         self.primary, secondary = pty.openpty()
         fcntl.ioctl(secondary, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        self.raw = ""
+        self._over = False  # whether the program has closed its side
+        self._typed = 0  # how much there was when something was typed last
+        self._past = 0  # how much was waited for
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        if typed:
+            self.type(typed)
+            assert self._read(WAIT_S)  # its echo: the terminal has it
         unset = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR")}
         # This terminal answers no questions about its cursor.
         given = {**unset, "TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1"}
@@ -81,11 +91,6 @@ class Terminal:
                 **streams,
             )
         os.close(secondary)
-        self.raw = ""
-        self._over = False  # whether the program has closed its side
-        self._typed = 0  # how much there was when something was typed last
-        self._past = 0  # how much was waited for
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
 
     @property
     def seen(self) -> str:

@@ -92,6 +92,11 @@ def test_the_decorator_keeps_its_name_whatever_is_imported():
     assert again is action
 
 
+def test_detached_is_true_or_false():
+    with pytest.raises(DefinitionError, match="detached= must be True or False, got 'no'"):
+        action(detached="no")(read_file)
+
+
 def test_help_that_is_no_json_is_refused():
     with pytest.raises(DefinitionError, match="help= must be a JSON value"):
         action(help=object())(read_file)

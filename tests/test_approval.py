@@ -13,6 +13,7 @@ from civitas.approval import (
     CallbackApprover,
     Question,
     RefuseAll,
+    Refused,
     Rule,
     RuleApprover,
     TerminalApprover,
@@ -356,6 +357,16 @@ def test_a_refusing_rule_is_not_asked_about_otherwise():
 def test_what_is_no_rule_is_refused_at_once(rule):
     with pytest.raises(DefinitionError, match="Rule"):
         RuleApprover([rule])
+
+
+def test_one_rule_is_no_list_of_rules():
+    with pytest.raises(DefinitionError, match="takes a list of rules"):
+        RuleApprover(Rule("Host"))
+
+
+def test_a_reason_is_a_text():
+    with pytest.raises(DefinitionError, match="the reason must be a text, got 5"):
+        Refused(5)
 
 
 @pytest.mark.parametrize("permit", ("yes", 1, None))

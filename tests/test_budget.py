@@ -20,6 +20,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from civitas import Budget, BudgetExceeded, DeadlineExceeded, Spent
 from civitas.budget import Left
+from civitas.errors import DefinitionError
 from civitas.models import Price, Prices
 
 
@@ -568,6 +569,11 @@ def test_it_says_what_it_is() -> None:
     assert repr(budget) == "<Budget 'run 1': 40 of 100 tokens, 0.125 of 0.5 US dollars>"
     assert repr(held) == "<Reservation of 40 tokens, 0.125 US dollars, ended>"
     assert repr(Budget()) == "<Budget '': no limits>"
+
+
+def test_prices_are_given_as_prices() -> None:
+    with pytest.raises(DefinitionError, match=r"prices= must be Prices\(\{name: Price"):
+        Budget(prices={"openai:x": Price(1, 2)})  # type: ignore[arg-type]
 
 
 def test_children_have_their_parents_prices() -> None:

@@ -96,6 +96,23 @@ def test_what_a_chat_agent_was_sent_and_fails_at_is_told_to_the_sender_alone(
     assert line.startswith("agent 'sender' got an error from 'Chatty': ModelError: ")
 
 
+def test_an_exception_without_a_text_is_the_reason_of_the_reply() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    reply = ReActAgent("a", ScriptedModel([Mute()])).reply_sync("Hello")
+    assert reply.stop_reason == "error"
+    assert reply.detail == "Mute: (its text cannot be read: RuntimeError)"
+
+    class Broken(Memory):
+        def add_memory(self, memory: dict[str, Any]) -> None:
+            raise Mute
+
+    reply = ReActAgent("a", ScriptedModel(["Hi."]), memory=Broken()).reply_sync("Hello")
+    assert reply.detail == "Mute: (its text cannot be read: RuntimeError)"
+
+
 # -- a refusal with its reason ---------------------------------------------------------------------
 
 

@@ -100,12 +100,12 @@ def action(function: Callable[..., Any] | None = None, /, **options: Any) -> Any
 
 
 def _check_options(where: str, options: ActionOptions) -> None:
-    name, help, access_policy, terminal, idempotent, timeout, *_ = options
+    name, help, access_policy, _, _, timeout, *_ = options
     if not isinstance(access_policy, str) or access_policy not in get_args(AccessPolicy):
         wanted = "access_policy must be one of ACCESS_PERMITTED, ACCESS_DENIED, ACCESS_REQUESTED"
         raise DefinitionError(f"{where}: {wanted}, not {access_policy!r}")
-    for option, given in (("terminal", terminal), ("idempotent", idempotent)):
-        if type(given) is not bool:
+    for option in ("terminal", "idempotent", "detached"):
+        if type(given := getattr(options, option)) is not bool:
             raise DefinitionError(f"{where}: {option}= must be True or False, got {given!r:.80}")
     if name is not None:
         _check_name(name, where)

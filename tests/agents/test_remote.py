@@ -25,6 +25,7 @@ from civitas import (
     ScriptedModel,
 )
 from civitas.agents import ChattyAI
+from civitas.errors import DefinitionError
 
 WAIT = 20
 
@@ -43,6 +44,11 @@ def spaces(request: pytest.FixtureRequest) -> Iterator[tuple[Any, Any]]:
         AMQPSpace(amqp_options=options, exchange=exchange, grace=0) as here,
     ):
         yield there, here
+
+
+def test_what_cannot_send_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="agent 'worker': via= needs an object with request"):
+        RemoteAgent("me", "worker")  # type: ignore[arg-type]
 
 
 def decide(action: str, instruction: str = "") -> str:

@@ -341,8 +341,7 @@ def test_money_is_limited_only_where_the_price_is_known(tmp_path: Path) -> None:
 def test_a_person_is_asked_before_a_remote_model_is(tmp_path: Path, answer: str, code: int) -> None:
     with OpenAIServer(status(400)) as server:
         args = ("simulate", *TOWN, "--model", f"{server.url}#m")
-        with Terminal("-m", "civitas", *args, cwd=tmp_path) as terminal:
-            terminal.type("y\r")  # before there is anything to ask
+        with Terminal("-m", "civitas", *args, cwd=tmp_path, typed="y\r") as terminal:
             terminal.until("Continue? [y/N] ")
             assert "will be asked about 144 times" in terminal.seen
             assert server.requests == []

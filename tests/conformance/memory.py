@@ -212,7 +212,12 @@ class MemoryConformance:
         memory.thread("ada").add_memory(said("Hello Ada"))
         assert ada.get_memories(1) == [said("Hello Ada")]
 
-    @pytest.mark.parametrize("id", ("", None, 7, b"ada"))
+    def test_no_thread_is_the_memory_itself(self, memory: Any) -> None:
+        assert memory.thread(None) is memory
+        ada = memory.thread("ada")
+        assert ada.thread(None) is ada
+
+    @pytest.mark.parametrize("id", ("", 7, b"ada"))
     def test_what_is_no_id_of_a_thread_is_refused(self, memory: Any, id: Any) -> None:
         with pytest.raises(DefinitionError, match="a thread's id is a text"):
             memory.thread(id)

@@ -268,7 +268,7 @@ def test_a_thread_is_forgotten_with_all_that_it_is_found_by(path: Path) -> None:
     assert b"secret" not in path.read_bytes()
 
 
-@pytest.mark.parametrize("id", ("", 7, None, b"a", "\ud800"))
+@pytest.mark.parametrize("id", ("", 7, b"a", "\ud800"))
 def test_a_threads_id_is_a_text(path: Path, id: Any) -> None:
     with SQLiteMemory(path) as memory:
         with pytest.raises(DefinitionError, match="a thread's id is"):
@@ -378,6 +378,8 @@ def test_the_nearest_come_first_and_the_newest_of_equals(told: SQLiteMemory) -> 
         told.recall("limit", -1)
     with pytest.raises(ValueError, match='by is "words" or "meaning", not \'sense\''):
         told.recall("limit", by="sense")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="recall takes a text, got NoneType"):
+        told.recall(None)  # type: ignore[arg-type]
 
 
 def test_calls_and_blocks_are_found_and_pictures_are_not(told: SQLiteMemory) -> None:

@@ -703,6 +703,7 @@ def test_a_proxy_of_the_environment_is_not_asked_about_this_machine(
         {"context_tokens": True},
         {"connections": 0},
         {"rate_limit": 5},
+        {"options": 5},
         {"options": {"messages": []}},
         {"options": {"stream_options": {}}},
         {"options": {"max_tokens": 0}},

@@ -156,6 +156,11 @@ def test_every_stream_takes_async_with_and_ends_with_done(kind: str) -> None:
     assert set(found) <= {each.kind for each in get_args(Event)}
 
 
+def test_what_is_no_stream_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"show takes a stream, such as agent.stream\(text\), got "):
+        asyncio.run(show(ReActAgent("a", ScriptedModel([])).reply))  # type: ignore[arg-type]
+
+
 class Talker(Agent):
     """Asks nobody: every request is answered by itself."""
 

@@ -163,6 +163,15 @@ def test_a_durable_memory_has_a_part_for_each_sender(space: NativeSpace, tmp_pat
     ]
 
 
+def test_a_file_opened_for_each_thread_is_opened_for_none_too(tmp_path: Any) -> None:
+    script = model()
+    it = ReActAgent("it", script, memory=lambda id: SQLiteMemory(tmp_path / "m.db", id))
+    for thread in (None, "a", None):
+        it.reply_sync("Hello", thread=thread)
+    assert [len(prompt) for prompt in script.received] == [1, 1, 3]
+    assert SQLiteMemory(tmp_path / "m.db").threads() == ["default", "a"]
+
+
 LONG = f"{'x' * 250}/{'t' * 200}"
 
 

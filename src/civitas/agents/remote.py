@@ -10,6 +10,7 @@ from civitas.arguments import names_checked
 from civitas.jsonvalue import Unreadable, json_text
 from civitas.models.protocol import Usage
 from civitas.reasoning.conversational import ConversationalAgent
+from civitas.reasoning.group import check_part
 from civitas.reasoning.reply import Reply, StopReason
 from civitas.reasoning.reply_request import ReplyRequest
 from civitas.reasoning.thread import Thread
@@ -35,6 +36,7 @@ class RemoteAgent(ConversationalAgent):
 
     def __init__(self, via: Agent, id: str | int, *, timeout: float | None = 300) -> None:
         super().__init__(id)
+        check_part(via, ("request",), "via", self.id)
         self._via = via
         self._timeout = timeout
         self._takes_threads: bool | None = None

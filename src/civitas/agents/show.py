@@ -32,6 +32,8 @@ async def show(stream: AsyncIterator[Event], file: TextIO | None = None) -> Repl
     Returns:
         the reply
     """
+    if not hasattr(stream, "aclose"):
+        raise TypeError(f"show takes a stream, such as agent.stream(text), got {stream!r:.80}")
     shown = _Printer(file)
     reply: Reply | None = None
     async with aclosing(stream) as events:  # type: ignore[type-var]

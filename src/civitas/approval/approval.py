@@ -41,6 +41,10 @@ class Refused:
 
     reason: str
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.reason, str):
+            raise DefinitionError(f"Refused: the reason must be a text, got {self.reason!r:.80}")
+
     def __bool__(self) -> bool:
         return False
 
@@ -276,6 +280,8 @@ class RuleApprover:
     """Decides by the first matching rule; without one, `otherwise` decides or it is refused."""
 
     def __init__(self, rules: Iterable[Rule], otherwise: Approver | None = None) -> None:
+        if isinstance(rules, Rule):
+            raise DefinitionError("RuleApprover takes a list of rules, got one: put it in a list")
         self.rules = tuple(rules)
         for rule in self.rules:
             if not isinstance(rule, Rule):

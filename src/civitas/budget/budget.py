@@ -92,7 +92,7 @@ class Budget:
         title = _title(name, "the budget")
         if prices is not None and not callable(getattr(prices, "cost", None)):
             raise DefinitionError(
-                f"Budget: prices= must be a list of prices, got {excerpt(prices)}"
+                f"Budget: prices= must be Prices({{name: Price(…)}}), got {excerpt(prices)}"
             )
         if clock is not None and not callable(getattr(clock, "now", None)):
             raise DefinitionError(f"Budget: clock= must be a clock, got {excerpt(clock)}")

@@ -103,18 +103,20 @@ class Memory:
         """
         return last(self.items, limit)
 
-    def thread(self, id: str) -> Self:
+    def thread(self, id: str | None) -> Self:
         """Return the memory of one conversation, of the same kind and with the same settings.
 
         The same id returns the same memory. A thousand are kept, plus those in use; of the others
         the least recently used is forgotten.
 
         Args:
-            id: any text
+            id: any text; None is this memory itself, as replies without `thread=` use it
 
         Raises:
             DefinitionError: the id is no text, or empty
         """
+        if id is None:
+            return self
         check_thread(id)
         threads: _Threads = self.__dict__.setdefault("_threads", _Threads())
         memory: Self = threads.get(id, self._another)

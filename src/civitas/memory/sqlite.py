@@ -71,7 +71,7 @@ class SQLiteMemory(Memory):
     def __init__(
         self,
         path: str | os.PathLike[str],
-        thread: str = "default",
+        thread: str | None = None,
         *,
         tokens: int | None = DEFAULT_TOKENS,
         count: Callable[[str], int] | None = None,
@@ -86,7 +86,7 @@ class SQLiteMemory(Memory):
         self._tokens = tokens
         self._count = count
         self._embedder = embedder
-        self._begin(thread)
+        self._begin("default" if thread is None else thread)
         self._file = MemoryFile(path, timeout)
         self._recall = Recall(self._file, embedder)
 
@@ -229,12 +229,14 @@ class SQLiteMemory(Memory):
         """The conversation's id."""
         return self._id
 
-    def thread(self, id: str) -> Self:
+    def thread(self, id: str | None) -> Self:
         """Return the memory of another conversation in the same file, with the same settings.
 
         Raises:
             DefinitionError: the id is no text, or empty
         """
+        if id is None:
+            return self
         other = copy.copy(self)
         other._begin(id)
         return other
@@ -324,6 +326,8 @@ class SQLiteMemory(Memory):
             DefinitionError: `by` is meaning without an embedder, or it returned no vectors
             MemoryFileError: the file cannot be read
         """
+        if not isinstance(text, str):
+            raise TypeError(f"recall takes a text, got {type(text).__name__}")
         if limit < 0:
             raise ValueError(f"limit must be 0 or more, got {limit}")
         if by not in (None, "words", "meaning"):

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 from civitas.errors import BudgetExceeded, DeadlineExceeded, HookError, InDoubt, ModelError
 from civitas.jsonvalue import deep_json
 from civitas.models.protocol import Usage
-from civitas.text import cut, log_failure, shorten
+from civitas.text import cut, error_message, log_failure, shorten
 
 _LOGGER = logging.getLogger("civitas.reasoning")
 
@@ -174,4 +174,4 @@ class Stop(Exception):
     def on_memory(cls, agent: str | int, error: Exception) -> Stop:
         """Log an agent's memory that failed, and return the Stop."""
         log_failure(_LOGGER, f"the memory of agent {agent!r} failed", error)
-        return cls("error", f"{type(error).__name__}: {error}", error)
+        return cls("error", f"{type(error).__name__}: {error_message(error)}", error)

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.proxy import Proxy
 
-from civitas import Agent, AgentNotFound, MailboxFull, RequestTimeout, action
+from civitas import Agent, AgentNotFound, AMQPOptions, MailboxFull, RequestTimeout, action
 from conformance.conftest import Log, Recorder, message
 from conformance.gate import Holder
 from spaces.amqp.conftest import WAIT_S, Dead, MakeSpace, StartProcess, until
@@ -105,6 +106,22 @@ def test_a_request_to_one_that_is_gone_fails_at_once_and_is_not_run_later(
     start().add("there")
     assert me.ask("there", "note", text="new").result(timeout=WAIT_S) == "new by there"
     assert notes.lines() == ["done new"]
+
+
+def test_one_that_comes_as_its_absence_is_told_starts_no_request_that_failed(
+    make_space: MakeSpace, proxy: Proxy
+) -> None:
+    """Though the network is cut when that request is cancelled at the broker."""
+    me = make_space(amqp_options=AMQPOptions("127.0.0.1", proxy.port)).add(Agent("me"))
+    waits = me.request(message("late", "note", name="waits"), wait=True)
+    me.ask("me", "help").result(timeout=WAIT_S)
+    proxy.cut_at(b"cancel")
+    with pytest.raises(AgentNotFound):
+        me.ask("late", "note", name="failed").result(timeout=WAIT_S)
+    late = make_space().add(Holder("late"))
+    assert waits.result(timeout=WAIT_S) == "waits"
+    assert me.ask("late", "note", name="new").result(timeout=WAIT_S) == "new"
+    assert late.begun == ["waits", "new"]
 
 
 def gone(me: Agent) -> bool:

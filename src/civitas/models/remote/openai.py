@@ -94,6 +94,8 @@ class OpenAIModel(RemoteModel):
     ) -> None:
         if not isinstance(name, str) or not name or not name.isprintable():
             raise DefinitionError(f"OpenAIModel: name must be text, got {name!r:.80}")
+        if options is not None and not isinstance(options, Mapping):
+            raise DefinitionError(f"OpenAIModel: options= must be a dict, got {options!r:.80}")
         limit = next((field for field in _LENGTHS if field in (options or {})), None)
         if limit is not None and options is not None:
             max_tokens = options[limit]

@@ -22,7 +22,7 @@ from civitas.reasoning.record import NULL_RECORD, NULL_STEP, Record, Step
 from civitas.reasoning.reply import Stop
 from civitas.reasoning.reply_request import ReplyRequest
 from civitas.reasoning.state import ANSWER
-from civitas.text import log_failure
+from civitas.text import error_message, log_failure
 
 logger = logging.getLogger("civitas.reasoning")
 
@@ -82,7 +82,8 @@ class Asking:
             raise
         except Exception as error:
             log_failure(logger, f"the model of agent {self.agent.id!r} failed", error)
-            detail = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            kind, text = type(error).__name__, error_message(error)
+            detail = f"{kind}: {text}" if text else kind
             raise Stop("error", detail, error) from error
 
     def _about(self, name: str, value: Any) -> dict[str, Any]:

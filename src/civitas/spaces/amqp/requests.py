@@ -182,6 +182,7 @@ class Presence:
     broker: Broker
     queues: AgentQueues
     here: Container[str]  # the ids of this process's agents
+    cancel: Callable[[Delivery], None]  # tells the receiver that a request has ended
     absent: Callable[[Delivery], None]  # ends a request whose receiver no process runs
     settled: Callable[[Outbound, str], None]  # ends a message that gets no queue
     keep_s: float
@@ -233,6 +234,16 @@ class Presence:
             except (LinkLost, AMQPError):
                 await asyncio.sleep(_AGAIN_S)
                 continue
+            for request in requests:
+                if not request.answered:
+                    self.cancel(request)
+            # Then an agent that is added once its absence is told starts none of them.
+            under_way = self.broker.publisher.in_flight(to)
+            while under_way:
+                try:
+                    await self.broker.publisher.confirmed_or_returned(under_way)
+                except LinkLost:
+                    await asyncio.sleep(_AGAIN_S)
             for request in requests:
                 self.absent(request)
 

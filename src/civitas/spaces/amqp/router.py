@@ -108,7 +108,8 @@ class AMQPRouter(Router):
             broker,
             self.queues,
             self.mailboxes,
-            absent=lambda request: self.abort(request, self._not_found(request.envelope.to)),
+            cancel=self._cancel,
+            absent=lambda request: self.refuse(request, self._not_found(request.envelope.to)),
             settled=self._settled,
             keep_s=keep_s,
         )
