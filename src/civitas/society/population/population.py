@@ -66,6 +66,8 @@ class Population:
             raise ConfigError(f"seed must be a whole number from 0 to 2**64 - 1, got {seed!r:.80}")
         self.seed, self.city, self.network = seed, city, network
         self.blocks = checked(blocks)
+        if not isinstance(metrics, Mapping | None):
+            raise ConfigError(f"metrics= must be a dict of functions by name, got {metrics!r:.80}")
         self.metrics = dict(metrics or {})
         for name, metric in self.metrics.items():
             if not callable(metric):
