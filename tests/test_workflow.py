@@ -191,6 +191,11 @@ def test_what_is_no_block_is_refused_when_the_agent_is_made(blocks: Any) -> None
         Agent("a", blocks=blocks)
 
 
+def test_a_model_is_no_toolbox() -> None:
+    with pytest.raises(DefinitionError, match="agent 'a': toolbox= must be an AgentToolbox, got"):
+        Agent("a", toolbox=ScriptedModel(["x"]))  # type: ignore[arg-type]
+
+
 def test_an_agent_or_block_without_forward_says_so() -> None:
     with pytest.raises(NotImplementedError, match="agent 'a': Agent must define"):
         asyncio.run(Agent("a").run())
@@ -243,6 +248,10 @@ def test_a_block_has_parameters_of_its_type() -> None:
     assert Legs(block_params={"speed": 2}).params == SpeedParams(speed=2.0)
     with pytest.raises(ConfigError, match=r"SpeedParams.speed: .* number, .* got 'fast'"):
         Legs(block_params={"speed": "fast"})
+    with pytest.raises(
+        ConfigError, match=r"Legs: block_params= must be SpeedParams or a dict .*, got Bl"
+    ):
+        Legs(block_params=BlockParams())
 
 
 # -- what a block gives its agent ------------------------------------------------------------------

@@ -31,7 +31,7 @@ class Block:
             lists itself for what only `forward` does
 
     Raises:
-        ConfigError: a parameter of a dict is wrong
+        ConfigError: a parameter of a dict is wrong, or the parameters are another block's
     """
 
     name: str = ""
@@ -53,6 +53,11 @@ class Block:
 
             block_params = (self.ParamsType or BlockParams)()
         self.params = checked_params(self.ParamsType, block_params)
+        if self.ParamsType is not None and not isinstance(self.params, self.ParamsType):
+            kind = f"{self.ParamsType.__name__} or a dict of its fields"
+            raise ConfigError(
+                f"{self.name}: block_params= must be {kind}, got {block_params!r:.80}"
+            )
 
     @property
     def llm(self) -> Any:

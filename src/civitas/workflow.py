@@ -57,6 +57,9 @@ class Workflow:
     ) -> None:
         """Store only what was given; the class has the defaults: a city holds very many agents."""
         params = checked_params(self.ParamsType, params)
+        if not isinstance(toolbox, AgentToolbox | None):
+            wrong = f"agent {self.id!r}: toolbox= must be an AgentToolbox, got {toolbox!r:.80}"
+            raise DefinitionError(wrong)
         given = {"name": name, "type": type, "toolbox": toolbox, "memory": memory}
         for each, value in {**given, "_params": params}.items():
             if value is not None:

@@ -123,7 +123,7 @@ async def test_a_rule_that_fails_or_gives_another_type_leaves_no_answer() -> Non
     async with Society(people(a={})) as society:
         answers = await society.survey(survey)
     assert [(each.value, each.source) for each in answers] == [(None, "none")] * 3
-    for answer, said in zip(answers, ("KeyError", "'z'", "there is no rule"), strict=True):
+    for answer, said in zip(answers, ("KeyError", "'z'", "has no rule, `by`"), strict=True):
         assert said in answer.reason
 
 

@@ -284,7 +284,8 @@ class SocietyRouter(Router):
                     return []
                 envelope = check_message(message, sent.envelope.sender)
             except Exception as error:
-                what = f"interceptor {each!r} failed on a message of {sent.envelope.sender!r}"
+                whose = f"a message of {sent.envelope.sender!r}"
+                what = f"interceptor {each!r} failed and is skipped for {whose}"
                 log_failure(logger, what, error)
             else:
                 sent = sent._replace(envelope=envelope._replace(thread=sent.envelope.thread))

@@ -844,9 +844,17 @@ async def test_a_metric_that_measures_nothing_is_named(metric: Any, why: str) ->
     assert "'own'" in f"{raised.value} {getattr(raised.value, '__notes__', '')}"
 
 
+async def test_a_metric_replaces_no_column_of_the_row() -> None:
+    population = Population({"money": np.array([1, 5])}, metrics={"money": lambda c: 1.0})
+    async with Society(population) as society:
+        with pytest.raises(ConfigError, match="metric 'money' must have another name: each row"):
+            await society.step()
+
+
 @pytest.mark.parametrize(
     ("given", "why"),
     (
+        ({"metrics": [len]}, "metrics= must be a dict of functions by name, got \\[<built-in"),
         ({"metrics": {"own": 5}}, "metric 'own' must be a function of the columns, got 5"),
         ({"network": "random"}, "network= must be a Network, got 'random'"),
         ({"blocks": Thrift()}, "blocks must be a list of citizens' blocks, got <"),

@@ -8,7 +8,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from pydantic import (
     BaseModel,
@@ -45,6 +45,14 @@ _TAGS: Final = frozenset(("int", "constrained-int", "str", "float", "list[int]",
 """The names of a type's alternatives, which pydantic puts into a path."""
 
 
+_WORDS: Final = {
+    "extra_forbidden": "there is no such field",
+    "model_type": "must be a mapping of fields, such as {label: all open}, or {}",
+    "string_pattern_mismatch": "must be letters, digits and _, after the first also spaces, . or -",
+}
+"""What is said instead of pydantic's words, by the type of its error."""
+
+
 class SocietyDesign(BaseModel):
     """A society to run: a name of `MODELS` or your own function, a step, and its parameters."""
 
@@ -68,6 +76,12 @@ class SocietyDesign(BaseModel):
         if given not in MODELS:
             raise ValueError(f"must be one of {', '.join(sorted(MODELS))}, got {given!r}")
         return given
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.make is not None and "model" in self.model_fields_set:
+            raise ValueError("must have `make` or `model`, not both")
+        return self
 
     @property
     def source(self) -> Source:
@@ -342,9 +356,7 @@ def faults_of(error: ValidationError) -> list[tuple[Where, str]]:
     for each in error.errors(include_url=False, include_context=False):
         loc = each["loc"]
         where = tuple(itertools.takewhile(lambda part: str(part) not in _TAGS, loc))
-        what = each["msg"].removeprefix("Value error, ")
-        if each["type"] == "extra_forbidden":
-            what = "there is no such field"
+        what = _WORDS.get(each["type"], each["msg"].removeprefix("Value error, "))
         found.setdefault(where, what)
     return list(found.items())
 

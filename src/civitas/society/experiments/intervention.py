@@ -79,7 +79,8 @@ class Intervention:
             raise ConfigError("an intervention must change something: facts, status, close, …")
         for name in _SETTLED:
             if name in made["status"]:
-                raise ConfigError(f"status: only the commit stage sets {name!r}; `pay` moves money")
+                hint = "; `pay` moves money" if name == "money" else ""
+                raise ConfigError(f"status: only the commit stage sets {name!r}{hint}")
         for name in made["status"]:
             outer, dot, inner = str(name).partition(".")
             if dot:

@@ -134,7 +134,7 @@ class Question:
     def by_rule(self, respondent: Respondent) -> tuple[Any, str]:
         """Return the rule's answer and "", or None and why there is no usable answer."""
         if self.by is None:
-            return None, f"{self.id}: there is no rule"
+            return None, f"{self.id}: the question has no rule, `by`"
         try:
             value = self.by(respondent)
         except Exception as error:  # a rule that fails must not stop the others

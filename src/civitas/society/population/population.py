@@ -65,6 +65,8 @@ class Population(Register):
         if type(seed) is not int or not 0 <= seed < 1 << 64:
             raise ConfigError(f"seed must be a whole number from 0 to 2**64 - 1, got {seed!r:.80}")
         made = checked(blocks)
+        if not isinstance(metrics, Mapping | None):
+            raise ConfigError(f"metrics= must be a dict of functions by name, got {metrics!r:.80}")
         self.metrics = dict(metrics or {})
         for name, metric in self.metrics.items():
             if not callable(metric):
