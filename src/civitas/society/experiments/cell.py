@@ -11,6 +11,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
@@ -73,10 +74,12 @@ class Cell:
     async def run(self, part: Path, lived: Callable[[int], None]) -> None:
         """Run the cell, and write its part of the results."""
         # The folder is importable during the whole run, for imports inside of functions.
-        with importable(self.folder):
-            run = _CellRun(self, lived, part.with_suffix(".png"))
+        values = json.dumps(self.values, sort_keys=True)
+        same = {"experiment": self.experiment, "parameters": values, "seed": self.seed}
+        with importable(self.folder), closing(Measurements(part, **same)) as rows:
+            run = _CellRun(self, lived, part.with_suffix(".png"), rows)
             await run.run(self.workflow, self.condition)
-        run.rows.write(part, run.totals)
+            rows.write(run.totals)
 
 
 @functools.cache
@@ -87,10 +90,10 @@ def _adapter() -> TypeAdapter[Cell]:
 class _CellRun:
     """A running cell: the rows that it measures, and totals of failures."""
 
-    def __init__(self, cell: Cell, lived: Callable[[int], None], picture: Path) -> None:
-        self._cell, self._lived, self._picture = cell, lived, picture
-        values = json.dumps(cell.values, sort_keys=True)
-        self.rows = Measurements(experiment=cell.experiment, parameters=values, seed=cell.seed)
+    def __init__(
+        self, cell: Cell, lived: Callable[[int], None], picture: Path, rows: Measurements
+    ) -> None:
+        self._cell, self._lived, self._picture, self.rows = cell, lived, picture, rows
         make = function_of(cell.source, cell.folder)
         parameters = dict(cell.parameters)
         if "folder" in inspect.signature(make).parameters:

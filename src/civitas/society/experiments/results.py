@@ -12,6 +12,8 @@ import json
 import math
 import os
 import re
+import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -212,34 +214,47 @@ def _schema() -> Any:
 
 
 class Measurements:
-    """A cell's measurements: the last rows, and those before as columns, which take less memory.
+    """A cell's measurements: the last rows, and those before in a nameless file beside `path`.
 
     Each row has the columns `same`, too.
     """
 
-    def __init__(self, **same: Any) -> None:
-        self._same = same
+    def __init__(self, path: Path, **same: Any) -> None:
+        self._path, self._same = path, same
         self._rows: list[Row] = []
-        self._tables: list[Any] = []
+        with writing_errors(path):
+            self._file = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115
+        self._writer = arrow()[1].ParquetWriter(self._file, _schema())
 
     def append(self, row: Row) -> None:
-        """Add a row."""
+        """Add a row. Raises FileError."""
         self._rows.append(row)
         if len(self._rows) == _AT_ONCE:
-            self._pack()
+            self._flush()
 
-    def _pack(self) -> None:
+    def _flush(self) -> None:
         made = [self._same | row._asdict() for row in self._rows]
-        self._tables.append(arrow()[0].Table.from_pylist(made, schema=_schema()))
+        with writing_errors(self._path):
+            self._writer.write_table(arrow()[0].Table.from_pylist(made, schema=_schema()))
         self._rows.clear()
 
-    def write(self, path: Path, totals: Mapping[str, Any]) -> None:
-        """Write all rows and the totals: a whole file or none."""
-        pa, parquet = arrow()
-        self._pack()
-        table = pa.concat_tables(self._tables)
-        table = table.replace_schema_metadata({_TOTALS: json.dumps(totals)})
-        write_whole(path, lambda to: parquet.write_table(table, to, row_group_size=_AT_ONCE))
+    def write(self, totals: Mapping[str, Any]) -> None:
+        """Write all rows and the totals to `path`: a whole file or none."""
+        self._flush()
+        self._writer.add_key_value_metadata({_TOTALS: json.dumps(totals)})
+        with writing_errors(self._path):
+            self._writer.close()
+            self._file.seek(0)
+            write_whole(self._path, self._copy)
+
+    def close(self) -> None:
+        """Discard what was not written."""
+        with contextlib.suppress(OSError), self._file:  # of a full disk, which `append` has told
+            self._writer.close()
+
+    def _copy(self, to: str) -> None:
+        with open(to, "wb") as file:
+            shutil.copyfileobj(self._file, file)
 
 
 def join(parts: Iterable[Path], path: Path) -> dict[str, Any]:
@@ -251,9 +266,9 @@ def join(parts: Iterable[Path], path: Path) -> dict[str, Any]:
         with parquet.ParquetWriter(to, _schema()) as writer:
             for part in parts:
                 try:
-                    table = parquet.read_table(part)
-                    totals = json.loads(table.schema.metadata[_TOTALS])
-                    table = table.cast(_schema())
+                    with parquet.ParquetFile(part) as file:
+                        totals = json.loads(file.metadata.metadata[_TOTALS])
+                        table = file.read().cast(_schema())
                 except (ValueError, KeyError, TypeError) as error:
                     raise ConfigError(f"{part} is damaged ({error}): delete it") from error
                 writer.write_table(table)
