@@ -173,11 +173,12 @@ def _log() -> None:
 @click.group(invoke_without_command=True)
 @exchange_option
 @click.pass_context
-def dead_letters(ctx: click.Context, exchange: str | None) -> int | None:
+def dead_letters(ctx: click.Context, exchange: str | None) -> None:
     """Inspect and resend dead-lettered messages.
 
     A message is dead-lettered if it waited too long for its agent, if its outcome is unknown
-    because its agent's process died, or if it could not be read. Without a command, list them.
+    because its agent's process died, or if it could not be read. Without a command, list them, the
+    oldest first, a thousand at most.
 
     AMQP_HOST, AMQP_PORT, AMQP_USERNAME, AMQP_PASSWORD and AMQP_VHOST name the broker. To remove
     messages, purge the queue EXCHANGE.dead-letters with the broker's own tools.
@@ -191,15 +192,16 @@ def dead_letters(ctx: click.Context, exchange: str | None) -> int | None:
     130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     ctx.obj = exchange
-    return _list(exchange) if ctx.invoked_subcommand is None else None
-
-
-@dead_letters.command("list")
-@exchange_option
-@click.pass_obj
-def list_(above: str | None, exchange: str | None) -> int:
-    """List dead letters, the oldest first, a thousand at most."""
-    return _list(exchange or above)
+    if ctx.invoked_subcommand is not None:
+        return
+    with _opened(exchange) as dead:
+        found, more = dead.look()
+    for letter in found:
+        _print_letter(letter)
+    if more:
+        click.echo(f"and {more:,} later ones")
+    elif not found:
+        click.echo("There are no dead letters.")
 
 
 @dead_letters.command(short_help="Resend a dead letter, or all.")
@@ -244,18 +246,6 @@ def _opened(exchange: str | None) -> DeadLetters:
     _hush_pika()
     with usage():
         return DeadLetters(AMQPOptions.from_environment(), exchange or EXCHANGE)
-
-
-def _list(exchange: str | None) -> int:
-    with _opened(exchange) as dead:
-        found, more = dead.look()
-    for letter in found:
-        _print_letter(letter)
-    if more:
-        click.echo(f"and {more:,} later ones")
-    elif not found:
-        click.echo("There are no dead letters.")
-    return 0
 
 
 def _print_letter(letter: DeadLetter) -> None:
