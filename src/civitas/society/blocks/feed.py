@@ -152,13 +152,9 @@ class FeedBlock(TalkBlock):
             return feed.rows.shown(rows.index, interest, about, limit)
         shown = np.zeros((len(rows), limit), np.int64)  # a subclass with its own ranking
         for at, row in enumerate(rows.index.tolist()):
-            own = {
-                self.params.topics[topic]: int(each)
-                for topic, each in zip(
-                    rows["interest_topic"][at].tolist(), rows["interest"][at].tolist(), strict=True
-                )
-                if topic >= 0
-            }
+            status: dict[str, Any] = {}
+            self.to_status(rows.population, row - rows.population.base, status)
+            own = status["profile"]["interests"]
             found = feed.shown(rows.population.id_of(row), own, limit)[:limit]
             shown[at, : len(found)] = [each.number for each in found]
         return shown, feed.rows.liked(shown, rows.index[:, None])

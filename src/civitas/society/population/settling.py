@@ -71,7 +71,7 @@ class Settlers:
             mine = slice(None) if len(groups) == 1 else np.flatnonzero(group_of == group)
             first: Any = self.services[int(of[mine][0])]
             if (ledger := _ledger_of(first)) is not None:
-                first.settle_together(books, table, at[mine], ledger, self.at[of[mine]])
+                Firm.settle_together(books, table, at[mine], ledger, self.at[of[mine]])
             elif in_rows(type(first), "settle", "settle_rows"):
                 first.settle_rows(books, table, at[mine])
             else:

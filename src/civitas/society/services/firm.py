@@ -138,7 +138,7 @@ class Firm(Service):
     @classmethod
     def keep_together(cls, services: Iterable[Service], books: Any) -> None:
         """Store the numbers of firms that settle as `Firm` does in arrays, if int64 has room."""
-        firms = [each for each in services if in_rows(type(each), "settle", "settle_together")]
+        firms = [each for each in services if type(each).settle is cls.settle]
         try:
             ledger = Ledger(firms, cls.kept, books)
         except OverflowError:
