@@ -7,6 +7,7 @@ import concurrent.futures
 import contextlib
 import inspect
 import logging
+import math
 import os
 import threading
 import time
@@ -126,37 +127,28 @@ class LoopThread:
     def _run_entered(self) -> None:
         """Run the entered calls for `_TURN_S`, and the rest in the next turn of the loop."""
         # Until this ends, no thread needs to wake the loop.
-        ingress = self._ingress
-        try:
-            until = time.monotonic() + _TURN_S
-            for _ in range(len(ingress)):
-                if time.monotonic() > until or not ingress:
-                    break
-                self._call(*ingress.popleft())
-        finally:
-            self._release_waiting()
-            self._woken = False
-            if ingress or (self._blocked and self._room):  # entered before `_woken` was cleared
-                self._woken = True
-                self.loop.call_soon(self._run_entered, context=self._empty_context)
+        self.drain(time.monotonic() + _TURN_S)
+        self._woken = False
+        if self._ingress or (self._blocked and self._room):  # entered before `_woken` was cleared
+            self._woken = True
+            self.loop.call_soon(self._run_entered, context=self._empty_context)
 
-    def drain(self) -> None:
-        """Run all entered calls: on the loop, or in any thread once it has ended."""
+    def drain(self, until: float = math.inf) -> None:
+        """Run the entered calls: on the loop, or in any thread once it has ended."""
         if self.inherited:
             return  # the other process runs these calls
         for _ in range(len(self._ingress)):
+            if time.monotonic() > until:
+                break
             try:
                 function, args = self._ingress.popleft()
-            except IndexError:  # two threads drain an ended loop
+            except IndexError:  # two threads drain an ended loop, or one of the calls did
                 break
-            self._call(function, args)
+            try:
+                function(*args)
+            except BaseException:
+                logger.exception("a defect in civitas: %r failed", function)
         self._release_waiting()
-
-    def _call(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        try:
-            function(*args)
-        except BaseException:
-            logger.exception("a defect in civitas: %r failed", function)
 
     def _release_waiting(self) -> None:
         """Release as many waiting threads as there is room for, the first ones first."""

@@ -57,20 +57,16 @@ class _Worker:
         self.steps = steps.send
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class TaskPool:
     """The tasks of one loop."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        ended: Callable[[Delivery, Any, BaseException | None], None],
-    ) -> None:
-        self._loop = loop
-        self._ended = ended
-        self._idle: list[_Worker] = []
-        self._all: set[_Worker] = set()
-        self._closing = False
-        self.in_no_task = False  # whether `start` is known to be called outside of any task
+    loop: asyncio.AbstractEventLoop
+    ended: Callable[[Delivery, Any, BaseException | None], None]
+    _idle: list[_Worker] = field(default_factory=list)
+    _all: set[_Worker] = field(default_factory=set)
+    _closing: bool = False
+    in_no_task: bool = False  # whether `start` is known to be called outside of any task
 
     def start(self, delivery: Delivery, coroutine: Coroutine[Any, Any, Any]) -> None:
         """Run a handler; if a task is idle, the first step runs before this returns."""
@@ -83,7 +79,7 @@ class TaskPool:
             if not worker.wake.done():
                 break  # the others were cancelled from outside, and are about to end
         task = worker.task
-        loop = self._loop
+        loop = self.loop
         delivery.worker = worker
         worker.delivery = delivery
         in_no_task = self.in_no_task
@@ -110,7 +106,7 @@ class TaskPool:
         else:
             self._all.discard(worker)  # the handler left context variables behind
             task.cancel()
-        self._ended(delivery, value, error)
+        self.ended(delivery, value, error)
 
     def cancel(self, delivery: Delivery) -> None:
         """Cancel a handler at its next await."""
@@ -160,7 +156,7 @@ class TaskPool:
         delivery.worker = worker
         if delivery.held:
             worker.run(HELD.set, delivery.held)
-        worker.task = self._loop.create_task(self._work(worker), context=worker.context)
+        worker.task = self.loop.create_task(self._work(worker), context=worker.context)
         self._all.add(worker)
 
     async def _work(self, worker: _Worker) -> None:
@@ -189,7 +185,7 @@ class TaskPool:
                 error, worker.error = worker.error, None
                 assert delivery is not None
                 delivery.worker = None
-                self._ended(delivery, value, error)
+                self.ended(delivery, value, error)
                 del delivery, value, error
                 while worker.task.cancelling():
                     worker.task.uncancel()
@@ -204,11 +200,11 @@ class TaskPool:
             if worker.delivery is not None and not worker.abandoned:
                 # Something awaited made asyncio close the task, as a future that raises
                 # GeneratorExit does. That is an outcome too.
-                self._ended(worker.delivery, None, asyncio.CancelledError())
+                self.ended(worker.delivery, None, asyncio.CancelledError())
 
     async def _park(self, worker: _Worker) -> None:
         """Idle until there is a handler to take over."""
-        wake = worker.wake = self._loop.create_future()
+        wake = worker.wake = self.loop.create_future()
         self._idle.append(worker)
         try:
             await wake

@@ -41,7 +41,8 @@ class Consumer:
         self.number = 0
         self._open: dict[int, None] = {}
         self._done: set[int] = set()
-        self._timing = False  # whether `_flush_late` is about to be called
+        self._flushing = False
+        self._timer: asyncio.TimerHandle
         self._waiting: set[asyncio.Future[None]] = set()
         self._consumers: dict[str, Callable[[], None]] = {}
 
@@ -132,16 +133,15 @@ class Consumer:
         if tag[1] not in self._open:
             return  # the broker closes a channel on which a tag is acknowledged twice
         self._done.add(tag[1])
-        if not self._timing:
-            self._timing = True
-            self._loop.call_later(_SOON_S, self._flush_late)
-
-    def _flush_late(self) -> None:
-        self._timing = False
-        self.flush()
+        if not self._flushing:
+            self._flushing = True
+            self._timer = self._loop.call_later(_SOON_S, self.flush)
 
     def flush(self) -> None:
         """Write the pending acknowledgements."""
+        if self._flushing:
+            self._flushing = False
+            self._timer.cancel()
         channel = self._channel
         if channel is None or not self._done:
             return
