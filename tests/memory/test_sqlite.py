@@ -378,8 +378,9 @@ def test_the_nearest_come_first_and_the_newest_of_equals(told: SQLiteMemory) -> 
         told.recall("limit", -1)
     with pytest.raises(ValueError, match='by is "words" or "meaning", not \'sense\''):
         told.recall("limit", by="sense")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="recall takes a text, got NoneType"):
-        told.recall(None)  # type: ignore[arg-type]
+    for text, limit in ((None, 5), ("limit", 2.5)):
+        with pytest.raises(TypeError, match="recall takes a text and an integer, got "):
+            told.recall(text, limit)  # type: ignore[arg-type]
 
 
 def test_calls_and_blocks_are_found_and_pictures_are_not(told: SQLiteMemory) -> None:

@@ -326,8 +326,9 @@ class SQLiteMemory(Memory):
             DefinitionError: `by` is meaning without an embedder, or it returned no vectors
             MemoryFileError: the file cannot be read
         """
-        if not isinstance(text, str):
-            raise TypeError(f"recall takes a text, got {type(text).__name__}")
+        if not isinstance(text, str) or not isinstance(limit, int):
+            given = f"{type(text).__name__} and {type(limit).__name__}"
+            raise TypeError(f"recall takes a text and an integer, got {given}")
         if limit < 0:
             raise ValueError(f"limit must be 0 or more, got {limit}")
         if by not in (None, "words", "meaning"):

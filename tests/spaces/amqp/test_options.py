@@ -41,7 +41,6 @@ def test_the_defaults_are_rabbitmqs_own() -> None:
         ("virtual_host", ("/", "agents", "a/b c", "ü" * 127 + "a")),
         ("use_ssl", (True, False)),
         ("heartbeat", (1, 65535)),
-        ("ca_file", ("ca.pem", Path("ca.pem"), None)),
     ),
 )
 def test_what_each_may_be(field: str, values: tuple[Any, ...]) -> None:
@@ -78,6 +77,18 @@ def test_a_text_that_cannot_be_sent_is_refused(field: str) -> None:
     if field in ("virtual_host", "hostname"):
         with pytest.raises(ConfigError, match=f"{field}="):
             AMQPOptions(**{field: "ü" * 200})
+
+
+def test_an_authority_is_of_an_encrypted_connection() -> None:
+    for path in ("ca.pem", Path("ca.pem")):
+        assert AMQPOptions(use_ssl=True, ca_file=path).ca_file == path
+        with pytest.raises(ConfigError, match="ca_file= needs use_ssl=True"):
+            AMQPOptions(ca_file=path)
+
+
+def test_queues_are_quorum_queues_or_not() -> None:
+    with pytest.raises(ConfigError, match="quorum= must be True or False, got 'no'"):
+        AMQPSpace(quorum="no")  # type: ignore[arg-type]
 
 
 def test_options_are_not_changed() -> None:

@@ -77,6 +77,10 @@ class AMQPOptions:
             raise ConfigError(f"AMQPOptions: use_ssl= must be True or False, got {self.use_ssl!r}")
         if self.ca_file is not None and not isinstance(self.ca_file, str | os.PathLike):
             raise ConfigError(f"AMQPOptions: ca_file= must be a file's path, got {self.ca_file!r}")
+        if self.ca_file is not None and not self.use_ssl:
+            raise ConfigError(
+                "AMQPOptions: ca_file= needs use_ssl=True; without it nothing is encrypted"
+            )
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> AMQPOptions:

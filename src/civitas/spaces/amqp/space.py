@@ -94,13 +94,15 @@ class AMQPSpace(Space):
                 raise ConfigError(f"{name}= must be {low} to {high} seconds, got {value!r}")
         if inbox is not None and (not isinstance(inbox, str | os.PathLike) or not os.fspath(inbox)):
             raise ConfigError(f"inbox= must be a file's path, got {inbox!r}")
+        if type(quorum) is not bool:
+            raise ConfigError(f"quorum= must be True or False, got {quorum!r}")
         if on_connection is not None and (not callable(on_connection) or is_async(on_connection)):
             raise DefinitionError(f"on_connection= must be a plain function, got {on_connection!r}")
         self._options = AMQPOptions.from_environment() if amqp_options is None else amqp_options
         self._names = Names(exchange)
         self._inbox_path = None if inbox is None else os.fspath(inbox)
         self._keep_s = float(keep)
-        self._quorum = bool(quorum)
+        self._quorum = quorum
         self._grace_s = float(grace)
         self._on_connection = on_connection
         self._router: AMQPRouter
