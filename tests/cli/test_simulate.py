@@ -218,6 +218,7 @@ def test_tables_as_parquet(tmp_path: Path) -> None:
         (("--step", "soon"), "--step must be a length of time"),
         (("--citizens", "9"), "9 is not in the range"),
         (("--run-id", "a"), "give --journal too"),
+        (("--out", ""), "--out must be a folder, got an empty text"),
         (("--parquet",), "--parquet is for the tables: give --out DIR too"),
         (("--csv",), "--csv is for the tables: give --out DIR too"),
         (("--max-calls", "5"), "--max-calls is for a model: give --model too"),
@@ -315,7 +316,8 @@ def test_a_limit_of_calls_holds_and_rules_decide_after_it(tmp_path: Path) -> Non
     )
     told = dict(line.split(maxsplit=1) for line in done.stdout.splitlines()[1:])
     assert told["failures"] == "0"
-    assert told["model"].endswith(" of them by rule")
+    assert " of them by rule; the first: " in told["model"]
+    assert "not JSON" in told["model"]
     manifest = json.loads((tmp_path / "a" / "manifest.json").read_text())
     assert manifest["settings"]["model"] == f"{server.url}#m"
     assert manifest["deterministic"] == ["city_sha256", "people_sha256"]

@@ -74,7 +74,9 @@ async def test_a_survey_asks_side_by_side_up_to_the_bound() -> None:
     assert model.most == 5
 
 
-async def test_a_model_that_hangs_or_fails_costs_that_citizen_its_answer() -> None:
+async def test_a_model_that_hangs_or_fails_costs_that_citizen_its_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     model = Counting(hangs="2", fails="3")
     citizens = [asking(id=number) for number in range(1, 6)]
     citizens[4].toolbox = AgentToolbox(ScriptedModel([CommandTimeout("it is not up in 5 s")]))
@@ -88,6 +90,9 @@ async def test_a_model_that_hangs_or_fails_costs_that_citizen_its_answer() -> No
         "you said 4",
         "the model did not answer agent '5': CommandTimeout: it is not up in 5 s",
     ]
+    warned = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert len(warned) == 1  # the others are counted
+    assert "so a rule decides: the model did not answer" in warned[0]
 
 
 async def test_what_struck_is_recorded_and_taken_again(tmp_path: Path) -> None:

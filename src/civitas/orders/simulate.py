@@ -90,6 +90,8 @@ def check(order: SimulateOrder) -> None:
         raise ConfigError(f"--days must be above 0, at most {_MOST_DAYS}, got {order.days:g}")
     if not order.steps or abs(order.days * DAY_S / seconds - order.steps) > 1e-6:
         raise ConfigError(f"--days {order.days:g} is not a whole number of steps of {order.step}")
+    if order.out == "":
+        raise ConfigError("--out must be a folder, got an empty text")
     if order.parquet is not None and order.out is None:
         which = "--parquet" if order.parquet else "--csv"
         raise ConfigError(f"{which} is for the tables: give --out DIR too")

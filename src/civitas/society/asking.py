@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
@@ -18,6 +19,8 @@ from civitas.reasoning.charging import begun, budgeted, charge_spent, spending
 from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.step import Step
 from civitas.text import error_text
+
+logger = logging.getLogger("civitas.society")
 
 _KNOWN: Final[WeakKeyDictionary[Any, set[str]]] = WeakKeyDictionary()
 """For each budget account, the runs whose recorded spending it has already counted."""
@@ -42,6 +45,8 @@ class Asking:
         self.calls = 0
         self.prompts = 0
         """The sum of the SHA-256 of all prompts of the run, whose order does not matter."""
+        self.unused = ""
+        """Why the first answer that no citizen could use was unusable."""
         self._numbers: dict[str, int] = {}
         self._keys: dict[str, str] = {}
         self._shared: dict[str, asyncio.Future[dict[str, Any]]] = {}
@@ -74,7 +79,10 @@ class Asking:
         return answer_of_json(outcome["answer"])
 
     def fell_back(self, id: str, why: str) -> None:
-        """Record that the last answer to an agent was unusable."""
+        """Record that the last answer to an agent was unusable; warn of the first."""
+        level = logging.INFO if self.unused else logging.WARNING
+        self.unused = self.unused or why
+        logger.log(level, "agent %r had no use of its model, so a rule decides: %s", id, why)
         if id in self._keys:
             key = self._keys[id]
             self.record.mark(f"{key}#unused#{id}", why, citizen=id, unused=key)

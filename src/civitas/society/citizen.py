@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any, ClassVar, Final
@@ -20,8 +19,6 @@ from civitas.society.draw import Draws
 from civitas.society.perception import Perception, View
 from civitas.society.wants import Want
 from civitas.text import one_line
-
-logger = logging.getLogger("civitas.society")
 
 STREAM: Final = 50  # the events that a citizen remembers
 
@@ -260,7 +257,6 @@ class CitizenAgent(Agent):
 
     def fell_back(self, why: str) -> None:
         """Count and record that a model's answer was unusable; the caller decides instead."""
-        logger.info("agent %r had no use of its model: %s", self.id, one_line(why, 300))
         society = self.space
         if hasattr(society, "fallbacks"):
             society.fallbacks += 1

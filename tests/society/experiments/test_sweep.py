@@ -10,6 +10,7 @@ import select
 import signal
 import subprocess
 import sys
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pyarrow.parquet
 import pytest
 
 from civitas import ScriptedModel
-from civitas.errors import ConfigError, FileError, StateError
+from civitas.errors import ConfigError, FileError, ModelError, StateError
 from civitas.society import (
     CitizenAgent,
     CitizenMemory,
@@ -26,6 +27,7 @@ from civitas.society import (
     LocalEngine,
     Results,
     Society,
+    all_blocks,
 )
 from civitas.society.experiments.models import model_of, town
 
@@ -468,6 +470,19 @@ def test_failures_are_summed_over_cells_and_the_first_are_told(tmp_path: Path) -
     assert [each.partition(":")[0] for each in totals["first_failures"]] == [
         *("step 0, 1", "step 0, 2", "step 0, 1")
     ]
+
+
+def test_why_a_rule_decided_for_a_model_is_in_the_totals_and_the_report(tmp_path: Path) -> None:
+    def one(seed: int) -> Society:
+        down = ScriptedModel([ModelError("the server is down")] * 9)
+        return Society([CitizenAgent(1, blocks=all_blocks())], model=down)
+
+    experiment = of_functions(one, {"step": 1}, metrics=["home"], seeds=2)
+    asyncio.run(experiment.run(jobs=0, out=tmp_path))
+    totals = json.loads((tmp_path / "experiment.json").read_text())["totals"]
+    (told,) = totals["first_fallback"]
+    assert told.endswith("the server is down")
+    assert f"the rule decided; the first: {escape(told)}" in (tmp_path / "report.html").read_text()
 
 
 def test_citizens_without_an_answer_are_failures_and_not_in_the_mean(tmp_path: Path) -> None:

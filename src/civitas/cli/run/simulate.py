@@ -265,6 +265,9 @@ def _experiment(
         if totals["failures"]:
             first = totals["first_failures"][0]
             click.echo(escaped(f"  failures: {totals['failures']:,}, the first in {first}"))
+        for first in totals["first_fallback"]:
+            many = f"{totals['fallbacks']:,} of a model's {totals['model_calls']:,} decisions"
+            click.echo(escaped(f"  by rule instead: {many}, the first: {first}"))
     return 0
 
 

@@ -112,6 +112,7 @@ def run_simulation(order: SimulateOrder, as_json: bool, recorded: Recorded | Non
                 "moving_most": max(row["moving"] for row in rows),
                 "working_most": max(row["work"] for row in rows),
                 **{name: sum(row[name] for row in rows) for name in sums},
+                **({"first_fallback": why} if (why := town._asking.unused) else {}),
                 **about,
                 "files": names,
             }
@@ -216,6 +217,8 @@ def _print(order: SimulateOrder, made: dict[str, Any]) -> None:
     ]
     if order.model is not None:
         by_rule = f"{made['model_calls']:,} decisions, {made['fallbacks']:,} of them by rule"
+        if "first_fallback" in made:
+            by_rule += f"; the first: {made['first_fallback']}"
         lines.insert(-1, ("model", by_rule))
     if made["files"]:
         lines.append((f"in {order.out}", ", ".join(made["files"])))

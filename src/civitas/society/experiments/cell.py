@@ -107,6 +107,7 @@ class _CellRun:
             for name, by in cell.metrics
         ]
         self.totals: dict[str, Any] = {**dict.fromkeys(_SUMMED, 0), "first_failures": []}
+        self.totals["first_fallback"] = []
 
     async def run(
         self,
@@ -154,6 +155,8 @@ class _CellRun:
                 write_whole(self._picture, functools.partial(draw_map, society))
             lines = [f"step {n}, {who}: {what}" for n, who, what in society.failures]
             self.totals["first_failures"] = (self.totals["first_failures"] + lines)[:3]
+            if society._asking.unused:
+                self.totals["first_fallback"] = [society._asking.unused]
 
     async def _run(self, society: Society, condition: str, steps: int) -> None:
         every = self._cell.every

@@ -62,6 +62,7 @@ def _page(
             f"rules and a model, which was to decide {totals['model_calls']:,} times; in "
             f"{totals['fallbacks']:,} of them it could not, and the rule decided"
         )
+        by += "".join(f"; the first: {each}" for each in totals["first_fallback"])
     seeds = design.all_seeds
     days = max(cell.steps for cell in design.cells()) * seconds_of(design.society.step) / DAY_S
     setup = [

@@ -275,6 +275,7 @@ def join(parts: Iterable[Path], path: Path) -> dict[str, Any]:
                 for name, value in totals.items():
                     sums[name] = sums[name] + value if name in sums else value
                 sums["first_failures"] = sums["first_failures"][:3]
+                sums["first_fallback"] = sums.get("first_fallback", [])[:1]
 
     write_whole(path, write)
     return sums
