@@ -275,11 +275,6 @@ WRONG: tuple[tuple[str, str, str], ...] = (
     ),
     ("  step: 6h", "  model: town\n  make: m.py:f", ":5: society.model: must be left out beside"),
     ("  step: 6h", "  model: epidemic\n  infects: 2", ":6: society.infects: Input should be less"),
-    (
-        "  step: 6h",
-        "  model: wealth\n  make: m.py:f",
-        ":3: society: must have `make` or `model`, not",
-    ),
     ("  step: 6h", "  make: m.py:f", ":5: society.make: there is no file 'm.py'"),
     ("  step: 6h", "  make: ../m.py:f", "society.make: '../m.py' is not in the folder"),
     ("  step: 6h", "  make: m", "society.make: must be file.py:function, got 'm'"),

@@ -8,7 +8,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from pydantic import (
     BaseModel,
@@ -76,12 +76,6 @@ class SocietyDesign(BaseModel):
         if given not in MODELS:
             raise ValueError(f"must be one of {', '.join(sorted(MODELS))}, got {given!r}")
         return given
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if self.make is not None and "model" in self.model_fields_set:
-            raise ValueError("must have `make` or `model`, not both")
-        return self
 
     @property
     def source(self) -> Source:
