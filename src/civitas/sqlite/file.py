@@ -183,6 +183,10 @@ class SQLiteFile(Generic[E]):
         """Return how many migrations it has had; raise if it is no known file of civitas."""
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
+        # SQLite itself says that whole pages are missing, and not that the last one is cut.
+        (page,) = connection.execute("PRAGMA page_size").fetchone()
+        if self.path.exists() and (size := self.path.stat().st_size) % page:
+            raise self.damaged(f"it ends within a page, after {size} bytes")
         if application != self._application:
             (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
             if application or version or tables:
@@ -191,7 +195,7 @@ class SQLiteFile(Generic[E]):
                 raise self.error(
                     "it is another program's database, and was left as it is: name another file"
                 )
-        if not 0 <= version <= self.newest:
+        if not 0 <= version <= self.newest or (version and not any(self._migrations[:version])):
             raise self.error(
                 f"it has version {version}, and this civitas knows up to {self.newest}: "
                 "use the civitas that wrote it, or a newer one"
