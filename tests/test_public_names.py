@@ -69,6 +69,7 @@ NAMES = (
     "ConversationState",
     "Conversational",
     "ConversationalAgent",
+    "DISPATCHER_PROMPT",
     "DeadlineExceeded",
     "DecisionAction",
     "DecisionMade",

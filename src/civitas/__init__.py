@@ -29,7 +29,7 @@ block: Block
 budget: Budget Spent
 clock: Clock
 context: Context
-dispatch: AgentToolbox BlockDispatcher Dispatch
+dispatch: AgentToolbox BlockDispatcher DISPATCHER_PROMPT Dispatch
 environment: Environment
 errors: ActionError ActionNotFound AddressRefused AgentNotFound AgentStopped AskAgain
     BrokerError BudgetExceeded CardGone CivitasError CommandError CommandTimeout ConfigError

@@ -31,6 +31,7 @@ from civitas.budget import Budget as Budget
 from civitas.budget import Spent as Spent
 from civitas.clock import Clock as Clock
 from civitas.context import Context as Context
+from civitas.dispatch import DISPATCHER_PROMPT as DISPATCHER_PROMPT
 from civitas.dispatch import AgentToolbox as AgentToolbox
 from civitas.dispatch import BlockDispatcher as BlockDispatcher
 from civitas.dispatch import Dispatch as Dispatch

@@ -430,6 +430,7 @@ def sharing(status: dict[str, Any]) -> list[CitizenAgent]:
     ("arguments", "told"),
     (
         ({"citizens": -1}, "citizens must be"),
+        ({"citizens": 10**12}, "a number from 0 to 10,000,000, or .*, got 1000000000000"),
         ({"citizens": b"many"}, "citizens must be"),
         ({"citizens": {}}, "citizens must be"),
         ({"seed": -1}, "seed must be"),

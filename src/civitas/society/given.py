@@ -21,6 +21,7 @@ from civitas.society.people.table import read_people
 from civitas.society.population.population import Population
 from civitas.society.wants import id_order
 
+_MOST: Final = 10_000_000  # as many as a city is made for
 _PARTS: Final = {
     "model": ("a model or the name of one", "complete"),
     "engine": ("an engine, such as LocalEngine()", "run_rows"),
@@ -59,13 +60,14 @@ def steps_of(length: int, days: float | None, steps: int | None) -> int:
 
 def agents_of(citizens: Any, city: Any, seed: int) -> Iterable[Agent]:
     """Return the citizens as agents: the given agents, or drawn citizens with all blocks."""
-    if type(citizens) is int and citizens >= 0:
+    if type(citizens) is int and 0 <= citizens <= _MOST:
         return drawn.citizens(drawn.make_people(city, citizens, seed=seed)) if citizens else ()
     if isinstance(citizens, str | PathLike):
         rows = read_people(Path(citizens), city)
         return drawn.citizens(drawn.completed(rows, city, seed=seed))
     if isinstance(citizens, bytes | dict) or not isinstance(citizens, Iterable):
-        raise ConfigError(f"citizens must be agents, a number or a table, got {citizens!r:.80}")
+        what = f"agents, a number from 0 to {_MOST:,}, or the path of a table"
+        raise ConfigError(f"citizens must be {what}, got {citizens!r:.80}")
     return citizens
 
 
