@@ -59,6 +59,12 @@ def test_settings_with_a_byte_order_mark_are_read(tmp_path: Path) -> None:
     assert "there is no model 'nope'" in civitas("act", "X", cwd=tmp_path).stderr
 
 
+def test_settings_that_are_a_pipe_are_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "civitas.toml")
+    done = civitas("act", "X", cwd=tmp_path)
+    assert (done.returncode, "civitas.toml must be a file" in done.stderr) == (2, True)
+
+
 def test_in_a_folder_that_was_removed_it_says_so(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()

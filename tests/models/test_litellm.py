@@ -545,7 +545,7 @@ def test_offline_a_provider_that_may_call_others_is_not_called() -> None:
 def test_offline_links_are_not_fetched() -> None:
     picture = {"type": "image_url", "image_url": {"url": "http://192.0.2.1/a.png"}}
     with OpenAIServer(messages_format.text("ok")) as server:
-        with pytest.raises(RemoteForbidden, match="forbids images and the like"):
+        with pytest.raises(RemoteForbidden, match="links in blocks of content"):
             run(anthropic(server).complete([{"role": "user", "content": [picture]}]))
         assert server.requests == []
 

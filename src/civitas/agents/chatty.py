@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from civitas.action import action
+from civitas.approval import Approver
 from civitas.errors import ContextOverflow, DefinitionError
 from civitas.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from civitas.models.base import streamed
@@ -48,9 +49,20 @@ class ChattyAI(Watched, Threaded):
         model: Model | str = "local",
         *,
         system_prompt: str | None = None,
+        receive_own_broadcasts: bool = True,
+        concurrency: int | None = None,
+        approver: Approver | None = None,
+        deps: Any = None,
         **options: Any,
     ) -> None:
-        super().__init__(id, **options)
+        super().__init__(
+            id,
+            receive_own_broadcasts=receive_own_broadcasts,
+            concurrency=concurrency,
+            approver=approver,
+            deps=deps,
+            **options,
+        )
         if system_prompt is not None and not isinstance(system_prompt, str):
             raise DefinitionError(
                 f"agent {id!r}: system_prompt= must be a text, got {system_prompt!r:.80}"

@@ -114,10 +114,9 @@ class Folder:
     def search(self, name: str, term: str) -> list[tuple[int, str]]:
         """Return the lines of a file that have a term, each with its number, counted from 1.
 
-        A line longer than 300 characters is cut around the term, with `…` for what is cut; one
-        longer than a MiB is searched in parts. At most 100 lines are returned; a last entry then
-        says that more follow. A last entry also says if the file continues after the 256 MiB that
-        are searched.
+        A line longer than 300 characters is cut around the term, with `…` for what is cut. At most
+        100 lines are returned; a last entry then says that more follow. A last entry also says if
+        the file continues after the 256 MiB that are searched.
 
         Raises:
             NotText: the searched part is not UTF-8

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from civitas.action import action
+from civitas.approval import Approver
 from civitas.errors import DefinitionError, InvalidId, ModelError
 from civitas.jsonvalue import json_text
 from civitas.message import address
@@ -61,6 +62,9 @@ class OpenAIFunctionAgent(ReActAgent):
         *,
         discover: str | Iterable[str | int] | None = "*",
         receive_own_broadcasts: bool = False,
+        concurrency: int | None = None,
+        approver: Approver | None = None,
+        deps: Any = None,
         system_prompt: str | None = None,
         **options: Any,
     ) -> None:
@@ -74,6 +78,9 @@ class OpenAIFunctionAgent(ReActAgent):
             _named(model, openai_api_key, own) if isinstance(model, str) else model,
             discover=discover,
             receive_own_broadcasts=receive_own_broadcasts,
+            concurrency=concurrency,
+            approver=approver,
+            deps=deps,
             system_prompt=system_prompt,
             **options,
         )

@@ -19,7 +19,6 @@ MAX_LINE: Final = 300
 """The most characters of a line that are shown."""
 
 _PIECE = 2**16
-_LONGEST = 2**20  # bytes of a line that are searched at once
 _MORE = "include more of the surrounding text"
 _CREATE = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_CREAT | os.O_EXCL
 
@@ -62,27 +61,32 @@ def search(file: int, name: str, term: str) -> list[tuple[int, str]]:
     """Return the lines that have a term, each with its number; see `Folder.search`."""
     found: list[tuple[int, str]] = []
     size = os.fstat(file).st_size
-    number, searched = 1, 0
+    number, tail, had, whole, searched = 1, "", False, True, 0
     decoder = codecs.getincrementaldecoder("utf-8")()
     with os.fdopen(file, "rb", closefd=False) as lines:
-        # A file may have no line ends: a longer line is searched in parts.
-        while part := lines.readline(_LONGEST):
-            searched += len(part)
-            ended = part.endswith(b"\n")
-            is_cut = not ended and len(part) == _LONGEST
-            text = _decoded(name, size, part, partial(decoder.decode, final=not is_cut))
-            if (at := text.find(term)) >= 0:
+        # A line is read in pieces, since a file may have no line ends. The end of each piece is
+        # put before the next, so that a term on the border is found.
+        while piece := lines.readline(_PIECE):
+            searched += len(piece)
+            ended = piece.endswith(b"\n")
+            follows = not ended and len(piece) == _PIECE
+            text = tail + _decoded(name, size, piece, partial(decoder.decode, final=not follows))
+            if not had and (at := text.find(term)) >= 0:
                 if len(found) == MAX_MATCHES:
                     return [*found, (number, f"… only {MAX_MATCHES} lines are given; more follow")]
-                found.append((number, _excerpt(text, at, len(term))))
-            number += ended
+                found.append((number, _excerpt(text, at, len(term), not whole, follows)))
+                had = True
+            if ended:
+                number, tail, had, whole = number + 1, "", False, True
+            else:
+                tail, whole = text[-MAX_LINE:], False
             if searched >= MAX_SEARCHED:
                 only = f"… only the first {in_bytes(searched)} were searched"
                 return [*found, (number, only)]
     return found
 
 
-def _excerpt(line: str, at: int, length: int) -> str:
+def _excerpt(line: str, at: int, length: int, cut_before: bool, cut_after: bool) -> str:
     """Return a line as it is shown: without surrounding space, and cut around the term."""
     text = line.strip()
     at = max(at - (len(line) - len(line.lstrip())), 0)
@@ -90,7 +94,9 @@ def _excerpt(line: str, at: int, length: int) -> str:
     if end > MAX_LINE:
         start = min(max(at - (MAX_LINE - length) // 2, 0), end - MAX_LINE)
         end = start + MAX_LINE
-    return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
+    before = "…" if start or cut_before else ""
+    after = "…" if end < len(text) or cut_after else ""
+    return f"{before}{text[start:end]}{after}"
 
 
 def _decoded(

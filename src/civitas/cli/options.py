@@ -35,6 +35,8 @@ _MAX_ID: Final = 255
 def settings(command: str) -> dict[str, Any]:
     """Return the settings of civitas.toml for a command; its own table overrides the top level."""
     # The whole file is checked: an unknown key would be a setting that does nothing.
+    if Path(FILE).exists() and not Path(FILE).is_file():
+        raise click.UsageError(f"{FILE} must be a file")  # a pipe would be waited for
     try:
         text = Path(FILE).read_text(encoding="utf-8-sig")
     except FileNotFoundError:

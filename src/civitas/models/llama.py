@@ -117,8 +117,8 @@ class Llama(Engine):
             except RuntimeError as error:
                 raise WeightsError(
                     f"{self.path}: could not be loaded: incomplete, damaged, of a kind that the "
-                    "runtime does not know, or too large for the memory (CIVITAS_DEBUG=1 shows "
-                    "more)"
+                    "runtime does not know, or too large for the memory: fetch or download it "
+                    "again, or take a smaller one (CIVITAS_DEBUG=1 shows more)"
                 ) from error
 
 
@@ -179,8 +179,8 @@ class ChatEngine(Llama):
         if error.get("type") == "exceed_context_size_error":
             return ContextOverflow(
                 f"{self.name}: the prompt has {error.get('n_prompt_tokens')} tokens, and the "
-                f"context holds {error.get('n_ctx')}; nothing was cut: give less, or take a model "
-                "with a larger context"
+                f"context holds {error.get('n_ctx')}; nothing was cut: give less, or make the "
+                "model by LocalModel with a larger context_tokens="
             )
         return self._refused(str(error.get("message", error)))
 

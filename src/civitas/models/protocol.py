@@ -124,14 +124,6 @@ def calls_in(messages: Iterable[Mapping[str, Any]]) -> int:
     return sum(len(message.get("tool_calls") or ()) for message in messages)
 
 
-def has_more_than_text(message: Any) -> bool:
-    """Return whether a message has blocks of content other than text, such as images."""
-    content = message.get("content") if isinstance(message, dict) else None
-    return isinstance(content, list) and any(
-        isinstance(block, dict) and block.get("type", "text") != "text" for block in content
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class _Piece:
     kind: ClassVar[str]

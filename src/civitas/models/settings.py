@@ -36,7 +36,7 @@ def check_base_url(url: Any, what: str) -> str:
         raise DefinitionError(f"{what} must be like http://host/v1, got {url!r:.200}")
     if parts.username or parts.password:
         # Names, errors and logs show the address.
-        raise DefinitionError(f"{what} must hold no password: the key is CIVITAS_KEY, or api_key=")
+        raise DefinitionError(f"{what} must hold no password: the key is given apart from it")
     if parts.query or parts.fragment:
         raise DefinitionError(f"{what} must end with its path, without ? or #")
     return str(url).rstrip("/")

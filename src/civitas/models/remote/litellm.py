@@ -18,7 +18,7 @@ from civitas.errors import (
 )
 from civitas.http import LONGEST_WAIT_S, error_reason, may_pass, retry_after_s, tried
 from civitas.http.network import check_allowed, is_offline
-from civitas.models.protocol import StreamPart, has_more_than_text
+from civitas.models.protocol import StreamPart
 from civitas.models.remote.chat_answer import server_text
 from civitas.models.remote.chat_stream import AnswerStream
 from civitas.models.remote.litellm_loop import LOOP, imported
@@ -155,11 +155,13 @@ class LiteLLMModel(RemoteModel):
                 f"{self.name}: CIVITAS_OFFLINE=1 forbids it: {self.provider} may call others than "
                 f"base_url=; those that do not are {', '.join(sorted(_SPEAKS_TO_ITS_URL_ONLY))}"
             )
-        if any(map(has_more_than_text, messages)):
-            raise RemoteForbidden(
-                f"{self.name}: CIVITAS_OFFLINE=1 forbids images and the like, because litellm may "
-                "fetch what they link to"
-            )
+        for message in messages:
+            content = message.get("content") if isinstance(message, Mapping) else None
+            if isinstance(content, list) and any(map(_has_link, content)):
+                raise RemoteForbidden(
+                    f"{self.name}: CIVITAS_OFFLINE=1 forbids links in blocks of content, because "
+                    "litellm may fetch them; give the data itself"
+                )
 
     def _fields_of(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
         called = {call["name"] for each in messages for call in each.get("tool_calls") or ()}
@@ -266,6 +268,14 @@ def _error_text(error: Exception) -> str:
     with suppress(ValueError, RecursionError):
         text = server_text(json.loads(text))
     return text
+
+
+def _has_link(block: Any) -> bool:
+    if isinstance(block, str):
+        return block.lstrip().lower().startswith(("http:", "https:", "gs:", "s3:", "file:"))
+    if isinstance(block, Mapping):
+        return any(_has_link(value) for key, value in block.items() if key != "text")
+    return isinstance(block, list) and any(map(_has_link, block))
 
 
 def _chain(error: BaseException) -> list[BaseException]:

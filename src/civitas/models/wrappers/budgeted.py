@@ -23,7 +23,7 @@ from civitas.errors import (
 )
 from civitas.models.base import Answering, Request
 from civitas.models.names import model as named
-from civitas.models.protocol import Model, ModelReply, StreamPart, has_more_than_text
+from civitas.models.protocol import Model, ModelReply, StreamPart
 from civitas.models.wrappers.fallback import FallbackModel
 from civitas.models.wrappers.prices import Prices
 
@@ -190,7 +190,7 @@ class BudgetedModel(Answering):
 
     def _input_bound(self, request: Request) -> int | None:
         """Return the most tokens of the input; None without a bound."""
-        if any(map(has_more_than_text, request.messages)):
+        if any(map(_has_more_than_text, request.messages)):
             return None
         text = request.as_json(self.name, ensure_ascii=False)
         parts = len(request.messages) + len(request.actions or ())
@@ -282,6 +282,14 @@ class BudgetedModel(Answering):
             held.settle()  # as reserved, since the usage is not known
         else:
             held.settle(tokens=input + output, usd=self.cost(input, output))
+
+
+def _has_more_than_text(message: Any) -> bool:
+    """Return whether a message has blocks whose tokens do not follow from bytes, such as images."""
+    content = message.get("content") if isinstance(message, dict) else None
+    return isinstance(content, list) and any(
+        isinstance(block, dict) and block.get("type", "text") != "text" for block in content
+    )
 
 
 def _give_back(held: Reservation, error: Exception) -> None:
