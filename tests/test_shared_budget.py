@@ -180,9 +180,9 @@ def begun(path: Path, **change: Any) -> dict[str, Any]:
     return kept
 
 
-def ago(seconds: float) -> Callable[[float], float]:
+def ago(seconds: float) -> dict[str, Any]:
     """What makes it so many seconds older."""
-    return lambda at: at - seconds
+    return dict.fromkeys(("at", "since"), lambda value: value - seconds)
 
 
 class SetClock:
@@ -200,7 +200,7 @@ def test_seconds_count_from_the_first_of_all(path: Path, journal: Journal) -> No
     second.check()
     assert first.spent.seconds == 0
     first.start()
-    began = begun(path, at=ago(100))
+    began = begun(path, **ago(100))
     with pytest.raises(DeadlineExceeded, match="its 60 seconds are over"):
         second.check()
     # They run on, whatever is reserved meanwhile.
@@ -208,20 +208,29 @@ def test_seconds_count_from_the_first_of_all(path: Path, journal: Journal) -> No
     for _ in range(3):
         longer.reserve(actions=1).settle()
     kept = begun(path)
-    assert kept["at"] == began["at"]
+    assert (kept["at"], kept["since"]) == (began["at"], began["since"])
     assert 100 <= longer.spent.seconds < 1000
     with pytest.raises(DeadlineExceeded):
         Budget(seconds=60, journal=journal, name="a").reserve(actions=1)
 
 
-def test_no_seconds_are_given_back_where_the_systems_clock_is_set(
-    path: Path, journal: Journal
-) -> None:
+def test_the_systems_clock_may_be_set(path: Path, journal: Journal) -> None:
+    """Processes of one boot tell the time by a clock that nobody sets."""
     Budget(seconds=1000, journal=journal, name="a").start()
-    begun(path, at=ago(100))
+    for hours in (1, -1):
+        kept = begun(path, **ago(100)) | begun(path, at=lambda at, h=hours: at + h * 3600)
+        assert kept["boot"]
+        passed = Budget(seconds=1000, journal=journal, name="a").spent.seconds
+        assert 100 <= passed < 400
+
+
+def test_no_seconds_are_given_back_after_another_boot(path: Path, journal: Journal) -> None:
+    """Nor to another host: what is common there is the system's clock, which may be set."""
+    Budget(seconds=1000, journal=journal, name="a").start()
+    begun(path, boot="another", **ago(100))
     budget = Budget(seconds=1000, journal=journal, name="a")
     budget.reserve(actions=1).settle()
-    begun(path, at=ago(-3600))
+    begun(path, at=lambda at: at + 3600)
     for each in (budget, Budget(seconds=1000, journal=journal, name="a")):
         each.reserve(actions=1).settle()
         assert 100 <= each.spent.seconds < 400
@@ -231,13 +240,24 @@ def test_seconds_that_another_host_has_not_come_to_yet_begin_now(
     path: Path, journal: Journal
 ) -> None:
     Budget(seconds=60, journal=journal, name="a").start()
-    begun(path, at=ago(-3600))
+    begun(path, boot="another", at=lambda at: at + 3600)
     clock = SetClock()
     budget = Budget(seconds=60, journal=journal, name="a", clock=clock)
     assert (budget.spent.seconds, budget.remaining_seconds()) == (0, 60)
     clock.time += 60  # it does not stand still until the system's clock is there
     with pytest.raises(DeadlineExceeded):
         budget.check()
+
+
+def test_a_budget_of_an_older_civitas_goes_on(path: Path, journal: Journal) -> None:
+    Budget(seconds=1000, journal=journal, name="a").start()
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        state = json.loads(db.execute("SELECT account FROM budgets").fetchone()[0])
+        state["begun"] = state["begun"]["at"] - 100
+        db.execute("UPDATE budgets SET account = ?", (json.dumps(state),))
+    budget = Budget(seconds=1000, journal=journal, name="a")
+    budget.reserve(actions=1).settle()
+    assert 100 <= budget.spent.seconds < 400
 
 
 # -- what cannot be written ------------------------------------------------------------------------

@@ -196,11 +196,11 @@ class Channel(Generic[T]):
         # The reader sets `_waiting` before it looks a last time, so one of the two sees the other.
         if self._waiting is None:
             return
-        if threading.get_ident() == self._thread:
-            self._wake()
-            return
         with suppress(RuntimeError):  # the loop has ended, and the reader with it
-            self._loop.call_soon_threadsafe(self._wake)
+            if threading.get_ident() == self._thread:
+                self._wake()
+            else:
+                self._loop.call_soon_threadsafe(self._wake)
 
     async def get(self) -> T:
         """Return the next value; raise if it is an exception."""
@@ -307,32 +307,57 @@ if hasattr(os, "register_at_fork"):  # a child has none of the threads
 
 
 _AT_ONCE = 64
-"""How many questions of one event loop a sync approver is asked at a time."""
+"""How many questions one sync approver is asked at a time."""
 
 
-# By loop and approver: room for that many questions. A question whose asker was cancelled keeps its
-# room until the approver has answered.
-_ROOM: WeakKeyDictionary[Any, WeakKeyDictionary[Any, asyncio.Semaphore]] = WeakKeyDictionary()
+class _Questions:
+    """The questions to one sync approver: up to `_AT_ONCE` in threads, the others in a line.
+
+    A thread whose question is answered asks the next one itself: were that left to the loop that
+    asks, one that is blocked, or has stopped, would hold up the questions of all others.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._threads = 0
+        self._line: deque[tuple[asyncio.Future[Any], Context, Callable[[], Any]]] = deque()
+
+    async def put(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function in a thread and return its value; if cancelled in the line, never."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        question = answer, copy_context(), partial(function, *args)
+        with self._lock:
+            if self._threads < _AT_ONCE:
+                WORKERS.submit(self._ask)
+                self._threads += 1
+            self._line.append(question)
+        return await answer
+
+    def _ask(self) -> None:
+        """Ask what is in the line, one after the other."""
+        while True:
+            with self._lock:
+                if not self._line:
+                    self._threads -= 1
+                    return
+                answer, context, question = self._line.popleft()
+            if answer.cancelled() or answer.get_loop().is_closed():
+                continue
+            try:
+                settle(answer, context.run(question))
+            except BaseException as error:
+                settle(answer, raised=error)
+
+
+_QUESTIONS: WeakKeyDictionary[Any, _Questions] = WeakKeyDictionary()
 _GUARD = threading.Lock()
 
 
 async def ask_in_thread(approver: Any, function: Callable[..., Any], request: Any) -> Any:
     """Call an approver's sync function in a thread, which it may block for long."""
-    loop, room = asyncio.get_running_loop(), asyncio.Semaphore(_AT_ONCE)
-    with _GUARD, suppress(TypeError):  # it allows no weak reference, or has no hash
-        room = _ROOM.setdefault(loop, WeakKeyDictionary()).setdefault(approver, room)
-    await room.acquire()
-
-    def ask() -> Any:
+    with _GUARD:
         try:
-            return function(request)
-        finally:
-            with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(room.release)
-
-    try:
-        answer = WORKERS.run(loop, ask)
-    except BaseException:  # no thread is left
-        room.release()
-        raise
-    return await answer
+            questions = _QUESTIONS.setdefault(approver, _Questions())
+        except TypeError:  # it allows no weak reference, or has no hash
+            questions = _Questions()
+    return await questions.put(function, request)

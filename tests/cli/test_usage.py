@@ -34,7 +34,7 @@ def civitas(
         (("act", "X", "--model", "nope"), "there is no model 'nope' (did you mean 'openai'?); "),
         (("act", "X", "--model", "local:nope"), "there are no weights called 'nope'; there are "),
         (("chat", "--model", "http:"), "there is no model 'http:'; names are local, "),
-        (("chat", "--amqp", "--exchange", "amq.x"), "an exchange's name must be 1 to 100 letters"),
+        (("chat", "--amqp", "--exchange", "amq.x"), "the exchange (exchange=, --exchange) must be"),
     ),
 )
 def test_wrong_usage_is_exit_code_2_and_says_how_it_is_used(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from civitas.budget.account import Account, Accounts, Ledger, Reservation, end
@@ -121,6 +123,7 @@ class SharedLedger(Ledger):
                 raise ValueError(f"fault is {fault!r:.80}")
             account.fault = fault
             if begun is not None:
+                begun = begun if isinstance(begun, dict) else {"at": begun}  # of an older civitas
                 since = self._now() - _passed(begun)
                 account.begun = since if account.begun is None else min(since, account.begun)
             self._begun = begun
@@ -134,11 +137,34 @@ class SharedLedger(Ledger):
         if self._begun is not None:
             self._begun = {**self._begun, "passed": _passed(self._begun)}
         elif account.begun is not None:
-            self._begun = {"at": time.time(), "passed": 0.0}
+            boot, since = _since_boot()
+            self._begun = {"at": time.time(), "boot": boot, "since": since, "passed": 0.0}
         state: dict[str, Any] = {name: getattr(account, name) for name in _COUNTS}
         return {**state, "fault": account.fault, "begun": self._begun}
 
 
 def _passed(begun: dict[str, Any]) -> float:
-    """Return the seconds since a budget began, never fewer than were seen before."""
-    return max(time.time() - float(begun["at"]), float(begun["passed"]))
+    """Return the seconds since a budget began, never fewer than were seen before.
+
+    Processes of one boot share a clock that cannot be set; across boots the system's is used.
+    """
+    boot, now = _since_boot()
+    if boot and begun.get("boot") == boot:
+        passed = now - float(begun["since"])
+    else:
+        passed = time.time() - float(begun["at"])
+    return max(passed, float(begun.get("passed", 0.0)))
+
+
+def _since_boot() -> tuple[str, float]:
+    """Return the id of the machine's boot (empty: unknown), and seconds since, with sleep."""
+    boot = _boot()
+    return boot, time.clock_gettime(time.CLOCK_BOOTTIME) if boot else 0.0
+
+
+@cache
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

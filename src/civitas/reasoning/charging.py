@@ -29,8 +29,8 @@ class Spending:
     usd: Decimal = Decimal(0)  # what the tokens cost, as far as that was known then
     model_calls: int = 0
     actions: int = 0
-    # Tokens whose price was not known; as output, the dearer, if not known which they were.
-    unpriced: Usage = field(default_factory=Usage)
+    unpriced: Usage = field(default_factory=Usage)  # tokens whose price was not known
+    untold: int = 0  # tokens without a price that may be input or output
 
     def add(self, charged: Mapping[str, Any] | None, usage: Usage | None = None) -> None:
         """Add the cost of one model call."""
@@ -42,9 +42,13 @@ class Spending:
         self.tokens += tokens
         self.usd += usd
         self.model_calls += charged["model_calls"]
-        if not usd:
-            known = usage if tokens >= stated else Usage()
-            self.unpriced = self.unpriced + known + Usage(0, tokens - known.total)
+        if usd:
+            return
+        if tokens < stated:
+            self.untold += tokens
+        else:
+            self.unpriced = self.unpriced + usage
+            self.untold += tokens - stated
 
 
 def spending(entries: Iterable[Entry]) -> Spending:
@@ -121,17 +125,25 @@ async def completed(
 def charge_spent(budget: Budget, model: Any, spent: Spending) -> None:
     """Charge a budget what was spent, even if that is more than it allows."""
     usd = spent.usd
-    if spent.unpriced != Usage():
-        usd += _price(budget, model, spent.unpriced)
+    if spent.untold or spent.unpriced != Usage():
+        usd += _price(budget, model, spent.unpriced, spent.untold)
     calls, actions = spent.model_calls, spent.actions
     # No further call starts; the reply of a run that has ended is returned all the same.
     with suppress(BudgetExceeded):
         budget.charge(tokens=spent.tokens, usd=usd, model_calls=calls, actions=actions)
 
 
-def _price(budget: Budget, model: Any, usage: Usage) -> Decimal:
+def _price(budget: Budget, model: Any, usage: Usage, untold: int) -> Decimal:
     """Return the cost, at current prices, of tokens that were recorded without a price."""
-    # The record does not say which of several models it was: take the dearest.
+    # The record does not say which of several models it was, nor the direction: take the dearest.
     models = getattr(model, "models", [model])
-    counts = usage.input_tokens, usage.output_tokens
-    return max((budgeted(each, budget).cost(*counts) for each in models), default=Decimal(0))
+    input, output = usage.input_tokens, usage.output_tokens
+    dearest: Decimal = max(
+        (
+            budgeted(each, budget).cost(*counts)
+            for each in models
+            for counts in ((input + untold, output), (input, output + untold))
+        ),
+        default=Decimal(0),
+    )
+    return dearest

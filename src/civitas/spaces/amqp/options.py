@@ -138,8 +138,8 @@ class Names:
             or exchange.startswith("amq.")
         ):
             raise ConfigError(
-                "an exchange's name must be 1 to 100 letters, digits and _ . : -, not starting "
-                f"with amq., got {exchange!r}"
+                "the exchange (exchange=, --exchange) must be 1 to 100 letters, digits and "
+                f"_ . : -, not starting with amq., got {exchange!r}"
             )
         self.exchange = exchange
         self.dead = f"{exchange}.dead"

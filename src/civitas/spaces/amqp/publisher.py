@@ -103,7 +103,9 @@ class Publisher:
         self._waiting = deque(each for each in kept if len(each.body) <= largest)
         for message in kept:
             if len(message.body) > largest:
+                message.in_flight = False
                 self._settled(message, TOO_LARGE)
+        self._wake()
 
     def pause(self) -> None:
         """Keep messages from now on until `resume`: their receiver is being added."""

@@ -108,7 +108,7 @@ class AMQPRouter(Router):
             broker,
             self.queues,
             self.mailboxes,
-            cancel=self._cancel,
+            cancel=self._give_up,
             absent=lambda request: self.refuse(request, self._not_found(request.envelope.to)),
             settled=self._settled,
             keep_s=keep_s,
@@ -284,6 +284,11 @@ class AMQPRouter(Router):
             # At once: its sender may make it start before the message arrives.
             self.receiver.cancel(delivery.key, to)
         self.requests.cancel(delivery)
+
+    def _give_up(self, delivery: Delivery) -> None:
+        """Cancel a request whose sender is told next that no process runs its receiver."""
+        self.requests.end(delivery)  # the answer, that it was cancelled, is not its outcome
+        self._cancel(delivery)
 
     def _answer(self, delivery: Any, value: Any, error: RequestError | None) -> None:
         answer = answers(delivery, value, error)
