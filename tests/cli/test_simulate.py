@@ -22,7 +22,7 @@ import pyarrow.parquet
 import pytest
 
 from civitas.cli.main import main
-from civitas.society import read_people
+from civitas.society import compare, read_people
 from commands import Command
 from commands import run as command
 from journal.crash import crash
@@ -260,6 +260,30 @@ def test_a_picture_that_the_disk_has_no_room_for_is_named(
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     *_, error = capsys.readouterr().err.splitlines()
     assert error == f"civitas: {tmp_path}/out/map.png cannot be written: File too large"
+
+
+def test_two_runs_are_compared_by_their_manifests(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def manifest(name: str, seed: int) -> Any:
+        args = ("--citizens", "10", "--step", "12h", "--seed", str(seed))
+        assert run(*args, "--out", str(tmp_path / name)) == 0
+        return json.loads((tmp_path / name / "manifest.json").read_text())
+
+    first, same, other = manifest("a", 1), manifest("same", 1), manifest("b", 2)
+    assert compare(first, same) == []
+    seed, *results = compare(first, other)
+    assert seed == "setting seed: 1 and 2"
+    hashes = ["city_sha256", "people_sha256", "state_sha256"]
+    tables = [f"sha256 of {name}.parquet" for name in ("metrics", "citizens")]  # nobody wrote
+    assert [line.split(":")[0] for line in results] == hashes + tables
+    assert results[0] == f"city_sha256: {first['city_sha256']} and {other['city_sha256']}"
+    same |= {"run_id": "r", "state_sha256": "0"}
+    state, run_id = compare(same, first)
+    assert run_id == "run_id: r and None"
+    assert state.endswith(" (although settings and versions agree)")
+    del same["versions"]["numpy"]
+    assert compare(same, first)[-1].startswith("version of numpy: None and 2.")
 
 
 def test_messages_of_steps_that_were_lived_without_the_folder_are_said_to_be_missing(

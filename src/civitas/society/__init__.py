@@ -25,7 +25,7 @@ _NAMES = {
     "engine": "Engine LocalEngine",
     "experiments.intervention": "Intervention",
     "experiments.pictures": "draw_day draw_map",
-    "experiments.results": "Results",
+    "experiments.results": "Results compare",
     "experiments.study": "Experiment",
     "experiments.survey": "Interview Question Respondent Survey SurveyAnswer",
     "experiments.watch": "Whereabouts",

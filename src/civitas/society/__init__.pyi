@@ -37,6 +37,7 @@ from civitas.society.experiments.intervention import Intervention as Interventio
 from civitas.society.experiments.pictures import draw_day as draw_day
 from civitas.society.experiments.pictures import draw_map as draw_map
 from civitas.society.experiments.results import Results as Results
+from civitas.society.experiments.results import compare as compare
 from civitas.society.experiments.study import Experiment as Experiment
 from civitas.society.experiments.survey import Interview as Interview
 from civitas.society.experiments.survey import Question as Question

@@ -272,7 +272,7 @@ class Steps(Space):
                 at_home = place == status.get("home")
                 home += at_home
                 work += not at_home and place == status.get("work")
-        row = {
+        return {
             "step": self.number,
             "time": self.clock.moment.isoformat(),
             "moving": self.books.travelled,
@@ -284,10 +284,8 @@ class Steps(Space):
             "failures": failures,
             "fallbacks": self.fallbacks,
             "model_calls": self._asking.calls,
+            **own,
         }
-        for name in own.keys() & row.keys():
-            raise ConfigError(f"metric {name!r} must have another name: each row has a {name!r}")
-        return row | own
 
     # -- agents ------------------------------------------------------------------------------------
 

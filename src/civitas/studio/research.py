@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from civitas.errors import ConfigError
@@ -16,6 +17,7 @@ from civitas.studio.research_view import research_view
 if TYPE_CHECKING:
     from fastapi import APIRouter, Response
 
+    from civitas.journal.journal import Journal
     from civitas.research.report import Report
     from civitas.studio.hub import Hub
     from civitas.studio.jobs import Jobs
@@ -36,6 +38,8 @@ class ResearchTab:
     def __init__(self, hub: Hub, jobs: Jobs) -> None:
         self._hub = hub
         self._jobs = jobs
+        self._guard = threading.Lock()
+        self._read: tuple[Journal, str, list[Entry]] | None = None
 
     def state(self, run: str) -> dict[str, Any]:
         """Return the progress of a run by `research_view`; `here` is its job's state, or None."""
@@ -54,7 +58,14 @@ class ResearchTab:
         outline = journal.run(run)  # before its entries: none of a run that has ended is missed
         if outline.kind != KIND:
             raise ConfigError(f"run {run!r} records no research: look at it in the tab Runs")
-        return outline, journal.entries(run)
+        with self._guard:  # of the run requested last, only new entries are read
+            known = self._read
+            if known is None or known[:2] != (journal, run):
+                known = (journal, run, [])
+            read = known[2]
+            read += journal.entries(run, read[-1].sequence if read else 0)
+            self._read = known
+            return outline, [*read]
 
     def routes(self, router: APIRouter) -> None:
         """Add the routes that pages call; without `async`, each runs in a thread to read files."""

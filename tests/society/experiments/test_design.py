@@ -273,7 +273,7 @@ WRONG: tuple[tuple[str, str, str], ...] = (
         "  threads: 0\nparameters: {facts.threads: [1, 2]}",
         ":5: society.threads: Input should be greater than",
     ),
-    ("  step: 6h", "  model: town\n  make: m.py:f", ":5: society.model: must be left out beside"),
+    ("  step: 6h", "  model: wealth\n  make: m.py:f", ":5: society.model: must be left out beside"),
     ("  step: 6h", "  model: epidemic\n  infects: 2", ":6: society.infects: Input should be less"),
     ("  step: 6h", "  make: m.py:f", ":5: society.make: there is no file 'm.py'"),
     ("  step: 6h", "  make: ../m.py:f", "society.make: '../m.py' is not in the folder"),

@@ -205,9 +205,16 @@ class City(NumberedPlaces):
         Distances are compared in metres; ties are in order of id.
         """
         check_integer("limit", limit, 1, None)
-        found = self.near_rows([self._number(place)], kind, min(limit, len(self)), mode)
-        near = zip(*(each[0].tolist() for each in found), strict=True)
-        return tuple(Near(self._ids[each], seconds) for each, seconds in near if each >= 0)
+        limit = min(limit, len(self))
+        number, chosen = self._number(place), self._mode(mode)
+        node, access = self._hang_rows[number], int(self._access_rows[number])
+        table = self._nearest.table(self._graphs[chosen.name], kind, limit)
+        near = [
+            Near(self._ids[each], int(chosen.time(metres + access)))
+            for each, metres in zip(*(ranked[:, node].tolist() for ranked in table), strict=True)
+            if each not in (-1, number)
+        ]
+        return tuple(near[:limit])
 
     # -- queries of many places at once, by their numbers in `ids()` -------------------------------
 
@@ -283,7 +290,7 @@ class City(NumberedPlaces):
         return made
 
     def near_rows(
-        self, place: Any, kind: str | None, limit: int = 10, mode: str | None = None
+        self, place: Any, kind: str, limit: int = 10, mode: str | None = None
     ) -> tuple[Any, Any]:
         """Return the results of `near` for each place: places (−1: no more) and seconds.
 
@@ -296,7 +303,7 @@ class City(NumberedPlaces):
         node = self._hang_rows[place]
         found, far = places.take(node, axis=1), metres.take(node, axis=1)
         number = [*self._kind_names, kind].index(kind)
-        own = np.flatnonzero((kind is None) | (self.places.kind[place] == number))
+        own = np.flatnonzero(self.places.kind[place] == number)
         if len(own):  # a place is not near itself: drop it, the others move up
             after = np.logical_or.accumulate(found[:, own] == place[own], axis=0)[:-1]
             for each in (found, far):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from operator import eq
 from typing import Any
 
 from civitas.errors import ConfigError
@@ -81,6 +82,11 @@ class PlaceColumns(Sequence[Place]):
             self._names.get(id, id),
             None if node < 0 else self.nodes[node],
         )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or len(self) != len(other):
+            return False
+        return all(map(eq, self, other))
 
     def __repr__(self) -> str:
         return f"<{len(self)} places>"

@@ -71,7 +71,7 @@ class SocietyDesign(BaseModel):
     @field_validator("model")
     @classmethod
     def _known(cls, given: str, info: ValidationInfo) -> str:
-        if info.data.get("make") is not None:
+        if info.data.get("make") is not None and given != "town":  # which is the default
             raise ValueError("must be left out beside make, which names the society's function")
         if given not in MODELS:
             raise ValueError(f"must be one of {', '.join(sorted(MODELS))}, got {given!r}")

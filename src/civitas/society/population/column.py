@@ -75,6 +75,14 @@ class Column:
             return np.zeros(shape, self.stored)
         return np.full(shape, default, dtype=self.stored)
 
+    def array_of(self, values: Any) -> Any:
+        """Return an array of given values, of which there may be more per citizen than declared."""
+        if self.slots is True or not self.slots:
+            return values.copy("F" if self.slots else "C")
+        made = self.new_array(len(values))
+        made[...] = values
+        return made
+
     def of_status(self, name: str, status: dict[str, Any], number: Callable[[Any], int]) -> Any:
         """Return the column's value in a citizen's status; None if the status lacks it."""
         at: Any = status

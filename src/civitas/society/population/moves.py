@@ -147,7 +147,8 @@ def seconds_of(books: Any, place: Any, to: Any, mode: Any) -> Any:
     found = np.zeros(len(place), np.int64)
     for by in np.unique(mode).tolist():
         at, name = np.flatnonzero((mode == by) & (place >= 0)), books.population.decoded(WORD, by)
-        found[at] = town.ways(books, place[at], to[at], [name])[:, 0]
+        pairs, back = np.unique(np.stack([place[at], to[at]]), axis=1, return_inverse=True)
+        found[at] = town.ways(books, pairs[0], pairs[1], [name])[back.reshape(-1), 0]
     return found
 
 

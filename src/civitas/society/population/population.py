@@ -24,6 +24,13 @@ MOST: Final = 2**31 - 1
 _PART: Final = 1 << 16
 
 
+MEASURED: Final = (
+    *("step", "time", "moving", "home", "work", "money", "owned", "messages"),
+    *("failures", "fallbacks", "model_calls"),
+)
+"""What a society measures in each step, whatever its blocks."""
+
+
 class Population(Register):
     """Citizens in columns, for a `Society`: `Society(Population(1_000_000, city, blocks, seed=7))`.
 
@@ -71,6 +78,9 @@ class Population(Register):
         for name, metric in self.metrics.items():
             if not callable(metric):
                 what = f"must be a function of the columns, got {metric!r:.80}"
+                raise ConfigError(f"metric {name!r} {what}")
+            if name in MEASURED:
+                what = f"must have another name: each row of metrics has a {name!r}"
                 raise ConfigError(f"metric {name!r} {what}")
         table = None
         if type(citizens) is int:

@@ -140,7 +140,11 @@ class RayEngine(LocalEngine):
             return
         for part in self._parts:
             for name, values in part.columns(wanted).items():
-                population.arrays[name][part.first : part.until] = values
+                own = population.arrays[name]
+                if own.shape[1:] != values.shape[1:]:
+                    grown = np.zeros((len(own), *values.shape[1:]), own.dtype)
+                    own = population.arrays[name] = grown
+                own[part.first : part.until] = values
         self._fresh.update(wanted)
 
     def changed(self) -> None:
@@ -251,8 +255,7 @@ class Worker:
         self._population: Population = frame
         frame.base, frame.until = first, until
         for name, values in columns.items():
-            frame.arrays[name] = frame.declared[name].new_array(until - first)
-            frame.arrays[name][...] = values
+            frame.arrays[name] = frame.declared[name].array_of(values)
 
     def step(self, given: Any) -> list[Wants]:
         """Run a step of the rows; return their wants."""

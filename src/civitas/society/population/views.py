@@ -35,6 +35,9 @@ class Balances(Mapping[str, int]):
         else:
             self._population.arrays["money"][self._population.row_of(id)] = cents
 
+    def __contains__(self, id: object) -> bool:
+        return isinstance(id, str) and (id in self.at or self._population._row(id) is not None)
+
     def __iter__(self) -> Iterator[str]:
         yield from map(str, self._population.ids.tolist())
         yield from self.at

@@ -287,13 +287,27 @@ class RowFeed:
 
     def shown_to(self, id: str, interests: Mapping[str, int], limit: int) -> list[Posted]:
         """Return the highest-ranked posts for one citizen, the best first."""
-        topics, of = np.unique(self.topic, return_inverse=True)
-        columns = {topic: at for at, topic in enumerate(interests)}
-        known = [columns.get(self._text(each) or "", -1) for each in topics.tolist()]
-        about = np.array(known, np.int64)[of]
-        interest = np.array([[*interests.values(), 0]])
-        found, _ = self.shown(self._one(id), interest, about, limit)
-        return [self.post(number) for number in found[0].tolist() if number]
+        number = self.population.number_of(id)
+        follows = self.follows.of(int(self._place(np.array([number]))[0]))
+        found = set(self.hottest()[0].tolist())
+        by, last, _ = self._author
+        for author in follows[-AUTHORS:]:
+            at = by[int(self._place(np.array([author]))[0])]
+            found |= {each for each in last[at].tolist() if at >= 0 and each >= 0}
+        of = set(follows)
+        ranked = sorted(
+            (
+                shown_rank(
+                    int(self.heat[at]),
+                    interests.get(self._text(int(self.topic[at])) or "", 0),
+                    int(self.author[at]) in of,
+                ),
+                at,
+            )
+            for at in found
+            if self.author[at] != number
+        )
+        return [self.post(at + self.first) for _, at in reversed(ranked[-limit:])]
 
     def post(self, number: int) -> Posted:
         """Return a post by its number."""
