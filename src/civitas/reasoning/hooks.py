@@ -56,6 +56,8 @@ async def run_hooks(
                 if isinstance(value, (dict, list)):
                     given[key] = value.copy()
             result: Any = fn(agent, given)
+            if result is None:
+                continue
             if inspect.isawaitable(result):
                 limit = asyncio.timeout(_seconds(type, budget))
                 async with limit:

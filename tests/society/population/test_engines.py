@@ -23,8 +23,9 @@ ENGINES = {
 
 
 def town(count: int = 400) -> Population:
-    """A population whose blocks see each other, pay and draw."""
+    """A population whose blocks see each other, pay and draw; with a column of no block."""
     table = {"money": np.full(count, 3), "health": (np.arange(count) < 20).astype(np.int8)}
+    table["traits"] = np.arange(2 * count).reshape(count, 2)
     network = Network.small_world(count, seed=1)
     return Population(table, None, [EpidemicBlock()], 5, network=network)
 

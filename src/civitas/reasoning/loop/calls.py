@@ -30,7 +30,7 @@ from civitas.reasoning.loop.answer import RequestedCall
 from civitas.reasoning.loop.given import error_of
 from civitas.reasoning.loop.parts import LoopAgent
 from civitas.reasoning.members import called, side_by_side
-from civitas.reasoning.record import NULL_STEP, Past, Record, Step
+from civitas.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
 from civitas.reasoning.reply import Stop
 from civitas.reasoning.reply_request import ReplyRequest
 from civitas.reasoning.state import Codec
@@ -160,15 +160,18 @@ class Call:
         agent, record, chosen = self._agent, self._record, self._wanted.action
         assert chosen is not None
         known, beside = record.has_ended(self.key), len(self._of.wanted) > 1
-        result = await record.step(
-            self.key,
-            self._execute,
-            of=Codec(self._dump, self._load),
-            outcome="repeat" if chosen.idempotent is True else "ask",
-            beside=beside,
-            decided=self._decided,
-            **self._about,
-        )
+        if record is NULL_RECORD:  # the faster way
+            result = await self._execute(NULL_STEP)
+        else:
+            result = await record.step(
+                self.key,
+                self._execute,
+                of=Codec(self._dump, self._load),
+                outcome="repeat" if chosen.idempotent is True else "ask",
+                beside=beside,
+                decided=self._decided,
+                **self._about,
+            )
         if not self._refused and agent._hooks.get("post_acting"):
             about, check = {**self._about_hooked(), "result": result}, partial(expect, kind=dict)
             hooks = (agent, "post_acting", about, "result", check)
