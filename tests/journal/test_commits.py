@@ -69,16 +69,14 @@ async def test_a_run_that_could_not_be_written_does_not_hinder_others(tmp_path: 
         one, other = await begun(journal), await begun(journal, "other")
         with locked(journal.path):
             one.note("asked", {})
-            first = asyncio.ensure_future(one.commit())
-            await settled()
-            one.note("started", {})
-            other.note("asked", {})
-            second, third = (asyncio.ensure_future(each.commit()) for each in (one, other))
             with pytest.raises(JournalError, match="locked"):
-                await first
+                await one.commit()
+        one.note("started", {})
+        other.note("asked", {})
+        first, second = (asyncio.ensure_future(each.commit()) for each in (one, other))
         with pytest.raises(JournalError, match="locked"):
-            await second
-        await third
+            await first
+        await second
         assert [len(journal.entries(run)) for run in ("R", "other")] == [0, 1]
         one.close()
         other.close()
