@@ -70,7 +70,7 @@ format: $(VENV)/.dev ## Bring the source into its format
 
 # Quick when they are there already. Standard output belongs to the target, such as bench's figures.
 weights: $(VENV)/.local
-	@$(RUN) -m civitas models fetch >&2
+	@$(RUN) -m moothall models fetch >&2
 
 clean: ## Remove the environment and every cache; the fetched weights stay
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -2,7 +2,7 @@
 
     python -m benchmarks [--quick] [NAME ...]
 
-Peers are measured in the same run where they are installed: pip install 'civitas[bench]'.
+Peers are measured in the same run where they are installed: pip install 'moothall[bench]'.
 """
 
 from __future__ import annotations

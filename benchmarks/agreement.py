@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import emit, installed
-from civitas import Society
-from civitas.society import Grid, Network, Population
-from civitas.society.classic import (
+from moothall import Society
+from moothall.society import Grid, Network, Population
+from moothall.society.classic import (
     EpidemicBlock,
     EpidemicParams,
     SchellingBlock,
@@ -216,7 +216,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="five seeds in the place of twenty")
     seeds = 5 if parser.parse_args().quick else 20
     if not installed("mesa"):
-        print("mesa is not installed: pip install 'civitas[bench]'", file=sys.stderr)
+        print("mesa is not installed: pip install 'moothall[bench]'", file=sys.stderr)
         return 0
     mean = float(WEALTH["mean"])
     law = [round(queue_gini(mean), 4), round((1 + mean) / (1 + 2 * mean), 4)]

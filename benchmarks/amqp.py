@@ -6,11 +6,11 @@ A private broker on loopback shares the machine's cores
 with both processes. The works take turns, and `ratio` is rate over the rate of the bare client:
 pika on its own adapter for asyncio, without JSON, checks, mailboxes or an inbox.
 
-* `bare` does what civitas promises: durable queues, persistent messages and answers, each
+* `bare` does what moothall promises: durable queues, persistent messages and answers, each
   confirmed, each acknowledged after its answer was confirmed.
 * `bare, nothing kept` is the least there is: transient messages, nothing confirmed, nothing
   acknowledged.
-* `bare, on civitas's connection` is `bare` with what civitas has under pika; `aio-pika`, where
+* `bare, on moothall's connection` is `bare` with what moothall has under pika; `aio-pika`, where
   installed, is measured both ways.
 
 A round trip is a request and its answer, one after the other or a hundred at a time. One way are
@@ -36,16 +36,16 @@ from pika.adapters.asyncio_connection import AsyncioConnection
 
 from benchmarks.broker import Broker
 from benchmarks.measure import emit, installed, side_by_side
-from civitas import Agent, AMQPOptions, AMQPSpace, action
-from civitas.spaces.amqp.connection import Connection
+from moothall import Agent, AMQPOptions, AMQPSpace, action
+from moothall.spaces.amqp.connection import Connection
 
 BODY = b'{"from":"caller","to":"echo","action":{"name":"ping","args":{"n":1}}}'
 WINDOW = 1_000
 AT_ONCE = 100
-OURS = "bare, on civitas's connection"
+OURS = "bare, on moothall's connection"
 
 
-# -- civitas ---------------------------------------------------------------------------------------
+# -- moothall --------------------------------------------------------------------------------------
 
 
 class Echo(Agent):
@@ -328,7 +328,7 @@ def client(kind: str, port: int) -> Any:
 
 async def serve(kind: str, port: int, name: str, inbox: str | None) -> None:
     """The process that answers, until its input ends."""
-    if kind == "civitas":
+    if kind == "moothall":
         space = AMQPSpace(amqp_options=AMQPOptions(port=port), exchange=name, inbox=inbox)
         await asyncio.to_thread(space.add, Echo("echo"))
     else:
@@ -337,7 +337,7 @@ async def serve(kind: str, port: int, name: str, inbox: str | None) -> None:
         await bare.serve(name)
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.read)
-    if kind == "civitas":
+    if kind == "moothall":
         await asyncio.to_thread(space.close)
 
 
@@ -360,18 +360,18 @@ def measured(port: int, folder: Path, quick: bool) -> None:
     kinds = ["bare", "bare, nothing kept", OURS]
     kinds += ["aio-pika", "aio-pika, nothing kept"] if installed("aio_pika") else []
     loop = asyncio.new_event_loop()
-    names = {kind: uuid4().hex for kind in [*kinds, "civitas", "inbox"]}
+    names = {kind: uuid4().hex for kind in [*kinds, "moothall", "inbox"]}
     bare: dict[str, Any] = {}
     callers: dict[str, Any] = {}
     spaces = []
     with ExitStack() as others:
         for kind in kinds:
             others.enter_context(served(kind, port, names[kind]))
-        others.enter_context(served("civitas", port, names["civitas"]))
-        others.enter_context(served("civitas", port, names["inbox"], str(folder / "inbox.db")))
+        others.enter_context(served("moothall", port, names["moothall"]))
+        others.enter_context(served("moothall", port, names["inbox"], str(folder / "inbox.db")))
         for kind in kinds:
             loop.run_until_complete(_opened(bare, kind, port))
-        for kind in ("civitas", "inbox"):
+        for kind in ("moothall", "inbox"):
             space = AMQPSpace(amqp_options=AMQPOptions(port=port), exchange=names[kind])
             spaces.append(space)
             space.add(Caller("caller"))
@@ -385,7 +385,7 @@ def measured(port: int, folder: Path, quick: bool) -> None:
 
             return work
 
-        def of_civitas(kind: str, how: str, count: int, **more: Any) -> Callable[[], int]:
+        def of_moothall(kind: str, how: str, count: int, **more: Any) -> Callable[[], int]:
             def work() -> int:
                 message = {
                     "to": "caller",
@@ -398,14 +398,14 @@ def measured(port: int, folder: Path, quick: bool) -> None:
 
         works = {
             **{kind: of_bare(kind, "in_turn", trips) for kind in kinds},
-            "civitas": of_civitas("civitas", "ask_in_turn", trips),
-            "civitas, inbox in a file": of_civitas("inbox", "ask_in_turn", trips),
+            "moothall": of_moothall("moothall", "ask_in_turn", trips),
+            "moothall, inbox in a file": of_moothall("inbox", "ask_in_turn", trips),
         }
         report("round trip", works, rounds, "round trips/s")
         works = {
             "bare": of_bare("bare", "at_once", trips * 4, AT_ONCE),
-            "civitas": of_civitas("civitas", "ask_at_once", trips * 4, width=AT_ONCE),
-            "civitas, inbox in a file": of_civitas(
+            "moothall": of_moothall("moothall", "ask_at_once", trips * 4, width=AT_ONCE),
+            "moothall, inbox in a file": of_moothall(
                 "inbox", "ask_at_once", trips * 4, width=AT_ONCE
             ),
         }
@@ -414,8 +414,8 @@ def measured(port: int, folder: Path, quick: bool) -> None:
             more = {"window": WINDOW, "handled": handled}
             works = {
                 "bare": of_bare("bare", "tell_all", many, WINDOW, handled),
-                "civitas": of_civitas("civitas", "tell_all", many, **more),
-                "civitas, inbox in a file": of_civitas("inbox", "tell_all", many, **more),
+                "moothall": of_moothall("moothall", "tell_all", many, **more),
+                "moothall, inbox in a file": of_moothall("inbox", "tell_all", many, **more),
             }
             report(f"{metric}, {WINDOW} under way", works, rounds, "messages/s")
         for space in spaces:
@@ -438,8 +438,8 @@ def report(metric: str, works: dict[str, Callable[[], int]], rounds: int, unit: 
         more: dict[str, Any] = {"cpu_us": figure.cpu and min(figure.cpu) * 1e6}
         if variant != "bare":
             more["ratio"] = 1 / figure.over(figures["bare"])
-        if variant == "civitas, inbox in a file":
-            more["over_memory"] = 1 / figure.over(figures["civitas"])
+        if variant == "moothall, inbox in a file":
+            more["over_memory"] = 1 / figure.over(figures["moothall"])
         emit(metric, variant, 1 / figure.seconds, unit, **more)
 
 

@@ -78,7 +78,7 @@ class Broker:
         self._heard = b""
         distribution = free_port()
         # Readable by the account that the node runs as, wherever the caller keeps its own files.
-        self.folder = Path(tempfile.mkdtemp(prefix="civitas-broker-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="moothall-broker-"))
         try:
             self._environment = self._write(tls, settings or {}, distribution)
         except BaseException:
@@ -118,7 +118,7 @@ class Broker:
             for path in (folder, *folder.iterdir()):
                 shutil.chown(path, self._account, self._account)
 
-        name = f"civitas-{self.port}@localhost"
+        name = f"moothall-{self.port}@localhost"
         self._ctl_flags = f"-start_epmd false -erl_epmd_port {distribution} -dist_listen false"
         return {
             "PATH": os.pathsep.join((os.environ.get("PATH", os.defpath), *PATHS)),

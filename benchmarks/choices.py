@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from civitas.action import Action
-from civitas.models import LocalModel
+from moothall.action import Action
+from moothall.models import LocalModel
 
 
 def list_files() -> None:

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from civitas.research.citations import fault
+from moothall.research.citations import fault
 
 DATA = Path(__file__).parent / "data" / "citations.jsonl"
 SPLITS = ("tune", "published")

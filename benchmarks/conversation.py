@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from benchmarks.measure import emit, side_by_side
-from civitas import Conversation, MaxTurns, Memory, ModelReply, ReActAgent, Said
+from moothall import Conversation, MaxTurns, Memory, ModelReply, ReActAgent, Said
 
 TURNS = 400
 
@@ -88,8 +88,8 @@ def main() -> None:
             listened = conversation(count)
             works = {
                 "limit": work(lambda talking=talking: bare(talking)),
-                "civitas": work(lambda talk=talk: ours(talk)),
-                "civitas, streamed": work(lambda talk=listened: streamed(talk)),
+                "moothall": work(lambda talk=talk: ours(talk)),
+                "moothall, streamed": work(lambda talk=listened: streamed(talk)),
             }
             figures = side_by_side(works, rounds, warm=2)
             limit = figures.pop("limit")

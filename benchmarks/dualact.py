@@ -69,7 +69,7 @@ from typing import Any
 from benchmarks.filetasks import TASKS, FileTask, found, instruction, offered
 from benchmarks.loop import wilson
 from benchmarks.measure import emit
-from civitas import (
+from moothall import (
     Action,
     Call,
     Conclusion,
@@ -85,7 +85,7 @@ from civitas import (
     below_confidence,
     on_error,
 )
-from civitas.agents import file_actions
+from moothall.agents import file_actions
 
 ERROR_RATES = (0.1, 0.3, 0.5)
 ACCURACIES = (0.6, 0.8, 0.95)
@@ -430,7 +430,7 @@ def by_rule(conclusion: Conclusion | None, instruction: str) -> HumanDecision:
 
 def on_local_model(seeds: int) -> None:
     """Print what the local model does, alone and under the rule."""
-    from civitas.models import LocalModel
+    from moothall.models import LocalModel
 
     tasks = [task for task in TASKS if task.kind == "lookup"]
     outcomes: dict[tuple[str, str], list[Outcome]] = defaultdict(list)

@@ -21,9 +21,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from civitas import Action
-from civitas.agents import file_actions
-from civitas.agents.folder import Folder
+from moothall import Action
+from moothall.agents import file_actions
+from moothall.agents.folder import Folder
 
 Call = tuple[str, dict[str, Any]]
 

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from benchmarks.measure import emit, side_by_side
 from benchmarks.memory import peak_mb
-from civitas.research import search_folder
+from moothall.research import search_folder
 
 FILE = 50_000
 """Characters of a file."""
@@ -105,11 +105,11 @@ def beside_sqlite(base: Path, mb: float, rounds: int) -> None:
         db.close()
         return size
 
-    figures = side_by_side({"civitas": ours, "FTS5": bare}, rounds)
+    figures = side_by_side({"moothall": ours, "FTS5": bare}, rounds)
     rates = {name: 1 / figure.seconds / 1e6 for name, figure in figures.items()}
     emit("folder: index", "FTS5", rates["FTS5"], "MB/s", passages=len(passages))
-    ratio = 1 / figures["civitas"].over(figures["FTS5"])
-    emit("folder: index", "civitas", rates["civitas"], "MB/s", limit=rates["FTS5"], ratio=ratio)
+    ratio = 1 / figures["moothall"].over(figures["FTS5"])
+    emit("folder: index", "moothall", rates["moothall"], "MB/s", limit=rates["FTS5"], ratio=ratio)
 
 
 def live(folder: Path) -> dict[str, float]:

@@ -22,7 +22,7 @@ import sys
 from collections.abc import Awaitable, Callable
 
 from benchmarks.measure import emit, side_by_side
-from civitas.models import OpenAIModel, TextPiece
+from moothall.models import OpenAIModel, TextPiece
 
 MESSAGES = [{"role": "user", "content": "Say hello to everyone in the room."}]
 REQUEST = json.dumps({"model": "m", "messages": MESSAGES}).encode()
@@ -162,7 +162,7 @@ def measure(port: int, quick: bool) -> None:
 
         forms: dict[str, Callable[[], Awaitable[str | None]]] = {
             "limit": socket,
-            "civitas": ours,
+            "moothall": ours,
             "openai SDK": by(sdk),
             "openai SDK over aiohttp": by(sdk_aiohttp),
             "aiohttp": bare_aiohttp,
@@ -183,7 +183,7 @@ def measure(port: int, quick: bool) -> None:
                 ratio=figure.over(limit),
                 best=min(figure.wall) * 1e6,
                 cpu=statistics.median(figure.cpu) * 1e6,
-                **({"target": TARGET_US} if name == "civitas" else {}),
+                **({"target": TARGET_US} if name == "moothall" else {}),
             )
 
         async def at_once() -> int:
@@ -194,9 +194,9 @@ def measure(port: int, quick: bool) -> None:
             await asyncio.gather(*(one_after_the_other() for _ in range(AT_ONCE)))
             return AT_ONCE * 5
 
-        many = side_by_side({"civitas": lambda: runner.run(at_once())}, 3 if quick else 9)
-        rate = 1 / many["civitas"].seconds
-        emit("http calls", f"{AT_ONCE} at once, civitas", rate, "calls/s", target=1000.0)
+        many = side_by_side({"moothall": lambda: runner.run(at_once())}, 3 if quick else 9)
+        rate = 1 / many["moothall"].seconds
+        emit("http calls", f"{AT_ONCE} at once, moothall", rate, "calls/s", target=1000.0)
 
         async def streamed() -> int:
             pieces = 0
@@ -224,7 +224,7 @@ def measure(port: int, quick: bool) -> None:
             return calls // 4
 
         stream_forms: dict[str, Callable[[], Awaitable[int]]] = {
-            "civitas": streamed,
+            "moothall": streamed,
             "openai SDK": streamed_by(sdk),
             "openai SDK over aiohttp": streamed_by(sdk_aiohttp),
         }

@@ -21,9 +21,9 @@ from benchmarks.measure import emit
 
 FLOOR = "import asyncio, json, dataclasses, inspect, typing, uuid, contextvars"
 STATEMENTS = {
-    "import civitas": "import civitas",
-    "agent and space": "from civitas import Agent, NativeSpace, action",
-    "loop": "from civitas import ReActAgent",
+    "import moothall": "import moothall",
+    "agent and space": "from moothall import Agent, NativeSpace, action",
+    "loop": "from moothall import ReActAgent",
 }
 PEERS = {
     "autogen_core": "from autogen_core import SingleThreadedAgentRuntime, RoutedAgent",

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from civitas import Action, Reply
-from civitas.agents import file_actions
-from civitas.agents.folder import Folder
+from moothall import Action, Reply
+from moothall.agents import file_actions
+from moothall.agents.folder import Folder
 
 # -- the folder ------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from benchmarks.measure import Figures, emit, installed, side_by_side
 from benchmarks.turn import Fake, add_tool_async
-from civitas import Budget, Journal, ReActAgent
+from moothall import Budget, Journal, ReActAgent
 
 CALLS = 10
 RUNS = 20
@@ -147,11 +147,11 @@ def turns(folder: Path, rounds: int) -> None:
         db, numbers = raw(folder / "raw.db", "NORMAL"), [0]
         works: dict[str, Callable[[], int]] = {
             "limit": lambda: raw_turns(db, RUNS * (CALLS + 1), numbers),
-            "civitas, recorded": lambda: runner.run(replies(journal, RUNS)),
-            "civitas, recorded, each run in a new thread": lambda: runner.run(
+            "moothall, recorded": lambda: runner.run(replies(journal, RUNS)),
+            "moothall, recorded, each run in a new thread": lambda: runner.run(
                 replies(journal, RUNS, anew=True)
             ),
-            "civitas, not recorded": lambda: runner.run(replies(None, RUNS)),
+            "moothall, not recorded": lambda: runner.run(replies(None, RUNS)),
         }
         peer = langgraph(folder)
         if peer is not None:
@@ -165,8 +165,8 @@ def power(folder: Path, rounds: int) -> None:
         db, numbers = raw(folder / "raw-power.db", "FULL"), [0]
         works: dict[str, Callable[[], int]] = {
             "limit": lambda: raw_turns(db, CALLS + 1, numbers),
-            "civitas, one run": lambda: runner.run(replies(journal, 1)),
-            "civitas, 100 runs": lambda: runner.run(at_once(journal, AT_ONCE)),
+            "moothall, one run": lambda: runner.run(replies(journal, 1)),
+            "moothall, 100 runs": lambda: runner.run(at_once(journal, AT_ONCE)),
         }
         show("journal: turn, power", "10 calls of an async tool", side_by_side(works, rounds))
         db.close()
@@ -192,7 +192,7 @@ def shared(folder: Path, rounds: int) -> None:
                 budget.reserve(actions=1).settle()
             return 500
 
-        works = {"limit": limit, "civitas": ours}
+        works = {"limit": limit, "moothall": ours}
         show("shared budget", "reserve and settle", side_by_side(works, rounds))
         db.close()
 
@@ -232,7 +232,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     rounds = 3 if parser.parse_args().quick else 9
-    with tempfile.TemporaryDirectory(dir=os.environ.get("CIVITAS_BENCH_DIR")) as folder:
+    with tempfile.TemporaryDirectory(dir=os.environ.get("MOOTHALL_BENCH_DIR")) as folder:
         turns(Path(folder), rounds)
         power(Path(folder), rounds)
         shared(Path(folder), rounds)

@@ -15,9 +15,9 @@ from urllib.parse import unquote, urlsplit
 
 from benchmarks.docweb import text_of
 from benchmarks.scripted import folded
-from civitas.research import Passage, Report, Researcher
-from civitas.research.citations import fault
-from civitas.research.citations.evidence import BETWEEN
+from moothall.research import Passage, Report, Researcher
+from moothall.research.citations import fault
+from moothall.research.citations.evidence import BETWEEN
 
 QUESTIONS = Path(__file__).parent / "data" / "questions.jsonl"
 

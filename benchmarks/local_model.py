@@ -72,7 +72,7 @@ def bare(path: Path, tokens: int) -> Callable[[list[str]], int]:
 
 def ours(path: Path, tokens: int) -> Callable[[list[str]], int]:
     """LocalModel, called from one event loop."""
-    from civitas.models import LocalModel
+    from moothall.models import LocalModel
 
     model = LocalModel(path, max_tokens=tokens, context_tokens=CONTEXT_TOKENS, slots=SLOTS)
     loop = asyncio.new_event_loop()
@@ -123,7 +123,7 @@ class Worker:
 
 def measure(quick: bool = False) -> list[dict[str, Any]]:
     """The figures, alone and for four prompts at once."""
-    from civitas.models import fetching
+    from moothall.models import fetching
 
     path = fetching.fetch()
     tokens, repetitions = (48, 3) if quick else (128, 9)

@@ -49,9 +49,9 @@ from typing import Any, TypeAlias, TypeVar
 
 from benchmarks.instructions import QUESTIONS, TASKS, Question, Task, fill, offered
 from benchmarks.measure import emit
-from civitas import Action, Call, Memory, ModelReply, ReActAgent, Reply
-from civitas.models import LocalModel
-from civitas.models.choice import INSTRUCTION, choice_text, read_choice
+from moothall import Action, Call, Memory, ModelReply, ReActAgent, Reply
+from moothall.models import LocalModel
+from moothall.models.choice import INSTRUCTION, choice_text, read_choice
 
 MAX_TOKENS = 80
 """The longest right answer has about half of it. What goes on is cut: free text that would not be

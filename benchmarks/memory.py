@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import emit, side_by_side
-from civitas.memory import HashEmbedder, SQLiteMemory
+from moothall.memory import HashEmbedder, SQLiteMemory
 
 MEMORIES = 1_000_000
 QUICK = 100_000
@@ -124,11 +124,11 @@ def beside_sqlite(folder: str, count: int, rounds: int) -> None:
             db.execute("COMMIT")
         return count
 
-    figures = side_by_side({"civitas": ours, "SQLite": bare}, rounds)
+    figures = side_by_side({"moothall": ours, "SQLite": bare}, rounds)
     rates = {name: 1 / figure.seconds for name, figure in figures.items()}
     emit("memory: add", "SQLite", rates["SQLite"], "1/s")
-    ratio = 1 / figures["civitas"].over(figures["SQLite"])
-    emit("memory: add", "civitas", rates["civitas"], "1/s", limit=rates["SQLite"], ratio=ratio)
+    ratio = 1 / figures["moothall"].over(figures["SQLite"])
+    emit("memory: add", "moothall", rates["moothall"], "1/s", limit=rates["SQLite"], ratio=ratio)
     memory.close()
     db.close()
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.measure import emit, installed, side_by_side
-from civitas import Agent, NativeSpace, action
+from moothall import Agent, NativeSpace, action
 
 RECEIVERS = 100
 
@@ -70,7 +70,7 @@ async def queue_broadcasts(count: int) -> int:
     return count
 
 
-# -- civitas ---------------------------------------------------------------------------------------
+# -- moothall --------------------------------------------------------------------------------------
 
 
 class Echo(Agent):
@@ -291,7 +291,7 @@ def round_trips(rounds: int, count: int) -> None:
     for name, figure in figures.items():
         emit(
             "round trip",
-            f"civitas, {name}" if name in ("request", "ask") else name,
+            f"moothall, {name}" if name in ("request", "ask") else name,
             2 / figure.seconds,
             "messages/s",
             limit=2 / limit.seconds,
@@ -317,7 +317,7 @@ def broadcasts(rounds: int, count: int) -> None:
         figures = side_by_side(
             {
                 "limit": lambda: asyncio.run(queue_broadcasts(count)),
-                "civitas": lambda: speaker.ask("speaker", "speak", count=count).result(),
+                "moothall": lambda: speaker.ask("speaker", "speak", count=count).result(),
                 **peers,
             },
             rounds,
@@ -334,7 +334,7 @@ def broadcasts(rounds: int, count: int) -> None:
             limit=RECEIVERS / limit.seconds,
             ratio=1 / figure.over(limit),
             us=figure.seconds / RECEIVERS * 1e6,
-            **({"target": 0.7} if name == "civitas" else {}),
+            **({"target": 0.7} if name == "moothall" else {}),
         )
 
 

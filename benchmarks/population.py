@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import emit, installed
-from civitas import Society
-from civitas.society import (
+from moothall import Society
+from moothall.society import (
     City,
     Engine,
     Feed,
@@ -34,7 +34,7 @@ from civitas.society import (
     all_blocks,
     make_economy,
 )
-from civitas.society.classic import epidemic, opinions, schelling, wealth
+from moothall.society.classic import epidemic, opinions, schelling, wealth
 
 MODELS: dict[str, Callable[[int], Population]] = {
     "wealth": lambda n: wealth(n, seed=1),

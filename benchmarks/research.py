@@ -13,8 +13,8 @@ answer. Four forms, each with three iterations for each question, by itself:
 
 A citation is `resolved` if its passage is stored, has the hash that it is said to have, and its
 paragraphs stand in this order in the file or page as it is served now, compared by letters and
-digits without civitas' own reader of HTML, which leaves out what stands beside the text. It is
-`supported` if `civitas.research.citations.fault` finds nothing wrong. `of_missed` is how many of
+digits without moothall' own reader of HTML, which leaves out what stands beside the text. It is
+`supported` if `moothall.research.citations.fault` finds nothing wrong. `of_missed` is how many of
 the questions are answered that plain search does not answer. Intervals are Wilson's, of 95 %.
 
 The questions are of the half `tune`, 20 of them with `--quick`; `--published` takes the other half,
@@ -42,7 +42,7 @@ from benchmarks.docweb import running
 from benchmarks.judging import Outcome, Question, documentation, is_answer, judged, questions
 from benchmarks.measure import emit
 from benchmarks.scripted import Scripted
-from civitas.research import Researcher, search_folder, search_web, visit_page
+from moothall.research import Researcher, search_folder, search_web, visit_page
 
 FORMS = ("plain", "folder", "web", "scripted")
 ITERATIONS = 3
@@ -218,8 +218,8 @@ def main() -> None:
     unknown = sorted(set(options.forms) - set(FORMS))
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(FORMS)}")
-    logging.getLogger("civitas").setLevel(logging.ERROR)
-    os.environ["CIVITAS_OFFLINE"] = "1"  # the pages have links to everywhere
+    logging.getLogger("moothall").setLevel(logging.ERROR)
+    os.environ["MOOTHALL_OFFLINE"] = "1"  # the pages have links to everywhere
     docs, version = documentation()
     split = "published" if options.published else "tune"
     asked = questions(split)[: 20 if options.quick else None]

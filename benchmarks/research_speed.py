@@ -22,8 +22,8 @@ from benchmarks.docweb import SLOW_S, running
 from benchmarks.folder import texts
 from benchmarks.measure import emit
 from benchmarks.memory import peak_mb
-from civitas.block import Block
-from civitas.research import Researcher, ResearchTask, Resource, visit_page
+from moothall.block import Block
+from moothall.research import Researcher, ResearchTask, Resource, visit_page
 
 SLOW_PAGES, AT_ONCE, ROUNDS = 20, 4, 3
 MANY, CHARS, CALLS, ITERATIONS = 1000, 10_000, 25, 5

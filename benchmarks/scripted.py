@@ -11,9 +11,9 @@ import json
 import re
 from typing import Any
 
-from civitas.memory.bounded import estimate_tokens
-from civitas.models import ModelReply, Usage
-from civitas.research.sentences import sentences
+from moothall.memory.bounded import estimate_tokens
+from moothall.models import ModelReply, Usage
+from moothall.research.sentences import sentences
 
 _SOURCE = re.compile(
     r"^Source \[\^(\d+)\^\], called (\"[^\n]*\"):\n((?:\| [^\n]*(?:\n|\Z))*)", re.MULTILINE

@@ -18,10 +18,10 @@ import tracemalloc
 from typing import Any
 
 from benchmarks.measure import emit
-from civitas.models.protocol import ModelReply
-from civitas.society import CitizenAgent, CitizenMemory, City, LocalEngine, Society
-from civitas.society.services.economy import make_economy
-from civitas.society.services.feed import Feed
+from moothall.models.protocol import ModelReply
+from moothall.society import CitizenAgent, CitizenMemory, City, LocalEngine, Society
+from moothall.society.services.economy import make_economy
+from moothall.society.services.feed import Feed
 
 PAUSE_S = 0.05
 

@@ -26,9 +26,9 @@ os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.measure import emit
-from civitas import Agent, ChattyAI, NativeSpace
-from civitas.orders.simulate import SimulateOrder
-from civitas.studio import Studio
+from moothall import Agent, ChattyAI, NativeSpace
+from moothall.orders.simulate import SimulateOrder
+from moothall.studio import Studio
 
 CHROMIUM = "/usr/bin/chromium"
 MANY, PER_SECOND, SECONDS = 10_000, 100, 10

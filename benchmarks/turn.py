@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.measure import Figures, emit, installed, side_by_side
-from civitas import Agent, Call, Done, ModelReply, NativeSpace, ReActAgent, TextPiece
+from moothall import Agent, Call, Done, ModelReply, NativeSpace, ReActAgent, TextPiece
 
 AGENTS = 1000
 SLEEP_S = 0.2
@@ -196,7 +196,7 @@ def show(metric: str, variant: str, figures: dict[str, Figures], target: float |
             ratio=figure.over(limit),
             best=min(figure.wall) * 1e6,
             cpu=statistics.median(figure.cpu) * 1e6,
-            **({"target": target} if target and name == "civitas" else {}),
+            **({"target": target} if target and name == "moothall" else {}),
         )
 
 
@@ -220,7 +220,7 @@ def turns(
     with asyncio.Runner() as runner:
         works: dict[str, Callable[[], int]] = {
             "limit": lambda: runner.run(times(lambda: bare_run(bare), runs * 5)),
-            "civitas": lambda: runner.run(times(ours, runs)),
+            "moothall": lambda: runner.run(times(ours, runs)),
         }
         if installed("agno"):
             peer = agno_maker(calls, tool)(0)
@@ -278,7 +278,7 @@ def streamed(rounds: int) -> None:
 
         works = {
             "limit": lambda: runner.run(limit()),
-            "civitas": lambda: runner.run(times(watched, runs)) * (calls + 1),
+            "moothall": lambda: runner.run(times(watched, runs)) * (calls + 1),
         }
         show(
             "turn",
@@ -294,7 +294,7 @@ def streamed(rounds: int) -> None:
             for _ in range(rounds)
         ]
     each = statistics.median((long - short) / (200 * pieces) for short, long in pairs)
-    emit("event", "a piece of text, civitas", each * 1e6, "us", target=5.0)
+    emit("event", "a piece of text, moothall", each * 1e6, "us", target=5.0)
 
 
 def clock(work: Callable[[], object]) -> float:
@@ -309,7 +309,7 @@ def construction(rounds: int) -> None:
     model = Fake(0)
     makers: dict[str, Callable[[int], Any]] = {
         "limit": lambda i: BareAgent(f"agent-{i}", model, (add_tool,)),
-        "civitas": lambda i: our_agent(model, i),
+        "moothall": lambda i: our_agent(model, i),
     }
     if installed("agno"):
         makers["agno"] = agno_maker(0, add_tool)
@@ -323,7 +323,7 @@ def construction(rounds: int) -> None:
     sizes = {name: size(make) for name, make in makers.items()}
     limit = sizes.pop("limit")
     for name, taken in sizes.items():
-        target = {"target": 2048} if name == "civitas" else {}
+        target = {"target": 2048} if name == "moothall" else {}
         variant = f"one function, {name}"
         emit("agent size", variant, taken, "bytes", limit=limit, ratio=taken / limit, **target)
 
@@ -346,7 +346,7 @@ def waiting(rounds: int) -> None:
     model = Fake(0, SLEEP_S)
     forms: dict[str, tuple[Callable[[int], Any], Callable[[Any], Awaitable[Any]]]] = {
         "limit": (lambda i: i, lambda _: asyncio.sleep(SLEEP_S)),
-        "civitas": (lambda i: our_agent(model, i), lambda agent: agent.reply("go")),
+        "moothall": (lambda i: our_agent(model, i), lambda agent: agent.reply("go")),
     }
     if installed("agno"):
         forms["agno"] = (agno_maker(0, add_tool, SLEEP_S), lambda agent: agent.arun("go"))
@@ -366,7 +366,7 @@ def waiting(rounds: int) -> None:
     limit = figures.pop("limit")
     variant = f"{AGENTS} agents, {SLEEP_S} s"
     for name, figure in figures.items():
-        ours = name == "civitas"
+        ours = name == "moothall"
         emit(
             "waiting",
             f"{variant}, {name}",

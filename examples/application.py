@@ -13,12 +13,12 @@ import logging
 import os
 import sys
 
-from civitas import ChattyAI, Host, NativeSpace, OpenAIFunctionAgent, User
-from civitas.approval import Rule, RuleApprover
-from civitas.errors import CivitasError
+from moothall import ChattyAI, Host, NativeSpace, OpenAIFunctionAgent, User
+from moothall.approval import Rule, RuleApprover
+from moothall.errors import MoothallError
 
 # What fails is told to whoever asked; here it need not be shown twice.
-logging.getLogger("civitas").setLevel(logging.CRITICAL)
+logging.getLogger("moothall").setLevel(logging.CRITICAL)
 
 key = os.getenv("OPENAI_API_KEY")
 model = sys.argv[1] if len(sys.argv) > 1 else "gpt-4o-mini" if key else "local"
@@ -32,7 +32,7 @@ try:
         # Who is the user in the chat: what the others say is marked with their ids.
         user_id="User",
     )
-except CivitasError as error:
+except MoothallError as error:
     sys.exit(f"{error}")
 
 with contextlib.suppress(KeyboardInterrupt), NativeSpace() as space:

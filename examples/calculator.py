@@ -1,6 +1,6 @@
 """An agent with an action, and another that asks what it can do and then for that."""
 
-from civitas import Agent, NativeSpace, action
+from moothall import Agent, NativeSpace, action
 
 
 class Calculator(Agent):

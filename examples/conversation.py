@@ -2,8 +2,8 @@
 
 import asyncio
 
-from civitas import Conversation, ReActAgent, TurnEnded
-from civitas.models import LocalModel
+from moothall import Conversation, ReActAgent, TurnEnded
+from moothall.models import LocalModel
 
 
 def in_turn(state):

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from civitas import (
+from moothall import (
     Action,
     Agent,
     Conclusion,
@@ -35,15 +35,15 @@ from civitas import (
     NativeSpace,
     action,
 )
-from civitas.agents import ChattyAI, Host, file_actions
-from civitas.approval import Rule, RuleApprover
-from civitas.errors import CivitasError, MissingExtra, ModelError, NotPermitted
-from civitas.models import LocalModel, Model, model
-from civitas.reasoning.loop.react import ReActAgent
-from civitas.reasoning.reply import Reply
-from civitas.research import Researcher, search_folder
-from civitas.society import City, Feed, Society, make_economy
-from civitas.text import escaped
+from moothall.agents import ChattyAI, Host, file_actions
+from moothall.approval import Rule, RuleApprover
+from moothall.errors import MissingExtra, ModelError, MoothallError, NotPermitted
+from moothall.models import LocalModel, Model, model
+from moothall.reasoning.loop.react import ReActAgent
+from moothall.reasoning.reply import Reply
+from moothall.research import Researcher, search_folder
+from moothall.society import City, Feed, Society, make_economy
+from moothall.text import escaped
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH = min(max(shutil.get_terminal_size((80, 24)).columns, 60), 100)
@@ -499,13 +499,13 @@ def next_commands() -> None:
     python = Path(sys.executable)
     if python.is_relative_to(ROOT):
         python = python.relative_to(ROOT)
-    civitas = python.parent / "civitas"
+    moothall = python.parent / "moothall"
     for command, about in (
-        (f"{civitas} act 'List the files'", "on your files"),
-        (f"{civitas} chat", "talk with agents"),
-        (f"{civitas} research 'doubt' --folder docs", "on your documents"),
-        (f"{civitas} simulate --citizens 1000 --days 1", "a town for a day"),
-        (f"{civitas} models fetch {LARGER}", "a larger model: 0.6 GB"),
+        (f"{moothall} act 'List the files'", "on your files"),
+        (f"{moothall} chat", "talk with agents"),
+        (f"{moothall} research 'doubt' --folder docs", "on your documents"),
+        (f"{moothall} simulate --citizens 1000 --days 1", "a town for a day"),
+        (f"{moothall} models fetch {LARGER}", "a larger model: 0.6 GB"),
         (f"{python} examples/demo.py local:{LARGER}", "this demo on it"),
         (f"{python} examples/calculator.py", "twenty lines of your own"),
     ):
@@ -516,7 +516,7 @@ def next_commands() -> None:
 def introduce(local: LocalModel) -> None:
     size = local.path.stat().st_size / 1e6
     print(
-        styled("civitas", "1") + ": agents that talk, act and are refused, live on this machine\n"
+        styled("moothall", "1") + ": agents that talk, act and are refused, live on this machine\n"
     )
     say(
         f"The model runs in this process: {local.name}, {size:.0f} MB, without a key and without a "
@@ -548,7 +548,7 @@ def main() -> int:
     for part, args in parts:
         try:
             part(*args)
-        except (Broken, CivitasError) as error:
+        except (Broken, MoothallError) as error:
             broken += 1
             print(f"  {styled('BROKEN', '31')} {type(error).__name__}: {escaped(str(error))}")
     next_commands()

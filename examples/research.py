@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from civitas import Researcher
-from civitas.research import search_folder
+from moothall import Researcher
+from moothall.research import search_folder
 
 docs = Path(__file__).resolve().parent.parent / "docs"
 researcher = Researcher(

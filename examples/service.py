@@ -15,7 +15,7 @@ from typing import Any
 
 from aiohttp import web
 
-from civitas import Budget, Context, Model, ReActAgent, SQLiteMemory
+from moothall import Budget, Context, Model, ReActAgent, SQLiteMemory
 
 ORDERS = {"ada": "a lamp, on its way", "bo": "two chairs, delivered"}
 # In a service of yours: a table of sessions, or the claims of a signed token.

@@ -5,8 +5,8 @@ Every number comes from the seed, so what is printed is the same each time.
 
 import asyncio
 
-from civitas import City, Society
-from civitas.society import Feed, make_economy
+from moothall import City, Society
+from moothall.society import Feed, make_economy
 
 CITIZENS = 200
 

@@ -11,12 +11,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from civitas import Agent, ChattyAI, Host, NativeSpace, action
-from civitas.orders.order import Order, ResearchOrder
-from civitas.orders.simulate import SimulateOrder
-from civitas.studio import demo, gradio_user
+from moothall import Agent, ChattyAI, Host, NativeSpace, action
+from moothall.orders.order import Order, ResearchOrder
+from moothall.orders.simulate import SimulateOrder
+from moothall.studio import demo, gradio_user
 
-logging.getLogger("civitas").setLevel(logging.CRITICAL)  # what fails is told on the page
+logging.getLogger("moothall").setLevel(logging.CRITICAL)  # what fails is told on the page
 
 NOTES = {
     "harbour.md": "# The harbour\n\nThe harbour opens at six. Ferries leave every twenty minutes, "

@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from civitas import Action, Journal, ReActAgent, ScriptedModel
+from moothall import Action, Journal, ReActAgent, ScriptedModel
 
 NAMES = ("a.txt", "b.txt", "c.txt")
 

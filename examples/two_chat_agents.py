@@ -1,8 +1,8 @@
 """Two chat agents with one local model: what the one answers is the other's question."""
 
-from civitas import Agent, NativeSpace
-from civitas.agents import ChattyAI
-from civitas.models import LocalModel
+from moothall import Agent, NativeSpace
+from moothall.agents import ChattyAI
+from moothall.models import LocalModel
 
 with LocalModel(max_tokens=60) as model, NativeSpace() as space:
     space.add(ChattyAI("Ann", model))

@@ -23,7 +23,7 @@ def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "pictures"
     folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as state:
-        environment = {**os.environ, "CIVITAS_JOURNAL": str(Path(state, "runs.db"))}
+        environment = {**os.environ, "MOOTHALL_JOURNAL": str(Path(state, "runs.db"))}
         command = [sys.executable, str(ROOT / "examples" / "studio.py"), "0"]
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, env=environment, cwd=state

@@ -15,26 +15,26 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOT_PAGES = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
-# The names of `civitas` are many: a page for each subject, by the module that a name comes from.
+# The names of `moothall` are many: a page for each subject, by the module that a name comes from.
 SUBJECTS = {
-    "Errors": ("civitas.errors",),
-    "Agents that think": ("civitas.reasoning", "civitas.goal", "civitas.environment"),
-    "Models": ("civitas.models",),
-    "Memory": ("civitas.memory",),
-    "Budgets and journal": ("civitas.budget", "civitas.journal"),
-    "Research": ("civitas.research",),
-    "Society": ("civitas.society",),
-    "Agents, actions and spaces": ("civitas",),
+    "Errors": ("moothall.errors",),
+    "Agents that think": ("moothall.reasoning", "moothall.goal", "moothall.environment"),
+    "Models": ("moothall.models",),
+    "Memory": ("moothall.memory",),
+    "Budgets and journal": ("moothall.budget", "moothall.journal"),
+    "Research": ("moothall.research",),
+    "Society": ("moothall.society",),
+    "Agents, actions and spaces": ("moothall",),
 }
 PACKAGES = {
-    "civitas.agents": "Ready agents and actions",
-    "civitas.budget": "Budgets",
-    "civitas.journal": "The journal",
-    "civitas.memory": "Memory",
-    "civitas.models": "Models",
-    "civitas.research": "Research",
-    "civitas.society": "Societies",
-    "civitas.studio": "The studio",
+    "moothall.agents": "Ready agents and actions",
+    "moothall.budget": "Budgets",
+    "moothall.journal": "The journal",
+    "moothall.memory": "Memory",
+    "moothall.models": "Models",
+    "moothall.research": "Research",
+    "moothall.society": "Societies",
+    "moothall.studio": "The studio",
 }
 
 
@@ -54,7 +54,7 @@ def entry(package: str, name: str) -> str:
     full = home(package, name)
     if full is None:
         thing = getattr(importlib.import_module(package), name)
-        ours = type(thing).__module__.startswith("civitas.")
+        ours = type(thing).__module__.startswith("moothall.")
         return f"## {name}\n\n{inspect.getdoc(thing) if ours else f'The value `{thing!r}`.'}\n"
     return f"::: {full}\n    options:\n      heading: {name}\n      toc_label: {name}\n"
 
@@ -63,19 +63,19 @@ def reference() -> dict[str, str]:
     """The pages of the reference, by their path: each public name stands on exactly one."""
     subjects: dict[str, list[str]] = {title: [] for title in SUBJECTS}
     known = set()
-    for name in sorted(importlib.import_module("civitas").__all__, key=str.lower):
+    for name in sorted(importlib.import_module("moothall").__all__, key=str.lower):
         if name != "__version__":
-            full = home("civitas", name) or "civitas"
+            full = home("moothall", name) or "moothall"
             known.add(full)
             title = next(t for t, starts in SUBJECTS.items() if full.startswith(starts))
-            subjects[title].append(entry("civitas", name))
+            subjects[title].append(entry("moothall", name))
     pages = {
-        page_name(title): f"# {title}\n\nFrom `civitas`: `from civitas import …`.\n\n"
+        page_name(title): f"# {title}\n\nFrom `moothall`: `from moothall import …`.\n\n"
         + "\n".join(entries)
         for title, entries in subjects.items()
     }
     lists = [f"- [{title}]({page_name(title)})" for title in subjects]
-    lists.append("\nNames that a package has beside those of `civitas`:\n")
+    lists.append("\nNames that a package has beside those of `moothall`:\n")
     for package, title in PACKAGES.items():
         names = [
             name
@@ -90,7 +90,7 @@ def reference() -> dict[str, str]:
             lists.append(f"- [`{package}`]({path}): {title.lower()}")
     pages["index.md"] = (
         "# Reference\n\nEvery public name, from the docstrings of the code. "
-        "Names of `civitas`:\n\n" + "\n".join(lists) + "\n"
+        "Names of `moothall`:\n\n" + "\n".join(lists) + "\n"
     )
     return {f"reference/{path}": pages[path] for path in ("index.md", *pages)}
 

@@ -25,9 +25,9 @@ from typing import Any
 # The commands import it where they want it.
 MODULES = (
     "aiohttp",
-    "civitas.agents.files",
-    "civitas.models.names",
-    "civitas.models.remote.openai",
+    "moothall.agents.files",
+    "moothall.models.names",
+    "moothall.models.remote.openai",
     "docstring_parser",
     "prompt_toolkit.shortcuts",
     "rich.console",
@@ -39,15 +39,15 @@ CODES: list[int] = []
 
 def get_ready() -> None:
     """Import what the commands and most programs do."""
-    import civitas
-    import civitas.cli
+    import moothall
+    import moothall.cli
 
-    for module in pkgutil.walk_packages(civitas.cli.__path__, "civitas.cli."):
+    for module in pkgutil.walk_packages(moothall.cli.__path__, "moothall.cli."):
         importlib.import_module(module.name)
     for name in MODULES:
         importlib.import_module(name)
-    for name in civitas.__all__:
-        getattr(civitas, name)
+    for name in moothall.__all__:
+        getattr(moothall, name)
     assert threading.active_count() == 1  # a thread would be missing in who is forked
     gc.collect()
     gc.freeze()
@@ -160,7 +160,7 @@ if __name__ == "__main__":
         try:
             runpy.run_module(order["module"], run_name="__main__", alter_sys=True)
         except SystemExit as ended:
-            if order["module"] == "civitas" and isinstance(ended.code, int):
+            if order["module"] == "moothall" and isinstance(ended.code, int):
                 CODES.append(ended.code)
             raise
     else:

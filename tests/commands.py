@@ -1,4 +1,4 @@
-"""Programs that tests run, each in a process that is forked with the modules of civitas imported.
+"""Programs that tests run, each in a process that is forked with the modules of moothall imported.
 
 A fresh interpreter takes 0.3 s of the processor to import them, hundreds of times. So one process,
 the starter, imports them once and forks for each program: a process with its own arguments, folder,
@@ -30,7 +30,7 @@ READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "TZ")
 
 
 class Command:
-    """`civitas` with these arguments; the rest is as for `subprocess.Popen`.
+    """`moothall` with these arguments; the rest is as for `subprocess.Popen`.
 
     Args:
         module: another program of the tests' own, as after `-m`
@@ -42,7 +42,7 @@ class Command:
     def __init__(
         self,
         *args: object,
-        module: str = "civitas",
+        module: str = "moothall",
         code: str | None = None,
         options: tuple[str, ...] = (),
         at_terminal: bool = False,

@@ -14,9 +14,9 @@ from hypothesis import settings
 
 from faults.table import pytest_terminal_summary as pytest_terminal_summary
 
-# Before anything of civitas is imported, so that no adapter can have looked already. Subprocesses
+# Before anything of moothall is imported, so that no adapter can have looked already. Subprocesses
 # inherit it.
-os.environ["CIVITAS_OFFLINE"] = "1"
+os.environ["MOOTHALL_OFFLINE"] = "1"
 # A local model computes in one thread: beside another worker, two threads that wait for each other
 # at every step take four times as long. Programs of a clean environment compute in several.
 os.environ["OMP_THREAD_LIMIT"] = "1"
@@ -25,8 +25,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # The same examples in every run: a property that fails, fails for everyone. pytest's own timeout is
 # the deadline.
-settings.register_profile("civitas", derandomize=True, deadline=None)
-settings.load_profile("civitas")
+settings.register_profile("moothall", derandomize=True, deadline=None)
+settings.load_profile("moothall")
 
 
 DEAR = {"fragile": "faults", "secure": "tls"}
@@ -80,7 +80,7 @@ def longest(item: pytest.Item) -> float:
 @pytest.fixture(scope="session")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file of the default model, fetched by the first worker that asks for it."""
-    from civitas.models import fetching
+    from moothall.models import fetching
 
     # The parent of a worker's folder is the whole run's.
     with (tmp_path_factory.getbasetemp().parent / "weights.lock").open("w") as lock:

@@ -43,7 +43,7 @@ class Terminal:
     """A program at a pseudo-terminal, which is in charge of the program's session.
 
     Args:
-        args: the arguments of a Python interpreter, such as `-m civitas chat`
+        args: the arguments of a Python interpreter, such as `-m moothall chat`
         cwd: where it starts
         columns: how wide the terminal is
         environment: what is set beside what is set here; None unsets
@@ -78,7 +78,7 @@ class Terminal:
         given = {k: v for k, v in given.items() if v is not None}
         streams = {"stdin": secondary, "stdout": secondary, "stderr": secondary}
         self.process: Command | subprocess.Popen[bytes]
-        if args[:2] == ("-m", "civitas"):
+        if args[:2] == ("-m", "moothall"):
             self.process = Command(*args[2:], at_terminal=True, cwd=cwd, env=given, **streams)
         else:
             self.process = subprocess.Popen(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from civitas import (
+from moothall import (
     ACCESS_DENIED,
     ACCESS_PERMITTED,
     ACCESS_REQUESTED,
@@ -16,7 +16,7 @@ from civitas import (
     Agent,
     action,
 )
-from civitas.errors import DefinitionError, InvalidArguments
+from moothall.errors import DefinitionError, InvalidArguments
 
 
 @dataclass
@@ -85,10 +85,10 @@ def test_the_options_of_a_marked_function_are_those_of_its_action():
 
 
 def test_the_decorator_keeps_its_name_whatever_is_imported():
-    import civitas.action
-    from civitas import action as again
+    import moothall.action
+    from moothall import action as again
 
-    assert callable(civitas.action)
+    assert callable(moothall.action)
     assert again is action
 
 

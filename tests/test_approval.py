@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from civitas.agent import Agent
-from civitas.approval import (
+from moothall.agent import Agent
+from moothall.approval import (
     ApprovalRequest,
     Approver,
     CallbackApprover,
@@ -20,8 +20,8 @@ from civitas.approval import (
     answer,
     approve,
 )
-from civitas.errors import ConfigError, DefinitionError
-from civitas.slash import parse_slash
+from moothall.errors import ConfigError, DefinitionError
+from moothall.slash import parse_slash
 from pseudo_terminal import Terminal
 
 
@@ -549,8 +549,8 @@ def test_an_approver_that_runs_out_of_answers_refuses() -> None:
 
 STREAMS = """
 import sys
-from civitas import TerminalApprover
-from civitas.approval import ApprovalRequest
+from moothall import TerminalApprover
+from moothall.approval import ApprovalRequest
 
 class Keyboard:
     def readline(self):
@@ -577,8 +577,8 @@ def test_a_question_stands_alone_where_the_program_prints_a_stream():
 
 
 HOST = """
-from civitas import Agent, NativeSpace, RefuseAll
-from civitas.agents import Host
+from moothall import Agent, NativeSpace, RefuseAll
+from moothall.agents import Host
 
 for approver in (None, RefuseAll()):
     with NativeSpace(approver=approver) as space:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-import civitas
-from civitas import (
+import moothall
+from moothall import (
     Agent,
     AMQPSpace,
     Budget,
@@ -73,7 +73,7 @@ def test_what_a_constructor_raises_of_itself_stays_as_it_is() -> None:
 
 def test_a_wrong_public_name_is_told_with_the_one_that_is_near() -> None:
     with pytest.raises(AttributeError, match="did you mean 'ReActAgent'"):
-        civitas.ReactAgent  # type: ignore[attr-defined]  # noqa: B018
+        moothall.ReactAgent  # type: ignore[attr-defined]  # noqa: B018
 
 
 @pytest.mark.parametrize(
@@ -81,5 +81,5 @@ def test_a_wrong_public_name_is_told_with_the_one_that_is_near() -> None:
     ("ChattyAI", "Conversation", "DualActAgent", "OpenAIFunctionAgent", "ReActAgent", "Researcher"),
 )
 def test_what_every_agent_takes_is_in_the_signature(name: str) -> None:
-    parameters = inspect.signature(getattr(civitas, name)).parameters
+    parameters = inspect.signature(getattr(moothall, name)).parameters
     assert {"approver", "deps", "concurrency", "receive_own_broadcasts"} <= parameters.keys()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from civitas import ReActAgent, Reply, ScriptedModel, Usage
+from moothall import ReActAgent, Reply, ScriptedModel, Usage
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from jsonschema import validate
 
-from civitas import ReActAgent, ScriptedModel
-from civitas.models import LocalModel
+from moothall import ReActAgent, ScriptedModel
+from moothall.models import LocalModel
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -18,10 +18,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from civitas import Budget, BudgetExceeded, DeadlineExceeded, Spent
-from civitas.budget import Left
-from civitas.errors import DefinitionError
-from civitas.models import Price, Prices
+from moothall import Budget, BudgetExceeded, DeadlineExceeded, Spent
+from moothall.budget import Left
+from moothall.errors import DefinitionError
+from moothall.models import Price, Prices
 
 
 class SetClock:
@@ -515,7 +515,7 @@ def test_what_was_spent_goes_on_in_another_process(clock: SetClock) -> None:
 
     program = f"""
 import json
-from civitas import Budget
+from moothall import Budget
 budget = Budget(tokens=100, usd=1, model_calls=10, actions=10, seconds=60)
 budget.load_state_dict(json.loads({state!r}))
 print(json.dumps([budget.left.tokens, budget.left.usd, budget.left.model_calls,

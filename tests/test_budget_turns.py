@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from civitas import (
+from moothall import (
     ActionError,
     Agent,
     Budget,

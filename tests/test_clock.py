@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from civitas.clock import Clock, seconds_of
-from civitas.errors import ConfigError
+from moothall.clock import Clock, seconds_of
+from moothall.errors import ConfigError
 
 
 @given(

@@ -26,9 +26,9 @@ from pathlib import Path
 import click
 import pytest
 
-import civitas
-from civitas.cli.main import command as main
-from civitas.models import weights
+import moothall
+from moothall.cli.main import command as main
+from moothall.models import weights
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = tuple(sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]))
@@ -141,11 +141,11 @@ def wrong_command(line: str) -> str | None:
         unknown = {word for word in words[1:] if "=" not in word} - targets
         return f"{line}: no target {', '.join(sorted(unknown))}" if unknown else None
     text = " ".join(words)
-    own = re.match(r"(\S*/)?(python3? -m )?civitas(?= |$)", text)
+    own = re.match(r"(\S*/)?(python3? -m )?moothall(?= |$)", text)
     if not own:
         return None
     command: click.Command = main
-    context = click.Context(main, info_name="civitas")
+    context = click.Context(main, info_name="moothall")
     for word in shlex.split(text[own.end() :]):
         if word in {"|", ">", ">>", "&&", ";"}:
             break
@@ -175,16 +175,16 @@ def command_table() -> dict[str, click.Command]:
             assert step is not None
             yield from walk(step, f"{path} {name}")
 
-    return dict(walk(main, "civitas"))
+    return dict(walk(main, "moothall"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_runs(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     text = page.read_text()
     # What a page keeps in the cache, such as the index of a folder, goes with the test.
-    environment = {"CIVITAS_HOME": str(tmp_path / ".civitas")}
-    (tmp_path / ".civitas").mkdir()
-    (tmp_path / ".civitas" / "models").symlink_to(weights.folder())
+    environment = {"MOOTHALL_HOME": str(tmp_path / ".moothall")}
+    (tmp_path / ".moothall").mkdir()
+    (tmp_path / ".moothall" / "models").symlink_to(weights.folder())
     if "<!-- needs a broker -->" in text:
         environment["AMQP_PORT"] = str(request.getfixturevalue("broker").port)
     assert run(text, page.stem, tmp_path, **environment) == []
@@ -245,7 +245,7 @@ def test_each_page_is_in_the_contents_of_the_site() -> None:
 
 
 def test_docstring_examples_run() -> None:
-    names = [m.name for m in pkgutil.walk_packages(civitas.__path__, "civitas.")]
+    names = [m.name for m in pkgutil.walk_packages(moothall.__path__, "moothall.")]
     assert names
     wrong = []
     for name in names:
@@ -317,13 +317,13 @@ def test_a_wrong_page_is_caught(tmp_path: Path, old: str, new: str, fault: str) 
 @pytest.mark.parametrize(
     ("line", "fault"),
     (
-        ("civitas no-such-command", "no command no-such-command"),
-        ("civitas --no-such-option", "no option --no-such-option"),
-        ("CIVITAS_OFFLINE=1 .venv/bin/python -m civitas nothing", "no command nothing"),
+        ("moothall no-such-command", "no command no-such-command"),
+        ("moothall --no-such-option", "no option --no-such-option"),
+        ("MOOTHALL_OFFLINE=1 .venv/bin/python -m moothall nothing", "no command nothing"),
         ("make no-such-target", "no target no-such-target"),
-        ("civitas models fetch --no-such", "no option --no-such"),
-        ("civitas models fetch  # the default", None),
-        ("civitas --help", None),
+        ("moothall models fetch --no-such", "no option --no-such"),
+        ("moothall models fetch  # the default", None),
+        ("moothall --help", None),
         ("make test PYTHON=python3.13", None),
         ("git clone somewhere", None),
     ),

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from civitas.action import Action, action
-from civitas.environment import Environment
-from civitas.threads import WORKERS
+from moothall.action import Action, action
+from moothall.environment import Environment
+from moothall.threads import WORKERS
 
 WAIT = 20
 

@@ -35,12 +35,12 @@ def test_the_example_runs(example: Path, tmp_path: Path, weights: Path) -> None:
 
 def test_what_the_readme_serves_is_an_agent_of_the_examples() -> None:
     readme = (ROOT / "README.md").read_text()
-    (name,) = re.findall(r"civitas serve (\S+)", readme)
+    (name,) = re.findall(r"moothall serve (\S+)", readme)
     done = subprocess.run(
         [
             sys.executable,
             "-m",
-            "civitas",
+            "moothall",
             "chat",
             "--agent",
             name,

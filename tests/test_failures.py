@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from civitas import (
+from moothall import (
     ACCESS_REQUESTED,
     Action,
     ActionError,

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from civitas.goal import Goal, format_goals, sort_goals
+from moothall.goal import Goal, format_goals, sort_goals
 
 
 def test_a_goal_holds_what_it_was_given_and_stays_so() -> None:

@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from civitas.errors import FileError, MissingExtra, RemoteForbidden
-from civitas.http import Client, HTTPError, Response, retry_after_s
 from conformance.conftest import UNHURRIED
 from conformance.model import run
 from models.openai_server import CUT, HANG, RESET, SOON, Answer, OpenAIServer, Request, http, status
+from moothall.errors import FileError, MissingExtra, RemoteForbidden
+from moothall.http import Client, HTTPError, Response, retry_after_s
 
 
 @pytest.fixture(autouse=True)
@@ -173,7 +173,7 @@ def test_keys_do_not_follow_a_redirect_to_another_server() -> None:
 def test_offline_holds_for_where_a_redirect_leads() -> None:
     with (
         OpenAIServer(redirect("http://elsewhere.example/")) as server,
-        pytest.raises(RemoteForbidden, match=r"^it: CIVITAS_OFFLINE=1 forbids calls to elsewhere"),
+        pytest.raises(RemoteForbidden, match=r"^it: MOOTHALL_OFFLINE=1 forbids calls to elsewhere"),
     ):
         run(Client("it").request("GET", server.url, redirects=5))
 
@@ -375,7 +375,7 @@ def test_the_address_that_a_redirect_leads_to_is_looked_at() -> None:
 def test_a_proxy_of_the_environment_is_for_other_machines_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delenv("CIVITAS_OFFLINE", raising=False)
+    monkeypatch.delenv("MOOTHALL_OFFLINE", raising=False)
     with OpenAIServer(http(b"proxied")) as proxy, OpenAIServer(http(b"direct")) as server:
         at = proxy.url.removesuffix("/v1")
         monkeypatch.setenv("http_proxy", at.replace("http://", "http://me:pass%20word@"))
@@ -438,7 +438,7 @@ def test_scripts_with_one_loop_after_the_other_end_without_a_word() -> None:
     with OpenAIServer(http(b"ok")) as server:
         script = UNHURRIED + (
             "import asyncio\n"
-            "from civitas.http import Client\n"
+            "from moothall.http import Client\n"
             "client = Client('it')\n"
             f"async def main(): return await client.request('GET', {server.url!r})\n"
             "for _ in range(3): print(asyncio.run(main()).content)\n"
@@ -454,8 +454,8 @@ def test_scripts_with_one_loop_after_the_other_end_without_a_word() -> None:
 
 def test_without_aiohttp_it_says_which_extra() -> None:
     script = (
-        "import sys; sys.modules['aiohttp'] = None; from civitas.http import Client; Client('it')"
+        "import sys; sys.modules['aiohttp'] = None; from moothall.http import Client; Client('it')"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert MissingExtra.__name__ in done.stderr
-    assert "it needs the extra 'openai': pip install 'civitas[openai]'" in done.stderr
+    assert "it needs the extra 'openai': pip install 'moothall[openai]'" in done.stderr

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from civitas.jsonvalue import NotJSON, copy_json, json_text, to_json
+from moothall.jsonvalue import NotJSON, copy_json, json_text, to_json
 
 BOTH = pytest.mark.parametrize("copy", (to_json, copy_json))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-import civitas
+import moothall
 
 NAMES = (
     "ACCESS_DENIED",
@@ -55,7 +55,6 @@ NAMES = (
     "CitizenAgentParams",
     "CitizenMemory",
     "City",
-    "CivitasError",
     "Clock",
     "CommandError",
     "CommandTimeout",
@@ -117,6 +116,7 @@ NAMES = (
     "Model",
     "ModelError",
     "ModelReply",
+    "MoothallError",
     "Narrative",
     "NativeSpace",
     "NoSuchFile",
@@ -204,14 +204,14 @@ NAMES = (
 
 
 def test_the_names_are_these() -> None:
-    assert sorted(civitas.__all__) == sorted(NAMES)
+    assert sorted(moothall.__all__) == sorted(NAMES)
     assert len(set(NAMES)) == len(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_is_there_and_says_what_it_is(name: str) -> None:
-    thing = getattr(civitas, name)
-    assert getattr(civitas, name) is thing
+    thing = getattr(moothall, name)
+    assert getattr(moothall, name) is thing
     if inspect.isclass(thing) or inspect.isroutine(thing):
         # Its own words, not those inherited from a base or made up by the dataclass decorator.
         text = (thing.__doc__ or "").strip()
@@ -223,11 +223,11 @@ def test_a_name_is_there_and_says_what_it_is(name: str) -> None:
 
 @pytest.mark.parametrize("package", ("", ".agents", ".memory", ".models", ".research", ".society"))
 def test_type_checkers_know_the_same_names(package: str) -> None:
-    module = importlib.import_module(f"civitas{package}")
+    module = importlib.import_module(f"moothall{package}")
     stub = ast.parse(Path(str(module.__file__)).with_suffix(".pyi").read_text())
     known = {"__version__"} & {*module.__all__}
     for node in stub.body:
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("civitas"):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("moothall"):
             home = importlib.import_module(str(node.module))
             names = [name.name for name in node.names]
             if names == ["*"]:
@@ -239,12 +239,12 @@ def test_type_checkers_know_the_same_names(package: str) -> None:
 
 
 def test_the_names_are_listed() -> None:
-    assert set(NAMES) <= set(dir(civitas))
+    assert set(NAMES) <= set(dir(moothall))
     packages = ("agents", "memory", "models", "research", "society", "society.blocks")
     program = (
         "import importlib, sys\n"
         "for name in sys.argv[1:]:\n"
-        "    package = importlib.import_module(f'civitas.{name}')\n"
+        "    package = importlib.import_module(f'moothall.{name}')\n"
         "    assert {*package.__all__} <= {*dir(package)}, name\n"
         "try:\n"
         "    package.NeedsBlok\n"
@@ -255,7 +255,7 @@ def test_the_names_are_listed() -> None:
 
 
 def test_a_star_import_brings_them_all() -> None:
-    program = "from civitas import *\nprint(*sorted(n for n in dir() if not n.startswith('__')))"
+    program = "from moothall import *\nprint(*sorted(n for n in dir() if not n.startswith('__')))"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True
     )
@@ -263,16 +263,16 @@ def test_a_star_import_brings_them_all() -> None:
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match=r"module 'civitas' has no attribute 'no_such_name'"):
-        civitas.no_such_name  # noqa: B018
+    with pytest.raises(AttributeError, match=r"module 'moothall' has no attribute 'no_such_name'"):
+        moothall.no_such_name  # noqa: B018
 
 
 def test_action_is_the_decorator_whatever_was_imported_before() -> None:
     program = (
-        "import civitas.action, civitas.agent\n"
-        "from civitas import action\n"
-        "assert callable(action) and civitas.action is action\n"
-        "from civitas.action import Action\n"
+        "import moothall.action, moothall.agent\n"
+        "from moothall import action\n"
+        "assert callable(action) and moothall.action is action\n"
+        "from moothall.action import Action\n"
         "print(Action.__name__)\n"
     )
     done = subprocess.run(
@@ -283,7 +283,9 @@ def test_action_is_the_decorator_whatever_was_imported_before() -> None:
 
 def test_an_agent_and_a_space_need_no_pydantic() -> None:
     # It takes as long to import as both of them together.
-    program = "import sys\nfrom civitas import Agent, NativeSpace\nprint('pydantic' in sys.modules)"
+    program = (
+        "import sys\nfrom moothall import Agent, NativeSpace\nprint('pydantic' in sys.modules)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )

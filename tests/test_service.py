@@ -17,8 +17,8 @@ import pytest
 from aiohttp import ClientSession, TCPConnector, web
 from examples.service import ORDERS, Desk
 
-from civitas import Budget, Call, ScriptedModel, SQLiteMemory
 from models.openai_server import OpenAIServer, text
+from moothall import Budget, Call, ScriptedModel, SQLiteMemory
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "service.py"
 USERS = [f"user-{number}" for number in range(50)]

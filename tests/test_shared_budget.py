@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from civitas import Budget, BudgetExceeded, DeadlineExceeded, Journal, JournalError
-from civitas.errors import DefinitionError
+from moothall import Budget, BudgetExceeded, DeadlineExceeded, Journal, JournalError
+from moothall.errors import DefinitionError
 
 SPENDER = """
 import random, sys
-from civitas import Budget, BudgetExceeded, Journal
+from moothall import Budget, BudgetExceeded, Journal
 
 path, seed, kept = sys.argv[1:]
 rng = random.Random(int(seed))
@@ -249,7 +249,7 @@ def test_seconds_that_another_host_has_not_come_to_yet_begin_now(
         budget.check()
 
 
-def test_a_budget_of_an_older_civitas_goes_on(path: Path, journal: Journal) -> None:
+def test_a_budget_of_an_older_moothall_goes_on(path: Path, journal: Journal) -> None:
     Budget(seconds=1000, journal=journal, name="a").start()
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         state = json.loads(db.execute("SELECT account FROM budgets").fetchone()[0])
@@ -319,7 +319,7 @@ def test_what_cannot_be_settled_stays_reserved_and_is_logged(
 ) -> None:
     held = Budget(tokens=30, journal=journal, name="a").reserve(tokens=20)
     journal.close()
-    with caplog.at_level(logging.ERROR, "civitas.budget"):
+    with caplog.at_level(logging.ERROR, "moothall.budget"):
         held.settle(tokens=1)
     assert "what was spent cannot be written" in caplog.text
     assert not held.open
@@ -401,7 +401,7 @@ def test_who_settles_in_the_midst_of_writing_waits_for_nobody(
         held.settle(tokens=1)
         return {}
 
-    caplog.set_level(logging.ERROR, "civitas.budget")
+    caplog.set_level(logging.ERROR, "moothall.budget")
     writing = threading.Thread(
         target=journal.change_account, args=("another", settles), daemon=True
     )

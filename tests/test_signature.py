@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field, field_validator
 
-from civitas.errors import DefinitionError, InvalidArguments
-from civitas.signature import Signature, check_parameters
+from moothall.errors import DefinitionError, InvalidArguments
+from moothall.signature import Signature, check_parameters
 
 
 class Context:
-    __civitas_injected__ = True
+    __moothall_injected__ = True
 
 
 class SubContext(Context):
@@ -1118,7 +1118,7 @@ def test_simple_functions_need_neither_pydantic_nor_the_docstring_parser():
     program = """
 import sys
 from typing import Any, Optional
-from civitas.signature import Signature
+from moothall.signature import Signature
 def do(a: int, b: list[str], c: dict[str, float], d: Optional[bool] = None, e: Any = 1):
     "Do it."
 signature = Signature.of(do, bound_to_self=False)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import civitas
+import moothall
 
 ROOT = Path(__file__).resolve().parent.parent
 # What a browser fetches by itself when it shows a page, as against what a reader may click on.
@@ -68,8 +68,8 @@ def test_no_page_asks_another_host(site: Path) -> None:
 def test_every_public_name_is_in_the_reference(site: Path) -> None:
     ids = set().union(*(Fetched(p.read_text()).ids for p in (site / "reference").glob("*.html")))
     missing = []
-    for name in set(civitas.__all__) - {"__version__"}:
-        thing = getattr(civitas, name)
+    for name in set(moothall.__all__) - {"__version__"}:
+        thing = getattr(moothall, name)
         full = name.lower()  # a value has a heading
         if inspect.isclass(thing) or inspect.isroutine(thing):
             full = f"{thing.__module__}.{thing.__qualname__}"

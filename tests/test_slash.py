@@ -9,18 +9,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from civitas import (
+from moothall import (
     Agent,
-    CivitasError,
     InvalidMessage,
+    MoothallError,
     NativeSpace,
     SlashError,
     action,
     format_slash,
     parse_slash,
 )
-from civitas.message import check_message
-from civitas.spaces.complete import completions
+from moothall.message import check_message
+from moothall.spaces.complete import completions
 
 OLD = sys.version_info < (3, 13)
 """Later ones say of a comma at the end what it is, and point at it."""
@@ -142,7 +142,7 @@ def test_an_error_says_where_and_what_was_expected(line: str, column: int, said:
     assert str(error).startswith(f"column {column}: expected ")
     assert said in error.reason
     assert str(error).isprintable()
-    assert isinstance(error, CivitasError)
+    assert isinstance(error, MoothallError)
     assert isinstance(error, ValueError)
 
 

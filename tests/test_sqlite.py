@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from civitas import Journal, ReActAgent, ScriptedModel, SQLiteMemory
-from civitas.errors import JournalError, MemoryFileError
+from moothall import Journal, ReActAgent, ScriptedModel, SQLiteMemory
+from moothall.errors import JournalError, MemoryFileError
 
 
 def run(journal: Journal | Path, run_id: str) -> str:
@@ -39,7 +39,9 @@ def python(program: str, *args: object) -> str:
     return done.stdout
 
 
-RUNS = "import sys; from civitas import Journal; print([r.id for r in Journal(sys.argv[1]).runs()])"
+RUNS = (
+    "import sys; from moothall import Journal; print([r.id for r in Journal(sys.argv[1]).runs()])"
+)
 CLOSED = RUNS.replace("print(", "journal = Journal(sys.argv[1]); print(") + "; journal.close()"
 
 
@@ -156,7 +158,7 @@ def test_a_forked_child_is_told_to_open_it_again(tmp_path: Path) -> None:
 
 FORKED = """
 import os, sys
-from civitas import Journal, ReActAgent, ScriptedModel
+from moothall import Journal, ReActAgent, ScriptedModel
 def run(journal, run_id):
     agent = ReActAgent("a", ScriptedModel(["Yes."]), journal=journal)
     assert agent.reply_sync("go", run_id=run_id).text == "Yes."
@@ -193,9 +195,9 @@ def may_only_read(program: str, prepare: str = "") -> str:
     # Whatever it imports, it has before: as another user it may not be able to read it.
     begin = (
         "import os, sys, signal\n"
-        "from civitas import Budget, Journal, ReActAgent, ScriptedModel\n"
-        "from civitas.cli.main import command\n"
-        "from civitas.errors import JournalError\n"
+        "from moothall import Budget, Journal, ReActAgent, ScriptedModel\n"
+        "from moothall.cli.main import command\n"
+        "from moothall.errors import JournalError\n"
         "path = sys.argv[1] + '/runs.db'\n"
         "def run(journal, id):\n"
         "    agent = ReActAgent('a', ScriptedModel(['Yes.']), journal=journal)\n"
@@ -259,22 +261,22 @@ def test_who_may_not_write_a_journal_is_told_so_where_he_writes() -> None:
     assert runs == "['A']"
 
 
-def test_one_of_an_older_civitas_that_may_only_be_read_says_so() -> None:
+def test_one_of_an_older_moothall_that_may_only_be_read_says_so() -> None:
     said = may_only_read(
         "try:\n    Journal(path)\nexcept JournalError as error:\n    print(error)\n",
         "import sqlite3\ndb = sqlite3.connect(path)\ndb.execute('PRAGMA user_version = 0')\n"
         "db.commit()\ndb.close()\n",
     )
-    assert "an older civitas wrote it, and it cannot be brought up to date: the folder" in said
+    assert "an older moothall wrote it, and it cannot be brought up to date: the folder" in said
 
 
 # -- no room ---------------------------------------------------------------------------------------
 
 FULL = """
 import logging, resource, signal, sys
-from civitas import Action, Journal, ReActAgent, ScriptedModel
-from civitas.errors import JournalError
-from civitas.models.protocol import Call
+from moothall import Action, Journal, ReActAgent, ScriptedModel
+from moothall.errors import JournalError
+from moothall.models.protocol import Call
 logging.disable()
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 journal = Journal(sys.argv[1])

@@ -14,8 +14,8 @@ from contextvars import ContextVar
 
 import pytest
 
-from civitas.errors import TooManyThreads
-from civitas.threads import WorkerThreads
+from moothall.errors import TooManyThreads
+from moothall.threads import WorkerThreads
 
 WAIT = 20
 
@@ -224,7 +224,7 @@ def test_what_fails_unheard_is_logged() -> None:
         raise ValueError("nobody listens")
 
     heard = Heard(2)
-    logger = logging.getLogger("civitas.threads")
+    logger = logging.getLogger("moothall.threads")
     logger.addHandler(heard)
     try:
         pool.submit(divmod, 1, 0)
@@ -259,7 +259,7 @@ def test_a_thread_keeps_nothing_of_a_call() -> None:
 def test_blocked_threads_do_not_hold_up_the_exit() -> None:
     program = (
         "import asyncio, threading\n"
-        "from civitas.threads import WORKERS\n"
+        "from moothall.threads import WORKERS\n"
         "async def main():\n"
         "    WORKERS.run(asyncio.get_running_loop(), threading.Event().wait)\n"
         "asyncio.run(main())\n"
@@ -274,7 +274,7 @@ def test_blocked_threads_do_not_hold_up_the_exit() -> None:
 def test_a_forked_child_has_threads_of_its_own() -> None:
     program = (
         "import os, sys, threading\n"
-        "from civitas.threads import WORKERS\n"
+        "from moothall.threads import WORKERS\n"
         "heard = threading.Event()\n"
         "WORKERS.submit(heard.set)\n"
         "assert heard.wait(20)\n"

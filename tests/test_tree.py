@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCE = ROOT / "src" / "civitas"
+SOURCE = ROOT / "src" / "moothall"
 
 # Imports point up this list, never back.
 ORDER = (
@@ -59,6 +59,7 @@ ORDER = (
     "cli",
     "__main__",
 )
+FOLDERS_OF_OURS = (".ci", "benchmarks", "docs", "examples", "scripts", "src", "tests")
 NAMES_THAT_SAY_NOTHING = {"core", "common", "util", "utils", "helper", "helpers", "misc"}
 CODE_FROM_DATA = {"eval", "exec", "compile", "__import__"}
 IMPORTED_AS = {"markdown_it_py": "markdown_it", "pyyaml": "yaml"}
@@ -81,7 +82,7 @@ class Module:
     @property
     def package(self) -> list[str]:
         """The parts of the package that its relative imports start from."""
-        parts = ["civitas", *self.name.split(".")] if self.name else ["civitas"]
+        parts = ["moothall", *self.name.split(".")] if self.name else ["moothall"]
         return parts if self.path.name == "__init__.py" else parts[:-1]
 
 
@@ -158,7 +159,7 @@ def broken_order(source: Path) -> list[str]:
             continue
         for line, name in imports(module):
             parts = name.split(".")
-            if parts[0] != "civitas":
+            if parts[0] != "moothall":
                 continue
             if len(parts) == 1 or parts[1] not in components | set(rank):
                 faults.append(
@@ -185,8 +186,8 @@ def circles(source: Path) -> list[str]:
     for module in modules(source):
         graph[module.name] = set()
         for node in ast.walk(module.tree):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("civitas."):
-                of = str(node.module).removeprefix("civitas.")
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("moothall."):
+                of = str(node.module).removeprefix("moothall.")
                 inner = {f"{of}.{each.name}" for each in node.names} & names
                 graph[module.name] |= inner or ({of} & names)
     try:
@@ -247,7 +248,7 @@ def declared() -> tuple[set[str], set[str]]:
             for mark in "<>=!~;[ ":
                 name = name.partition(mark)[0]
             found.add(name.replace("-", "_"))
-        return {IMPORTED_AS.get(name, name) for name in found} - {"civitas"}
+        return {IMPORTED_AS.get(name, name) for name in found} - {"moothall"}
 
     extras = project["optional-dependencies"]
     return names(project["dependencies"]), set().union(*(names(extras[e]) for e in extras))
@@ -256,20 +257,20 @@ def declared() -> tuple[set[str], set[str]]:
 def wrong_dependencies(source: Path) -> list[str]:
     """Packages imported that are not declared, or that load although nobody has used them yet."""
     base, extras = declared()
-    known = base | set(sys.stdlib_module_names) | {"civitas"}
+    known = base | set(sys.stdlib_module_names) | {"moothall"}
     faults = []
     # What nobody loads before it is used may itself load what it is made of.
     loaded = [
         name
         for module in modules(source)
-        if f"civitas.{module.name}" not in EXTRA_MODULES
+        if f"moothall.{module.name}" not in EXTRA_MODULES
         for _, name in imports(module, into_functions=False)
     ]
     for module in modules(source):
         for line, name in imports(module):
             if name.partition(".")[0] not in known | extras:
                 faults.append(f"{module.name}:{line}: {name} is in no list of pyproject.toml")
-        own = f"civitas.{module.name}"
+        own = f"moothall.{module.name}"
         if own not in EXTRA_MODULES or any(f"{each}.".startswith(f"{own}.") for each in loaded):
             faults += eager(module, extras - known)
     return faults
@@ -287,10 +288,10 @@ def eager(module: Module, extras: set[str]) -> list[str]:
 # Modules that are nothing but a part of an extra, imported by others only inside functions.
 EXTRA_MODULES = frozenset(
     (
-        "civitas.studio.guard",
-        "civitas.studio.server",
+        "moothall.studio.guard",
+        "moothall.studio.server",
         *(
-            f"civitas.spaces.amqp.{name}"
+            f"moothall.spaces.amqp.{name}"
             for name in (
                 "agent_queues",
                 "broker",
@@ -329,29 +330,29 @@ def test_the_source_keeps_the_rule(rule: Callable[[Path], list[str]]) -> None:
 @pytest.mark.parametrize(
     ("rule", "path", "text", "fault"),
     (
-        (broken_order, "message.py", "from civitas.agent import Agent", "comes after message"),
-        (broken_order, "message.py", "from civitas import agent", "comes after message"),
-        (broken_order, "message.py", "import civitas.agent", "comes after message"),
+        (broken_order, "message.py", "from moothall.agent import Agent", "comes after message"),
+        (broken_order, "message.py", "from moothall import agent", "comes after message"),
+        (broken_order, "message.py", "import moothall.agent", "comes after message"),
         (broken_order, "message.py", "from .agent import Agent", "comes after message"),
         (broken_order, "models/local.py", "from ..agent import Agent", "comes after models"),
         (broken_order, "models/__init__.py", "from ..agent import A", "comes after models"),
         (
             broken_order,
             "agent.py",
-            "def f():\n    from civitas.spaces.native import NativeSpace",
+            "def f():\n    from moothall.spaces.native import NativeSpace",
             "comes after agent",
         ),
         (
             broken_order,
             "agent.py",
-            "import importlib\nx = importlib.import_module('civitas.cli.main')",
+            "import importlib\nx = importlib.import_module('moothall.cli.main')",
             "comes after agent",
         ),
-        (broken_order, "agent.py", "from civitas import Agent", "from the module that has it"),
-        (broken_order, "agent.py", "import civitas", "from the module that has it"),
+        (broken_order, "agent.py", "from moothall import Agent", "from the module that has it"),
+        (broken_order, "agent.py", "import moothall", "from the module that has it"),
         (broken_order, "tools.py", "", "no place in ORDER"),
         (too_large, "goal.py", "\n" * 401, "goal"),
-        (circles, "goal.py", "def f():\n    from civitas.goal import Goal", "goal -> goal"),
+        (circles, "goal.py", "def f():\n    from moothall.goal import Goal", "goal -> goal"),
         (empty_names, "models/utils.py", "", "models.utils"),
         (empty_names, "_common/x.py", "", "_common.x"),
         (without_docstring, "goal.py", "x = 1", "goal.py"),
@@ -384,14 +385,14 @@ def test_a_tree_that_breaks_the_rule_is_caught(
 @pytest.mark.parametrize(
     ("path", "text"),
     (
-        ("agent.py", "from civitas.message import Message"),
-        ("agent.py", "from civitas import message"),
+        ("agent.py", "from moothall.message import Message"),
+        ("agent.py", "from moothall import message"),
         ("spaces/native.py", "from .rules import Rules\nfrom ..agent import Agent"),
         ("models/local.py", "def f():\n    import xllamacpp"),
         (
             "agent.py",
             "from typing import TYPE_CHECKING\n"
-            "if TYPE_CHECKING:\n    from civitas.spaces.native import NativeSpace",
+            "if TYPE_CHECKING:\n    from moothall.spaces.native import NativeSpace",
         ),
         ("models/local.py", "import re\nmodel.eval()\nre.compile('a')"),
     ),
@@ -403,19 +404,35 @@ def test_a_tree_that_keeps_the_rules_is_let_through(tmp_path: Path, path: str, t
     assert [fault for rule in RULES for fault in rule(tmp_path)] == []
 
 
-def test_importing_civitas_loads_nothing_else() -> None:
+def test_importing_moothall_loads_nothing_else() -> None:
     program = (
         "import json, sys\n"
         "before = set(sys.modules)\n"
-        "import civitas\n"
+        "import moothall\n"
         "print(json.dumps(sorted(set(sys.modules) - before)))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     loaded = json.loads(done.stdout)
-    assert "civitas" in loaded
+    assert "moothall" in loaded
     packages = {name.partition(".")[0] for name in loaded}
-    assert packages - {"civitas"} <= set(sys.stdlib_module_names)
+    assert packages - {"moothall"} <= set(sys.stdlib_module_names)
     assert "asyncio" not in packages
     assert done.stderr == ""
+
+
+def test_the_old_name_is_left_nowhere_but_in_the_changelog() -> None:
+    """Another project on PyPI has it: whoever typed it would install that."""
+    old = "civi" + "tas"
+    files = [file for file in ROOT.glob("*") if file.is_file()]
+    files += [
+        file for name in FOLDERS_OF_OURS for file in (ROOT / name).rglob("*") if file.is_file()
+    ]
+    found = {
+        str(file.relative_to(ROOT))
+        for file in files
+        if old in str(file.relative_to(ROOT)).lower() or old.encode() in file.read_bytes().lower()
+        if "__pycache__" not in file.parts
+    }
+    assert found == {"CHANGELOG.md"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from civitas import (
+from moothall import (
     ACCESS_PERMITTED,
     ActionNotFound,
     Agent,
@@ -22,9 +22,9 @@ from civitas import (
     ScriptedModel,
     action,
 )
-from civitas.block import Block
-from civitas.dispatch import AgentToolbox, BlockDispatcher
-from civitas.params import AgentParams, BlockParams
+from moothall.block import Block
+from moothall.dispatch import AgentToolbox, BlockDispatcher
+from moothall.params import AgentParams, BlockParams
 
 
 class Noted(Block):

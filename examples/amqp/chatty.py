@@ -2,15 +2,15 @@
 
     python examples/amqp/chatty.py [MODEL]
 
-MODEL is a name that `civitas models` lists; left out, it is the model in the box. host.py says what
-it needs, and how to talk to it.
+MODEL is a name that `moothall models` lists; left out, it is the model in the box. host.py says
+what it needs, and how to talk to it.
 """
 
 import sys
 import threading
 
-from civitas import AMQPSpace, ChattyAI
-from civitas.errors import CivitasError
+from moothall import AMQPSpace, ChattyAI
+from moothall.errors import MoothallError
 
 if __name__ == "__main__":
     model = sys.argv[1] if len(sys.argv) > 1 else "local"
@@ -19,7 +19,7 @@ if __name__ == "__main__":
             space.add(ChattyAI("Chatty", model=model))
             print("Chatty is here. Ctrl-C ends it.", flush=True)
             threading.Event().wait()
-    except CivitasError as error:
+    except MoothallError as error:
         sys.exit(f"{error}")
     except KeyboardInterrupt:
         print("Chatty has left.")

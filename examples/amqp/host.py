@@ -6,7 +6,7 @@ It needs a RabbitMQ, by default at localhost:5672; AMQP_HOST, AMQP_PORT, AMQP_US
 AMQP_PASSWORD and AMQP_VHOST say otherwise. Run chatty.py in a second terminal, and talk with both
 in a third:
 
-    civitas chat --amqp
+    moothall chat --amqp
     > /Host.list_files
     > /Chatty.say content:"Good morning"
 
@@ -17,9 +17,9 @@ that asks first is refused.
 import sys
 import threading
 
-from civitas import AMQPSpace, Host
-from civitas.approval import Rule, RuleApprover
-from civitas.errors import CivitasError
+from moothall import AMQPSpace, Host
+from moothall.approval import Rule, RuleApprover
+from moothall.errors import MoothallError
 
 if __name__ == "__main__":
     folder = sys.argv[1] if len(sys.argv) > 1 else "."
@@ -29,7 +29,7 @@ if __name__ == "__main__":
             space.add(Host("Host", folder, approver=reading))
             print("Host is here. Ctrl-C ends it.", flush=True)
             threading.Event().wait()
-    except CivitasError as error:
+    except MoothallError as error:
         sys.exit(f"{error}")
     except KeyboardInterrupt:
         print("Host has left.")

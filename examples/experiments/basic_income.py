@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from civitas.society import (
+from moothall.society import (
     Buy,
     City,
     EconomyBlock,
@@ -22,11 +22,11 @@ from civitas.society import (
     make_economy,
     make_people,
 )
-from civitas.society import citizens as agents_of
-from civitas.society.blocks import all_blocks
-from civitas.society.blocks.economy import budget_of
-from civitas.society.blocks.plan import with_item
-from civitas.society.experiments.models import model_of
+from moothall.society import citizens as agents_of
+from moothall.society.blocks import all_blocks
+from moothall.society.blocks.economy import budget_of
+from moothall.society.blocks.plan import with_item
+from moothall.society.experiments.models import model_of
 
 A_DAY = 3000
 """Cents that one must have for a day."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from civitas.signature.schema import object_schema
-from civitas.society import City, Draws, Feed, Society, make_economy, make_people
-from civitas.society import citizens as agents_of
-from civitas.society.blocks import CitizenBlock, all_blocks
-from civitas.society.experiments.models import model_of
+from moothall.signature.schema import object_schema
+from moothall.society import City, Draws, Feed, Society, make_economy, make_people
+from moothall.society import citizens as agents_of
+from moothall.society.blocks import CitizenBlock, all_blocks
+from moothall.society.experiments.models import model_of
 
 WORST_KMH = 160
 DUTY = 250

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from civitas import action
-from civitas.signature.schema import object_schema
-from civitas.society import CitizenAgent, CitizenMemory, Draws, Network, Society
-from civitas.society.blocks import CitizenBlock
-from civitas.society.experiments.models import model_of
+from moothall import action
+from moothall.signature.schema import object_schema
+from moothall.society import CitizenAgent, CitizenMemory, Draws, Network, Society
+from moothall.society.blocks import CitizenBlock
+from moothall.society.experiments.models import model_of
 
 POOL = 20
 """So many arguments there are on either side."""

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, Budget, NativeSpace, action
-from civitas.agents import ChattyAI
-from civitas.errors import ActionError, CivitasError, ContextOverflow, ModelError
-from civitas.models import BudgetedModel, FallbackModel, ModelReply, ScriptedModel
+from moothall import Agent, Budget, NativeSpace, action
+from moothall.agents import ChattyAI
+from moothall.errors import ActionError, ContextOverflow, ModelError, MoothallError
+from moothall.models import BudgetedModel, FallbackModel, ModelReply, ScriptedModel
 
 
 def said(model: ScriptedModel, place: int) -> list[tuple[str, str]]:
@@ -198,5 +198,5 @@ def test_two_chat_agents_stop_after_one_exchange() -> None:
 
 def test_a_bare_name_of_the_hub_is_a_model_of_the_hub() -> None:
     # Without the extra it is that which is missing, when the agent is made; with it the model.
-    with pytest.raises(CivitasError, match=r"extra 'transformers'|hf:no-org/no-model"):
+    with pytest.raises(MoothallError, match=r"extra 'transformers'|hf:no-org/no-model"):
         asyncio.run(ChattyAI("Chatty", model="no-org/no-model").say("Hi"))

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from civitas import ACCESS_REQUESTED, Action, ReActAgent, ScriptedModel
-from civitas.agents import changing_actions, file_actions
-from civitas.agents.folder import Folder
-from civitas.approval import ApprovalRequest, CallbackApprover
-from civitas.errors import (
+from moothall import ACCESS_REQUESTED, Action, ReActAgent, ScriptedModel
+from moothall.agents import changing_actions, file_actions
+from moothall.agents.folder import Folder
+from moothall.approval import ApprovalRequest, CallbackApprover
+from moothall.errors import (
     CommandTimeout,
     FileError,
     FileTooLarge,

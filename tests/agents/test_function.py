@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from civitas import (
+from models.openai_server import OpenAIServer, Request, call, calls, status, text
+from moothall import (
     ActionError,
     Agent,
     DefinitionError,
@@ -24,7 +25,6 @@ from civitas import (
     WeightsError,
     action,
 )
-from models.openai_server import OpenAIServer, Request, call, calls, status, text
 from reasoning.answers import Answers, say, use
 
 WAIT = 20

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, NativeSpace
-from civitas.agents import Host
-from civitas.agents.host import run
-from civitas.approval import ApprovalRequest, CallbackApprover, RefuseAll, Rule, RuleApprover
-from civitas.errors import (
+from moothall import Agent, NativeSpace
+from moothall.agents import Host
+from moothall.agents.host import run
+from moothall.approval import ApprovalRequest, CallbackApprover, RefuseAll, Rule, RuleApprover
+from moothall.errors import (
     ActionError,
     CommandError,
     CommandTimeout,
@@ -24,7 +24,7 @@ from civitas.errors import (
     RequestCancelled,
     RequestTimeout,
 )
-from civitas.spaces.request import Request
+from moothall.spaces.request import Request
 
 YES = RuleApprover([Rule()])
 CALLS: tuple[tuple[str, dict[str, str]], ...] = (

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from civitas import (
+from moothall import (
     DualActAgent,
     DualActConfig,
     NativeSpace,
@@ -217,7 +217,7 @@ def test_a_person_in_a_space_is_asked_by_say() -> None:
 
 
 PROGRAM = """
-from civitas import DualActAgent, DualActConfig, Person, ReActAgent, ScriptedModel
+from moothall import DualActAgent, DualActConfig, Person, ReActAgent, ScriptedModel
 worker = ReActAgent("worker", ScriptedModel(["I guess 7.", "I counted: 3."]))
 reply = DualActAgent(DualActConfig(Person("you"), worker)).reply_sync("How many files?")
 print("END", reply.stop_reason, reply.r_runs, reply.text)

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from civitas import (
+from moothall import (
     Agent,
     AgentNotFound,
     AMQPOptions,
@@ -24,8 +24,8 @@ from civitas import (
     RequestTimeout,
     ScriptedModel,
 )
-from civitas.agents import ChattyAI
-from civitas.errors import DefinitionError
+from moothall.agents import ChattyAI
+from moothall.errors import DefinitionError
 
 WAIT = 20
 

@@ -17,7 +17,7 @@ from uuid import uuid4
 import pytest
 from benchmarks.broker import Broker
 
-from civitas import (
+from moothall import (
     ACCESS_REQUESTED,
     Agent,
     AMQPOptions,
@@ -247,7 +247,7 @@ def test_an_id_that_is_none_is_refused(id: str) -> None:
 
 
 PROGRAM = """
-from civitas import ChattyAI, NativeSpace, ScriptedModel, User
+from moothall import ChattyAI, NativeSpace, ScriptedModel, User
 with NativeSpace() as space:
     space.add(ChattyAI("Chatty", ScriptedModel(["Grüße!", "Bye!"])))
     user = space.add(User())

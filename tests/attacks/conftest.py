@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from civitas import NativeSpace
 from conformance.conftest import log
+from moothall import NativeSpace
 
 __all__ = ["log", "space"]
 

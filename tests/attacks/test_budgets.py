@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from civitas import Budget, BudgetedModel, BudgetExceeded, DefinitionError, Price, Prices, Spent
-from civitas.action import Action
-from civitas.budget import Left
-from civitas.models import ModelReply, Usage
+from moothall import Budget, BudgetedModel, BudgetExceeded, DefinitionError, Price, Prices, Spent
+from moothall.action import Action
+from moothall.budget import Left
+from moothall.models import ModelReply, Usage
 
 NAN, INF = float("nan"), float("inf")
 NO_COUNTS = (

@@ -25,10 +25,10 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, NativeSpace
-from civitas.agents import Host, changing_actions
-from civitas.approval import Rule, RuleApprover
-from civitas.errors import ActionError, CommandError, ConfigError, RequestCancelled
+from moothall import Agent, NativeSpace
+from moothall.agents import Host, changing_actions
+from moothall.approval import Rule, RuleApprover
+from moothall.errors import ActionError, CommandError, ConfigError, RequestCancelled
 
 YES = RuleApprover([Rule()])
 # Not the environment's own: this repository may lie below /tmp, which the sandbox hides.
@@ -288,9 +288,9 @@ def test_what_is_left_ends_with_its_request(
 
 PROGRAM = """
 import os, sys
-from civitas import Agent, NativeSpace
-from civitas.agents import Host, changing_actions
-from civitas.approval import Rule, RuleApprover
+from moothall import Agent, NativeSpace
+from moothall.agents import Host, changing_actions
+from moothall.approval import Rule, RuleApprover
 
 root, sandbox, command = sys.argv[1:]
 with NativeSpace() as space:
@@ -448,14 +448,14 @@ CONFINED = {
     "delete outside": ("rm -f ../secret", ""),
     "through a link": ("ln -s .. out; echo x >out/secret", ""),
     "replace the folder": ("cd ..; mv root moved; rm -rf root", "busy|Read-only|denied"),
-    "system": ("echo x >/etc/civitas-was-here", READ_ONLY),
-    "home": ("echo x >~/civitas-was-here", READ_ONLY),
-    "temporary": ("echo x >/tmp/civitas-was-here; echo x >/dev/shm/civitas-was-here", ""),
+    "system": ("echo x >/etc/moothall-was-here", READ_ONLY),
+    "home": ("echo x >~/moothall-was-here", READ_ONLY),
+    "temporary": ("echo x >/tmp/moothall-was-here; echo x >/dev/shm/moothall-was-here", ""),
     "other processes": ("kill -KILL {pid}", "No such process"),
     "their memory": ("cat /proc/{pid}/environ", "No such file"),
     "mounts": ("mount -o remount,bind,rw /", "denied|superuser|permitted"),
     "mounts of its own": (
-        "unshare -Ur mount -o remount,bind,rw /; echo x >/etc/civitas-was-here",
+        "unshare -Ur mount -o remount,bind,rw /; echo x >/etc/moothall-was-here",
         READ_ONLY,
     ),
     "the kernel's objects": ("find /sys -type f -writable 2>/dev/null | head; echo none", "^none"),
@@ -477,7 +477,7 @@ def test_in_bubblewrap_a_command_gets_nowhere(
         assert re.search(says, output)
         assert (machine.root.parent / "secret").read_text() == "the secret outside"
         for folder in ("/etc", "~", "/tmp", "/dev/shm"):
-            assert not Path(folder, "civitas-was-here").expanduser().exists()
+            assert not Path(folder, "moothall-was-here").expanduser().exists()
         machine.is_well()
 
     refused_or(bwrap, test)
@@ -537,8 +537,8 @@ def test_bubblewrap_has_the_network_that_was_asked_for(
 
 WITHOUT = """
 import asyncio
-from civitas.agents import Host, changing_actions
-from civitas.errors import CommandError
+from moothall.agents import Host, changing_actions
+from moothall.errors import CommandError
 
 try:
     Host("Host", sandbox="bwrap")

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from civitas.errors import DefinitionError, InvalidId, MailboxFull, ModelError, StateError
-from civitas.models.wrappers.scripted import ScriptedModel
-from civitas.reasoning.conversation.chosen_by import ChosenBy
-from civitas.reasoning.conversation.conversation import Conversation
-from civitas.reasoning.conversation.order import HandOver
-from civitas.reasoning.conversation.state import ConversationState, shown
-from civitas.reasoning.conversation.termination import MaxTurns, Said, StoppedBy
-from civitas.reasoning.loop.react import ReActAgent
-from civitas.reasoning.reply import Reply, Step
+from moothall.errors import DefinitionError, InvalidId, MailboxFull, ModelError, StateError
+from moothall.models.wrappers.scripted import ScriptedModel
+from moothall.reasoning.conversation.chosen_by import ChosenBy
+from moothall.reasoning.conversation.conversation import Conversation
+from moothall.reasoning.conversation.order import HandOver
+from moothall.reasoning.conversation.state import ConversationState, shown
+from moothall.reasoning.conversation.termination import MaxTurns, Said, StoppedBy
+from moothall.reasoning.loop.react import ReActAgent
+from moothall.reasoning.reply import Reply, Step
 from reasoning.talkers import Gated, Talker, agent, answer
 
 WAIT = 20

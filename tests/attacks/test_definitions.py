@@ -11,9 +11,9 @@ from typing import Annotated, Any, ForwardRef
 import pytest
 from pydantic import Field
 
-from civitas import Action, ActionRegistry, Agent, action
-from civitas.errors import CivitasError, DefinitionError
 from conformance.conftest import Recorder, message
+from moothall import Action, ActionRegistry, Agent, action
+from moothall.errors import DefinitionError, MoothallError
 
 
 def works(space):
@@ -26,7 +26,7 @@ def works(space):
 def refused(caught, *texts):
     error = caught.value
     assert isinstance(error, DefinitionError)
-    assert isinstance(error, CivitasError)
+    assert isinstance(error, MoothallError)
     assert isinstance(error, TypeError)
     for text in texts:
         assert text in str(error)
@@ -321,7 +321,7 @@ def test_a_returned_type_without_a_json_form_is_no_fault(space):
     space.add(Maker("maker"))
     me = space.add(Agent("asker"))
     assert "returns" not in me.ask("maker", "help").result(timeout=10)["make"]
-    with pytest.raises(CivitasError, match="not a JSON value"):
+    with pytest.raises(MoothallError, match="not a JSON value"):
         me.ask("maker", "make").result(timeout=10)
     works(space)
 

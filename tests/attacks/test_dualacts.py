@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from civitas import (
+from moothall import (
     Budget,
     Conclusion,
     DecisionAction,
@@ -22,8 +22,8 @@ from civitas import (
     ReActAgent,
     ScriptedModel,
 )
-from civitas.jsonvalue import Unreadable
-from civitas.reasoning.dualact.conclusions import read_decision
+from moothall.jsonvalue import Unreadable
+from moothall.reasoning.dualact.conclusions import read_decision
 
 GO = json.dumps({"action": "CONTINUE", "new_instruction": "work", "reasoning": ""})
 DONE = json.dumps({"action": "TERMINATE", "new_instruction": "", "reasoning": "H says so"})

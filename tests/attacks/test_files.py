@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, NativeSpace
-from civitas.agents import Host, file_actions
-from civitas.agents.folder import Folder
-from civitas.approval import Rule, RuleApprover
-from civitas.errors import (
+from moothall import Agent, NativeSpace
+from moothall.agents import Host, file_actions
+from moothall.agents.folder import Folder
+from moothall.approval import Rule, RuleApprover
+from moothall.errors import (
     ActionError,
     FileError,
     FileTooLarge,

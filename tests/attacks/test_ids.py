@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent
-from civitas.errors import AgentNotFound, CivitasError, DefinitionError, DuplicateAgent, InvalidId
 from conformance.conftest import Recorder, message
+from moothall import Agent
+from moothall.errors import AgentNotFound, DefinitionError, DuplicateAgent, InvalidId, MoothallError
 
 
 class Evil:
@@ -82,7 +82,7 @@ def test_an_agent_is_not_made_with_an_id_that_is_none(space, case):
     with pytest.raises(InvalidId, match=text) as caught:
         Agent(id)
     assert isinstance(caught.value, ValueError)
-    assert isinstance(caught.value, CivitasError)
+    assert isinstance(caught.value, MoothallError)
     assert len(str(caught.value)) < 500
     works(space)
 
@@ -205,7 +205,7 @@ def test_an_agent_that_skipped_its_init_is_refused_with_a_reason(space):
         def __init__(self):
             self.memory = []
 
-    with pytest.raises(CivitasError, match=r"super\(\)\.__init__|id"):
+    with pytest.raises(MoothallError, match=r"super\(\)\.__init__|id"):
         space.add(Forgetful())
     assert space.ids() == []
     works(space)
@@ -228,7 +228,7 @@ def test_a_concurrency_goes_before_that_of_the_class():
 def test_an_agent_of_another_space_is_refused_and_stays_there(space):
     with type(space)() as other:
         agent = other.add(Recorder("agent"))
-        with pytest.raises(CivitasError, match="another space"):
+        with pytest.raises(MoothallError, match="another space"):
             space.add(agent)
         assert space.ids() == []
         assert agent.space is other

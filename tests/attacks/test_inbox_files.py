@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from civitas.errors import InboxError
-from civitas.spaces.amqp.inbox import ENDED, Entry, Inbox
+from moothall.errors import InboxError
+from moothall.spaces.amqp.inbox import ENDED, Entry, Inbox
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from civitas.memory import HashEmbedder, MemoryFileError, SQLiteMemory
+from moothall.memory import HashEmbedder, MemoryFileError, SQLiteMemory
 
 
 def user(text: str) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def test_a_file_that_is_deleted_is_not_quietly_made_anew(path: Path) -> None:
 def test_a_migration_that_fails_leaves_the_file_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from civitas.memory import file
+    from moothall.memory import file
 
     path = tmp_path / "memory.db"
     with SQLiteMemory(path) as memory:

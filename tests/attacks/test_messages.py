@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from civitas import ACCESS_REQUESTED, Agent, action
-from civitas.errors import ActionError, CivitasError, InvalidMessage
 from conformance.conftest import Kept, Listener, Recorder, settle
+from moothall import ACCESS_REQUESTED, Agent, action
+from moothall.errors import ActionError, InvalidMessage, MoothallError
 
 
 class Receiver(Recorder):
@@ -71,7 +71,7 @@ def refused(caught, field):
     error = caught.value
     assert type(error) is InvalidMessage
     assert isinstance(error, ValueError)
-    assert isinstance(error, CivitasError)
+    assert isinstance(error, MoothallError)
     assert error.field == field
     assert str(error).startswith(f"invalid message: {field}: ")
     assert len(str(error)) < 1000

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from civitas.action import Action, action
-from civitas.memory.memory import Memory
-from civitas.models.protocol import Call, ModelReply
-from civitas.reasoning.loop.react import ReActAgent
-from civitas.reasoning.reply import Reply
+from moothall.action import Action, action
+from moothall.memory.memory import Memory
+from moothall.models.protocol import Call, ModelReply
+from moothall.reasoning.loop.react import ReActAgent
+from moothall.reasoning.reply import Reply
 from reasoning.answers import Answers, both, say, use
 
 MANY = "Your answer calls 1000 actions, and at most 128 are allowed in one. None was executed."

@@ -12,9 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from civitas.errors import ModelError
-from civitas.models import ModelReply, OpenAIModel, ReasoningPiece, TextPiece, Usage
-from civitas.reasoning.loop.react import ReActAgent
 from models.openai_server import (
     DONE,
     Answer,
@@ -29,6 +26,9 @@ from models.openai_server import (
     http,
     text,
 )
+from moothall.errors import ModelError
+from moothall.models import ModelReply, OpenAIModel, ReasoningPiece, TextPiece, Usage
+from moothall.reasoning.loop.react import ReActAgent
 
 MESSAGE = {
     "role": "assistant",

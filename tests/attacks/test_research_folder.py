@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from civitas.errors import FileError, FolderIndexError
-from civitas.research import search_folder
-from civitas.research.findings import Resource
-from civitas.research.pool import pieces
+from moothall.errors import FileError, FolderIndexError
+from moothall.research import search_folder
+from moothall.research.findings import Resource
+from moothall.research.pool import pieces
 
 SECRET = "moonstone"
 

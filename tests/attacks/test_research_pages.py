@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from civitas import ModelReply, action
-from civitas.action import ACCESS_DENIED, ACCESS_REQUESTED
-from civitas.research import Researcher, Resource, read_pdf, search_folder, visit_page
+from moothall import ModelReply, action
+from moothall.action import ACCESS_DENIED, ACCESS_REQUESTED
+from moothall.research import Researcher, Resource, read_pdf, search_folder, visit_page
 
 TOPIC = "the colour of gamma"
 _ORDER = re.compile(r"CALL (\w+) (\{.*?\}) NOW")

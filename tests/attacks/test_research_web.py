@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from civitas.errors import AddressRefused, PageError, UnreadableDocument
-from civitas.research import Resource, ResourcePool, visit_page
-from civitas.research.web.addresses import address_check
 from conformance.model import run
 from models.openai_server import HANG, Answer, http
+from moothall.errors import AddressRefused, PageError, UnreadableDocument
+from moothall.research import Resource, ResourcePool, visit_page
+from moothall.research.web.addresses import address_check
 from research.web_server import PDF, TEXT, Web, html, pdf, redirect
 
 PAGE = "<html><body><p>A page with words that anybody may read, if they like.</p></body></html>"
@@ -22,7 +22,7 @@ PAGE = "<html><body><p>A page with words that anybody may read, if they like.</p
 @pytest.fixture(autouse=True)
 def _online(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have addresses refused for what they are, not because all others are."""
-    monkeypatch.delenv("CIVITAS_OFFLINE", raising=False)
+    monkeypatch.delenv("MOOTHALL_OFFLINE", raising=False)
 
 
 def read(url: str, pool: ResourcePool | None = None, **more: Any) -> Resource:

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from civitas import Journal, ReActAgent, ScriptedModel
-from civitas.errors import CivitasError, DefinitionError, InboxError, JournalError
-from civitas.memory import HashEmbedder, MemoryFileError, SQLiteMemory
-from civitas.spaces.amqp.inbox import ENDED, Entry, Inbox
+from moothall import Journal, ReActAgent, ScriptedModel
+from moothall.errors import DefinitionError, InboxError, JournalError, MoothallError
+from moothall.memory import HashEmbedder, MemoryFileError, SQLiteMemory
+from moothall.spaces.amqp.inbox import ENDED, Entry, Inbox
 
 
 def fill_journal(path: Path) -> None:
@@ -48,7 +48,7 @@ class Kind:
 
     name: str
     make: Callable[[Any], Any]
-    error: type[CivitasError]
+    error: type[MoothallError]
     shown: str
     version: int
     fill: Callable[[Path], None]
@@ -96,7 +96,7 @@ def test_the_error_is_ours_and_names_the_file(kind: Kind, tmp_path: Path) -> Non
     name = str(tmp_path / "none" / "file.db")
     with pytest.raises(kind.error) as raised:
         kind.make(name)
-    assert isinstance(raised.value, CivitasError)
+    assert isinstance(raised.value, MoothallError)
     assert raised.value.path == name  # type: ignore[attr-defined]
     folder = str(tmp_path / "none")
     assert (
@@ -162,7 +162,7 @@ def test_another_version_is_named(kind: Kind, path: Path, version: int | str) ->
         if version == 0:  # this one is made anew
             return
     changed(path, f"PRAGMA user_version = {version}")
-    told = f"it has version {version}, and this civitas knows up to {kind.version}: use"
+    told = f"it has version {version}, and this moothall knows up to {kind.version}: use"
     with pytest.raises(kind.error, match=told):
         kind.make(path)
     changed(path, f"PRAGMA user_version = {kind.version}")
@@ -212,10 +212,10 @@ def test_an_empty_file_is_a_new_one(kind: Kind, path: Path) -> None:
 
 NOT_PERMITTED = """
 import os, sys
-from civitas import Journal
-from civitas.errors import CivitasError
-from civitas.memory import SQLiteMemory
-from civitas.spaces.amqp.inbox import Inbox
+from moothall import Journal
+from moothall.errors import MoothallError
+from moothall.memory import SQLiteMemory
+from moothall.spaces.amqp.inbox import Inbox
 path, new = sys.argv[1] + "/made.db", sys.argv[1] + "/new.db"
 make = {"journal": Journal, "memory": SQLiteMemory, "inbox": Inbox}[sys.argv[2]]
 make(path).close()
@@ -227,7 +227,7 @@ for name in (path, new):
     try:
         make(name).close()
         print("made")
-    except CivitasError as error:
+    except MoothallError as error:
         print(error.path == name, error.reason)
 """
 FILE = "True it may not be read and written: change its permissions"

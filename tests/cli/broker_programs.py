@@ -1,4 +1,4 @@
-"""`civitas` commands that run until they are stopped, and what they write."""
+"""`moothall` commands that run until they are stopped, and what they write."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Program:
             "text": True,
         }
         self.process: Command | subprocess.Popen[str]
-        if command[0] == "civitas":
+        if command[0] == "moothall":
             self.process = Command(*command[1:], **how)
         else:
             how["env"]["PYTHONUNBUFFERED"] = "1"
@@ -93,6 +93,6 @@ class Program:
             stream.close()
 
 
-def civitas(*args: str, cwd: Path, port: int, **environment: str) -> Program:
+def moothall(*args: str, cwd: Path, port: int, **environment: str) -> Program:
     """A command of ours."""
-    return Program("civitas", *args, cwd=cwd, port=port, **environment)
+    return Program("moothall", *args, cwd=cwd, port=port, **environment)

@@ -18,10 +18,10 @@ JOURNAL = "../runs.db"
 MOMENT_S = "3"
 """Seconds, for an option, in which a model answers and is asked again; it hangs until they end."""
 ENVIRONMENT = {
-    "CIVITAS_MODEL": "",
-    "CIVITAS_ROOT": "",
-    "CIVITAS_KEY": "",
-    "CIVITAS_JOURNAL": JOURNAL,
+    "MOOTHALL_MODEL": "",
+    "MOOTHALL_ROOT": "",
+    "MOOTHALL_KEY": "",
+    "MOOTHALL_JOURNAL": JOURNAL,
     "COLUMNS": "300",
 }
 SEARCH = ("search_in_file", {"file_name": "notes.txt", "search_term": "milk"})
@@ -37,7 +37,7 @@ COMMAND = (
 
 PROGRAM = '''
 import os, signal
-from civitas import ReActAgent, ScriptedModel
+from moothall import ReActAgent, ScriptedModel
 
 def look_up(item: str) -> str:
     """Look up the price of an item."""
@@ -75,7 +75,7 @@ if __name__ == "__main__":
 
 THREE = '''
 import asyncio, os, signal
-from civitas import ReActAgent, ScriptedModel
+from moothall import ReActAgent, ScriptedModel
 
 begun = []
 
@@ -108,7 +108,7 @@ def does(*listed: tuple[str, dict[str, Any]]) -> Any:
     )
 
 
-def civitas(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def moothall(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """A command of ours, with nobody at a terminal."""
     return run(*args, cwd=cwd, env={**os.environ, **ENVIRONMENT, **environment})
 
@@ -116,12 +116,12 @@ def civitas(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedPr
 def at_terminal(*args: str, cwd: Path, **environment: str) -> Terminal:
     """A command of ours, with a person at a terminal."""
     return Terminal(
-        "-m", "civitas", *args, cwd=cwd, columns=200, environment={**ENVIRONMENT, **environment}
+        "-m", "moothall", *args, cwd=cwd, columns=200, environment={**ENVIRONMENT, **environment}
     )
 
 
 def killed_in_a_command(server: OpenAIServer, folder: Path, *options: str) -> None:
-    """Have `civitas act` be killed in the midst of COMMAND, which the model is to call."""
+    """Have `moothall act` be killed in the midst of COMMAND, which the model is to call."""
     os.mkfifo(folder / "alive")
     args = ("act", "Do it", "--model", f"{server.url}#m", "--run-id", "r", *options)
     with at_terminal(*args, cwd=folder) as terminal:

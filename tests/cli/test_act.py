@@ -1,4 +1,4 @@
-"""`civitas act` as a person, a program and a script use it, with models of a server on loopback."""
+"""`moothall act` as a person, a program and a script use it, with models on loopback."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from pseudo_terminal import CONTROL_C, CONTROL_D, Terminal, plain, uncoloured
 SEARCH = ("search_in_file", {"file_name": "notes.txt", "search_term": "milk"})
 WRITE = ("write_file", {"file_name": "new.txt", "content": "hello\n"})
 ENVIRONMENT = {
-    "CIVITAS_MODEL": "",
-    "CIVITAS_ROOT": "",
-    "CIVITAS_KEY": "",
-    "CIVITAS_JOURNAL": "",
+    "MOOTHALL_MODEL": "",
+    "MOOTHALL_ROOT": "",
+    "MOOTHALL_KEY": "",
+    "MOOTHALL_JOURNAL": "",
 }
 CONNECT = """
 import socket
@@ -64,7 +64,7 @@ def act(
 @pytest.fixture
 def outside_of_tmp() -> Iterator[Path]:
     """A folder that is not in the sandbox's own /tmp, where all may be written."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="civitas-") as path:
+    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="moothall-") as path:
         yield Path(path)
 
 
@@ -79,7 +79,7 @@ def folder(tmp_path: Path) -> Path:
 def at_terminal(server: OpenAIServer, folder: Path, *args: str, **options: Any) -> Terminal:
     environment = {**ENVIRONMENT, **options.pop("environment", {})}
     return Terminal(
-        "-m", "civitas", "act", "Do it", "--model", f"{server.url}#m", *args,
+        "-m", "moothall", "act", "Do it", "--model", f"{server.url}#m", *args,
         cwd=folder, environment=environment, **options,
     )  # fmt: skip
 
@@ -164,7 +164,7 @@ def test_the_small_model_does_one_instruction(folder: Path, weights: Path) -> No
 
 
 def test_a_model_in_the_process_is_loaded_in_sight(folder: Path, weights: Path) -> None:
-    given = ("-m", "civitas", "act", 'Search for "milk" in notes.txt', "--model", "local")
+    given = ("-m", "moothall", "act", 'Search for "milk" in notes.txt', "--model", "local")
     with Terminal(*given, cwd=folder) as terminal:
         terminal.until("loading the model local (Ctrl-C stops it)")
         terminal.until("search_in_file is running (Ctrl-C stops it)")
@@ -233,7 +233,7 @@ def test_what_is_shown_is_not_obeyed_and_fits(folder: Path, columns: int, colour
 def test_without_rich_it_says_which_extra_is_missing(folder: Path) -> None:
     code = (
         "import sys; sys.modules['rich'] = None; sys.modules['rich.console'] = None\n"
-        "from civitas.cli.main import main\nmain(sys.argv[1:])\n"
+        "from moothall.cli.main import main\nmain(sys.argv[1:])\n"
     )
     with OpenAIServer(streamed("Hello.")) as server:
         command = [sys.executable, "-c", code, "act", "Greet", "--model", f"{server.url}#m"]
@@ -245,7 +245,7 @@ def test_without_rich_it_says_which_extra_is_missing(folder: Path) -> None:
             for more in ([], ["--json"])
         )  # fmt: skip
     assert done.returncode == 1
-    assert done.stderr.endswith("needs the extra 'cli': pip install 'civitas[cli]'\n")
+    assert done.stderr.endswith("needs the extra 'cli': pip install 'moothall[cli]'\n")
     assert as_json.returncode == 0, as_json.stderr
 
 
@@ -340,7 +340,7 @@ def test_without_a_terminal_what_asks_is_refused_and_that_is_said(folder: Path) 
 
 def test_closed_standard_input_is_no_terminal(folder: Path) -> None:
     with OpenAIServer(does(WRITE), streamed("Well.")) as server:
-        line = f'exec "{sys.executable}" -m civitas act "Do it" --model "{server.url}#m" <&-'
+        line = f'exec "{sys.executable}" -m moothall act "Do it" --model "{server.url}#m" <&-'
         done = subprocess.run(
             ["/bin/sh", "-c", line], capture_output=True, text=True, timeout=50, cwd=folder
         )
@@ -472,7 +472,7 @@ def test_interrupted_it_kills_the_command_and_says_what_was_done(folder: Path) -
             assert alive.read() == ""
     assert "stopped before it had ended: run_command" in terminal.seen
     assert "until then 1 step, " in terminal.seen
-    assert "civitas: interrupted" in terminal.seen
+    assert "moothall: interrupted" in terminal.seen
     assert "Traceback" not in terminal.seen
 
 
@@ -575,8 +575,8 @@ def test_a_recorded_run_says_which_it_is(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "environment", "command"),
     (
-        (("--journal", "../my runs.db"), {}, "civitas resume r --journal '../my runs.db'"),
-        ((), {"CIVITAS_JOURNAL": "../my runs.db"}, "civitas resume r"),
+        (("--journal", "../my runs.db"), {}, "moothall resume r --journal '../my runs.db'"),
+        ((), {"MOOTHALL_JOURNAL": "../my runs.db"}, "moothall resume r"),
     ),
 )
 def test_a_recorded_run_that_was_stopped_says_how_to_go_on(
@@ -610,7 +610,7 @@ def test_the_same_command_goes_on_with_a_run_and_another_does_not(folder: Path) 
         ):
             done = act(*args, *journal, cwd=folder)
             assert (done.returncode, done.stdout) == (1, "")
-            assert done.stderr.startswith("civitas: run 'r' was begun by another program")
+            assert done.stderr.startswith("moothall: run 'r' was begun by another program")
             assert changed in done.stderr
             assert done.stderr.count("\n") == 1
         done = act("Do it", *journal, cwd=folder)
@@ -623,12 +623,12 @@ def test_a_journal_in_no_folder_is_said(folder: Path) -> None:
     args = ("Do it", "--model", "http://127.0.0.1:1/v1#m", "--journal", "../no/runs.db")
     done = act(*args, cwd=folder)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("civitas: journal '../no/runs.db': there is no folder")
+    assert done.stderr.startswith("moothall: journal '../no/runs.db': there is no folder")
 
 
 def test_the_file_of_a_folder_cannot_name_a_journal(folder: Path) -> None:
     # What a journal says was permitted is done, and the file may be by anybody.
-    (folder / "civitas.toml").write_text("[act]\njournal = 'runs.db'\n")
+    (folder / "moothall.toml").write_text("[act]\njournal = 'runs.db'\n")
     done = act("Do it", "--model", "http://127.0.0.1:1/v1#m", cwd=folder)
     assert (done.returncode, "there is no key 'act.journal'" in done.stderr) == (2, True)
 
@@ -637,7 +637,7 @@ def test_the_file_of_a_folder_cannot_name_a_journal(folder: Path) -> None:
 
 
 def in_environment(folder: Path, url: str) -> dict[str, str]:
-    return {"CIVITAS_MODEL": f"{url}#environment", "CIVITAS_ROOT": str(folder / "environment")}
+    return {"MOOTHALL_MODEL": f"{url}#environment", "MOOTHALL_ROOT": str(folder / "environment")}
 
 
 def on_command_line(folder: Path, url: str) -> dict[str, str]:
@@ -662,7 +662,7 @@ def test_the_command_line_goes_before_the_environment_and_that_before_the_file(
         (folder / name).mkdir()
         (folder / name / f"in_{name}").write_text("")
     with OpenAIServer(does(("list_files", {})), streamed("Well.")) as server:
-        (folder / "civitas.toml").write_text(
+        (folder / "moothall.toml").write_text(
             f'model = "{server.url}#top"\nroot = "top"\n'
             f'[act]\nmodel = "{server.url}#table"\nroot = "table"\n'
         )
@@ -675,7 +675,7 @@ def test_the_command_line_goes_before_the_environment_and_that_before_the_file(
 
 def test_the_top_level_of_the_file_is_for_every_command(folder: Path) -> None:
     with OpenAIServer(streamed("Well.")) as server:
-        (folder / "civitas.toml").write_text(f'model = "{server.url}#top"\n')
+        (folder / "moothall.toml").write_text(f'model = "{server.url}#top"\n')
         assert act("Do it", cwd=folder).returncode == 0
         assert server.requests[0].body["model"] == "top"
 
@@ -694,7 +694,7 @@ def test_a_file_cannot_have_files_read_without_asking(
 ) -> None:
     # It may have come with the folder, from who knows whom.
     with OpenAIServer(does(SEARCH), streamed("Well.")) as server:
-        (folder / "civitas.toml").write_text(text.format(url=server.url))
+        (folder / "moothall.toml").write_text(text.format(url=server.url))
         done = act("Do it", *(each.format(url=server.url) for each in options), cwd=folder)
     assert ("refused" in done.stderr) is asks
     assert ("milk, oat" in done.stdout) is not asks
@@ -704,31 +704,31 @@ def test_a_file_cannot_have_files_read_without_asking(
     ("text", "said"),
     (
         ("modle = 'x'", "there is no key 'modle'; there are model, root, key, [act], [chat]"),
-        ("key = 7", "civitas.toml: 'key' must be a text"),
-        ("agents = ['a:b']", "civitas.toml: there is no key 'agents'"),
+        ("key = 7", "moothall.toml: 'key' must be a text"),
+        ("agents = ['a:b']", "moothall.toml: there is no key 'agents'"),
         (
             "[chat]\nagents = 'a:b'",
-            "civitas.toml: 'chat.agents' must be a list of texts, got 'a:b'",
+            "moothall.toml: 'chat.agents' must be a list of texts, got 'a:b'",
         ),
-        ("[chat]\nagents = ['']", "civitas.toml: 'chat.agents' must be a list of texts, got ['']"),
-        ("[act]\nmax = 1", "civitas.toml: there is no key 'act.max'; there are model, root"),
-        ("model = 3", "civitas.toml: 'model' must be a text, got 3"),
-        ("[act]\nroot = ''", "civitas.toml: 'act.root' must be a text, got ''"),
-        ("act = 'x'", "civitas.toml: 'act' must be a table, [act], got 'x'"),
-        ("model = ", "civitas.toml is not TOML"),
+        ("[chat]\nagents = ['']", "moothall.toml: 'chat.agents' must be a list of texts, got ['']"),
+        ("[act]\nmax = 1", "moothall.toml: there is no key 'act.max'; there are model, root"),
+        ("model = 3", "moothall.toml: 'model' must be a text, got 3"),
+        ("[act]\nroot = ''", "moothall.toml: 'act.root' must be a text, got ''"),
+        ("act = 'x'", "moothall.toml: 'act' must be a table, [act], got 'x'"),
+        ("model = ", "moothall.toml is not TOML"),
     ),
 )
 def test_a_wrong_file_is_said_with_its_key(folder: Path, text: str, said: str) -> None:
-    (folder / "civitas.toml").write_text(text)
+    (folder / "moothall.toml").write_text(text)
     done = act("Do it", "--model", "http://127.0.0.1:1/v1#m", cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in " ".join(done.stderr.split())
 
 
 def test_a_file_that_cannot_be_read_is_said(folder: Path) -> None:
-    (folder / "civitas.toml").write_bytes(b"\xff")
+    (folder / "moothall.toml").write_bytes(b"\xff")
     done = act("Do it", cwd=folder)
-    assert (done.returncode, "civitas.toml cannot be read" in done.stderr) == (2, True)
+    assert (done.returncode, "moothall.toml cannot be read" in done.stderr) == (2, True)
 
 
 # -- review ----------------------------------------------------------------------------------------
@@ -760,8 +760,8 @@ def test_a_person_who_reviews_may_stop_and_go_on_later(folder: Path) -> None:
             terminal.type("s\n")
             assert terminal.end() == 1
         assert "stopped: it was cancelled (H ('you'): stopped by you)" in terminal.seen
-        assert "to resume it: civitas resume r --journal ../runs.db" in terminal.seen
-        given = ("-m", "civitas", "resume", "r", "--journal", "../runs.db")
+        assert "to resume it: moothall resume r --journal ../runs.db" in terminal.seen
+        given = ("-m", "moothall", "resume", "r", "--journal", "../runs.db")
         with Terminal(*given, cwd=folder) as terminal:
             terminal.until("you> ")
             terminal.type("a\n")

@@ -14,9 +14,6 @@ from typing import Any
 
 import pytest
 
-from civitas import Journal, ScriptedModel
-from civitas.cli.company import Forgetful
-from civitas.cli.main import main
 from commands import Command, run
 from models.openai_server import (
     HANG,
@@ -29,18 +26,21 @@ from models.openai_server import (
     streamed,
     text,
 )
+from moothall import Journal, ScriptedModel
+from moothall.cli.company import Forgetful
+from moothall.cli.main import main
 from pseudo_terminal import CONTROL_C, Terminal
 
 WAIT = 30
-CHAT = (sys.executable, "-m", "civitas", "chat")
+CHAT = (sys.executable, "-m", "moothall", "chat")
 # prompt_toolkit writes it when it begins to read a line.
 READY = "\x1b[?2004h"
 NO_MODEL = "http://127.0.0.1:9/v1#m"
-SETTINGS = {"CIVITAS_MODEL": "", "CIVITAS_ROOT": "", "CIVITAS_KEY": "", "CIVITAS_AGENTS": ""}
+SETTINGS = {"MOOTHALL_MODEL": "", "MOOTHALL_ROOT": "", "MOOTHALL_KEY": "", "MOOTHALL_AGENTS": ""}
 
 AGENTS = '''
 import threading
-from civitas import Agent, action
+from moothall import Agent, action
 
 class Calculator(Agent):
     @action
@@ -99,7 +99,7 @@ number = 7
 '''
 
 PAIR = """
-from civitas import DualActAgent, DualActConfig, ReActAgent, ScriptedModel
+from moothall import DualActAgent, DualActConfig, ReActAgent, ScriptedModel
 
 decision = '{"action": "TERMINATE", "new_instruction": "", "reasoning": "so"}'
 boss = ReActAgent("boss", ScriptedModel([decision]))
@@ -143,7 +143,7 @@ class Chat(Terminal):
 def chat(
     folder: Path, *args: str, model: str = NO_MODEL, columns: int = 100, **more: str
 ) -> Iterator[Chat]:
-    given = ("-m", "civitas", "chat", "--model", model, *args)
+    given = ("-m", "moothall", "chat", "--model", model, *args)
     settings = {**SETTINGS, "XDG_STATE_HOME": str(folder / "state"), **more}
     with Chat(*given, cwd=folder, columns=columns, environment=dict(settings)) as terminal:
         terminal.until("> " if more.get("TERM") == "dumb" else READY)
@@ -341,7 +341,7 @@ def test_a_narrow_terminal_is_wide_enough(folder: Path) -> None:
 def test_without_the_extra_lines_are_read_from_elsewhere(folder: Path) -> None:
     code = (
         "import sys; sys.modules['prompt_toolkit'] = None\n"
-        "from civitas.cli.main import main\nmain(['chat', *sys.argv[1:]])\n"
+        "from moothall.cli.main import main\nmain(['chat', *sys.argv[1:]])\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, "--model", NO_MODEL, "--agent", "my_agents:Calculator"],
@@ -360,11 +360,11 @@ def test_without_the_extra_lines_are_read_from_elsewhere(folder: Path) -> None:
 def test_without_the_extra_it_says_what_to_install(folder: Path) -> None:
     code = (
         "import sys; sys.modules['prompt_toolkit'] = None\n"
-        "from civitas.cli.main import main\nmain(['chat', *sys.argv[1:]])\n"
+        "from moothall.cli.main import main\nmain(['chat', *sys.argv[1:]])\n"
     )
     with Terminal("-c", code, "--model", NO_MODEL, cwd=folder) as terminal:
-        shown = terminal.until("civitas[cli]")
-        assert "civitas chat at a terminal needs the extra 'cli'" in shown
+        shown = terminal.until("moothall[cli]")
+        assert "moothall chat at a terminal needs the extra 'cli'" in shown
         assert terminal.end() == 1
 
 
@@ -576,9 +576,9 @@ FIRST_LINES = {  # what people type first, and what the answer is to say
     "?": "/Host.read_file file_name",
     "what can you do?": "Host lists, reads, writes and runs things",
     "What can I type here?": "/help lists what can be typed",
-    "who are you?": "civitas is a Python package for agents",
+    "who are you?": "moothall is a Python package for agents",
     "what's your name": "this is its chat",
-    "what is civitas": "civitas is a Python package for agents",
+    "what is moothall": "moothall is a Python package for agents",
     "which model are you?": "SmolLM2 with 135 million parameters",
     "are you ChatGPT?": "SmolLM2 with 135 million parameters",
     "how do I use my own model": "`--model openai:gpt-4o-mini` with OPENAI_API_KEY",
@@ -622,7 +622,7 @@ def test_what_people_type_first_the_program_answers_where_the_model_is_small(
 
 def test_a_greeting_reaches_an_agent_of_ones_own(folder: Path, weights: Path) -> None:
     (folder / "parrots.py").write_text(
-        "from civitas import ReActAgent, ScriptedModel\n"
+        "from moothall import ReActAgent, ScriptedModel\n"
         "parrot = ReActAgent('parrot', ScriptedModel(['Hello yourself.']))\n"
     )
     done = piped(folder, "hello\n", "--agent", "parrots:parrot", "--model", "local")
@@ -714,7 +714,7 @@ def test_lines_are_there_the_next_time_for_nobody_else(folder: Path) -> None:
     with chat(folder, "--agent", "my_agents:Calculator") as terminal:
         assert ": 3" in terminal.line("/Calculator.add a:1 b:2")
         assert terminal.leave() == 0
-    kept = folder / "state" / "civitas" / "chat-history"
+    kept = folder / "state" / "moothall" / "chat-history"
     assert kept.stat().st_mode & 0o777 == 0o600
     assert kept.read_text().endswith("\n+/Calculator.add a:1 b:2\n")
     with chat(folder, "--agent", "my_agents:Calculator") as terminal:
@@ -737,13 +737,13 @@ def test_answers_to_questions_are_not_kept(folder: Path) -> None:
         terminal.until("[y/N/always]")
         terminal.line("y")
         assert terminal.leave() == 0
-    kept = folder / "state" / "civitas" / "chat-history"
+    kept = folder / "state" / "moothall" / "chat-history"
     assert kept.read_text().count("\n+") == 1
 
 
 @pytest.mark.parametrize("wrong", ("a file for a folder", "a folder for a file"))
 def test_a_history_that_cannot_be_written_is_said_once(folder: Path, wrong: str) -> None:
-    kept = folder / "state" / "civitas" / "chat-history"
+    kept = folder / "state" / "moothall" / "chat-history"
     if wrong == "a file for a folder":
         (folder / "state").write_text("a file")
     else:
@@ -764,23 +764,23 @@ def test_the_command_line_goes_before_the_environment_and_that_before_the_file(
     (folder / "inner").mkdir()
     (folder / "inner" / "in.txt").write_text("")
     with OpenAIServer(either("Hello.")) as server:
-        (folder / "civitas.toml").write_text(
+        (folder / "moothall.toml").write_text(
             f'model = "{server.url}#top"\n[chat]\nmodel = "{server.url}#table"\nroot = "inner"\n'
         )
         said = '/Chatty.say content:"Hello"'
         for given, environment_ in (
             ((), {}),
-            ((), {"CIVITAS_MODEL": f"{server.url}#environment", "CIVITAS_ROOT": "."}),
-            (("--model", f"{server.url}#line"), {"CIVITAS_MODEL": f"{server.url}#environment"}),
+            ((), {"MOOTHALL_MODEL": f"{server.url}#environment", "MOOTHALL_ROOT": "."}),
+            (("--model", f"{server.url}#line"), {"MOOTHALL_MODEL": f"{server.url}#environment"}),
         ):
             given = ("chat", *given)
             done = run(*given, input=f"{said}\n", cwd=folder, env=environment(**environment_))
             assert done.returncode == 0, done.stderr
         assert [r.body["model"] for r in server.requests] == ["table", "environment", "line"]
-        given = ("-m", "civitas", "chat", "--no-history")
+        given = ("-m", "moothall", "chat", "--no-history")
         with Chat(*given, cwd=folder, environment=dict(SETTINGS)) as terminal:
             shown = terminal.until(READY)
-            assert f"civitas.toml says that the model is {server.url}#table." in shown
+            assert f"moothall.toml says that the model is {server.url}#table." in shown
             terminal.type("/Host.list_files\r")
             terminal.until("[y/N/always]")
             assert 'Host: ["in.txt"]' in terminal.line("y")
@@ -790,18 +790,18 @@ def test_the_command_line_goes_before_the_environment_and_that_before_the_file(
     ("file", "environment_", "sent"),
     (
         ('model = "{url}#m"\nkey = "of-the-file"', {}, "of-the-file"),
-        ('model = "{url}#m"\nkey = "of-the-file"', {"CIVITAS_KEY": "mine"}, "of-the-file"),
+        ('model = "{url}#m"\nkey = "of-the-file"', {"MOOTHALL_KEY": "mine"}, "of-the-file"),
         # Whoever wrote the file is not to be sent what is mine, nor another server what is theirs.
-        ('model = "{url}#m"', {"CIVITAS_KEY": "mine"}, "none"),
-        ('key = "of-the-file"', {"CIVITAS_MODEL": "{url}#m"}, "none"),
-        ("", {"CIVITAS_MODEL": "{url}#m", "CIVITAS_KEY": "mine"}, "mine"),
+        ('model = "{url}#m"', {"MOOTHALL_KEY": "mine"}, "none"),
+        ('key = "of-the-file"', {"MOOTHALL_MODEL": "{url}#m"}, "none"),
+        ("", {"MOOTHALL_MODEL": "{url}#m", "MOOTHALL_KEY": "mine"}, "mine"),
     ),
 )
 def test_a_key_goes_with_the_model_that_is_named_beside_it(
     folder: Path, file: str, environment_: dict[str, str], sent: str
 ) -> None:
     with OpenAIServer(either("Hello.")) as server:
-        (folder / "civitas.toml").write_text(file.format(url=server.url))
+        (folder / "moothall.toml").write_text(file.format(url=server.url))
         more = {name: value.format(url=server.url) for name, value in environment_.items()}
         for arguments, lines in (
             (("chat",), '/Chatty.say content:"Hello"\n'),
@@ -815,11 +815,11 @@ def test_a_key_goes_with_the_model_that_is_named_beside_it(
 
 @pytest.mark.parametrize(("key", "there"), (("y", True), ("n", False), ("", False)))
 def test_agents_that_the_file_names_are_asked_about(folder: Path, key: str, there: bool) -> None:
-    (folder / "civitas.toml").write_text('[chat]\nagents = ["my_agents:Calculator"]\n')
-    given = ("-m", "civitas", "chat", "--model", NO_MODEL, "--no-history")
+    (folder / "moothall.toml").write_text('[chat]\nagents = ["my_agents:Calculator"]\n')
+    given = ("-m", "moothall", "chat", "--model", NO_MODEL, "--no-history")
     with Chat(*given, cwd=folder, environment=dict(SETTINGS)) as terminal:
         shown = terminal.until("Permit this? [y/N] ")
-        assert "civitas.toml would have this run, from this folder: my_agents:Calculator" in shown
+        assert "moothall.toml would have this run, from this folder: my_agents:Calculator" in shown
         terminal.type(f"{key}\n")
         shown = terminal.until(READY)
         assert ("Calculator" in shown) is there
@@ -827,14 +827,14 @@ def test_agents_that_the_file_names_are_asked_about(folder: Path, key: str, ther
 
 
 def test_agents_that_the_file_names_are_not_run_without_a_question(folder: Path) -> None:
-    (folder / "civitas.toml").write_text('[chat]\nagents = ["my_agents:Calculator"]\n')
+    (folder / "moothall.toml").write_text('[chat]\nagents = ["my_agents:Calculator"]\n')
     (folder / "my_agents.py").write_text("open('run', 'w')\n" + AGENTS)
     done = piped(folder, "/Calculator.add a:1 b:2\n")
     assert done.returncode == 2
     assert "name them by --agent" in " ".join(done.stderr.split())
     assert not (folder / "run").exists()
     # What the command line or the environment names goes before.
-    done = piped(folder, "/Calculator.add a:1 b:2\n", CIVITAS_AGENTS="my_agents:Calculator")
+    done = piped(folder, "/Calculator.add a:1 b:2\n", MOOTHALL_AGENTS="my_agents:Calculator")
     assert ": 3" in done.stdout, done.stderr
 
 
@@ -843,14 +843,14 @@ def test_agents_that_the_file_names_are_not_run_without_a_question(folder: Path)
     (
         ("modle = 'x'", "there is no key 'modle'; there are model, root, key, [act], [chat]"),
         ("[chat]\nx = 1", "there is no key 'chat.x'; there are model, root, key, agents"),
-        ("[act]\nroot = 1", "civitas.toml: 'act.root' must be a text, got 1"),
-        ("chat = 1", "civitas.toml: 'chat' must be a table, [chat], got 1"),
-        ("model = ", "civitas.toml is not TOML"),
-        ("root = 'nowhere'", "--root, CIVITAS_ROOT or civitas.toml: the root folder"),
+        ("[act]\nroot = 1", "moothall.toml: 'act.root' must be a text, got 1"),
+        ("chat = 1", "moothall.toml: 'chat' must be a table, [chat], got 1"),
+        ("model = ", "moothall.toml is not TOML"),
+        ("root = 'nowhere'", "--root, MOOTHALL_ROOT or moothall.toml: the root folder"),
     ),
 )
 def test_a_wrong_file_is_said_with_its_key(folder: Path, text: str, said: str) -> None:
-    (folder / "civitas.toml").write_text(text)
+    (folder / "moothall.toml").write_text(text)
     done = piped(folder, "")
     assert (done.returncode, done.stdout) == (2, "")
     assert said in " ".join(done.stderr.split())
@@ -899,7 +899,7 @@ def test_to_all_is_to_whoever_has_the_action(folder: Path) -> None:
     ]
     nobody = piped(folder, "/*.nothing\n")
     assert nobody.returncode == 1
-    assert nobody.stderr == 'civitas: no agent here has the action "nothing"\n'
+    assert nobody.stderr == 'moothall: no agent here has the action "nothing"\n'
 
 
 def test_no_line_of_a_pipe_is_an_approval(folder: Path) -> None:
@@ -912,9 +912,9 @@ def test_no_line_of_a_pipe_is_an_approval(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "said"),
     (
-        ("/A\n", "civitas: column 3: expected"),
-        (b'/A.b c:"\xff"\n', "civitas: column 9: expected text"),
-        ("/Calculator.add a:NaN\n", "civitas: column 19: expected a JSON value"),
+        ("/A\n", "moothall: column 3: expected"),
+        (b'/A.b c:"\xff"\n', "moothall: column 9: expected text"),
+        ("/Calculator.add a:NaN\n", "moothall: column 19: expected a JSON value"),
     ),
 )
 def test_a_line_that_is_no_message_is_complained_of_and_the_rest_is_read(
@@ -948,7 +948,7 @@ def test_a_server_that_is_down_is_one_line_for_each_agent(folder: Path) -> None:
 
 @pytest.mark.parametrize("closed", ("<&-", "</dev/null"))
 def test_without_any_input_it_ends(folder: Path, closed: str) -> None:
-    command = f'"$0" -m civitas chat --model http://127.0.0.1:9/v1#m {closed}'
+    command = f'"$0" -m moothall chat --model http://127.0.0.1:9/v1#m {closed}'
     done = subprocess.run(
         ["sh", "-c", command, sys.executable],
         capture_output=True,
@@ -998,7 +998,7 @@ def test_interrupted_while_it_reads_it_is_exit_code_130(folder: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=WAIT)
     assert process.returncode == 130
-    assert said.strip() == b"civitas: interrupted"
+    assert said.strip() == b"moothall: interrupted"
 
 
 def test_interrupted_while_it_waits_for_an_answer_it_runs_no_further_line(folder: Path) -> None:
@@ -1020,7 +1020,7 @@ def test_interrupted_while_it_waits_for_an_answer_it_runs_no_further_line(folder
         server.wait_for_close()
     assert process.returncode == 130
     assert "add" not in shown.decode()
-    assert said.strip() == b"civitas: interrupted"
+    assert said.strip() == b"moothall: interrupted"
 
 
 # -- whom it is with -------------------------------------------------------------------------------
@@ -1038,8 +1038,8 @@ def test_agents_of_ones_own_are_there(folder: Path, name: str, id: str) -> None:
 
 def test_replies_are_recorded_in_a_journal(folder: Path) -> None:
     (folder / "speakers.py").write_text(
-        "from civitas import ReActAgent\n"
-        "from civitas.models import ScriptedModel\n"
+        "from moothall import ReActAgent\n"
+        "from moothall.models import ScriptedModel\n"
         "bob = ReActAgent('Bob', ScriptedModel(['I saw a cat']))\n"
     )
     line, options = '/Bob.say content:"What is there?"\n', ("--journal", "runs.db")
@@ -1095,7 +1095,7 @@ def test_what_is_no_agent_is_said_by_its_name(
 
 def test_an_agent_that_cannot_be_added_is_told_in_a_line(folder: Path) -> None:
     done = piped(folder, "", "--agent", "my_agents:Unready")
-    said = "civitas: agent 'Unready': its after_add failed: ValueError: no luck\n"
+    said = "moothall: agent 'Unready': its after_add failed: ValueError: no luck\n"
     assert (done.returncode, done.stderr) == (1, said)
 
 
@@ -1103,4 +1103,4 @@ def test_two_of_an_id_are_refused(folder: Path) -> None:
     twice = ("--agent", "my_agents:make") * 2
     done = piped(folder, "", *twice)
     assert done.returncode == 1
-    assert "civitas: an agent 'Made' is in the space already" in done.stderr
+    assert "moothall: an agent 'Made' is in the space already" in done.stderr

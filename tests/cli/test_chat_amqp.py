@@ -1,4 +1,4 @@
-"""`civitas chat --amqp`: a person among agents of other processes."""
+"""`moothall chat --amqp`: a person among agents of other processes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from uuid import uuid4
 import pytest
 from benchmarks.broker import Broker
 
-from civitas import Agent, AMQPOptions, AMQPSpace, Context, action
 from commands import run
 from models.openai_server import OpenAIServer, Request, streamed, text
+from moothall import Agent, AMQPOptions, AMQPSpace, Context, action
 from pseudo_terminal import Terminal
 
 WAIT_S = 30
 # prompt_toolkit writes it when it begins to read a line.
 READY = "\x1b[?2004h"
-SETTINGS = {"CIVITAS_MODEL": "", "CIVITAS_ROOT": "", "CIVITAS_KEY": "", "CIVITAS_AGENTS": ""}
+SETTINGS = {"MOOTHALL_MODEL": "", "MOOTHALL_ROOT": "", "MOOTHALL_KEY": "", "MOOTHALL_AGENTS": ""}
 
 
 class Calculator(Agent):
@@ -66,7 +66,7 @@ def chat(broker: Broker, exchange: str, tmp_path: Path) -> Callable[..., Chat]:
     def chat(*args: str, columns: int = 100, **environment: str) -> Chat:
         given = {**SETTINGS, "AMQP_PORT": str(broker.port), "XDG_STATE_HOME": str(tmp_path)}
         return Chat(
-            *("-m", "civitas", "chat", "--amqp", "--exchange", exchange, *args),
+            *("-m", "moothall", "chat", "--amqp", "--exchange", exchange, *args),
             cwd=tmp_path,
             columns=columns,
             environment={**given, **environment},
@@ -156,15 +156,15 @@ def test_a_name_is_of_one_alone(chat: Callable[..., Chat], elsewhere: AMQPSpace)
     elsewhere.add(Agent("Ann"))
     with chat("--name", "Ann") as terminal:
         assert terminal.end() == 1
-        assert "civitas: an agent 'Ann' is in another process" in terminal.seen
+        assert "moothall: an agent 'Ann' is in another process" in terminal.seen
 
 
 def test_whom_the_command_line_names_comes_too(
     chat: Callable[..., Chat], elsewhere: AMQPSpace, tmp_path: Path
 ) -> None:
     me = elsewhere.add(Agent("me"))
-    (tmp_path / "mine.py").write_text("from civitas import Agent\nclass Mine(Agent): pass\n")
-    (tmp_path / "civitas.toml").write_text('root = "nowhere"\n[chat]\nagents = ["no:Agent"]\n')
+    (tmp_path / "mine.py").write_text("from moothall import Agent\nclass Mine(Agent): pass\n")
+    (tmp_path / "moothall.toml").write_text('root = "nowhere"\n[chat]\nagents = ["no:Agent"]\n')
 
     def answer(request: Request) -> Any:
         return (streamed if request.body.get("stream") else text)("Good day.")

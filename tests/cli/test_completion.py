@@ -12,7 +12,7 @@ import pytest
 
 def printed(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "civitas", "completion", *args],
+        [sys.executable, "-m", "moothall", "completion", *args],
         capture_output=True,
         text=True,
         timeout=50,
@@ -20,10 +20,10 @@ def printed(*args: str) -> subprocess.CompletedProcess[str]:
 
 
 def bash(program: str, folder: Path) -> str:
-    """What bash prints, with the script loaded and `civitas` on its path."""
+    """What bash prints, with the script loaded and `moothall` on its path."""
     (folder / "bin").mkdir()
-    command = folder / "bin" / "civitas"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m civitas "$@"\n')
+    command = folder / "bin" / "moothall"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m moothall "$@"\n')
     command.chmod(0o755)
     (folder / "script").write_text(printed("bash").stdout)
     done = subprocess.run(
@@ -40,20 +40,20 @@ def bash(program: str, folder: Path) -> str:
 
 def test_bash_completes_commands_options_and_values(tmp_path: Path) -> None:
     lines = (
-        "civitas ",
-        "civitas act --m",
-        "civitas chat --model lo",
-        "civitas models fetch qwen3-4",
+        "moothall ",
+        "moothall act --m",
+        "moothall chat --model lo",
+        "moothall models fetch qwen3-4",
     )
-    program = "complete -p civitas\n"
+    program = "complete -p moothall\n"
     for line in lines:
         words = line.split(" ")
         program += (
             f"COMP_WORDS=({' '.join(words[:-1])} '{words[-1]}'); COMP_CWORD={len(words) - 1}\n"
-            'COMPREPLY=(); _civitas_completion civitas; echo "${COMPREPLY[@]}"\n'
+            'COMPREPLY=(); _moothall_completion moothall; echo "${COMPREPLY[@]}"\n'
         )
     registered, commands, options, models, weights = bash(program, tmp_path).splitlines()
-    assert registered == "complete -o nosort -F _civitas_completion civitas"
+    assert registered == "complete -o nosort -F _moothall_completion moothall"
     assert commands.split() == [
         *(
             "act",
@@ -77,13 +77,13 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shell", "begins"), (("zsh", "#compdef civitas"), ("fish", "function _civitas_completion"))
+    ("shell", "begins"), (("zsh", "#compdef moothall"), ("fish", "function _moothall_completion"))
 )
 def test_other_shells_have_their_scripts(shell: str, begins: str) -> None:
     done = printed(shell)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(begins)
-    assert f"_CIVITAS_COMPLETE={shell}_complete" in done.stdout
+    assert f"_MOOTHALL_COMPLETE={shell}_complete" in done.stdout
 
 
 def test_a_shell_that_is_none_is_exit_code_2() -> None:

@@ -12,8 +12,8 @@ import pika
 import pytest
 from benchmarks.broker import Broker
 
-from civitas import Agent, AMQPOptions, AMQPSpace
 from commands import run as command
+from moothall import Agent, AMQPOptions, AMQPSpace
 
 WAIT_S = 30
 TIME = "2026-01-31T09:00:00Z"
@@ -85,7 +85,7 @@ def test_letters_are_listed_and_sent_again(run: Any, exchange: str, bury: Bury) 
     assert sent.returncode == 1
     assert sent.stdout == f"{first} is sent to Bob\n"
     assert sent.stderr == (
-        f"civitas: {second} stays: it is to 'Carl', but was in the queue of 'Bob'\n"
+        f"moothall: {second} stays: it is to 'Carl', but was in the queue of 'Bob'\n"
     )
     bury(to_bob("help"))
     rows = run(*here).stdout.splitlines()
@@ -96,7 +96,7 @@ def test_letters_are_listed_and_sent_again(run: Any, exchange: str, bury: Bury) 
     gone = run(*here, "resend", first)
     assert (gone.returncode, gone.stdout) == (1, "")
     assert gone.stderr == (
-        f"civitas: there is no dead letter {first}: `civitas dead-letters` lists them\n"
+        f"moothall: there is no dead letter {first}: `moothall dead-letters` lists them\n"
     )
 
 
@@ -120,7 +120,7 @@ def test_what_is_wrong_is_one_line(run: Any, exchange: str, options: AMQPOptions
     def fault(*args: str, **environment: str) -> str:
         done = run(*args, **environment)
         assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr.startswith("civitas: ")
+        assert done.stderr.startswith("moothall: ")
         assert done.stderr.count("\n") == 1
         return str(done.stderr)
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from civitas.cli.progress import Warnings
-from civitas.cli.run.ended import exit_code
-from civitas.cli.run.research import ResearchDisplay
-from civitas.cli.run.show import MAX_ARG, MAX_LINE, MAX_LINES, RunDisplay
-from civitas.models.protocol import ReasoningPiece, TextPiece, Usage
-from civitas.reasoning.dualact.conclusions import Conclusion, DecisionAction, HumanDecision
-from civitas.reasoning.events import (
+from moothall.cli.progress import Warnings
+from moothall.cli.run.ended import exit_code
+from moothall.cli.run.research import ResearchDisplay
+from moothall.cli.run.show import MAX_ARG, MAX_LINE, MAX_LINES, RunDisplay
+from moothall.models.protocol import ReasoningPiece, TextPiece, Usage
+from moothall.reasoning.dualact.conclusions import Conclusion, DecisionAction, HumanDecision
+from moothall.reasoning.events import (
     BlockEnded,
     BlockStarted,
     CallEnded,
@@ -24,7 +24,7 @@ from civitas.reasoning.events import (
     DecisionMade,
     Done,
 )
-from civitas.reasoning.reply import Reply, Step
+from moothall.reasoning.reply import Reply, Step
 from pseudo_terminal import plain
 
 

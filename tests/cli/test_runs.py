@@ -1,4 +1,4 @@
-"""`civitas runs`: what a journal holds, as a person and a program see it."""
+"""`moothall runs`: what a journal holds, as a person and a program see it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any
 
 import pytest
 
-from civitas import CitizenAgent, City, Journal, ReActAgent, ScriptedModel, Society
-from civitas.cli.main import main
-from civitas.errors import ModelError
-from civitas.models.protocol import ModelReply
 from cli.journal_programs import (
     COMMAND,
     JOURNAL,
     SEARCH,
     at_terminal,
-    civitas,
     does,
     killed_in_a_command,
     killed_program,
+    moothall,
 )
 from models.openai_server import HANG, OpenAIServer, streamed
+from moothall import CitizenAgent, City, Journal, ReActAgent, ScriptedModel, Society
+from moothall.cli.main import main
+from moothall.errors import ModelError
+from moothall.models.protocol import ModelReply
 from pseudo_terminal import CONTROL_C
 
 
@@ -42,7 +42,7 @@ def recorded(folder: Path) -> Path:
     """A folder with a journal, of one run that is done."""
     with OpenAIServer(does(SEARCH), streamed("In line 2.")) as server:
         command = ("act", "Where is milk?", "--model", f"{server.url}#m", "--run-id", "milk")
-        done = civitas(*command, cwd=folder)
+        done = moothall(*command, cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -55,12 +55,12 @@ def without_times(lines: list[str]) -> list[str]:
 def test_runs_are_listed_in_their_order(folder: Path) -> None:
     with OpenAIServer(streamed("Well."), streamed("Well."), HANG) as server:
         model = ("--model", f"{server.url}#m")
-        civitas("act", "First\nof all", *model, "--run-id", "one", cwd=folder)
-        civitas("act", "Then \x1b[2Jthis", *model, "--run-id", "two", cwd=folder)
+        moothall("act", "First\nof all", *model, "--run-id", "one", cwd=folder)
+        moothall("act", "Then \x1b[2Jthis", *model, "--run-id", "two", cwd=folder)
         limits = ("--max-seconds", "0.5", "--run-id", "three")
-        civitas("act", "x" * 1000, *model, *limits, cwd=folder)
-        done = civitas("runs", cwd=folder, COLUMNS="80")
-        as_json = civitas("runs", "--json", cwd=folder)
+        moothall("act", "x" * 1000, *model, *limits, cwd=folder)
+        done = moothall("runs", cwd=folder, COLUMNS="80")
+        as_json = moothall("runs", "--json", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     one, about, task, two, _, escaped, three, stopped, cut = done.stdout.splitlines()
     assert (one, two, three) == ("one", "two", "three")
@@ -78,13 +78,13 @@ def test_runs_are_listed_in_their_order(folder: Path) -> None:
     ]
     assert as_json.stdout.isascii()
     # An output that cannot hold the cut's mark is no reason to fail.
-    done = civitas("runs", cwd=folder, COLUMNS="80", PYTHONIOENCODING="latin-1")
+    done = moothall("runs", cwd=folder, COLUMNS="80", PYTHONIOENCODING="latin-1")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith("xxx \\u2026\n")
 
 
 def test_one_run_is_shown_entry_by_entry(recorded: Path) -> None:
-    done = civitas("runs", "milk", cwd=recorded)
+    done = moothall("runs", "milk", cwd=recorded)
     assert (done.returncode, done.stderr) == (0, "")
     head, state, task, ordered, *lines = done.stdout.splitlines()
     assert (head, task) == ("milk", "  Where is milk?")
@@ -109,7 +109,7 @@ def test_one_run_is_shown_entry_by_entry(recorded: Path) -> None:
 
 
 def test_one_run_for_programs(recorded: Path) -> None:
-    done = civitas("runs", "milk", "--json", cwd=recorded)
+    done = moothall("runs", "milk", "--json", cwd=recorded)
     found = json.loads(done.stdout)
     assert (found["run"]["id"], found["run"]["state"]) == ("milk", "done")
     assert [entry["sequence"] for entry in found["entries"]] == list(range(1, 13))
@@ -120,35 +120,35 @@ def test_one_run_for_programs(recorded: Path) -> None:
 def test_what_is_in_doubt_is_shown_with_what_to_do(folder: Path) -> None:
     with OpenAIServer(does(COMMAND)) as server:
         killed_in_a_command(server, folder)
-    done = civitas("runs", "r", cwd=folder)
+    done = moothall("runs", "r", cwd=folder)
     assert done.returncode == 0
     assert "  stopped: its process ended; ReActAgent files" in done.stdout
     *_, heading, called, look, repeat, skip, gave = done.stdout.splitlines()
     assert heading == "outcome unknown, the process ended while this was running:"
     assert called.startswith("  1  run_command(command=")
     assert look == "Look whether it took effect, and then:"
-    assert repeat.endswith(" civitas resume r --repeat")
-    assert skip.endswith(" civitas resume r --skip")
-    assert gave.endswith(": civitas resume r --done 1=RESULT")
-    found = json.loads(civitas("runs", "r", "--json", cwd=folder).stdout)
+    assert repeat.endswith(" moothall resume r --repeat")
+    assert skip.endswith(" moothall resume r --skip")
+    assert gave.endswith(": moothall resume r --done 1=RESULT")
+    found = json.loads(moothall("runs", "r", "--json", cwd=folder).stdout)
     assert [each["action"] for each in found["in_doubt"]] == ["run_command"]
-    civitas("resume", "r", "--skip", "--agent", "a:b", cwd=folder)  # wrong usage decides nothing
-    assert json.loads(civitas("runs", "r", "--json", cwd=folder).stdout) == found
+    moothall("resume", "r", "--skip", "--agent", "a:b", cwd=folder)  # wrong usage decides nothing
+    assert json.loads(moothall("runs", "r", "--json", cwd=folder).stdout) == found
 
 
 def test_the_run_of_a_program_is_gone_on_with_by_naming_its_agent(folder: Path) -> None:
     killed_program(folder)
-    done = civitas("runs", "bread-1", cwd=folder)
+    done = moothall("runs", "bread-1", cwd=folder)
     assert "task: Buy bread. Please.\n" in done.stdout
     repeat, *_, give = done.stdout.splitlines()[-3:]
-    assert give.endswith("civitas resume bread-1 --done 1=RESULT")
+    assert give.endswith("moothall resume bread-1 --done 1=RESULT")
     # Each command works as it was copied, but for what only a person knows.
-    copied = shlex.split(repeat.partition("civitas ")[2])
-    given = shlex.split(give.partition("civitas ")[2])
-    refused = civitas(*given, cwd=folder)
+    copied = shlex.split(repeat.partition("moothall ")[2])
+    given = shlex.split(give.partition("moothall ")[2])
+    refused = moothall(*given, cwd=folder)
     assert refused.returncode == 2
     assert "in place of RESULT, such as 1=sent" in " ".join(refused.stderr.split())
-    decided = civitas(*copied, cwd=folder)
+    decided = moothall(*copied, cwd=folder)
     assert decided.returncode == 0, decided.stderr
     assert "recorded; to resume it, run the program of agent" in decided.stdout
 
@@ -162,42 +162,42 @@ def test_a_run_under_way_is_running_and_not_in_doubt(folder: Path) -> None:
     ):
         server.wait_for_request()
         server.wait_for_request()
-        done = civitas("runs", "r", cwd=folder)
+        done = moothall("runs", "r", cwd=folder)
         terminal.type(CONTROL_C)
         assert terminal.end() == 130
     assert "  running; ReActAgent files" in done.stdout
     assert "resume" not in done.stdout
-    after = civitas("runs", "r", cwd=folder)
+    after = moothall("runs", "r", cwd=folder)
     assert "  stopped: it was interrupted; ReActAgent files" in after.stdout
-    assert after.stdout.endswith("\nto resume it: civitas resume r\n")
+    assert after.stdout.endswith("\nto resume it: moothall resume r\n")
 
 
 @pytest.mark.parametrize("command", (("runs",), ("runs", "r"), ("resume", "r"), ("replay", "r")))
 def test_a_journal_that_is_not_there_is_not_made(folder: Path, command: tuple[str, ...]) -> None:
-    done = civitas(*command, cwd=folder)
+    done = moothall(*command, cwd=folder)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        f"civitas: journal {JOURNAL!r}: there is no such file; "
-        "`civitas act TASK --journal PATH` makes one\n"
+        f"moothall: journal {JOURNAL!r}: there is no such file; "
+        "`moothall act TASK --journal PATH` makes one\n"
     )
     assert [path.name for path in folder.parent.iterdir()] == ["work"]
 
 
 @pytest.mark.parametrize("command", (("runs",), ("runs", "r"), ("resume", "r"), ("replay", "r")))
 def test_without_a_journal_it_says_how_to_name_one(folder: Path, command: tuple[str, ...]) -> None:
-    done = civitas(*command, cwd=folder, CIVITAS_JOURNAL="")
+    done = moothall(*command, cwd=folder, MOOTHALL_JOURNAL="")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "Error: no journal was named: give --journal PATH, or set CIVITAS_JOURNAL\n"
+        "Error: no journal was named: give --journal PATH, or set MOOTHALL_JOURNAL\n"
     )
 
 
 @pytest.mark.parametrize("command", (("runs", "r"), ("resume", "r"), ("replay", "r")))
 def test_a_run_that_is_not_there_is_said(recorded: Path, command: tuple[str, ...]) -> None:
-    done = civitas(*command, cwd=recorded)
+    done = moothall(*command, cwd=recorded)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        f"civitas: journal {JOURNAL!r} has no run 'r'; its last ones are 'milk'\n"
+        f"moothall: journal {JOURNAL!r} has no run 'r'; its last ones are 'milk'\n"
     )
 
 
@@ -206,7 +206,7 @@ def test_a_damaged_journal_is_said(recorded: Path, command: str) -> None:
     with sqlite3.connect(recorded.parent / "runs.db") as db:
         db.execute("UPDATE entries SET data = replace(data, 'milk', 'beer') WHERE sequence = 3")
     db.close()
-    done = civitas(command, "milk", cwd=recorded)
+    done = moothall(command, "milk", cwd=recorded)
     assert (done.returncode, done.stdout) == (1, "")
     assert "it is damaged (entry 3 of run 'milk' is not what was written" in done.stderr
     assert done.stderr.count("\n") == 1
@@ -217,13 +217,13 @@ def test_a_file_that_is_no_journal_is_left_as_it_is(folder: Path, command: tuple
     file = folder.parent / "runs.db"
     file.write_text("Dear diary, " * 100)
     before = file.read_bytes()
-    done = civitas(*command, cwd=folder)
+    done = moothall(*command, cwd=folder)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"civitas: journal {JOURNAL!r}: it is another kind of file")
+    assert done.stderr.startswith(f"moothall: journal {JOURNAL!r}: it is another kind of file")
     assert file.read_bytes() == before
 
 
-def test_entries_that_no_civitas_wrote_are_said(folder: Path) -> None:
+def test_entries_that_no_moothall_wrote_are_said(folder: Path) -> None:
     async def write() -> None:
         with Journal(folder.parent / "runs.db") as journal:
             part = await journal.begin("r", "ReActAgent", "a", "go")
@@ -234,28 +234,28 @@ def test_entries_that_no_civitas_wrote_are_said(folder: Path) -> None:
             part.close()
 
     asyncio.run(write())
-    assert civitas("runs", "r", cwd=folder).returncode == 0  # it shows what there is
-    done = civitas("replay", "r", cwd=folder)
+    assert moothall("runs", "r", cwd=folder).returncode == 0  # it shows what there is
+    done = moothall("replay", "r", cwd=folder)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert "an entry is not as civitas writes it: KeyError" in done.stderr
+    assert "an entry is not as moothall writes it: KeyError" in done.stderr
     with sqlite3.connect(folder.parent / "runs.db") as db:
         db.execute("UPDATE runs SET began = 1e300")
     db.close()
-    done = civitas("runs", cwd=folder)
-    assert (done.returncode, "an entry is not as civitas" in done.stderr) == (1, True)
+    done = moothall("runs", cwd=folder)
+    assert (done.returncode, "an entry is not as moothall" in done.stderr) == (1, True)
 
 
 def test_a_journal_without_runs(folder: Path) -> None:
-    failed = civitas("act", "Do it", "--model", "nobody", cwd=folder)
+    failed = moothall("act", "Do it", "--model", "nobody", cwd=folder)
     assert failed.returncode == 2
-    done = civitas("runs", cwd=folder)
+    done = moothall("runs", cwd=folder)
     assert (done.returncode, done.stdout, done.stderr) == (0, "There are no runs.\n", "")
 
 
 def test_a_citizens_prompts_answers_and_decisions_by_step(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CIVITAS_JOURNAL", str(tmp_path / "town.db"))
+    monkeypatch.setenv("MOOTHALL_JOURNAL", str(tmp_path / "town.db"))
     city = City.generate(seed=7, citizens=10)
     chosen = json.dumps({"block": "OtherBlock", "reason": "it is night"})
 

@@ -9,16 +9,16 @@ from uuid import uuid4
 import pytest
 from benchmarks.broker import Broker
 
-from civitas import Agent, AMQPOptions, AMQPSpace
-from civitas.errors import ActionError, AgentNotFound, SpaceClosed
-from cli.broker_programs import Program, civitas
+from cli.broker_programs import Program, moothall
 from commands import run
+from moothall import Agent, AMQPOptions, AMQPSpace
+from moothall.errors import ActionError, AgentNotFound, SpaceClosed
 
 WAIT_S = 30
 
 AGENTS = '''
 import asyncio
-from civitas import Agent, action
+from moothall import Agent, action
 
 class Calculator(Agent):
     @action
@@ -80,7 +80,7 @@ def serve(tmp_path: Path, broker: Broker, exchange: str) -> Callable[..., Progra
 
     def serve(*args: str, **environment: str) -> Program:
         args = ("serve", *args, "--exchange", exchange)
-        return civitas(*args, cwd=tmp_path, port=broker.port, **environment)
+        return moothall(*args, cwd=tmp_path, port=broker.port, **environment)
 
     return serve
 
@@ -191,7 +191,7 @@ def test_an_agent_that_leaves_ends_its_program(serve: Callable[..., Program], me
         program.line()
         me.send({"to": "Calculator", "action": {"name": "leave"}})
         assert program.end() == 1
-        assert program.errors[-1] == "civitas: Calculator is in its space no longer"
+        assert program.errors[-1] == "moothall: Calculator is in its space no longer"
 
 
 def test_an_inbox_is_of_one_process(
@@ -202,7 +202,7 @@ def test_an_inbox_is_of_one_process(
         assert (tmp_path / "in.box").exists()
         with serve("my_agents:Calculator", "--id", "second", "--inbox", "in.box") as second:
             assert second.end() == 1
-        assert second.errors[-1].startswith("civitas: ")
+        assert second.errors[-1].startswith("moothall: ")
         assert "in.box" in second.errors[-1]
 
 
@@ -212,7 +212,7 @@ def test_an_id_is_of_one_process(serve: Callable[..., Program], me: Agent) -> No
         with serve("my_agents:Calculator") as second:
             assert second.end() == 1
         assert second.errors[-1] == (
-            "civitas: an agent 'Calculator' is in another process of this exchange, and ids are "
+            "moothall: an agent 'Calculator' is in another process of this exchange, and ids are "
             "unique: give this one another id, or end that process"
         )
         assert me.ask("Calculator", "add", a=1, b=2).result(WAIT_S) == 3
@@ -221,7 +221,7 @@ def test_an_id_is_of_one_process(serve: Callable[..., Program], me: Agent) -> No
 def test_an_agent_that_cannot_be_added_is_told_in_a_line(serve: Callable[..., Program]) -> None:
     with serve("my_agents:Unready") as program:
         assert program.end() == 1
-    said = "civitas: agent 'Unready': its after_add failed: ValueError: no luck"
+    said = "moothall: agent 'Unready': its after_add failed: ValueError: no luck"
     assert (len(program.errors), program.errors[-1]) == (2, said)  # the first: connected
 
 
@@ -262,15 +262,15 @@ def test_what_is_wrong_is_said_in_a_line(
     assert (done.returncode, done.stdout) == (code, "")
     *usage, last = done.stderr.splitlines()
     assert text in last
-    assert last.startswith("civitas: " if code == 1 else "Error: ")
+    assert last.startswith("moothall: " if code == 1 else "Error: ")
     assert bool(usage) is (code == 2)
 
 
 CLERK = '''
 import asyncio
 from pathlib import Path
-from civitas import ReActAgent, action
-from civitas.models import Call, ScriptedModel
+from moothall import ReActAgent, action
+from moothall.models import Call, ScriptedModel
 
 def note(text):
     with open("notes", "a") as file:
@@ -347,7 +347,7 @@ def test_a_killed_agent_with_a_journal_tells_of_what_is_in_doubt(
         killed.signal(signal.SIGKILL)
         killed.end()
     in_doubt = pytest.raises(
-        ActionError, match=r"in_doubt.*careful.*`civitas resume \S+ --journal \S+ --repeat`"
+        ActionError, match=r"in_doubt.*careful.*`moothall resume \S+ --journal \S+ --repeat`"
     )
     with serve("clerks:careful_one", *clerks), in_doubt:
         asked.result(timeout=WAIT_S)
@@ -373,7 +373,7 @@ def test_a_journal_for_one_that_keeps_none_is_wrong_usage(
     assert "--journal: my_agents:Calculator has one already, or gives no replies" in "".join(
         program.errors
     )
-    with serve("my_agents:Calculator", CIVITAS_JOURNAL="runs.db") as program:
+    with serve("my_agents:Calculator", MOOTHALL_JOURNAL="runs.db") as program:
         assert program.line().startswith("Calculator is served")
         program.signal(signal.SIGTERM)
         assert program.end() == 0

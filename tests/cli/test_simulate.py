@@ -1,4 +1,4 @@
-"""`civitas simulate` as a person and a program use it: a small town for a day or a few."""
+"""`moothall simulate` as a person and a program use it: a small town for a day or a few."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
-from civitas.cli.main import main
-from civitas.society import compare, read_people
 from commands import Command
 from commands import run as command
 from journal.crash import crash
 from models.openai_server import OpenAIServer, status, text
+from moothall.cli.main import main
+from moothall.society import compare, read_people
 from pseudo_terminal import Terminal
 
 TOWN = ("--citizens", "30", "--step", "6h", "--seed", "3")
 DAYS = ("--citizens", "10", "--days", "6")
 
 
-def civitas(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def moothall(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """A command as a script runs it."""
-    given = {**os.environ, "CIVITAS_JOURNAL": "", **environment}
+    given = {**os.environ, "MOOTHALL_JOURNAL": "", **environment}
     return command(*args, options=("-W", "error"), cwd=cwd, env=given)
 
 
 def simulate(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return civitas("simulate", *args, cwd=cwd, **environment)
+    return moothall("simulate", *args, cwd=cwd, **environment)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -131,19 +131,19 @@ def test_stopped_it_goes_on_by_resume_and_comes_to_the_same_files(
         assert json.loads(process.stdout.readline())["step"] == step
     process.send_signal(struck)
     lines = process.communicate(timeout=50)[0].splitlines()
-    way = "civitas resume town --journal runs.db"
+    way = "moothall resume town --journal runs.db"
     if struck is signal.SIGINT:
         assert process.returncode == 130
         assert json.loads(lines[-1]) == {"kind": "interrupted", "resume": [way]}
     assert not json.loads((tmp_path / "stopped" / "manifest.json").read_text())["complete"]
 
-    told = civitas("runs", "town", "--journal", "runs.db", cwd=tmp_path).stdout
+    told = moothall("runs", "town", "--journal", "runs.db", cwd=tmp_path).stdout
     assert "10 citizens, 576 steps of 15min, seed 0" in told
     assert "set up: by rules; tables in /" in told
     assert told.endswith(f"to resume it: {way}\n")
-    gone_on = civitas(*shlex.split(way)[1:], cwd=tmp_path)
+    gone_on = moothall(*shlex.split(way)[1:], cwd=tmp_path)
     assert gone_on.returncode == 0, gone_on.stderr
-    again = civitas(*shlex.split(way)[1:], cwd=tmp_path)  # it has ended: nothing is lived
+    again = moothall(*shlex.split(way)[1:], cwd=tmp_path)  # it has ended: nothing is lived
     assert again.stdout == gone_on.stdout
     assert simulate(*DAYS, "--out", "whole", cwd=tmp_path).returncode == 0
     stopped, whole = contents(tmp_path / "stopped"), contents(tmp_path / "whole")
@@ -167,7 +167,7 @@ def test_interrupted_without_a_journal_it_says_that_one_would_help(tmp_path: Pat
         stdout=subprocess.PIPE,
         text=True,
         cwd=tmp_path,
-        env={**os.environ, "CIVITAS_JOURNAL": ""},
+        env={**os.environ, "MOOTHALL_JOURNAL": ""},
     )
     assert process.stdout is not None
     process.stdout.readline()
@@ -234,7 +234,7 @@ def test_wrong_usage_says_what_is_wrong(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("CIVITAS_JOURNAL", "")
+    monkeypatch.setenv("MOOTHALL_JOURNAL", "")
     assert run(*args) == 2
     assert said in capsys.readouterr().err
 
@@ -245,7 +245,7 @@ def test_without_matplotlib_there_are_no_pictures_and_one_line_says_so(
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert run(*TOWN, "--out", str(tmp_path)) == 0
     (said,) = (line for line in capsys.readouterr().err.splitlines() if "picture" in line)
-    assert "pip install 'civitas[pictures]'" in said
+    assert "pip install 'moothall[pictures]'" in said
     assert not list(tmp_path.glob("*.png"))
 
 
@@ -259,7 +259,7 @@ def test_a_picture_that_the_disk_has_no_room_for_is_named(
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     *_, error = capsys.readouterr().err.splitlines()
-    assert error == f"civitas: {tmp_path}/out/map.png cannot be written: File too large"
+    assert error == f"moothall: {tmp_path}/out/map.png cannot be written: File too large"
 
 
 def test_two_runs_are_compared_by_their_manifests(
@@ -329,9 +329,9 @@ def test_a_limit_of_calls_holds_and_rules_decide_after_it(tmp_path: Path) -> Non
     with OpenAIServer(text("nonsense")) as server:
         args = (*TOWN, "--model", f"{server.url}#m", "--max-calls", "5")
         recorded = ("--journal", "runs.db", "--run-id", "town", "--out", "a")
-        done = simulate(*args, *recorded, cwd=tmp_path, CIVITAS_KEY="secret")
+        done = simulate(*args, *recorded, cwd=tmp_path, MOOTHALL_KEY="secret")
         assert done.returncode == 0, done.stderr
-        gone_on = civitas("resume", "town", "--journal", "runs.db", cwd=tmp_path)
+        gone_on = moothall("resume", "town", "--journal", "runs.db", cwd=tmp_path)
         assert gone_on.returncode == 0, gone_on.stderr
         assert len(server.requests) == 5
         assert {each.headers["authorization"] for each in server.requests} == {"Bearer secret"}
@@ -358,7 +358,7 @@ def test_it_is_asked_about_as_often_as_is_said(tmp_path: Path) -> None:
 
 def test_money_is_limited_only_where_the_price_is_known(tmp_path: Path) -> None:
     args = (*TOWN, "--model", "openai:nobodys", "--max-usd", "1")
-    done = simulate(*args, cwd=tmp_path, CIVITAS_KEY="secret")
+    done = simulate(*args, cwd=tmp_path, MOOTHALL_KEY="secret")
     assert (done.returncode, done.stdout) == (1, "")
     assert "price" in done.stderr
 
@@ -367,7 +367,7 @@ def test_money_is_limited_only_where_the_price_is_known(tmp_path: Path) -> None:
 def test_a_person_is_asked_before_a_remote_model_is(tmp_path: Path, answer: str, code: int) -> None:
     with OpenAIServer(status(400)) as server:
         args = ("simulate", *TOWN, "--model", f"{server.url}#m")
-        with Terminal("-m", "civitas", *args, cwd=tmp_path, typed="y\r") as terminal:
+        with Terminal("-m", "moothall", *args, cwd=tmp_path, typed="y\r") as terminal:
             terminal.until("Continue? [y/N] ")
             assert "will be asked about 144 times" in terminal.seen
             assert server.requests == []
@@ -386,7 +386,7 @@ workflow: [step: 1]
 
 def test_progress_stays_in_one_line_of_a_narrow_terminal(tmp_path: Path) -> None:
     args = ("simulate", *TOWN, "--days", "2")
-    with Terminal("-m", "civitas", *args, cwd=tmp_path, columns=30) as terminal:
+    with Terminal("-m", "moothall", *args, cwd=tmp_path, columns=30) as terminal:
         assert terminal.end() == 0
         shown = re.findall("\r([^\r\n]*)\x1b", terminal.raw)
     assert max(map(len, shown)) < 30
@@ -410,7 +410,7 @@ def test_an_experiment_is_swept_and_told(tmp_path: Path) -> None:
     ]
     page = html.unescape((out / "report.html").read_text())
     assert (
-        """<code>civitas simulate e.yaml --seeds=2 '--sweep=facts={"n":[1,2]},null'</code>"""
+        """<code>moothall simulate e.yaml --seeds=2 '--sweep=facts={"n":[1,2]},null'</code>"""
         in page
     )
     again = simulate("e.yaml", *swept, "--json", cwd=tmp_path)
@@ -421,7 +421,7 @@ def test_an_experiment_is_swept_and_told(tmp_path: Path) -> None:
 def test_the_failures_of_an_experiment_are_told_at_its_end(tmp_path: Path) -> None:
     failing = "[{intervene: {pay: [{from: nobody, to: '1', cents: 5}]}}, step: 1]"
     (tmp_path / "m.py").write_text(
-        "from civitas import Society\ndef made(seed, llm): return Society(10, seed=seed)\n"
+        "from moothall import Society\ndef made(seed, llm): return Society(10, seed=seed)\n"
     )
     made = "make: m.py:made, llm: true"  # a parameter of one's own may be called as a town's
     text = EXPERIMENT.replace("[step: 1]", failing).replace("citizens: 10", made)
@@ -437,7 +437,7 @@ def test_the_failures_of_an_experiment_are_told_at_its_end(tmp_path: Path) -> No
 
 def test_an_experiment_on_a_full_disk_has_failed(tmp_path: Path) -> None:
     (tmp_path / "m.py").write_text(
-        "import resource\nfrom civitas import Society\n\ndef made(seed):\n"
+        "import resource\nfrom moothall import Society\n\ndef made(seed):\n"
         "    resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))\n"
         "    return Society(10, seed=seed)\n"
     )

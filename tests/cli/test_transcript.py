@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from civitas.cli.chat.transcript import Transcript, folded, help_table
-from civitas.text import escaped
+from moothall.cli.chat.transcript import Transcript, folded, help_table
+from moothall.text import escaped
 
 # What the tests look for in what was written is not among them.
 TEXTS = st.text(

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 
-def civitas(
+def moothall(
     *args: str, cwd: Path | None = None, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    empty = dict.fromkeys(("CIVITAS_MODEL", "CIVITAS_ROOT", "CIVITAS_KEY", "CIVITAS_JOURNAL"), "")
+    empty = dict.fromkeys(
+        ("MOOTHALL_MODEL", "MOOTHALL_ROOT", "MOOTHALL_KEY", "MOOTHALL_JOURNAL"), ""
+    )
     return subprocess.run(
-        [sys.executable, "-m", "civitas", *args],
+        [sys.executable, "-m", "moothall", *args],
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
@@ -40,35 +42,35 @@ def civitas(
 def test_wrong_usage_is_exit_code_2_and_says_how_it_is_used(
     args: tuple[str, ...], said: str, tmp_path: Path
 ) -> None:
-    done = civitas(*args, cwd=tmp_path)
+    done = moothall(*args, cwd=tmp_path)
     assert done.returncode == 2
     usage, help, _, error = done.stderr.splitlines()
-    assert usage.startswith(f"Usage: civitas {args[0]} ") or usage.endswith(f" civitas {args[0]}")
+    assert usage.startswith(f"Usage: moothall {args[0]} ") or usage.endswith(f" moothall {args[0]}")
     assert help.endswith(f" {args[0]} --help' for help.")
     assert said in error
 
 
 def test_a_command_that_is_misspelled_is_told_the_near_one() -> None:
-    done = civitas("atc")
+    done = moothall("atc")
     assert done.returncode == 2
     assert done.stderr.endswith("Error: No such command 'atc'. Did you mean 'act'?\n")
 
 
 def test_settings_with_a_byte_order_mark_are_read(tmp_path: Path) -> None:
-    (tmp_path / "civitas.toml").write_bytes(b'\xef\xbb\xbfmodel = "nope"\n')
-    assert "there is no model 'nope'" in civitas("act", "X", cwd=tmp_path).stderr
+    (tmp_path / "moothall.toml").write_bytes(b'\xef\xbb\xbfmodel = "nope"\n')
+    assert "there is no model 'nope'" in moothall("act", "X", cwd=tmp_path).stderr
 
 
 def test_settings_that_are_a_pipe_are_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "civitas.toml")
-    done = civitas("act", "X", cwd=tmp_path)
-    assert (done.returncode, "civitas.toml must be a file" in done.stderr) == (2, True)
+    os.mkfifo(tmp_path / "moothall.toml")
+    done = moothall("act", "X", cwd=tmp_path)
+    assert (done.returncode, "moothall.toml must be a file" in done.stderr) == (2, True)
 
 
 def test_in_a_folder_that_was_removed_it_says_so(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
-    program = (sys.executable, "-m", "civitas", "act", "X", "--model", "http://127.0.0.1:9/v1#m")
+    program = (sys.executable, "-m", "moothall", "act", "X", "--model", "http://127.0.0.1:9/v1#m")
     done = subprocess.run(
         ("sh", "-c", 'rmdir "$PWD" && exec "$@"', "sh", *program),
         capture_output=True,
@@ -77,20 +79,20 @@ def test_in_a_folder_that_was_removed_it_says_so(tmp_path: Path) -> None:
         cwd=gone,
     )
     assert done.returncode == 1
-    assert done.stderr == "civitas: the current folder was removed: change to another one\n"
+    assert done.stderr == "moothall: the current folder was removed: change to another one\n"
 
 
 def test_a_full_disk_is_named_in_words() -> None:
-    program = (sys.executable, "-m", "civitas", "--help")
+    program = (sys.executable, "-m", "moothall", "--help")
     with open("/dev/full", "w") as full:
         done = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, text=True, timeout=50)
-    assert (done.returncode, done.stderr) == (1, "civitas: No space left on device\n")
+    assert (done.returncode, done.stderr) == (1, "moothall: No space left on device\n")
 
 
 @pytest.mark.parametrize("closed", (1, 2))
 def test_a_closed_output_changes_nothing_else(closed: int, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("The milk is oat milk.\n")
-    program = (sys.executable, "-m", "civitas", "research", "Which milk?", "--folder", ".")
+    program = (sys.executable, "-m", "moothall", "research", "Which milk?", "--folder", ".")
     done = subprocess.run(
         ("sh", "-c", f'exec "$@" {closed}>&-', "sh", *program),
         capture_output=True,

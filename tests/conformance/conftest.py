@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import pytest
 
-from civitas import Agent, AMQPSpace, NativeSpace, action
+from moothall import Agent, AMQPSpace, NativeSpace, action
 
 SPACES = ("native", "amqp")
 """The kinds of space that there are."""
@@ -97,10 +97,10 @@ def source_of(space: Any) -> str:
     if isinstance(space, AMQPSpace):
         return (
             "from uuid import uuid4\n"
-            "from civitas import AMQPSpace\n"
+            "from moothall import AMQPSpace\n"
             "def Space(): return AMQPSpace(exchange=uuid4().hex)"
         )
-    return "from civitas import NativeSpace as Space"
+    return "from moothall import NativeSpace as Space"
 
 
 @pytest.fixture
@@ -118,9 +118,9 @@ def space(make_space: Callable[..., Any]) -> Any:
 
 @pytest.fixture
 def log() -> Iterator[Log]:
-    """What civitas logs, from any thread."""
+    """What moothall logs, from any thread."""
     handler = Log()
-    logger = logging.getLogger("civitas")
+    logger = logging.getLogger("moothall")
     logger.addHandler(handler)
     yield handler
     logger.removeHandler(handler)

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
-from civitas import Agent, action
 from conformance.conftest import WAIT_S, Kept
+from moothall import Agent, action
 
 LATE_S = 1
 """Seconds until a deadline by which what was asked has begun: over a broker that takes a moment."""

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from civitas import ReActAgent, ScriptedModel
-from civitas.errors import DefinitionError
-from civitas.memory import Memory
+from moothall import ReActAgent, ScriptedModel
+from moothall.errors import DefinitionError
+from moothall.memory import Memory
 
 Item = dict[str, Any]
 

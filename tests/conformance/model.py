@@ -15,10 +15,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from civitas.action import Action
-from civitas.errors import ModelError
-from civitas.models import Call, Model, ModelReply, ReasoningPiece, TextPiece, Usage
-from civitas.models.base import streamed
+from moothall.action import Action
+from moothall.errors import ModelError
+from moothall.models import Call, Model, ModelReply, ReasoningPiece, TextPiece, Usage
+from moothall.models.base import streamed
 
 WAIT_S = 50
 """Seconds after which an answer is taken to be lost."""

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from civitas import ACCESS_DENIED, ACCESS_PERMITTED, ACCESS_REQUESTED, Agent, action
-from civitas.approval import CallbackApprover, RefuseAll, Refused, Rule, RuleApprover
-from civitas.errors import InvalidArguments, NotPermitted, RequestCancelled, RequestTimeout
 from conformance.conftest import Kept, Listener, Recorder, message, settle
 from conformance.gate import LATE_S
+from moothall import ACCESS_DENIED, ACCESS_PERMITTED, ACCESS_REQUESTED, Agent, action
+from moothall.approval import CallbackApprover, RefuseAll, Refused, Rule, RuleApprover
+from moothall.errors import InvalidArguments, NotPermitted, RequestCancelled, RequestTimeout
 
 
 class Host(Agent):

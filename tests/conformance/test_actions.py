@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal, NotRequired, Optional, TypedDict
 import pytest
 from pydantic import BaseModel, Field
 
-from civitas import Agent, Context, action
-from civitas.errors import ActionError, ActionNotFound, DefinitionError, InvalidArguments
 from conformance.conftest import Recorder, message, settle
+from moothall import Agent, Context, action
+from moothall.errors import ActionError, ActionNotFound, DefinitionError, InvalidArguments
 
 # -- what is an action -----------------------------------------------------------------------------
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from civitas import ACCESS_DENIED, Agent, action
-from civitas.errors import (
+from conformance.conftest import Kept, Listener, Recorder, message, settle
+from moothall import ACCESS_DENIED, Agent, action
+from moothall.errors import (
     ActionError,
     ActionNotFound,
     AgentNotFound,
     InvalidArguments,
     NotPermitted,
 )
-from conformance.conftest import Kept, Listener, Recorder, message, settle
 
 
 class Color(Enum):
@@ -414,7 +414,7 @@ def test_without_an_override_an_error_is_logged(space, server, log):
 def test_what_a_sent_message_made_raise_is_logged_and_at_debug_with_its_place(
     space, server, log, caplog
 ):
-    caplog.set_level(logging.DEBUG, logger="civitas.space")
+    caplog.set_level(logging.DEBUG, logger="moothall.space")
     plain = space.add(Agent("plain"))
     plain.send(message("server", "fail"))
     line = log.wait_for("ERROR")

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, action
-from civitas.errors import RequestTimeout
 from conformance.conftest import WAIT_S, Kept, Recorder, message
 from conformance.gate import LATE_S, Doer, Gate, Holder, handling
+from moothall import Agent, action
+from moothall.errors import RequestTimeout
 
 
 @pytest.mark.parametrize("form", ("hold", "hold_plainly", "hold_stubbornly"))

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from civitas import ACCESS_DENIED, Agent, action
 from conformance.conftest import Kept, Listener, Recorder, message, settle
+from moothall import ACCESS_DENIED, Agent, action
 
 
 class Member(Recorder):

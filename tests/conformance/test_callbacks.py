@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from civitas import ACCESS_DENIED, ACCESS_REQUESTED, Agent, action
-from civitas.errors import (
+from conformance.conftest import Kept, Listener, Recorder, message, settle
+from moothall import ACCESS_DENIED, ACCESS_REQUESTED, Agent, action
+from moothall.errors import (
     ActionError,
     ActionNotFound,
     AgentNotFound,
@@ -17,7 +18,6 @@ from civitas.errors import (
     NotPermitted,
     SpaceClosed,
 )
-from conformance.conftest import Kept, Listener, Recorder, message, settle
 
 DONE = message("me", "say", content="done")
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from civitas import ACCESS_REQUESTED, Agent, action
-from civitas.errors import (
+from conformance.conftest import WAIT_S, Kept, message, waits
+from conformance.gate import LATE_S, Doer, Gate, Holder, fall_due, handling
+from moothall import ACCESS_REQUESTED, Agent, action
+from moothall.errors import (
     ActionError,
     AgentStopped,
     RequestCancelled,
     RequestError,
     RequestTimeout,
 )
-from conformance.conftest import WAIT_S, Kept, message, waits
-from conformance.gate import LATE_S, Doer, Gate, Holder, fall_due, handling
 
 HOW = ["late", "cancelled", "dropped"]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, action
-from civitas.errors import ActionError, RequestTimeout
 from conformance.conftest import WAIT_S, Kept, message, settle, waits
 from conformance.gate import Doer, Gate, handling
+from moothall import Agent, action
+from moothall.errors import ActionError, RequestTimeout
 
 
 class Chain(Agent):

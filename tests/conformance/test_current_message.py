@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from civitas import ACCESS_REQUESTED, Agent, action
 from conformance.conftest import Kept, Listener, Recorder, message
+from moothall import ACCESS_REQUESTED, Agent, action
 
 
 class Reader(Agent):

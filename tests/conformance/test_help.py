@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, NotRequired, Optional, TypedDict
 import pytest
 from pydantic import BaseModel, Field
 
-from civitas import Agent, action
-from civitas.errors import ActionError, ActionNotFound, DefinitionError
 from conformance.conftest import Recorder, message
+from moothall import Agent, action
+from moothall.errors import ActionError, ActionNotFound, DefinitionError
 
 STRING = {"type": "string"}
 INTEGER = {"type": "integer"}

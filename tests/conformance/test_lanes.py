@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from civitas import ACCESS_REQUESTED, Agent, action
-from civitas.errors import (
+from conformance.conftest import WAIT_S, Log, Recorder, message, settle, waits
+from conformance.gate import Gate, Holder
+from moothall import ACCESS_REQUESTED, Agent, action
+from moothall.errors import (
     ActionError,
     ActionNotFound,
     AgentStopped,
@@ -20,8 +22,6 @@ from civitas.errors import (
     RequestTimeout,
     SpaceClosed,
 )
-from conformance.conftest import WAIT_S, Log, Recorder, message, settle, waits
-from conformance.gate import Gate, Holder
 
 
 class Laned(Holder):

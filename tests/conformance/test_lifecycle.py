@@ -12,17 +12,6 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, RuleApprover, action
-from civitas.errors import (
-    AgentNotFound,
-    AgentStopped,
-    DefinitionError,
-    DuplicateAgent,
-    InvalidMessage,
-    NotInSpace,
-    RequestError,
-    SpaceClosed,
-)
 from conformance.conftest import (
     UNHURRIED,
     WAIT_S,
@@ -34,6 +23,17 @@ from conformance.conftest import (
     source_of,
 )
 from conformance.gate import Doer, Gate, Holder
+from moothall import Agent, RuleApprover, action
+from moothall.errors import (
+    AgentNotFound,
+    AgentStopped,
+    DefinitionError,
+    DuplicateAgent,
+    InvalidMessage,
+    NotInSpace,
+    RequestError,
+    SpaceClosed,
+)
 
 
 def in_threads(*functions: Callable[[], Any]) -> list[Any]:
@@ -596,7 +596,7 @@ def run(make_space: Any, body: str) -> tuple[tuple[int, str, str], float]:
     program = f"""{UNHURRIED}
 import asyncio, sys, threading, time
 {source_of(make_space())}
-from civitas import Agent, action
+from moothall import Agent, action
 
 class Holder(Agent):
     @action

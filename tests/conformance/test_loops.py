@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent
-from civitas.errors import ActionError, RequestCancelled, RequestError
 from conformance.conftest import WAIT_S, message
 from conformance.gate import Doer, Gate, Holder
+from moothall import Agent
+from moothall.errors import ActionError, RequestCancelled, RequestError
 
 
 async def wait(request: Any) -> Any:

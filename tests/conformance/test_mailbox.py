@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from civitas import ACCESS_REQUESTED, Agent, CallbackApprover, action
-from civitas.errors import DefinitionError, MailboxFull
 from conformance.conftest import WAIT_S, Recorder, message, settle
 from conformance.gate import Doer, Holder
+from moothall import ACCESS_REQUESTED, Agent, CallbackApprover, action
+from moothall.errors import DefinitionError, MailboxFull
 
 LONG_S = 28
 """Seconds that ten thousand messages may take."""

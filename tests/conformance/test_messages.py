@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, action
-from civitas.errors import CivitasError, InvalidMessage, NotInSpace
 from conformance.conftest import Listener, Recorder, message, settle
+from moothall import Agent, action
+from moothall.errors import InvalidMessage, MoothallError, NotInSpace
 
 
 class Keeper(Listener):
@@ -149,7 +149,7 @@ def test_what_does_not_conform_is_refused_where_it_is_sent(space, way, bad, fiel
     with pytest.raises(InvalidMessage) as caught:
         getattr(me, way)(bad)
     assert isinstance(caught.value, ValueError)
-    assert isinstance(caught.value, CivitasError)
+    assert isinstance(caught.value, MoothallError)
     assert field in caught.value.field
     assert field in str(caught.value)
     settle(me, other)

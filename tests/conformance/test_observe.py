@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from civitas import Agent, action
-from civitas.errors import ActionError, AgentNotFound
 from conformance.conftest import Kept, Listener, Recorder, message, settle
+from moothall import Agent, action
+from moothall.errors import ActionError, AgentNotFound
 
 
 class Server(Agent):

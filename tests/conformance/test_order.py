@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from civitas import ACCESS_REQUESTED, Agent, action
-from civitas.errors import RequestTimeout
 from conformance.conftest import WAIT_S, Kept, Recorder, message, settle, waits
 from conformance.gate import Doer, Gate, Holder
+from moothall import ACCESS_REQUESTED, Agent, action
+from moothall.errors import RequestTimeout
 
 
 class Counter(Agent):

@@ -10,16 +10,18 @@ from typing import Any
 
 import pytest
 
-from civitas import ACCESS_DENIED, ACCESS_REQUESTED, Agent, action
-from civitas.errors import (
+from conformance.conftest import WAIT_S, message
+from conformance.gate import LATE_S, Doer, Holder
+from moothall import ACCESS_DENIED, ACCESS_REQUESTED, Agent, action
+from moothall.errors import (
     ActionError,
     ActionNotFound,
     AgentNotFound,
     AgentStopped,
-    CivitasError,
     DefinitionError,
     InvalidArguments,
     MailboxFull,
+    MoothallError,
     NotInSpace,
     NotPermitted,
     RequestCancelled,
@@ -27,8 +29,6 @@ from civitas.errors import (
     RequestTimeout,
     SpaceClosed,
 )
-from conformance.conftest import WAIT_S, message
-from conformance.gate import LATE_S, Doer, Holder
 
 
 class Server(Holder):
@@ -167,7 +167,7 @@ def test_each_outcome_is_reached_once_and_stays(
         request.result(timeout=WAIT_S)
     assert type(first.value) in (kind, *kind.__subclasses__())
     assert text in str(first.value)
-    assert isinstance(first.value, CivitasError)
+    assert isinstance(first.value, MoothallError)
     assert request.done()
 
     async def wait() -> Any:

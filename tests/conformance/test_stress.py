@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, action
-from civitas.errors import (
+from conformance.conftest import message
+from moothall import Agent, action
+from moothall.errors import (
     ActionError,
     AgentNotFound,
     AgentStopped,
@@ -21,7 +22,6 @@ from civitas.errors import (
     RequestError,
     RequestTimeout,
 )
-from conformance.conftest import message
 
 LONG_S = 300
 

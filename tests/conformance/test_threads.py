@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from civitas import (
+from conformance.conftest import WAIT_S, Kept, Recorder, message, waits
+from conformance.gate import Gate, Holder
+from moothall import (
     Agent,
     Conversation,
     MaxTurns,
@@ -22,9 +24,7 @@ from civitas import (
     ScriptedModel,
     action,
 )
-from civitas.errors import AgentStopped, SpaceClosed
-from conformance.conftest import WAIT_S, Kept, Recorder, message, waits
-from conformance.gate import Gate, Holder
+from moothall.errors import AgentStopped, SpaceClosed
 
 
 class Asked:

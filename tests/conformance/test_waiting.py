@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, action
-from civitas.errors import AgentNotFound, RequestCancelled, RequestTimeout, SpaceClosed
 from conformance.conftest import WAIT_S, message
 from conformance.gate import Doer, Holder
+from moothall import Agent, action
+from moothall.errors import AgentNotFound, RequestCancelled, RequestTimeout, SpaceClosed
 
 
 def test_for_an_agent_that_never_was(space: Any) -> None:

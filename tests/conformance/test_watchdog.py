@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, action
 from conformance.conftest import WAIT_S, Log
 from conformance.gate import Doer, Holder
+from moothall import Agent, action
 
 
 class Hog(Agent):
@@ -82,9 +82,9 @@ def test_the_watchdog_names_a_holder_that_lets_go_by_itself_after_some_seconds(
 
     space.add(Busy("busy"))
     me = space.add(Agent("me"))
-    with caplog.at_level(logging.WARNING, logger="civitas.watchdog"):
+    with caplog.at_level(logging.WARNING, logger="moothall.watchdog"):
         me.ask("busy", "busy").result(timeout=WAIT_S)
-    named = [r.getMessage() for r in caplog.records if r.name == "civitas.watchdog"]
+    named = [r.getMessage() for r in caplog.records if r.name == "moothall.watchdog"]
     assert any("agent 'busy'" in text and '"busy.busy"' in text for text in named)
 
 

@@ -10,8 +10,8 @@ from concurrent.futures import Future
 from itertools import count
 from typing import Any
 
-from civitas import Agent, AMQPSpace, RequestError, action
-from civitas.spaces.request import Request
+from moothall import Agent, AMQPSpace, RequestError, action
+from moothall.spaces.request import Request
 
 WAIT_S = 150
 IN_DOUBT = "in doubt"

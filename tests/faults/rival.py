@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from civitas import Agent, AMQPOptions, AMQPSpace, DuplicateAgent
+from moothall import Agent, AMQPOptions, AMQPSpace, DuplicateAgent
 
 
 def main() -> None:

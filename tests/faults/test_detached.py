@@ -9,10 +9,10 @@ import pika
 import pytest
 from benchmarks.broker import Broker
 
-from civitas import Agent, AMQPOptions, AMQPSpace, InDoubt
-from civitas.spaces.amqp.options import Names
 from faults.process import Process
 from faults.worker import ID
+from moothall import Agent, AMQPOptions, AMQPSpace, InDoubt
+from moothall.spaces.amqp.options import Names
 
 pytestmark = pytest.mark.xdist_group("faults")
 

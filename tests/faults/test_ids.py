@@ -7,8 +7,8 @@ from uuid import uuid4
 import pytest
 from benchmarks.broker import Broker
 
-from civitas import Agent, AMQPOptions, AMQPSpace, DuplicateAgent
 from faults.process import Rivals, wait_for
+from moothall import Agent, AMQPOptions, AMQPSpace, DuplicateAgent
 
 pytestmark = pytest.mark.xdist_group("faults")
 

@@ -11,9 +11,9 @@ import pytest
 from benchmarks.broker import Broker
 from benchmarks.proxy import Proxy
 
-from civitas import Agent, AMQPOptions, AMQPSpace, BrokerError, action
-from civitas.spaces.amqp.options import Names
 from faults.process import wait_for
+from moothall import Agent, AMQPOptions, AMQPSpace, BrokerError, action
+from moothall.spaces.amqp.options import Names
 
 pytestmark = pytest.mark.xdist_group("faults")
 

@@ -17,12 +17,12 @@ import pika
 from benchmarks.broker import Broker
 from benchmarks.proxy import Proxy
 
-from civitas import AMQPOptions, AMQPSpace
-from civitas.spaces.amqp.options import Names
 from faults.load import Load
 from faults.process import Process, wait_for
 from faults.record import read
 from faults.worker import ID
+from moothall import AMQPOptions, AMQPSpace
+from moothall.spaces.amqp.options import Names
 
 TOTAL = 1_000
 WINDOW = 400

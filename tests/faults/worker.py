@@ -15,8 +15,8 @@ import sys
 import threading
 from pathlib import Path
 
-from civitas import Agent, AMQPOptions, AMQPSpace, action
 from faults.record import Record
+from moothall import Agent, AMQPOptions, AMQPSpace, action
 
 ID = "worker"
 

@@ -10,7 +10,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from civitas import Journal
+from moothall import Journal
 
 
 def crash(file: str | Path, copy: Path) -> None:

@@ -6,8 +6,8 @@ import os
 import signal
 import sys
 
-from civitas import Journal, ReActAgent, ScriptedModel
-from civitas.models.protocol import Call
+from moothall import Journal, ReActAgent, ScriptedModel
+from moothall.models.protocol import Call
 
 
 def hold() -> None:

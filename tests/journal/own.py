@@ -11,10 +11,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from civitas import Journal, ScriptedModel
-from civitas.models.protocol import ModelReply
-from civitas.reasoning.record import APPENDED, Step, recorded
 from journal.program import RUN, Counting, Effects, main, watch
+from moothall import Journal, ScriptedModel
+from moothall.models.protocol import ModelReply
+from moothall.reasoning.record import APPENDED, Step, recorded
 
 URLS = ("one", "two")
 

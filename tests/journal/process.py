@@ -9,8 +9,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Self
 
-from civitas import Journal, SQLiteMemory
 from journal.program import RUN, THREADS, WIDTH, as_data
+from moothall import Journal, SQLiteMemory
 
 TESTS = Path(__file__).resolve().parent.parent
 KILLED = -9

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from civitas import (
+from moothall import (
     ACCESS_REQUESTED,
     Budget,
     CallbackApprover,
@@ -31,11 +31,11 @@ from civitas import (
     ScriptedModel,
     SQLiteMemory,
 )
-from civitas.action import action
-from civitas.models.protocol import Call, ModelReply, Usage
-from civitas.reasoning.dualact.progress import DualActReply
-from civitas.reasoning.reply import Reply
-from civitas.sqlite import SQLiteConnection
+from moothall.action import action
+from moothall.models.protocol import Call, ModelReply, Usage
+from moothall.reasoning.dualact.progress import DualActReply
+from moothall.reasoning.reply import Reply
+from moothall.sqlite import SQLiteConnection
 
 RUN = "R"
 TASK = "Move the money."

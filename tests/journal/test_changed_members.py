@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from civitas import (
+from moothall import (
     Conversation,
     DualActAgent,
     DualActConfig,
@@ -21,8 +21,8 @@ from civitas import (
     ScriptedModel,
     on_error,
 )
-from civitas.errors import RunMismatch
-from civitas.models.protocol import Usage
+from moothall.errors import RunMismatch
+from moothall.models.protocol import Usage
 
 
 def decision(action: str, instruction: str = "") -> str:

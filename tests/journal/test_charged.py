@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from civitas import (
+from journal.crash import Crashing
+from moothall import (
     Budget,
     Call,
     ChosenBy,
@@ -26,8 +27,7 @@ from civitas import (
     ScriptedModel,
     Usage,
 )
-from civitas.journal.describe import entry_line
-from journal.crash import Crashing
+from moothall.journal.describe import entry_line
 from standing_clock import StandingClock
 
 PRICES = Prices({"mine:x": Price(input=1, output=100)})

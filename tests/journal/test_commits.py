@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from civitas import Journal, ReActAgent, ScriptedModel, SQLiteMemory
-from civitas.errors import JournalError, NoSuchRun, RunHeld
-from civitas.models.protocol import Call
 from journal.crash import locked, on_a_loop, settled
+from moothall import Journal, ReActAgent, ScriptedModel, SQLiteMemory
+from moothall.errors import JournalError, NoSuchRun, RunHeld
+from moothall.models.protocol import Call
 
 
 async def begun(journal: Journal, run: str = "R") -> Any:

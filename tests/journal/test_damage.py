@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from civitas import Journal, ReActAgent, ScriptedModel
-from civitas.errors import CivitasError, JournalError, NoSuchRun
-from civitas.journal.file import APPLICATION, MIGRATIONS
-from civitas.models.protocol import Call
-from civitas.sqlite import SQLiteFile
+from moothall import Journal, ReActAgent, ScriptedModel
+from moothall.errors import JournalError, MoothallError, NoSuchRun
+from moothall.journal.file import APPLICATION, MIGRATIONS
+from moothall.models.protocol import Call
+from moothall.sqlite import SQLiteFile
 
 
 def run(path: Path) -> None:
@@ -108,7 +108,7 @@ def of_another(path: Path) -> None:
 
 
 def of_a_memory(path: Path) -> None:
-    from civitas import SQLiteMemory
+    from moothall import SQLiteMemory
 
     with SQLiteMemory(path) as memory:
         memory.add_memory({"role": "user", "content": "x"})
@@ -152,7 +152,7 @@ def test_a_journal_that_is_closed_begins_no_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("run_id", ("", "x" * 256, "a\nb", "\ud800"))
 def test_an_id_that_is_none_is_refused(tmp_path: Path, run_id: str) -> None:
     with Journal(tmp_path / "j") as journal:
-        with pytest.raises((ValueError, CivitasError)):
+        with pytest.raises((ValueError, MoothallError)):
             agent(journal).reply_sync("go", run_id=run_id)
         assert journal.runs() == []
 

@@ -1,4 +1,4 @@
-"""Entries of a journal in plain words, as `civitas runs` and every live view show them."""
+"""Entries of a journal in plain words, as `moothall runs` and every live view show them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from civitas import Journal, ModelReply, ReActAgent, ScriptedModel
-from civitas.journal import Entry
-from civitas.journal.describe import entry_line
+from moothall import Journal, ModelReply, ReActAgent, ScriptedModel
+from moothall.journal import Entry
+from moothall.journal.describe import entry_line
 
 ANSWER = {"type": "ModelReply", "text": "Yes", "calls": [], "usage": [9, 2]}
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from civitas import Action, Call, Journal, ModelReply, ReActAgent, ScriptedModel
-from civitas.errors import DefinitionError
-from civitas.journal.doubt import Done
 from journal.crash import crash
+from moothall import Action, Call, Journal, ModelReply, ReActAgent, ScriptedModel
+from moothall.errors import DefinitionError
+from moothall.journal.doubt import Done
 
 BOTH = ModelReply("", (Call("1", "pay", {"who": "ann"}), Call("2", "pay", {"who": "bob"})))
 

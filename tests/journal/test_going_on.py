@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from civitas import (
+from journal.crash import Crashing, on_a_loop, settled
+from moothall import (
     Budget,
     Conversation,
     DecisionAction,
@@ -29,13 +30,12 @@ from civitas import (
     SQLiteMemory,
     SummarizingMemory,
 )
-from civitas.action import ACCESS_REQUESTED, Action, ActionRegistry, action
-from civitas.approval import CallbackApprover
-from civitas.errors import DefinitionError, RunMismatch
-from civitas.models.protocol import Call, ModelReply, Usage
-from civitas.reasoning.events import CallEnded, CallStarted
-from civitas.reasoning.reply import Reply
-from journal.crash import Crashing, on_a_loop, settled
+from moothall.action import ACCESS_REQUESTED, Action, ActionRegistry, action
+from moothall.approval import CallbackApprover
+from moothall.errors import DefinitionError, RunMismatch
+from moothall.models.protocol import Call, ModelReply, Usage
+from moothall.reasoning.events import CallEnded, CallStarted
+from moothall.reasoning.reply import Reply
 
 
 def call(name: str, number: int = 1, **args: Any) -> ModelReply:

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from civitas import Journal, ReActAgent, ScriptedModel
-from civitas.errors import JournalError, RunHeld
-from civitas.models.protocol import Call
 from journal.crash import crash, on_a_loop
 from journal.process import TESTS, Processes
+from moothall import Journal, ReActAgent, ScriptedModel
+from moothall.errors import JournalError, RunHeld
+from moothall.models.protocol import Call
 
 
 @contextmanager

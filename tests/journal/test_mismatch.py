@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from civitas import (
+from journal.crash import on_a_loop
+from moothall import (
     Budget,
     Call,
     DualActAgent,
@@ -19,8 +20,7 @@ from civitas import (
     ScriptedModel,
     SQLiteMemory,
 )
-from civitas.errors import DefinitionError, RunMismatch, StateError
-from journal.crash import on_a_loop
+from moothall.errors import DefinitionError, RunMismatch, StateError
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 
@@ -291,7 +291,7 @@ def test_another_kind_of_agent_goes_on_with_neither_a_run_nor_a_copy(tmp_path: P
 
 def test_the_advice_names_all_that_the_command_needs() -> None:
     told = str(RunMismatch("R", ("model",), "another"))
-    assert "`civitas resume R --force --journal PATH`" in told
+    assert "`moothall resume R --force --journal PATH`" in told
     assert "`--agent MODULE:AGENT` too for an agent of a program's own" in told
 
 
@@ -316,7 +316,7 @@ def test_a_copy_of_a_run_that_acted_tells_a_memory_nothing_twice(tmp_path: Path)
 
 
 @on_a_loop
-async def test_what_an_older_civitas_recorded_is_refused(tmp_path: Path) -> None:
+async def test_what_an_older_moothall_recorded_is_refused(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         part = await journal.begin("R", "ReActAgent", "a", "go")
         part.note("begun", {"kind": "ReActAgent"})
@@ -324,6 +324,6 @@ async def test_what_an_older_civitas_recorded_is_refused(tmp_path: Path) -> None
         await part.commit()
         part.close()
         agent = ReActAgent("a", ScriptedModel(["Yes."]), journal=journal)
-        with pytest.raises(StateError, match="recorded by an older civitas"):
+        with pytest.raises(StateError, match="recorded by an older moothall"):
             await agent.reply("go", run_id="R")
         assert agent.model.received == []

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from civitas import Journal
-from civitas.errors import InDoubt, JournalError, RunMismatch
-from civitas.journal.doubt import Done
-from civitas.reasoning.record import APPENDED, Step, recorded
 from journal.crash import on_a_loop
 from journal.own import RUN, URLS, World, digest
 from journal.process import KILLED, Processes
 from journal.program import WIDTH
+from moothall import Journal
+from moothall.errors import InDoubt, JournalError, RunMismatch
+from moothall.journal.doubt import Done
+from moothall.reasoning.record import APPENDED, Step, recorded
 
 SIZE = 400_000  # of the name of a page, so that each is a file beside the journal
 

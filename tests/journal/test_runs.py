@@ -13,7 +13,8 @@ from typing import Any
 import pydantic
 import pytest
 
-from civitas import (
+from journal.crash import Crashing, on_a_loop, settled
+from moothall import (
     Budget,
     DualActAgent,
     DualActConfig,
@@ -25,9 +26,9 @@ from civitas import (
     SQLiteMemory,
     TokenBoundedMemory,
 )
-from civitas.action import Action, action
-from civitas.models.protocol import Call, ModelReply
-from civitas.reasoning.events import (
+from moothall.action import Action, action
+from moothall.models.protocol import Call, ModelReply
+from moothall.reasoning.events import (
     CallEnded,
     CallStarted,
     ConclusionReached,
@@ -35,9 +36,8 @@ from civitas.reasoning.events import (
     Done,
     MessageAdded,
 )
-from civitas.reasoning.loop.given import given_for
-from civitas.reasoning.reply import Reply
-from journal.crash import Crashing, on_a_loop, settled
+from moothall.reasoning.loop.given import given_for
+from moothall.reasoning.reply import Reply
 
 
 @dataclass

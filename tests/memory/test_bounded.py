@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from civitas.errors import DefinitionError
-from civitas.memory.bounded import TokenBoundedMemory, estimate_tokens
+from moothall.errors import DefinitionError
+from moothall.memory.bounded import TokenBoundedMemory, estimate_tokens
 
 Item = dict[str, Any]
 

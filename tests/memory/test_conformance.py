@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from civitas import ScriptedModel
-from civitas.memory import Memory, SQLiteMemory, SummarizingMemory, TokenBoundedMemory
 from conformance.memory import MemoryConformance
+from moothall import ScriptedModel
+from moothall.memory import Memory, SQLiteMemory, SummarizingMemory, TokenBoundedMemory
 
 
 class TestMemory(MemoryConformance):

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from civitas.errors import DefinitionError
-from civitas.memory import Embedder, HashEmbedder
+from moothall.errors import DefinitionError
+from moothall.memory import Embedder, HashEmbedder
 
 
 def likeness(one: str, other: str) -> float:
@@ -79,7 +79,7 @@ def test_its_vectors_are_those_that_files_have_of_it(text: str, vector: list[flo
 
 def test_it_is_the_same_in_every_process() -> None:
     program = (
-        "from civitas.memory import HashEmbedder\n"
+        "from moothall.memory import HashEmbedder\n"
         "print(HashEmbedder(16).embed(['Grüße, 世界 and all']))"
     )
     told = [

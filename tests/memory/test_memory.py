@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from civitas.memory import Memory, SQLiteMemory, SummarizingMemory, TokenBoundedMemory
+from moothall.memory import Memory, SQLiteMemory, SummarizingMemory, TokenBoundedMemory
 
 
 def items(*texts: str) -> list[dict[str, object]]:

@@ -11,7 +11,7 @@ from commands import run
 
 PROGRAM = """
 import json, os, sys
-from civitas import Action, Memory, ReActAgent, ScriptedModel
+from moothall import Action, Memory, ReActAgent, ScriptedModel
 
 folder, last, kind = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 

@@ -19,16 +19,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from civitas import ReActAgent, ScriptedModel
-from civitas.errors import CivitasError, DefinitionError, StateError
-from civitas.memory import (
+from conformance.memory import call, result, said, user
+from moothall import ReActAgent, ScriptedModel
+from moothall.errors import DefinitionError, MoothallError, StateError
+from moothall.memory import (
     HashEmbedder,
     Memory,
     MemoryFileError,
     SQLiteMemory,
     TokenBoundedMemory,
 )
-from conformance.memory import call, result, said, user
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_it_is_there_again_when_opened_again(path: Path) -> None:
 def test_a_killed_process_has_lost_nothing_that_was_added(path: Path) -> None:
     program = (
         "import sys\n"
-        "from civitas.memory import SQLiteMemory\n"
+        "from moothall.memory import SQLiteMemory\n"
         "memory = SQLiteMemory(sys.argv[1])\n"
         "number = 0\n"
         "while True:\n"
@@ -94,8 +94,8 @@ def test_a_killed_process_has_lost_nothing_that_was_added(path: Path) -> None:
 def test_an_agent_goes_on_in_another_process(path: Path) -> None:
     program = (
         "import sys\n"
-        "from civitas import ReActAgent, ScriptedModel\n"
-        "from civitas.memory import SQLiteMemory\n"
+        "from moothall import ReActAgent, ScriptedModel\n"
+        "from moothall.memory import SQLiteMemory\n"
         "agent = ReActAgent('a', ScriptedModel(['Hello.']), memory=SQLiteMemory(sys.argv[1]))\n"
         "agent.reply_sync('I am Ada.')\n"
     )
@@ -627,7 +627,7 @@ def test_only_messages_are_added(path: Path, item: Any) -> None:
 )
 def test_what_is_no_json_is_refused(path: Path, value: Any, text: str) -> None:
     with SQLiteMemory(path) as memory:
-        with pytest.raises(CivitasError, match=text):
+        with pytest.raises(MoothallError, match=text):
             memory.add_memory({"role": "user", "content": value})
         assert memory.get_memories() == []
         assert memory.threads() == []
@@ -661,7 +661,7 @@ def test_it_is_a_memory_and_says_which(path: Path) -> None:
 def test_the_process_does_not_grow_with_the_file(path: Path) -> None:
     program = (
         "import resource, sys\n"
-        "from civitas.memory import HashEmbedder, SQLiteMemory\n"
+        "from moothall.memory import HashEmbedder, SQLiteMemory\n"
         "def live(count):\n"
         "    for number in range(count):\n"
         "        text = f'message {number} ' + 'abcdefghij'[number % 10] * 200\n"

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from civitas import ModelReply, ReActAgent, ScriptedModel
-from civitas.errors import DefinitionError, StateError
-from civitas.memory import SummarizingMemory
-from civitas.memory.bounded import estimate_tokens
 from conformance.memory import Item, call, result, said, user
+from moothall import ModelReply, ReActAgent, ScriptedModel
+from moothall.errors import DefinitionError, StateError
+from moothall.memory import SummarizingMemory
+from moothall.memory.bounded import estimate_tokens
 
 HEADING = "Summary of the conversation before, as notes and not as instructions:\n"
 
@@ -115,7 +115,7 @@ def test_what_is_shown_keeps_to_the_bound_whatever_happens(
 ) -> None:
     answers = {"asked": threading.Event(), "go": threading.Event(), "text": "notes " * 500}
     memory = SummarizingMemory(ScriptedModel([blocked(answers), *["n " * 500] * 99]), 400, 100)
-    with caplog.at_level(logging.WARNING, "civitas"):
+    with caplog.at_level(logging.WARNING, "moothall"):
         for number in range(100):
             memory.add_memory(user(f"{number} " + "x" * 76))
             shown = memory.get_memories()
@@ -145,9 +145,9 @@ def test_a_model_that_fails_is_a_warning(
     answer: Any, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     memory = SummarizingMemory(ScriptedModel([answer, "notes"]), 400, 100)
-    with caplog.at_level(logging.WARNING, "civitas"):
+    with caplog.at_level(logging.WARNING, "moothall"):
         talk(memory, *(user(f"{number} " + "x" * 76) for number in range(7)))
-    (record,) = [record for record in caplog.records if record.name == "civitas.memory"]
+    (record,) = [record for record in caplog.records if record.name == "moothall.memory"]
     assert "messages without a summary: model 'scripted' failed" in record.getMessage()
     assert reason in record.getMessage()
     kept = texts(memory)
@@ -235,8 +235,8 @@ def test_threads_add_while_summaries_are_written() -> None:
 def test_a_process_ends_though_a_summary_is_under_way() -> None:
     program = (
         "import asyncio, threading\n"
-        "from civitas import ScriptedModel\n"
-        "from civitas.memory import SummarizingMemory\n"
+        "from moothall import ScriptedModel\n"
+        "from moothall.memory import SummarizingMemory\n"
         "asked = threading.Event()\n"
         "async def never(messages, actions):\n"
         "    asked.set()\n"

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from civitas import (
+from conformance.model import ACTIONS, ModelConformance, add, never, run, user
+from models.openai_server import HANG, OpenAIServer, status, text
+from moothall import (
     Budget,
     BudgetedModel,
     BudgetExceeded,
@@ -32,12 +34,10 @@ from civitas import (
     Spent,
     UnknownPrice,
 )
-from civitas.action import Action
-from civitas.models import Call, ModelReply, TextPiece, Usage
-from civitas.models.protocol import StreamPart
-from civitas.models.wrappers.prices import LISTED
-from conformance.model import ACTIONS, ModelConformance, add, never, run, user
-from models.openai_server import HANG, OpenAIServer, status, text
+from moothall.action import Action
+from moothall.models import Call, ModelReply, TextPiece, Usage
+from moothall.models.protocol import StreamPart
+from moothall.models.wrappers.prices import LISTED
 from standing_clock import StandingClock
 
 HI = user("Hi")

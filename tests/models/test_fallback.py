@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
-from civitas import Action, Budget
-from civitas.errors import (
+from conformance.model import ModelConformance, joined, never, parts_of, run, until_error, user
+from moothall import Action, Budget
+from moothall.errors import (
     ContextOverflow,
     DefinitionError,
     MissingExtra,
     ModelError,
     RemoteForbidden,
 )
-from civitas.models import (
+from moothall.models import (
     BudgetedModel,
     FallbackModel,
     ModelReply,
@@ -25,7 +26,6 @@ from civitas.models import (
     ScriptedModel,
     TextPiece,
 )
-from conformance.model import ModelConformance, joined, never, parts_of, run, until_error, user
 
 
 def broken(error: BaseException | None = None, times: int = 9) -> ScriptedModel:
@@ -162,10 +162,10 @@ def test_what_is_no_list_of_models_is_refused(wrong: Any) -> None:
         FallbackModel(wrong)
 
 
-def test_the_warning_is_of_civitas(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_warning_is_of_moothall(caplog: pytest.LogCaptureFixture) -> None:
     run(FallbackModel([broken(), ScriptedModel(["x"])]).complete(user("Hi")))
     assert [(record.name, record.levelno) for record in caplog.records] == [
-        ("civitas.models", logging.WARNING)
+        ("moothall.models", logging.WARNING)
     ]
 
 

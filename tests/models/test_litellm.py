@@ -11,18 +11,6 @@ from typing import Any
 
 import pytest
 
-from civitas.errors import ContextOverflow, DefinitionError, ModelError, RemoteForbidden
-from civitas.models import (
-    Call,
-    LiteLLMModel,
-    Model,
-    ModelReply,
-    OpenAIModel,
-    RateLimit,
-    Usage,
-    model,
-)
-from civitas.models.protocol import ReasoningPiece, StreamPart, TextPiece
 from conformance.model import ACTIONS, PERSON, ModelConformance, run, user
 from models import messages_format
 from models.openai_server import (
@@ -42,6 +30,18 @@ from models.openai_server import (
 from models.openai_server import (
     streamed as in_pieces,
 )
+from moothall.errors import ContextOverflow, DefinitionError, ModelError, RemoteForbidden
+from moothall.models import (
+    Call,
+    LiteLLMModel,
+    Model,
+    ModelReply,
+    OpenAIModel,
+    RateLimit,
+    Usage,
+    model,
+)
+from moothall.models.protocol import ReasoningPiece, StreamPart, TextPiece
 
 KEY = "sk-a-secret-of-mine"
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -482,14 +482,14 @@ def test_what_a_provider_has_not_is_said_and_nothing_is_sent() -> None:
 
 
 def test_a_provider_that_is_none_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CIVITAS_OFFLINE")
+    monkeypatch.delenv("MOOTHALL_OFFLINE")
     with pytest.raises(ModelError, match=r"^litellm:nobody/m: litellm knows no provider 'nobody'$"):
         run(LiteLLMModel("nobody/m", base_url="http://127.0.0.1:9").complete(user("Hi")))
 
 
 @pytest.mark.parametrize("name", ("openai/gpt-4o", "anthropic/claude-3-5-haiku-latest"))
 def test_without_a_key_it_says_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in ("CIVITAS_OFFLINE", "OPENAI_ADMIN_KEY"):
+    for variable in ("MOOTHALL_OFFLINE", "OPENAI_ADMIN_KEY"):
         monkeypatch.delenv(variable, raising=False)
     with pytest.raises(ModelError, match=r"(?i)^litellm:[^\n]*key[^\n]* set [^\n]*$"):
         run(LiteLLMModel(name, max_retries=0).complete(user("Hi")))
@@ -532,7 +532,7 @@ def test_offline_a_provider_is_not_called() -> None:
         LiteLLMModel("openai/m", KEY),
         LiteLLMModel("anthropic/m", KEY, base_url="https://models.example"),
     ):
-        with pytest.raises(RemoteForbidden, match="CIVITAS_OFFLINE=1 forbids calls to"):
+        with pytest.raises(RemoteForbidden, match="MOOTHALL_OFFLINE=1 forbids calls to"):
             run(asked.complete(user("Hi")))
 
 
@@ -585,7 +585,7 @@ called = []
 sys.addaudithook(
     lambda event, args: called.append(args[-1]) if event == "socket.connect" else None
 )
-from civitas.models import LiteLLMModel
+from moothall.models import LiteLLMModel
 asked = LiteLLMModel("openai/m", base_url="{server.url}")
 assert "litellm" not in sys.modules
 hi = [{{"role": "user", "content": "Hi"}}]
@@ -656,8 +656,8 @@ def test_without_the_extra_it_says_which() -> None:
     script = (
         "import sys\n"
         "sys.modules['litellm'] = None\n"
-        "from civitas.errors import MissingExtra\n"
-        "from civitas.models import LiteLLMModel\n"
+        "from moothall.errors import MissingExtra\n"
+        "from moothall.models import LiteLLMModel\n"
         "try:\n"
         "    LiteLLMModel('openai/m')\n"
         "except MissingExtra as error:\n"
@@ -665,5 +665,5 @@ def test_without_the_extra_it_says_which() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout == (
-        "LiteLLMModel needs the extra 'litellm': pip install 'civitas[litellm]'\n"
+        "LiteLLMModel needs the extra 'litellm': pip install 'moothall[litellm]'\n"
     ), done.stderr

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from civitas.action import Action
-from civitas.errors import ContextOverflow, DefinitionError, ModelError, WeightsError
-from civitas.models import LocalModel, Model, ModelReply, TextPiece
 from conformance.model import ACTIONS, ModelConformance, joined, parts_of, run, user
+from moothall.action import Action
+from moothall.errors import ContextOverflow, DefinitionError, ModelError, WeightsError
+from moothall.models import LocalModel, Model, ModelReply, TextPiece
 
 # One worker loads the model and has the processor to itself as far as these tests go.
 pytestmark = pytest.mark.xdist_group("local_model")
@@ -461,8 +461,8 @@ def test_files_that_are_no_weights_are_named(weights: Path, tmp_path: Path) -> N
 def test_without_weights_it_says_what_to_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CIVITAS_HOME", str(tmp_path))
-    with pytest.raises(WeightsError, match=r"not there yet; run: civitas models fetch$"):
+    monkeypatch.setenv("MOOTHALL_HOME", str(tmp_path))
+    with pytest.raises(WeightsError, match=r"not there yet; run: moothall models fetch$"):
         LocalModel()
 
 
@@ -498,8 +498,8 @@ def test_closed_while_it_answers_its_callers_are_told(weights: Path) -> None:
 
 SCRIPT = """
 import asyncio, os, signal, sys, threading
-from civitas.errors import ModelError
-from civitas.models import LocalModel
+from moothall.errors import ModelError
+from moothall.models import LocalModel
 model = LocalModel(sys.argv[1], max_tokens=4000)
 hello = [{"role": "user", "content": "Say hello"}]
 story = [{"role": "user", "content": "Tell a very long story about a fox."}]
@@ -608,8 +608,8 @@ def test_it_is_silent_and_leaves_no_way_in(weights: Path, tmp_path: Path) -> Non
 def test_without_the_runtime_it_names_the_extra(weights: Path) -> None:
     program = (
         "import sys\nsys.modules['xllamacpp'] = None\n"
-        "from civitas import LocalModel\n"
-        "from civitas.errors import MissingExtra\n"
+        "from moothall import LocalModel\n"
+        "from moothall.errors import MissingExtra\n"
         "try:\n"
         "    LocalModel(sys.argv[1])\n"
         "except MissingExtra as error:\n"
@@ -618,4 +618,4 @@ def test_without_the_runtime_it_names_the_extra(weights: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", program, str(weights)], capture_output=True, text=True, timeout=40
     )
-    assert "needs the extra 'local': pip install 'civitas[local]'" in done.stdout, done.stderr
+    assert "needs the extra 'local': pip install 'moothall[local]'" in done.stdout, done.stderr

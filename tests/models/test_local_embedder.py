@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from civitas.errors import DefinitionError, ModelError, WeightsError
-from civitas.memory import Embedder, HashEmbedder, SQLiteMemory
-from civitas.models import LocalEmbedder
+from moothall.errors import DefinitionError, ModelError, WeightsError
+from moothall.memory import Embedder, HashEmbedder, SQLiteMemory
+from moothall.models import LocalEmbedder
 
 pytestmark = [pytest.mark.xdist_group("local_model"), pytest.mark.timeout(180)]
 
@@ -122,8 +122,8 @@ def test_a_prefix_and_the_pooling_are_other_vectors_under_another_name(
 
 def test_closed_it_embeds_no_more_and_a_script_ends_without_a_word(weights: Path) -> None:
     script = (
-        "from civitas.models import LocalEmbedder\n"
-        "from civitas.errors import ModelError\n"
+        "from moothall.models import LocalEmbedder\n"
+        "from moothall.errors import ModelError\n"
         "left_open = LocalEmbedder()\n"
         "with LocalEmbedder() as made:\n"
         "    print(len(made.embed(['Hello'])[0]))\n"
@@ -170,6 +170,6 @@ def test_what_cannot_be_an_embedder_is_refused_when_made(more: dict[str, object]
 def test_without_weights_it_says_how_to_fetch_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CIVITAS_HOME", str(tmp_path))
-    with pytest.raises(ModelError, match="run: civitas models fetch"):
+    monkeypatch.setenv("MOOTHALL_HOME", str(tmp_path))
+    with pytest.raises(ModelError, match="run: moothall models fetch"):
         LocalEmbedder()

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-import civitas
-from civitas.errors import DefinitionError, MissingExtra, ModelError, WeightsError
-from civitas.models import ScriptedModel, TransformersModel, model
+import moothall
+from moothall.errors import DefinitionError, MissingExtra, ModelError, WeightsError
+from moothall.models import ScriptedModel, TransformersModel, model
 
 
 def test_a_model_is_given_back_as_it_is() -> None:
@@ -54,10 +54,10 @@ def test_any_file_by_its_path(weights: Path) -> None:
 def test_listed_weights_that_are_not_here_say_how_to_get_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CIVITAS_HOME", str(tmp_path))
-    with pytest.raises(WeightsError, match=r"run: civitas models fetch$"):
+    monkeypatch.setenv("MOOTHALL_HOME", str(tmp_path))
+    with pytest.raises(WeightsError, match=r"run: moothall models fetch$"):
         model("local")
-    with pytest.raises(WeightsError, match=r"run: civitas models fetch qwen3-4b$"):
+    with pytest.raises(WeightsError, match=r"run: moothall models fetch qwen3-4b$"):
         model("local:qwen3-4b")
     with pytest.raises(WeightsError, match="no weights called 'qwen99'; there are smollm2-135m"):
         model("local:qwen99")
@@ -66,9 +66,9 @@ def test_listed_weights_that_are_not_here_say_how_to_get_them(
 def test_importing_models_loads_nothing_heavy() -> None:
     heavy = ("xllamacpp", "huggingface_hub", "pydantic", "jsonschema", "asyncio")
     code = (
-        "import sys, civitas.models; "
+        "import sys, moothall.models; "
         f"print([name for name in {heavy} if name in sys.modules]); "
-        "from civitas.models import Call, Model, ModelReply, ScriptedModel, Usage, model; "
+        "from moothall.models import Call, Model, ModelReply, ScriptedModel, Usage, model; "
         "assert callable(model)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -79,8 +79,8 @@ def test_a_model_of_the_hub_without_the_extra_says_which() -> None:
     script = (
         "import sys\n"
         "sys.modules['torch'] = None\n"
-        "from civitas.errors import MissingExtra\n"
-        "from civitas.models import model\n"
+        "from moothall.errors import MissingExtra\n"
+        "from moothall.models import model\n"
         "try:\n"
         "    model('hf:org/name')\n"
         "except MissingExtra as error:\n"
@@ -88,7 +88,7 @@ def test_a_model_of_the_hub_without_the_extra_says_which() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout == (
-        "TransformersModel needs the extra 'transformers': pip install 'civitas[transformers]'\n"
+        "TransformersModel needs the extra 'transformers': pip install 'moothall[transformers]'\n"
     ), done.stderr
 
 
@@ -102,7 +102,7 @@ def test_an_agent_is_refused_a_model_that_there_is_not(
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
 
     def made(name: str) -> Any:
-        cls = getattr(civitas, kind)
+        cls = getattr(moothall, kind)
         return cls(name) if kind == "ChosenBy" else cls("a", name)
 
     for name, told in (
@@ -130,15 +130,15 @@ def test_an_agent_is_refused_a_model_whose_extra_is_missing(
     package: str, name: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    for make in (civitas.ReActAgent, civitas.ChattyAI, civitas.Researcher):
-        with pytest.raises(MissingExtra, match=rf"pip install 'civitas\[{extra}\]'"):
+    for make in (moothall.ReActAgent, moothall.ChattyAI, moothall.Researcher):
+        with pytest.raises(MissingExtra, match=rf"pip install 'moothall\[{extra}\]'"):
             make("a", name)
 
 
 def test_making_an_agent_loads_no_model() -> None:
     program = (
-        "import sys, civitas\n"
-        "civitas.ReActAgent('a', 'http://127.0.0.1:1/v1#x')\n"
+        "import sys, moothall\n"
+        "moothall.ReActAgent('a', 'http://127.0.0.1:1/v1#x')\n"
         "print([name for name in ('aiohttp', 'xllamacpp', 'torch') if name in sys.modules])\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
@@ -146,6 +146,6 @@ def test_making_an_agent_loads_no_model() -> None:
 
 
 def test_a_society_and_a_toolbox_are_refused_a_model_that_there_is_not() -> None:
-    for make in (civitas.AgentToolbox, lambda name: civitas.Society(1, model=name)):
+    for make in (moothall.AgentToolbox, lambda name: moothall.Society(1, model=name)):
         with pytest.raises(ModelError, match="there is no model 'lcoal'"):
             make("lcoal")

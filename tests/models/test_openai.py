@@ -15,14 +15,6 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, NativeSpace, action
-from civitas.errors import (
-    ContextOverflow,
-    DefinitionError,
-    ModelError,
-    RemoteForbidden,
-)
-from civitas.models import Call, Model, ModelReply, OpenAIModel, Usage, model
 from conformance.conftest import UNHURRIED
 from conformance.model import ACTIONS, PERSON, ModelConformance, parts_of, run, user
 from models.openai_server import (
@@ -42,6 +34,14 @@ from models.openai_server import (
     streamed,
     text,
 )
+from moothall import Agent, NativeSpace, action
+from moothall.errors import (
+    ContextOverflow,
+    DefinitionError,
+    ModelError,
+    RemoteForbidden,
+)
+from moothall.models import Call, Model, ModelReply, OpenAIModel, Usage, model
 
 KEY = "sk-a-secret-of-mine"
 
@@ -638,7 +638,7 @@ def test_the_key_is_in_no_error_log_or_name(caplog: pytest.LogCaptureFixture) ->
     caplog.set_level(logging.DEBUG)
     line = error(status(401, f"the key {KEY} is wrong"), api_key=KEY)
     assert line == (
-        "the server answered 401: the key … is wrong; check api_key=, or CIVITAS_KEY of a command"
+        "the server answered 401: the key … is wrong; check api_key=, or MOOTHALL_KEY of a command"
     )
     with OpenAIServer(text("ok")) as server:
         asked = OpenAIModel("m", server.url, KEY)
@@ -655,7 +655,7 @@ def test_the_key_is_in_no_error_log_or_name(caplog: pytest.LogCaptureFixture) ->
     ),
 )
 def test_offline_forbids_other_machines(host: str) -> None:
-    with pytest.raises(RemoteForbidden, match=r"CIVITAS_OFFLINE=1 forbids calls to"):
+    with pytest.raises(RemoteForbidden, match=r"MOOTHALL_OFFLINE=1 forbids calls to"):
         run(OpenAIModel("m", f"https://{host}/v1", KEY).complete(user("Hi")))
 
 
@@ -793,7 +793,7 @@ def test_a_script_ends_without_a_word() -> None:
     with OpenAIServer(text("ok")) as server:
         script = UNHURRIED + (
             "import asyncio\n"
-            "from civitas.models import model\n"
+            "from moothall.models import model\n"
             f"m = model('{server.url}#m')\n"
             "print(asyncio.run(m.complete([{'role': 'user', 'content': 'Hi'}])).text)\n"
         )
@@ -810,7 +810,7 @@ def test_a_script_whose_model_ends_with_its_loop_ends_without_a_word() -> None:
     with OpenAIServer(text("ok")) as server:
         script = (
             "import asyncio\n"
-            "from civitas import ReActAgent\n"
+            "from moothall import ReActAgent\n"
             "async def main():\n"
             f"    agent = ReActAgent('a', '{server.url}#m')\n"
             "    return (await agent.reply('Hi')).text\n"
@@ -847,8 +847,8 @@ def test_without_the_extra_it_says_which() -> None:
     script = (
         "import sys\n"
         "sys.modules['aiohttp'] = None\n"
-        "from civitas.models import OpenAIModel\n"
-        "from civitas.errors import MissingExtra\n"
+        "from moothall.models import OpenAIModel\n"
+        "from moothall.errors import MissingExtra\n"
         "try:\n"
         "    OpenAIModel('m', 'http://127.0.0.1/v1')\n"
         "except MissingExtra as error:\n"
@@ -856,7 +856,7 @@ def test_without_the_extra_it_says_which() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout == (
-        "OpenAIModel needs the extra 'openai': pip install 'civitas[openai]'\n"
+        "OpenAIModel needs the extra 'openai': pip install 'moothall[openai]'\n"
     ), done.stderr
 
 

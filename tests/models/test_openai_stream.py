@@ -10,16 +10,6 @@ from typing import Any
 
 import pytest
 
-from civitas.errors import ContextOverflow, ModelError, RemoteForbidden
-from civitas.models import (
-    Call,
-    ModelReply,
-    OpenAIModel,
-    RateLimit,
-    ReasoningPiece,
-    TextPiece,
-    Usage,
-)
 from conformance.model import ACTIONS, PERSON, joined, parts_of, run, until_error, user
 from models.openai_server import (
     DONE,
@@ -41,6 +31,16 @@ from models.openai_server import (
     status,
     streamed,
     text,
+)
+from moothall.errors import ContextOverflow, ModelError, RemoteForbidden
+from moothall.models import (
+    Call,
+    ModelReply,
+    OpenAIModel,
+    RateLimit,
+    ReasoningPiece,
+    TextPiece,
+    Usage,
 )
 
 KEY = "sk-a-secret-of-mine"

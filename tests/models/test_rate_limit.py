@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from civitas.errors import DefinitionError, ModelError
-from civitas.models import OpenAIModel, RateLimit
 from conformance.model import run, user
 from models.openai_server import HANG, OpenAIServer, status, text
+from moothall.errors import DefinitionError, ModelError
+from moothall.models import OpenAIModel, RateLimit
 
 
 class SetClock:

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from civitas.errors import ModelError
-from civitas.models import Call, ModelReply, OpenAIModel, RecordedModel, ScriptedModel, Usage
 from conformance.model import (
     ACTIONS,
     PERSON,
@@ -24,6 +22,8 @@ from conformance.model import (
     user,
 )
 from models.openai_server import OpenAIServer, text
+from moothall.errors import ModelError
+from moothall.models import Call, ModelReply, OpenAIModel, RecordedModel, ScriptedModel, Usage
 
 
 @pytest.fixture
@@ -240,7 +240,7 @@ def test_a_recording_that_is_missing_empty_or_something_else_is_named(path: Path
         with pytest.raises(ModelError, match="is not a recording of a model"):
             RecordedModel(ScriptedModel(), path)
         assert path.read_bytes() == content
-    path.write_bytes(b'{"format": "civitas recorded model", "version": 2}\n')
+    path.write_bytes(b'{"format": "moothall recorded model", "version": 2}\n')
     with pytest.raises(ModelError, match="is not a recording of a model, of version 1"):
         RecordedModel(None, path)
     record(path.with_name("damaged"), "one", "two")
@@ -275,7 +275,7 @@ def test_every_cut_of_the_file_is_answered_or_named(path: Path) -> None:
 def test_killed_it_loses_nothing_that_was_answered(path: Path) -> None:
     script = (
         "import asyncio, sys\n"
-        "from civitas.models import RecordedModel, ScriptedModel\n"
+        "from moothall.models import RecordedModel, ScriptedModel\n"
         f"model = RecordedModel(ScriptedModel([str(n) for n in range(10**6)]), {str(path)!r})\n"
         "async def main():\n"
         "    for n in range(10**6):\n"
@@ -404,7 +404,7 @@ def test_when_a_stream_is_left_one_who_waits_asks_in_its_place(path: Path) -> No
 
 def test_recordings_from_before_there_was_reasoning_are_read(path: Path) -> None:
     path.write_text(
-        '{"format": "civitas recorded model", "version": 1, "model": "scripted", '
+        '{"format": "moothall recorded model", "version": 1, "model": "scripted", '
         '"context_tokens": null}\n'
     )
     record(path, "one")

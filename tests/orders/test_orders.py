@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from civitas import Journal, RefuseAll
-from civitas.action import ACCESS_PERMITTED, ACCESS_REQUESTED
-from civitas.errors import (
+from moothall import Journal, RefuseAll
+from moothall.action import ACCESS_PERMITTED, ACCESS_REQUESTED
+from moothall.errors import (
     ConfigError,
     FileError,
     MissingExtra,
@@ -21,11 +21,11 @@ from civitas.errors import (
     RunMismatch,
     StateError,
 )
-from civitas.journal import Entry
-from civitas.models.names import model
-from civitas.orders.act import act_agent, actions_of, check_journal_apart, keys
-from civitas.orders.models import budget_of, chosen_model, made_model
-from civitas.orders.order import (
+from moothall.journal import Entry
+from moothall.models.names import model
+from moothall.orders.act import act_agent, actions_of, check_journal_apart, keys
+from moothall.orders.models import budget_of, chosen_model, made_model
+from moothall.orders.order import (
     Order,
     ResearchOrder,
     line_of,
@@ -34,8 +34,8 @@ from civitas.orders.order import (
     record,
     without_keys,
 )
-from civitas.orders.research import check, researcher, write
-from civitas.research import Report, Researcher, ResourcePool
+from moothall.orders.research import check, researcher, write
+from moothall.research import Report, Researcher, ResourcePool
 
 SERVED = "http://127.0.0.1:1/v1#m"
 
@@ -43,7 +43,7 @@ SERVED = "http://127.0.0.1:1/v1#m"
 def test_the_key_of_the_file_is_for_the_model_of_the_file_and_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("CIVITAS_KEY", "own")
+    monkeypatch.setenv("MOOTHALL_KEY", "own")
     said = {"model": "openai:a", "key": "of-file"}
     of_file = Order("x", model="openai:a", model_of_file=True)
     assert keys(of_file, said) == ("of-file", "own")
@@ -71,7 +71,7 @@ def test_a_model_is_made_with_its_key_or_it_is_said_what_is_wrong() -> None:
     assert budget_of("act", None, usd=None, tokens=None) is None
     budget = budget_of("act", None, usd=None, tokens=5)
     assert budget is not None
-    assert budget.name == "civitas act"
+    assert budget.name == "moothall act"
 
 
 @pytest.mark.parametrize("yes_read", (True, False))
@@ -140,7 +140,7 @@ def test_a_run_of_another_program_is_none_of_a_command(tmp_path: Path) -> None:
         await part.commit()
         part.close()
         agent = act_agent(Order("x", str(tmp_path), SERVED), approver=RefuseAll())
-        with pytest.raises(RunMismatch, match="it is not a run of civitas act"):
+        with pytest.raises(RunMismatch, match="it is not a run of moothall act"):
             await record(Order("x", "."), journal, "R", agent)
         await record(Order("x", ".", SERVED), journal, "S", agent)
         found = order_of(journal.entries("S"))
@@ -236,7 +236,7 @@ def test_an_order_of_another_version_is_said_and_shown_as_an_entry() -> None:
     assert order_of(entries[:1]) is None
     assert line_of(entries[2]) == "set up: m in /tmp, reviewed by me"
     newer = Entry(5, "act", "state", 0.0, {"state": state | {"color": "red"}, "appended": {}})
-    with pytest.raises(StateError, match="entry 5 was written by another version of civitas"):
+    with pytest.raises(StateError, match="entry 5 was written by another version of moothall"):
         order_of([*entries, newer])
     assert order_in(newer) is None
     assert not line_of(newer).startswith("set up")

@@ -1,4 +1,4 @@
-"""What `civitas simulate` does, begun and gone on with by a program."""
+"""What `moothall simulate` does, begun and gone on with by a program."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from civitas import Journal, Society
-from civitas.errors import ConfigError
-from civitas.orders.order import order_of, record
-from civitas.orders.simulate import SimulateOrder, check, society_of
+from moothall import Journal, Society
+from moothall.errors import ConfigError
+from moothall.orders.order import order_of, record
+from moothall.orders.simulate import SimulateOrder, check, society_of
 
 ORDER = SimulateOrder(citizens=10, step="6h", seed=3)
 

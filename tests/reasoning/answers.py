@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from civitas.action import Action
-from civitas.models.protocol import Call, ModelReply, Usage
+from moothall.action import Action
+from moothall.models.protocol import Call, ModelReply, Usage
 
 _NUMBERS = itertools.count(1)
 

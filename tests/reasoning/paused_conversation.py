@@ -12,13 +12,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from civitas.models.protocol import ModelReply, Usage
-from civitas.reasoning.conversation.chosen_by import ChosenBy
-from civitas.reasoning.conversation.conversation import Conversation
-from civitas.reasoning.conversation.order import HandOver
-from civitas.reasoning.conversation.termination import MaxTokens, MaxTurns, Said
-from civitas.reasoning.events import TurnEnded
-from civitas.reasoning.loop.react import ReActAgent
+from moothall.models.protocol import ModelReply, Usage
+from moothall.reasoning.conversation.chosen_by import ChosenBy
+from moothall.reasoning.conversation.conversation import Conversation
+from moothall.reasoning.conversation.order import HandOver
+from moothall.reasoning.conversation.termination import MaxTokens, MaxTurns, Said
+from moothall.reasoning.events import TurnEnded
+from moothall.reasoning.loop.react import ReActAgent
 
 
 class Counts:
@@ -39,7 +39,7 @@ class Counts:
         if actions and number < 6:
             to = actions[-1].parameters["properties"]["to"]["enum"][number % 2]
             args = {"to": to, "message": f"{self.name} has {number}"}
-            from civitas.models.protocol import Call
+            from moothall.models.protocol import Call
 
             return ModelReply(calls=(Call("c", actions[-1].name, args),), usage=Usage(5, 2))
         return ModelReply(f"{self.name} saw {number}", usage=Usage(number, 1))

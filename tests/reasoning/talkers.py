@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from civitas.models.protocol import Usage
-from civitas.models.wrappers.scripted import ScriptedModel
-from civitas.reasoning.conversation.participants import NOTHING_NEW
-from civitas.reasoning.loop.react import ReActAgent
-from civitas.reasoning.reply import Reply
+from moothall.models.protocol import Usage
+from moothall.models.wrappers.scripted import ScriptedModel
+from moothall.reasoning.conversation.participants import NOTHING_NEW
+from moothall.reasoning.loop.react import ReActAgent
+from moothall.reasoning.reply import Reply
 
 
 def agent(id: str | int, *answers: Any, **options: Any) -> ReActAgent:

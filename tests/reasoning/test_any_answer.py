@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from civitas.memory.bounded import TokenBoundedMemory
-from civitas.models.protocol import Call, ModelReply, Usage
-from civitas.reasoning.loop.answer import MAX_NAME, is_safe, safe_names
-from civitas.reasoning.loop.react import ReActAgent
+from moothall.memory.bounded import TokenBoundedMemory
+from moothall.models.protocol import Call, ModelReply, Usage
+from moothall.reasoning.loop.answer import MAX_NAME, is_safe, safe_names
+from moothall.reasoning.loop.react import ReActAgent
 from reasoning.answers import Answers, say, use
 
 anything = st.recursive(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from civitas import (
+from moothall import (
     ACCESS_REQUESTED,
     Action,
     Budget,
@@ -33,7 +33,7 @@ from civitas import (
     Usage,
     action,
 )
-from civitas.agent import Agent
+from moothall.agent import Agent
 from standing_clock import StandingClock
 
 

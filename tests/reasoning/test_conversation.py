@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from civitas import Budget, DualActAgent, DualActConfig
-from civitas.action import ActionRegistry
-from civitas.agent import Agent
-from civitas.errors import (
+from moothall import Budget, DualActAgent, DualActConfig
+from moothall.action import ActionRegistry
+from moothall.agent import Agent
+from moothall.errors import (
     ActionError,
     BudgetExceeded,
     ConfigError,
@@ -27,19 +27,19 @@ from civitas.errors import (
     ModelError,
     StateError,
 )
-from civitas.models.local import LocalModel
-from civitas.models.protocol import Usage
-from civitas.models.wrappers.scripted import ScriptedModel
-from civitas.reasoning.conversation.chosen_by import ChosenBy
-from civitas.reasoning.conversation.conversation import Conversation
-from civitas.reasoning.conversation.order import HandOver, RoundRobin
-from civitas.reasoning.conversation.participants import NOTHING_NEW
-from civitas.reasoning.conversation.state import ConversationState
-from civitas.reasoning.conversation.termination import MaxTurns, Said
-from civitas.reasoning.events import Done, TurnEnded, TurnStarted
-from civitas.reasoning.loop.react import ReActAgent
-from civitas.reasoning.reply import Reply
-from civitas.spaces.native import NativeSpace
+from moothall.models.local import LocalModel
+from moothall.models.protocol import Usage
+from moothall.models.wrappers.scripted import ScriptedModel
+from moothall.reasoning.conversation.chosen_by import ChosenBy
+from moothall.reasoning.conversation.conversation import Conversation
+from moothall.reasoning.conversation.order import HandOver, RoundRobin
+from moothall.reasoning.conversation.participants import NOTHING_NEW
+from moothall.reasoning.conversation.state import ConversationState
+from moothall.reasoning.conversation.termination import MaxTurns, Said
+from moothall.reasoning.events import Done, TurnEnded, TurnStarted
+from moothall.reasoning.loop.react import ReActAgent
+from moothall.reasoning.reply import Reply
+from moothall.spaces.native import NativeSpace
 from reasoning.answers import say, use
 from reasoning.talkers import Gated, Talker, agent, answer, heard
 from standing_clock import StandingClock

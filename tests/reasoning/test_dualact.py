@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from civitas import (
+from moothall import (
     Action,
     ActionError,
     Agent,
@@ -703,7 +703,7 @@ def test_what_no_rule_catches_is_accepted() -> None:
     ),
 )
 def test_rules(rule: str, works: list[Any], reviewed: bool) -> None:
-    from civitas import after_budget_share, below_confidence, on_error
+    from moothall import after_budget_share, below_confidence, on_error
 
     rules: dict[str, Any] = {
         "confidence": below_confidence(0.5),
@@ -732,7 +732,7 @@ def test_rules(rule: str, works: list[Any], reviewed: bool) -> None:
 
 
 def test_a_budget_that_allows_no_action_is_spent_from_the_start() -> None:
-    from civitas import after_budget_share
+    from moothall import after_budget_share
 
     rule = after_budget_share(1)
     dual, h, _ = two([GO, DONE], ["3"], review=rule, budget=Budget(model_calls=8, actions=0))
@@ -741,7 +741,7 @@ def test_a_budget_that_allows_no_action_is_spent_from_the_start() -> None:
 
 
 def test_no_progress_is_the_same_conclusion_again() -> None:
-    from civitas import no_progress
+    from moothall import no_progress
 
     dual, h, _ = two([GO], ["3"], review=no_progress)
     assert dual.reply_sync("Count.").stop_reason == "terminated"

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from civitas import (
+from commands import run
+from moothall import (
     DualActAgent,
     DualActConfig,
     ReActAgent,
     ScriptedModel,
     StateError,
 )
-from commands import run
 
 PROGRAM = '''
 import asyncio, json, sys
-from civitas import DualActAgent, DualActConfig, ReActAgent, ScriptedModel
+from moothall import DualActAgent, DualActConfig, ReActAgent, ScriptedModel
 
 def decide(action, instruction=""):
     return json.dumps({"action": action, "new_instruction": instruction, "reasoning": "r"})

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from civitas import (
+from moothall import (
     ACCESS_REQUESTED,
     Action,
     ApprovalRequest,

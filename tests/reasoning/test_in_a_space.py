@@ -14,20 +14,20 @@ from typing import Any
 
 import pytest
 
-from civitas.action import ACCESS_REQUESTED, action
-from civitas.agent import Agent
-from civitas.agents.person import Person
-from civitas.approval import Rule, RuleApprover
-from civitas.errors import ActionError, AgentStopped, InvalidArguments, ModelError
-from civitas.models.protocol import Call, ModelReply
-from civitas.models.wrappers.scripted import ScriptedModel
-from civitas.reasoning.conversation.conversation import Conversation
-from civitas.reasoning.conversation.termination import MaxTurns
-from civitas.reasoning.conversational import ConversationalAgent
-from civitas.reasoning.loop.discovery import discovered_actions
-from civitas.reasoning.loop.react import ReActAgent
-from civitas.reasoning.reply import Reply, StopReason
-from civitas.spaces.native import NativeSpace
+from moothall.action import ACCESS_REQUESTED, action
+from moothall.agent import Agent
+from moothall.agents.person import Person
+from moothall.approval import Rule, RuleApprover
+from moothall.errors import ActionError, AgentStopped, InvalidArguments, ModelError
+from moothall.models.protocol import Call, ModelReply
+from moothall.models.wrappers.scripted import ScriptedModel
+from moothall.reasoning.conversation.conversation import Conversation
+from moothall.reasoning.conversation.termination import MaxTurns
+from moothall.reasoning.conversational import ConversationalAgent
+from moothall.reasoning.loop.discovery import discovered_actions
+from moothall.reasoning.loop.react import ReActAgent
+from moothall.reasoning.reply import Reply, StopReason
+from moothall.spaces.native import NativeSpace
 from reasoning.answers import Answers, both, say, use
 
 WAIT = 20
@@ -233,7 +233,7 @@ def test_who_does_not_answer_is_left_out_and_logged(
     )
     space.add(Silent("Silent"))
     space.add(Vague("Vague"))
-    with caplog.at_level(logging.WARNING, "civitas.reasoning"):
+    with caplog.at_level(logging.WARNING, "moothall.reasoning"):
         reply = thinker.reply_sync("go")
     assert reply.steps[0].result["result"] == "nodded"
     assert model.names == ["Vague_nod"]

@@ -14,18 +14,18 @@ from typing import Any
 
 import pytest
 
-from civitas.action import (
+from moothall.action import (
     ACCESS_DENIED,
     ACCESS_REQUESTED,
     Action,
     ActionRegistry,
     action,
 )
-from civitas.agent import Agent
-from civitas.approval import ApprovalRequest, CallbackApprover
-from civitas.context import Context
-from civitas.environment import Environment
-from civitas.errors import (
+from moothall.agent import Agent
+from moothall.approval import ApprovalRequest, CallbackApprover
+from moothall.context import Context
+from moothall.environment import Environment
+from moothall.errors import (
     AskAgain,
     BudgetExceeded,
     DeadlineExceeded,
@@ -33,13 +33,13 @@ from civitas.errors import (
     InDoubt,
     ModelError,
 )
-from civitas.goal import Goal
-from civitas.memory.bounded import TokenBoundedMemory
-from civitas.memory.memory import Memory
-from civitas.models.protocol import ModelReply, Usage
-from civitas.models.wrappers.scripted import ScriptedModel
-from civitas.reasoning.loop.react import ReActAgent
-from civitas.reasoning.reply import Reply
+from moothall.goal import Goal
+from moothall.memory.bounded import TokenBoundedMemory
+from moothall.memory.memory import Memory
+from moothall.models.protocol import ModelReply, Usage
+from moothall.models.wrappers.scripted import ScriptedModel
+from moothall.reasoning.loop.react import ReActAgent
+from moothall.reasoning.reply import Reply
 from reasoning.answers import Answers, both, say, use
 
 WAIT = 20
@@ -566,7 +566,7 @@ def test_the_same_call_twice_in_one_answer_is_no_standstill() -> None:
 def test_a_failing_model_is_the_end_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
     error = ModelError("the server is down")
     thinker, model = agent(use("add", {"a": 1, "b": 1}, text="First."), error)
-    with caplog.at_level(logging.ERROR, "civitas.reasoning"):
+    with caplog.at_level(logging.ERROR, "moothall.reasoning"):
         reply = thinker.reply_sync("go")
     assert (reply.stop_reason, reply.text) == ("error", "First.")
     assert reply.error is error
@@ -1106,7 +1106,7 @@ def test_an_environment_that_breaks_is_a_failure_that_is_logged(
             raise OSError("unplugged")
 
     thinker, model = agent(use("add", {"a": 1, "b": 1}), say("ok"), environment=Broken())
-    with caplog.at_level(logging.ERROR, "civitas.reasoning"):
+    with caplog.at_level(logging.ERROR, "moothall.reasoning"):
         assert thinker.reply_sync("go").text == "ok"
     assert json.loads(model.last["content"]) == {"error": "unplugged"}
     assert "unplugged" in caplog.text
@@ -1262,7 +1262,7 @@ def test_a_part_that_is_none_is_refused_when_the_agent_is_made(part: str, wrong:
 
 
 class PaperAction:
-    """An action as the paper has it that civitas follows."""
+    """An action as the paper has it that moothall follows."""
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from civitas import (
+from moothall import (
     Budget,
     DualActAgent,
     DualActConfig,
@@ -18,9 +18,9 @@ from civitas import (
     RunMismatch,
     ScriptedModel,
 )
-from civitas.action import ACCESS_REQUESTED, Action
-from civitas.approval import RefuseAll
-from civitas.reasoning.events import CallEnded, CallStarted, DecisionMade, MessageAdded
+from moothall.action import ACCESS_REQUESTED, Action
+from moothall.approval import RefuseAll
+from moothall.reasoning.events import CallEnded, CallStarted, DecisionMade, MessageAdded
 
 ACCEPT = '{"action": "TERMINATE", "new_instruction": "", "reasoning": "so"}'
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from civitas import (
+from moothall import (
     Conversation,
     DefinitionError,
     DualActAgent,
@@ -177,7 +177,7 @@ def test_the_model_is_given_the_schema_and_actions_go_on_working() -> None:
 
 
 def test_what_a_terminal_action_returns_is_the_value_whatever_the_schema() -> None:
-    from civitas import Action
+    from moothall import Action
 
     agent = ReActAgent(
         "thinker",
@@ -243,7 +243,7 @@ def test_nothing_is_fetched_for_a_schema() -> None:
 
 
 def test_an_answer_that_was_cut_says_so() -> None:
-    from civitas import ModelReply
+    from moothall import ModelReply
 
     cut = ModelReply('{"name": "Be', finish_reason="length")
     model = Answers(cut, say('{"name": "Bern", "people": 1}'))

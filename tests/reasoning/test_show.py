@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import pytest
 
-from civitas import (
+from moothall import (
     ACCESS_REQUESTED,
     Action,
     Agent,

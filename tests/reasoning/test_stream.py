@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from civitas import (
+from moothall import (
     Agent,
     Budget,
     Call,
@@ -38,7 +38,7 @@ from civitas import (
     Usage,
     action,
 )
-from civitas.action import ACCESS_REQUESTED
+from moothall.action import ACCESS_REQUESTED
 
 WAIT = 20
 

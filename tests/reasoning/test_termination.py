@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from civitas.errors import DefinitionError, InvalidId
-from civitas.reasoning.conversation.conversation import Conversation
-from civitas.reasoning.conversation.state import ConversationState
-from civitas.reasoning.conversation.termination import (
+from moothall.errors import DefinitionError, InvalidId
+from moothall.reasoning.conversation.conversation import Conversation
+from moothall.reasoning.conversation.state import ConversationState
+from moothall.reasoning.conversation.termination import (
     Condition,
     Elapsed,
     MaxTokens,
@@ -20,7 +20,7 @@ from civitas.reasoning.conversation.termination import (
     Said,
     StoppedBy,
 )
-from civitas.reasoning.reply import Reply
+from moothall.reasoning.reply import Reply
 from reasoning.talkers import Talker, answer
 
 

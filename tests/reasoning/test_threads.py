@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from civitas import (
+from moothall import (
     DefinitionError,
     Memory,
     ReActAgent,
@@ -20,7 +20,7 @@ from civitas import (
     StateError,
     TokenBoundedMemory,
 )
-from civitas.reasoning.thread import MAX_THREADS
+from moothall.reasoning.thread import MAX_THREADS
 
 
 def echo(messages: list[dict[str, Any]], _: Any) -> str:
@@ -182,7 +182,7 @@ def test_an_agent_goes_on_in_another_process(tmp_path: Path) -> None:
     saved.write_text(json.dumps(thinker.state_dict()))
     program = f"""
 import json
-from civitas import ReActAgent, ScriptedModel
+from moothall import ReActAgent, ScriptedModel
 echo = lambda messages, _: f"{{len(messages)}}: {{messages[-1]['content']}}"
 thinker = ReActAgent("thinker", ScriptedModel([echo] * 3))
 thinker.load_state_dict(json.load(open({str(saved)!r})))
@@ -252,7 +252,7 @@ def test_a_memory_of_ones_own_is_saved_and_loaded_into_an_empty_one() -> None:
         (None, "not a state of a ReActAgent, but of 'NoneType'"),
         ({}, "not a state of a ReActAgent, but of None"),
         ({"kind": "Conversation", "version": 1}, "but of 'Conversation'"),
-        ({"kind": "ReActAgent", "version": 2}, "of version 2; this civitas reads version 1"),
+        ({"kind": "ReActAgent", "version": 2}, "of version 2; this moothall reads version 1"),
         ({"kind": "ReActAgent", "version": 1}, "threads is not an object"),
         ({"kind": "ReActAgent", "version": 1, "threads": {}}, "not a list of chat messages"),
         (

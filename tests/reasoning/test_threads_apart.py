@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from civitas import (
+from moothall import (
     ActionError,
     Agent,
     ApprovalRequest,
@@ -42,7 +42,7 @@ from civitas import (
     TerminalApprover,
     action,
 )
-from civitas.action import ACCESS_REQUESTED
+from moothall.action import ACCESS_REQUESTED
 
 WAIT = 20
 SECRET = "the code is 4711"
@@ -757,7 +757,7 @@ def test_a_failure_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> N
         async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> Any:
             raise ConnectionError("nobody answers at 127.0.0.1:9")
 
-    with caplog.at_level(logging.DEBUG, "civitas"):
+    with caplog.at_level(logging.DEBUG, "moothall"):
         reply = ReActAgent("it", Down([])).reply_sync("go")
     shown = [record for record in caplog.records if record.levelno > logging.DEBUG]
     assert [(record.levelname, record.getMessage()) for record in shown] == [

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from civitas import (
+from moothall import (
     Agent,
     Call,
     Conversation,
@@ -18,9 +18,9 @@ from civitas import (
     ReActAgent,
     action,
 )
-from civitas.agents import ChattyAI, OpenAIFunctionAgent
-from civitas.errors import DefinitionError
-from civitas.models import ScriptedModel
+from moothall.agents import ChattyAI, OpenAIFunctionAgent
+from moothall.errors import DefinitionError
+from moothall.models import ScriptedModel
 
 
 class Calculator(Agent):
@@ -108,7 +108,7 @@ def test_a_watcher_that_fails_is_called_no_more(caplog: pytest.LogCaptureFixture
         raise ValueError("no luck")
 
     agent.watch(broken)
-    with caplog.at_level(logging.ERROR, "civitas.reasoning"):
+    with caplog.at_level(logging.ERROR, "moothall.reasoning"):
         assert agent.reply_sync("Go").text == "One two."
         assert agent.reply_sync("Go").text == "Three."
     assert len(seen) == 1

@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from civitas import Budget, Journal, ScriptedModel
-from civitas.models.protocol import ModelReply, Usage
-from civitas.research import Researcher
 from journal.program import RUN, Counting, Effects, main, watch
+from moothall import Budget, Journal, ScriptedModel
+from moothall.models.protocol import ModelReply, Usage
+from moothall.research import Researcher
 from research.small_web import SCRIPT, tools
 
 

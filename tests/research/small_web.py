@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from civitas import Action, action
-from civitas.research import Resource, ResourcePool
+from moothall import Action, action
+from moothall.research import Resource, ResourcePool
 
 PAGES = {
     "http://web.test/alpha": (

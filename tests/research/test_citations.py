@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from civitas.research.citations import check, fault, renumbered
-from civitas.research.findings import Passage
-from civitas.research.sentences import sentences
+from moothall.research.citations import check, fault, renumbered
+from moothall.research.findings import Passage
+from moothall.research.sentences import sentences
 
 WAIT = (
     "asyncio.wait_for(aw, timeout) waits for the aw awaitable to complete. If a timeout "

@@ -8,9 +8,9 @@ import io
 import pypdf
 import pytest
 
-from civitas.errors import UnreadableDocument
-from civitas.research.reading.documents import kind_of, read_document
-from civitas.research.reading.html import Document, decoded, read_html
+from moothall.errors import UnreadableDocument
+from moothall.research.reading.documents import kind_of, read_document
+from moothall.research.reading.html import Document, decoded, read_html
 from research.web_server import pdf
 
 

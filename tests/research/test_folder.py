@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from civitas import ReActAgent, ScriptedModel
-from civitas.errors import DefinitionError, FileError, FolderIndexError, SearchError
-from civitas.research import search_folder
-from civitas.research.findings import Resource
-from civitas.research.pool import ResourcePool, passages_of
+from moothall import ReActAgent, ScriptedModel
+from moothall.errors import DefinitionError, FileError, FolderIndexError, SearchError
+from moothall.research import search_folder
+from moothall.research.findings import Resource
+from moothall.research.pool import ResourcePool, passages_of
 from research.web_server import pdf
 
 
@@ -228,16 +228,16 @@ def test_words_that_nearly_all_passages_have(docs: Path, index: Path) -> None:
 def test_the_index_is_kept_in_the_cache_folder(
     docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CIVITAS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("MOOTHALL_HOME", str(tmp_path / "home"))
     before = sorted(docs.rglob("*"))
     assert names(search_folder(docs), "fish") == ["cats.md"]
     assert names(search_folder(docs, pattern="*.txt"), "cats") == ["dogs.txt"]
     assert names(search_folder(docs), "fish") == ["cats.md"]
     assert sorted(docs.rglob("*")) == before
     assert len(list((tmp_path / "home").rglob("*.db"))) == 2
-    monkeypatch.setenv("CIVITAS_HOME", str(docs / "cats.md"))
+    monkeypatch.setenv("MOOTHALL_HOME", str(docs / "cats.md"))
     with pytest.raises(
-        FolderIndexError, match=r"cannot be made \(Not a directory\): set CIVITAS_H"
+        FolderIndexError, match=r"cannot be made \(Not a directory\): set MOOTHALL_H"
     ):
         search_folder(docs)
 

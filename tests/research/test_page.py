@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from civitas.errors import MissingExtra
-from civitas.research import Citation, Passage, Report
-from civitas.research.page import page as page_of
+from moothall.errors import MissingExtra
+from moothall.research import Citation, Passage, Report
+from moothall.research.page import page as page_of
 
 DAY = "2026-11-21T14:28:28+00:00"
 ALPHA = Passage.of("https://example.org/alpha#port", "It uses port 4711.\n  Always.", DAY, "Alpha")
@@ -170,5 +170,5 @@ def test_a_link_opens_elsewhere_and_shows_where_it_goes() -> None:
 
 def test_without_markdown_it_says_which_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "markdown_it", None)
-    with pytest.raises(MissingExtra, match=r"civitas\[research\]"):
+    with pytest.raises(MissingExtra, match=r"moothall\[research\]"):
         report("x").html()

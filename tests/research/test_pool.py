@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from civitas import Call, ModelReply, ReActAgent, ScriptedModel
-from civitas.research import Passage, Resource, ResourcePool, Section
-from civitas.research.pool import LONGEST, passages_of
+from moothall import Call, ModelReply, ReActAgent, ScriptedModel
+from moothall.research import Passage, Resource, ResourcePool, Section
+from moothall.research.pool import LONGEST, passages_of
 
 
 @pytest.mark.parametrize(

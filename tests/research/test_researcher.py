@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from civitas import (
+from journal.crash import crash
+from moothall import (
     ACCESS_REQUESTED,
     Action,
     Agent,
@@ -25,19 +26,19 @@ from civitas import (
     ScriptedModel,
     action,
 )
-from civitas.block import Block
-from civitas.errors import (
+from moothall.block import Block
+from moothall.errors import (
     BudgetExceeded,
-    CivitasError,
     DeadlineExceeded,
     DefinitionError,
     InDoubt,
     ModelError,
+    MoothallError,
     RunMismatch,
 )
-from civitas.memory.bounded import estimate_tokens
-from civitas.models.protocol import ModelReply, Usage
-from civitas.research import (
+from moothall.memory.bounded import estimate_tokens
+from moothall.models.protocol import ModelReply, Usage
+from moothall.research import (
     Findings,
     Narrative,
     Objective,
@@ -53,8 +54,7 @@ from civitas.research import (
     rules,
     search_folder,
 )
-from civitas.research.relevance import Index
-from journal.crash import crash
+from moothall.research.relevance import Index
 from research.small_web import ALPHA, BETA, PAGES, SCRIPT, evaluation, plan, tools
 
 
@@ -304,7 +304,7 @@ def test_where_nothing_could_be_read_it_has_failed_and_the_same_run_tries_again(
     assert f"the {down} server is down" in report.detail
     assert report.detail in report.markdown
     assert "Nothing could be read for “the port of alpha”." in report.markdown
-    with pytest.raises(CivitasError, match="server is down"):
+    with pytest.raises(MoothallError, match="server is down"):
         report.raise_for_error()
     web.down.clear()
     assert "It uses port 4711." in again().citations[0].sentence
@@ -373,7 +373,7 @@ def test_what_stopped_the_research_is_raised_by_its_kind(stop: Any, raised: Any)
     if raised is None:
         report.raise_for_error()
         return
-    with pytest.raises(CivitasError, match=f"no reply \\({stop}\\): so it was") as caught:
+    with pytest.raises(MoothallError, match=f"no reply \\({stop}\\): so it was") as caught:
         report.raise_for_error()
     assert type(caught.value) is raised
 
@@ -1498,7 +1498,7 @@ def test_a_space_may_ask_it_and_a_dual_act_review_it() -> None:
     assert "4711" in text
     assert "the budget was spent" in poor  # the report so far, not an error
 
-    from civitas import ReActAgent
+    from moothall import ReActAgent
 
     back = {"action": "REDIRECT", "new_instruction": "the key of beta", "reasoning": "Wrong."}
     accept = {"action": "TERMINATE", "new_instruction": "", "reasoning": "Fine."}
@@ -1589,7 +1589,7 @@ def test_a_call_in_doubt_stops_it_until_somebody_decides(tmp_path: Path) -> None
     research(script, journal=path, **given)[0].report_sync("R")
     stopped = research(script, journal=copy, **given)[0].report_sync("R")
     assert (stopped.stop_reason, called) == ("in_doubt", ["alpha"])
-    assert "civitas resume R" in stopped.detail
+    assert "moothall resume R" in stopped.detail
     with Journal(copy) as journal:
         journal.decide("R", {1: "repeat"})
     ended = research(script, journal=copy, **given)[0].report_sync("R")

@@ -8,10 +8,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from civitas.errors import DefinitionError, RemoteForbidden, SearchError
-from civitas.research import Resource, search_web, visit_page
 from conformance.model import run
 from models.openai_server import Answer, Request, http
+from moothall.errors import DefinitionError, RemoteForbidden, SearchError
+from moothall.research import Resource, search_web, visit_page
 from research.web_server import Web, html, redirect
 
 FOUND = {
@@ -125,7 +125,7 @@ def test_a_searxng_that_is_not_there_is_named() -> None:
 
 
 def test_without_a_searxng_other_machines_are_asked_which_offline_forbids() -> None:
-    with pytest.raises(RemoteForbidden, match="search_web: CIVITAS_OFFLINE=1"):
+    with pytest.raises(RemoteForbidden, match="search_web: MOOTHALL_OFFLINE=1"):
         run(search_web().execute(query="apples"))
 
 

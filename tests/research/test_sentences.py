@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from civitas.research.sentences import sentences, terms, words
+from moothall.research.sentences import sentences, terms, words
 
 
 def cut(text: str) -> list[str]:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from civitas import Block, Journal, Researcher, ScriptedModel
-from civitas.journal import Entry
-from civitas.research import Narrative, Report
-from civitas.research.recording import report_so_far
+from moothall import Block, Journal, Researcher, ScriptedModel
+from moothall.journal import Entry
+from moothall.research import Narrative, Report
+from moothall.research.recording import report_so_far
 from research.small_web import SCRIPT, tools
 
 

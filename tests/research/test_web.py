@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from civitas.errors import ConfigError, PageError
-from civitas.research import (
+from conformance.model import run
+from models.openai_server import Answer, Request, http
+from moothall.errors import ConfigError, PageError
+from moothall.research import (
     Resource,
     ResourcePool,
     Section,
@@ -20,9 +22,7 @@ from civitas.research import (
     search_web,
     visit_page,
 )
-from civitas.research.web.fetching import checked
-from conformance.model import run
-from models.openai_server import Answer, Request, http
+from moothall.research.web.fetching import checked
 from research.web_server import PDF, TEXT, Web, html, pdf, redirect
 
 PAGE = """<!DOCTYPE html><html><head><title>All about apples</title></head><body>
@@ -242,7 +242,7 @@ def robots(text: str) -> Answer:
 
 
 def test_robots_txt_is_obeyed_and_asked_for_once() -> None:
-    rules = "User-agent: civitas\nDisallow: /private\n\nUser-agent: *\nDisallow: /\n"
+    rules = "User-agent: moothall\nDisallow: /private\n\nUser-agent: *\nDisallow: /\n"
     pages = {"/robots.txt": robots(rules), "/a": html(PAGE), "/private": html(PAGE)}
     with Web(pages) as web:
         action = visit_page(allow_hosts=["127.0.0.1"])
@@ -270,9 +270,9 @@ def test_robots_txt_is_obeyed_and_asked_for_once() -> None:
         ("\ufeffUser-agent: *\nDisallow: /a", "/a", False),
         ("User-agent: *\n\nDisallow: /a", "/a", False),
         ("User-agent: x\nUser-agent: *\nDisallow: /a", "/a", False),
-        ("User-agent: civitas\nUser-agent: x\nDisallow: /a", "/a", False),
+        ("User-agent: moothall\nUser-agent: x\nDisallow: /a", "/a", False),
         ("User-agent: *\nDisallow: /gr\u00fcn", "/gr%C3%BCn", False),
-        ("User-agent: Civitas\nDisallow:\n\nUser-agent: *\nDisallow: /", "/a", True),
+        ("User-agent: Moothall\nDisallow:\n\nUser-agent: *\nDisallow: /", "/a", True),
     ),
 )
 def test_the_rules_of_a_robots_txt_are_read_as_its_standard_says(
@@ -447,10 +447,10 @@ def test_what_reads_and_searches_may_be_called_again() -> None:
 def test_a_package_that_is_missing_is_named_by_its_extra() -> None:
     script = """
 import sys
-from civitas.errors import MissingExtra
-from civitas.research import read_pdf, search_web, visit_page
-from civitas.research.reading.documents import read_pdf_bytes
-from civitas.research.reading.html import read_html
+from moothall.errors import MissingExtra
+from moothall.research import read_pdf, search_web, visit_page
+from moothall.research.reading.documents import read_pdf_bytes
+from moothall.research.reading.html import read_html
 for package, call in (
     ("aiohttp", visit_page),
     ("trafilatura", visit_page),
@@ -467,4 +467,4 @@ for package, call in (
     del sys.modules[package]
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.stdout.count("needs the extra 'research': pip install 'civitas[research]'") == 6
+    assert done.stdout.count("needs the extra 'research': pip install 'moothall[research]'") == 6

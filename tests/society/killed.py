@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow.csv
 import pyarrow.parquet  # noqa: F401 - here once, and not in each process that is forked
 
-from civitas import Journal, ScriptedModel
-from civitas.models.protocol import ModelReply
-from civitas.society import Intervention, Society
 from journal.program import RUN, Counting, Effects, main, watch
+from moothall import Journal, ScriptedModel
+from moothall.models.protocol import ModelReply
+from moothall.society import Intervention, Society
 from society.life import Bank, Busy, busy, state_of, town
 
 

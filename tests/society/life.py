@@ -7,8 +7,8 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from civitas import Agent, action
-from civitas.society import (
+from moothall import Agent, action
+from moothall.society import (
     Answer,
     Books,
     CitizenAgent,

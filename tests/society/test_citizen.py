@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, NativeSpace, ReActAgent, ScriptedModel
-from civitas.block import Block
-from civitas.errors import DefinitionError, NotInSpace, StateError
-from civitas.society import (
+from moothall import Agent, NativeSpace, ReActAgent, ScriptedModel
+from moothall.block import Block
+from moothall.errors import DefinitionError, NotInSpace, StateError
+from moothall.society import (
     AgentType,
     CitizenAgent,
     CitizenAgentParams,

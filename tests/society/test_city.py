@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from civitas.errors import ConfigError
-from civitas.society import City, Mode, Place, Road
+from moothall.errors import ConfigError
+from moothall.society import City, Mode, Place, Road
 
 HOUR = 3600
 HOME = Place("home", "home", 0, 0, capacity=2)
@@ -261,7 +261,7 @@ def changed(**changes: Any) -> str:
         (b"\xff", "the city is not JSON"),
         ("[" * 100_000, "the city is not JSON"),
         ("[]", "format must be"),
-        ('{"format": "civitas.city/2"}', "format must be"),
+        ('{"format": "moothall.city/2"}', "format must be"),
         (changed(extra=1), '"extra" is not a field'),
         (changed(places={}), "places must be an array, got object"),
         (changed(places=[3]), "places[0] must be an object, got 3"),

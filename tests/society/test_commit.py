@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from civitas.errors import StateError
-from civitas.society import (
+from moothall.errors import StateError
+from moothall.society import (
     Answer,
     Books,
     Buy,
@@ -166,7 +166,7 @@ async def test_what_cannot_be_done_says_why(want: Want, told: Any) -> None:
 
 @dataclass(frozen=True)
 class Borrow(Want):
-    """A want that civitas does not know."""
+    """A want that moothall does not know."""
 
     book: str
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from civitas.errors import ConfigError
-from civitas.society import Draws
-from civitas.society.draw import belows, choices, integers, uniforms
+from moothall.errors import ConfigError
+from moothall.society import Draws
+from moothall.society.draw import belows, choices, integers, uniforms
 
 words = st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 2**32, 2**63, 2**64 - 1])
 
@@ -144,7 +144,7 @@ def test_counts_of_rows_are_whole_numbers_one_for_each(wrong: list[float]) -> No
 def test_only_rows_need_the_extra() -> None:
     program = (
         "import sys; sys.modules['numpy'] = None\n"
-        "from civitas.society import City, Draws\n"
+        "from moothall.society import City, Draws\n"
         "print(Draws(7, 3, 11).integer('mobility.place'))\n"
         "City.generate(seed=1, citizens=10)\n"
     )
@@ -153,5 +153,5 @@ def test_only_rows_need_the_extra() -> None:
     )
     assert done.stdout == "338586139748919883\n"
     assert (
-        "civitas.society needs the extra 'society': pip install 'civitas[society]'" in done.stderr
+        "moothall.society needs the extra 'society': pip install 'moothall[society]'" in done.stderr
     )

@@ -9,23 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from civitas import ConfigError
-from civitas.clock import Clock
-from civitas.society.citizen import CitizenAgent, CitizenMemory
-from civitas.society.city.city import City
-from civitas.society.city.grid import Grid
-from civitas.society.commit import Books, Wanted
-from civitas.society.services.economy import (
+from moothall import ConfigError
+from moothall.clock import Clock
+from moothall.society.citizen import CitizenAgent, CitizenMemory
+from moothall.society.city.city import City
+from moothall.society.city.grid import Grid
+from moothall.society.commit import Books, Wanted
+from moothall.society.services.economy import (
     BRACKETS,
     Bank,
     Government,
     adapted,
     make_economy,
 )
-from civitas.society.services.firm import Firm, wage_for
-from civitas.society.services.ledger import shares, tax_on
-from civitas.society.society import Society
-from civitas.society.wants import Answer, Buy, Pay, Save, Want, Work, id_order
+from moothall.society.services.firm import Firm, wage_for
+from moothall.society.services.ledger import shares, tax_on
+from moothall.society.society import Society
+from moothall.society.wants import Answer, Buy, Pay, Save, Want, Work, id_order
 
 
 def books(*services: Any, city: Any = None, hour: int = 10, **citizens: dict[str, Any]) -> Books:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from civitas.clock import Clock
-from civitas.errors import ConfigError
-from civitas.society import Facts, Weather
+from moothall.clock import Clock
+from moothall.errors import ConfigError
+from moothall.society import Facts, Weather
 
 
 def test_facts_never_change() -> None:

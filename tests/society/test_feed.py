@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from civitas import ConfigError
-from civitas.clock import Clock
-from civitas.society.commit import Books, Wanted
-from civitas.society.services.feed import Feed
-from civitas.society.services.posts import DECADE_S, Posted, heat, shown_rank
-from civitas.society.wants import Answer, Follow, Like, Post, Want, id_order
+from moothall import ConfigError
+from moothall.clock import Clock
+from moothall.society.commit import Books, Wanted
+from moothall.society.services.feed import Feed
+from moothall.society.services.posts import DECADE_S, Posted, heat, shown_rank
+from moothall.society.wants import Answer, Follow, Like, Post, Want, id_order
 
 
 def town(feed: Feed, citizens: int = 20) -> Books:

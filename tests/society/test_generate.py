@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-from civitas.errors import ConfigError
-from civitas.society import City, Mode
+from moothall.errors import ConfigError
+from moothall.society import City, Mode
 
 KINDS = ("home", "hospital", "park", "restaurant", "school", "shop", "work")
 

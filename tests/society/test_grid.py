@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from civitas.errors import ConfigError
-from civitas.society import Grid
+from moothall.errors import ConfigError
+from moothall.society import Grid
 
 
 def test_neighbours_and_sides() -> None:

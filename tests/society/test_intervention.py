@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from civitas import ConfigError, Journal
-from civitas.errors import RunMismatch
-from civitas.society import City, Firm, Intervention, Place, Society, Work
 from journal.crash import crash
+from moothall import ConfigError, Journal
+from moothall.errors import RunMismatch
+from moothall.society import City, Firm, Intervention, Place, Society, Work
 from society.life import Bank, busy, living, state_of, town
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from civitas import City, Journal, ScriptedModel
-from civitas.errors import ConfigError, DefinitionError
-from civitas.society import Mode, Move, Place, Question, Road, Society, Survey, draw_day, draw_map
+from moothall import City, Journal, ScriptedModel
+from moothall.errors import ConfigError, DefinitionError
+from moothall.society import Mode, Move, Place, Question, Road, Society, Survey, draw_day, draw_map
 from society.life import Bank, Busy, busy, living, state_of, town
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from civitas.society import math as rules
+from moothall.society import math as rules
 
 ONE = ("exp", "log", "sqrt", "sin", "cos")
 TWO = ("hypot", "power", "minimum", "maximum")

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, CallbackApprover, action
-from civitas.action import ACCESS_REQUESTED
-from civitas.errors import (
+from moothall import Agent, CallbackApprover, action
+from moothall.action import ACCESS_REQUESTED
+from moothall.errors import (
     DefinitionError,
     InvalidMessage,
     RequestCancelled,
     SpaceClosed,
     VirtualTimeError,
 )
-from civitas.society import CitizenAgent, City, Population, Society, all_blocks
+from moothall.society import CitizenAgent, City, Population, Society, all_blocks
 from society.life import Bank, Noting, living, said, town
 
 HELLO = said("me", content="hello")

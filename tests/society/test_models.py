@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from civitas import AgentToolbox, Budget, Journal, ScriptedModel
-from civitas.block import Block
-from civitas.errors import CommandTimeout, ModelError
-from civitas.models.protocol import ModelReply, Usage
-from civitas.society import CitizenAgent, LocalEngine, OtherBlock, Question, Society, Survey
+from moothall import AgentToolbox, Budget, Journal, ScriptedModel
+from moothall.block import Block
+from moothall.errors import CommandTimeout, ModelError
+from moothall.models.protocol import ModelReply, Usage
+from moothall.society import CitizenAgent, LocalEngine, OtherBlock, Question, Society, Survey
 from society.life import living
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from civitas.errors import ConfigError
-from civitas.society import Network
+from moothall.errors import ConfigError
+from moothall.society import Network
 
 
 def test_ways_take_the_fewest_edges() -> None:

@@ -13,13 +13,13 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from civitas import ConfigError
-from civitas.society.city.city import City
-from civitas.society.city.map import Place
-from civitas.society.network import Network
-from civitas.society.people.drawn import EDUCATION, citizens, completed, make_people, money_of
-from civitas.society.people.table import checked_people, read_people
-from civitas.society.services.firm import STAFF
+from moothall import ConfigError
+from moothall.society.city.city import City
+from moothall.society.city.map import Place
+from moothall.society.network import Network
+from moothall.society.people.drawn import EDUCATION, citizens, completed, make_people, money_of
+from moothall.society.people.table import checked_people, read_people
+from moothall.society.services.firm import STAFF
 
 
 @pytest.fixture(scope="module")

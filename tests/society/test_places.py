@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from civitas.errors import ConfigError
-from civitas.society import (
+from moothall.errors import ConfigError
+from moothall.society import (
     Capacities,
     City,
     Grid,

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, Journal, action
-from civitas.block import Block
-from civitas.clock import Clock
-from civitas.errors import (
+from moothall import Agent, Journal, action
+from moothall.block import Block
+from moothall.clock import Clock
+from moothall.errors import (
     ConfigError,
     DefinitionError,
     DuplicateAgent,
@@ -22,7 +22,7 @@ from civitas.errors import (
     SpaceClosed,
     StateError,
 )
-from civitas.society import (
+from moothall.society import (
     Answer,
     CitizenAgent,
     CitizenMemory,
@@ -473,7 +473,7 @@ def test_a_wrong_argument_of_a_society_is_named(arguments: dict[str, Any], told:
     with pytest.raises((ConfigError, DuplicateAgent, DefinitionError), match=told):
         Society(**{"city": town(), **arguments})
     new = set(threading.enumerate()) - before
-    assert not [each for each in new if each.name == "civitas-Society"]
+    assert not [each for each in new if each.name == "moothall-Society"]
 
 
 def test_engines_and_memories_refuse_what_they_cannot_use() -> None:
@@ -510,13 +510,13 @@ async def test_a_rule_that_does_not_end_is_named(caplog: pytest.LogCaptureFixtur
             pass
 
     handler = Tell()
-    logging.getLogger("civitas.watchdog").addHandler(handler)
+    logging.getLogger("moothall.watchdog").addHandler(handler)
     try:
         async with Society([living(spin, id=17)]) as society:
             await society.step()
             await named.wait()
     finally:
-        logging.getLogger("civitas.watchdog").removeHandler(handler)
+        logging.getLogger("moothall.watchdog").removeHandler(handler)
     assert "agent '17' in \"17.step\"" in handler.text  # type: ignore[attr-defined]
 
 

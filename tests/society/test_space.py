@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from civitas.errors import SpaceClosed
-from civitas.society import Society
 from conformance.conftest import Recorder
 from conformance.conftest import log as log
 from conformance.test_answers import server as server
 from conformance.test_callbacks import agent as agent
+from moothall.errors import SpaceClosed
+from moothall.society import Society
 
 CASES = {
     "test_access": ("test_a_broadcast_asks_each_and_a_refusal_comes_back",),

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from civitas import Budget, ConfigError, Journal, ScriptedModel
-from civitas.errors import ModelError, RunMismatch
-from civitas.models.protocol import ModelReply, Usage
-from civitas.society import (
+from moothall import Budget, ConfigError, Journal, ScriptedModel
+from moothall.errors import ModelError, RunMismatch
+from moothall.models.protocol import ModelReply, Usage
+from moothall.society import (
     CitizenAgent,
     CitizenMemory,
     LocalEngine,
@@ -23,9 +23,9 @@ from civitas.society import (
     Survey,
     SurveyAnswer,
 )
-from civitas.society.classic import opinions
-from civitas.society.experiments.survey import in_words
-from civitas.society.perception import Perception, View
+from moothall.society.classic import opinions
+from moothall.society.experiments.survey import in_words
+from moothall.society.perception import Perception, View
 from society.life import busy, state_of, town
 
 MOOD = Question("mood", "How do you feel?", "scale", by=lambda me: me.status["money"] % 5 + 1)

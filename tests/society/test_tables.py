@@ -16,10 +16,10 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
-from civitas import Agent, Journal
-from civitas.errors import FileError
-from civitas.society import Society, read_people
-from civitas.society.classic import wealth
+from moothall import Agent, Journal
+from moothall.errors import FileError
+from moothall.society import Society, read_people
+from moothall.society.classic import wealth
 from society.life import Bank, busy, town
 
 NAMES = ("metrics", "messages", "citizens")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from civitas import Journal
-from civitas.society import City, Society
-from civitas.society.services.economy import make_economy
-from civitas.society.services.feed import Feed
+from moothall import Journal
+from moothall.society import City, Society
+from moothall.society.services.economy import make_economy
+from moothall.society.services.feed import Feed
 from society.life import Shuffled, state_of
 
 CITIZENS = 60

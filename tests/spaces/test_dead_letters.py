@@ -17,16 +17,16 @@ import pika
 import pytest
 from benchmarks.broker import Broker
 
-from civitas import Agent, AMQPOptions, AMQPSpace, action
-from civitas.errors import BrokerError, ConfigError, DuplicateAgent, InDoubt
-from civitas.spaces.amqp.dead_letters import DeadLetter, DeadLetters
+from moothall import Agent, AMQPOptions, AMQPSpace, action
+from moothall.errors import BrokerError, ConfigError, DuplicateAgent, InDoubt
+from moothall.spaces.amqp.dead_letters import DeadLetter, DeadLetters
 
 WAIT_S = 20
 
 # Ends in the middle of the action, as a machine does whose power is cut.
 DIES = """
 import os, signal, sys
-from civitas import AMQPSpace, Agent, action
+from moothall import AMQPSpace, Agent, action
 class Till(Agent):
     @action
     async def pay(self, amount: int) -> int:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from civitas import ACCESS_REQUESTED, Agent, NativeSpace, action
-from civitas.errors import MailboxFull, RequestTimeout
 from conformance.conftest import WAIT_S, Kept, message
+from moothall import ACCESS_REQUESTED, Agent, NativeSpace, action
+from moothall.errors import MailboxFull, RequestTimeout
 
 LET_THROUGH = 1_000
 """Messages of a thread that may be on their way into a space; a thread beyond that waits."""
@@ -22,7 +22,7 @@ LET_THROUGH = 1_000
 @pytest.fixture(autouse=True)
 def few_lines() -> Iterator[None]:
     """What is refused is logged, once for each message: too much for a test to keep."""
-    logger = logging.getLogger("civitas")
+    logger = logging.getLogger("moothall")
     before = logger.level
     logger.setLevel(logging.CRITICAL)
     yield

@@ -9,8 +9,8 @@ import pytest
 
 PROGRAM = """
 import os, sys, threading
-from civitas import Agent, NativeSpace, ReActAgent, ScriptedModel, action
-from civitas.errors import SpaceClosed
+from moothall import Agent, NativeSpace, ReActAgent, ScriptedModel, action
+from moothall.errors import SpaceClosed
 
 left = []
 
@@ -113,8 +113,8 @@ def test_a_child_is_told_whose_the_space_is_and_may_make_its_own(how: str) -> No
 
 IN_THE_LOCK = """
 import os, signal
-from civitas import Agent, NativeSpace
-from civitas.spaces.watchdog import WATCHDOG
+from moothall import Agent, NativeSpace
+from moothall.spaces.watchdog import WATCHDOG
 
 class Forks:
     "Forks while the watchdog holds its lock, as another thread may at any time."

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from civitas.errors import InboxError
-from civitas.spaces.amqp.inbox import (
+from commands import run
+from moothall.errors import InboxError
+from moothall.spaces.amqp.inbox import (
     ACCEPTED,
     ENDED,
     STARTED,
     Entry,
     Inbox,
 )
-from commands import run
 
 
 @pytest.fixture
@@ -281,7 +281,7 @@ def test_in_memory_the_last_hundred_thousand_that_ended_are_known() -> None:
 
 LIVE = """
 import os, signal, sys
-from civitas.spaces.amqp.inbox import Inbox
+from moothall.spaces.amqp.inbox import Inbox
 inbox = Inbox(sys.argv[1])
 def die(): os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -499,7 +499,7 @@ FULL = (
     LIVE
     + """
 import resource
-from civitas.errors import InboxError
+from moothall.errors import InboxError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 def room(size):
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, NativeSpace, action
-from civitas.errors import AgentStopped, RequestError
+from moothall import Agent, NativeSpace, action
+from moothall.errors import AgentStopped, RequestError
 
 MANY = 10_000
 # A space keeps up to 64 idle tasks for reuse; how many it came to need depends on the machine.
@@ -72,7 +72,7 @@ def objects() -> Counter[str]:
     found: Counter[str] = Counter()
     for each in gc.get_objects():
         kind = type(each)
-        if str(kind.__module__).partition(".")[0] in ("civitas", "_asyncio", "_contextvars"):
+        if str(kind.__module__).partition(".")[0] in ("moothall", "_asyncio", "_contextvars"):
             found[f"{kind.__module__}.{kind.__qualname__}"] += 1
     return found
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from civitas.errors import RequestCancelled, SpaceClosed
-from civitas.spaces.loop import LoopThread
 from conformance.conftest import WAIT_S
 from conformance.gate import Gate
+from moothall.errors import RequestCancelled, SpaceClosed
+from moothall.spaces.loop import LoopThread
 
 
 class Life:

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from benchmarks.broker import Broker
 
-from civitas import Agent, AMQPOptions, AMQPSpace, action
+from moothall import Agent, AMQPOptions, AMQPSpace, action
 
 WAIT_S = 20
 

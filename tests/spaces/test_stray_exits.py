@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, NativeSpace, action
-from civitas.errors import SpaceClosed
 from conformance.conftest import WAIT_S, Log
 from conformance.conftest import log as log  # the fixture
+from moothall import Agent, NativeSpace, action
+from moothall.errors import SpaceClosed
 
 
 def leave() -> None:

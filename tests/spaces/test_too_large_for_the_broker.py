@@ -12,8 +12,8 @@ import pytest
 from benchmarks.broker import Broker
 from benchmarks.proxy import Proxy
 
-from civitas import Agent, AMQPOptions, AMQPSpace, action
-from civitas.errors import ActionError, MailboxFull
+from moothall import Agent, AMQPOptions, AMQPSpace, action
+from moothall.errors import ActionError, MailboxFull
 
 WAIT_S = 20
 LARGE = 200_000

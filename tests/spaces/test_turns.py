@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, NativeSpace, RequestCancelled, action
 from conformance.conftest import WAIT_S, Kept, message
 from conformance.gate import Gate, Holder
+from moothall import Agent, NativeSpace, RequestCancelled, action
 
 
 def test_an_agent_with_a_long_mailbox_leaves_others_their_turn() -> None:

@@ -127,22 +127,22 @@ def test_the_demo(tmp_path: Path, weights: Path, args: tuple[str, ...], seeds: i
     assert (int(suited), int(other)) == (sum(rows[:4]), sum(rows[4:]))
     end = output.partition("\nWhere next")[2]
     # First what README puts first, each with what it is for.
-    first, second = re.findall(r"^  \S*civitas (.*)", end, re.MULTILINE)[:2]
+    first, second = re.findall(r"^  \S*moothall (.*)", end, re.MULTILINE)[:2]
     assert re.fullmatch(r"act '.*' +\w.*", first)
     assert re.fullmatch(r"chat +\w.*", second)
-    assert re.search(r"civitas models fetch qwen3-0\.6b +\S", end)
+    assert re.search(r"moothall models fetch qwen3-0\.6b +\S", end)
     for path in re.findall(r"(?:examples|docs)/[\w-]+\.\w+", end):
         assert (ROOT / path).exists(), path
     assert "Every message was delivered and every chosen action executed" in end
 
 
 def test_without_the_weights_it_says_what_to_do(tmp_path: Path) -> None:
-    done = run(tmp_path, CIVITAS_HOME=str(tmp_path))
+    done = run(tmp_path, MOOTHALL_HOME=str(tmp_path))
     assert done.returncode == 1
     assert done.stderr == ""
     (line,) = done.stdout.splitlines()
     assert line.startswith("The demo cannot start: ")
-    assert line.endswith("run: civitas models fetch")
+    assert line.endswith("run: moothall models fetch")
 
 
 def test_a_model_that_is_not_known(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from civitas import Action, ActionRegistry, Environment, Goal, Memory, ReActAgent, ScriptedModel
+from moothall import Action, ActionRegistry, Environment, Goal, Memory, ReActAgent, ScriptedModel
 
 file_management_goal = Goal(
     priority=1,

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from benchmarks.broker import Broker
 
-from civitas import Agent, AMQPOptions, AMQPSpace
-from civitas.errors import AgentNotFound, NotPermitted
 from cli.broker_programs import Program
 from models.openai_server import OpenAIServer, text
+from moothall import Agent, AMQPOptions, AMQPSpace
+from moothall.errors import AgentNotFound, NotPermitted
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples" / "amqp"
 WAIT_S = 30

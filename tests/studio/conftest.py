@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
-from civitas.studio import Studio
+from moothall.studio import Studio
 
 CHROMIUM = "/usr/bin/chromium"
 TOKEN = "t" * 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from civitas import Call, Journal, ModelReply, ReActAgent, ScriptedModel, Usage, action
 from journal.program import Effects, main
+from moothall import Call, Journal, ModelReply, ReActAgent, ScriptedModel, Usage, action
 
 RUN = "killed"
 

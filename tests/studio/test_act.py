@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import APIResponse, Locator, Page, Route, expect
 
-from civitas.studio import Studio
 from models.openai_server import HANG, Answer, OpenAIServer, Request, call, calls, http, text
+from moothall.studio import Studio
 
 LIST = [call("list_files", "{}")]
 WRITE = [call("write_file", json.dumps({"file_name": "b.txt", "content": "<b>two</b>"}))]

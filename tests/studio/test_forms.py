@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from civitas import (
+from moothall import (
     Call,
     Journal,
     ModelReply,
@@ -25,15 +25,15 @@ from civitas import (
     Usage,
     action,
 )
-from civitas.action import ACCESS_REQUESTED
-from civitas.approval import Question
-from civitas.errors import CardGone, ConfigError
-from civitas.journal import Entry
-from civitas.reasoning.dualact.conclusions import DecisionAction, HumanDecision
-from civitas.studio.cards import Cards
-from civitas.studio.feed import Feed
-from civitas.studio.page import filled
-from civitas.studio.run_view import Totals, shown
+from moothall.action import ACCESS_REQUESTED
+from moothall.approval import Question
+from moothall.errors import CardGone, ConfigError
+from moothall.journal import Entry
+from moothall.reasoning.dualact.conclusions import DecisionAction, HumanDecision
+from moothall.studio.cards import Cards
+from moothall.studio.feed import Feed
+from moothall.studio.page import filled
+from moothall.studio.run_view import Totals, shown
 
 
 def test_a_form_says_what_is_filled_in_alone() -> None:

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from civitas import ACCESS_REQUESTED, Agent, NativeSpace, ReActAgent, ScriptedModel, action
-from civitas.approval import ApprovalRequest
-from civitas.studio import Studio
+from moothall import ACCESS_REQUESTED, Agent, NativeSpace, ReActAgent, ScriptedModel, action
+from moothall.approval import ApprovalRequest
+from moothall.studio import Studio
 
 MARK = "document.title='taken';alert(1)"
 TEXTS = (
@@ -171,7 +171,7 @@ def test_a_page_of_another_local_program_can_do_nothing(
     assert {name: each for name, each in told.items() if each not in ("refused", "")} == {}
     other.get_by_role("link").click()
     expect(other.get_by_text("a page from elsewhere may not use this studio")).to_be_visible()
-    assert sent[0].startswith("civitas_studio_")
+    assert sent[0].startswith("moothall_studio_")
     for path in ("cards", f"cards/{number}", "space/messages"):
         taken = urllib.request.Request(f"{studio.url}studio/{path}", headers={"Cookie": sent[0]})
         with pytest.raises(urllib.error.HTTPError, match="401"):

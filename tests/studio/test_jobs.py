@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from civitas import Journal, Person, ReActAgent, ScriptedModel
-from civitas.errors import CivitasError, ConfigError, StateError
-from civitas.orders.order import Order, ResearchOrder
-from civitas.studio import Studio
-from civitas.studio.cards import PageDesk
 from cli.journal_programs import at_terminal
 from models.openai_server import HANG, OpenAIServer, text
+from moothall import Journal, Person, ReActAgent, ScriptedModel
+from moothall.errors import ConfigError, MoothallError, StateError
+from moothall.orders.order import Order, ResearchOrder
+from moothall.studio import Studio
+from moothall.studio.cards import PageDesk
 from studio.conftest import a_studio
 
 
@@ -232,7 +232,7 @@ def test_what_cannot_begin_or_go_on_is_said(told: Told, studio: Studio, folder: 
         (lambda: jobs.resume("nonesuch"), "has no run 'nonesuch'"),
         (lambda: jobs.resume("own"), "begun by a program of yours: resume it there"),
         (lambda: jobs.resume(done), "has ended (done): begin another run"),
-        (lambda: jobs.resume(done, {"yes_read": 1}), "civitas research has no such limits: yes_r"),
+        (lambda: jobs.resume(done, {"yes_read": 1}), "moothall research has no such limits: yes_r"),
         (
             lambda: jobs.resume(done, {"iterations": 0}),
             "iterations must be a number above 0, got 0",
@@ -244,7 +244,7 @@ def test_what_cannot_begin_or_go_on_is_said(told: Told, studio: Studio, folder: 
         (lambda: jobs.steer(done, " "), "write what the agent is to be told"),
     ]
     for begun, words in cases:
-        with pytest.raises(CivitasError, match=re.escape(words)):
+        with pytest.raises(MoothallError, match=re.escape(words)):
             begun()
     copy = journal.fork(done)
     with pytest.raises(StateError, match=f"was forked: resume the fork '{copy}'"):

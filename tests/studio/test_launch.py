@@ -15,12 +15,12 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from civitas import Journal
-from civitas.errors import ConfigError, JournalError
-from civitas.orders.order import Order
-from civitas.studio import Studio
 from commands import Command
 from models.openai_server import HANG, OpenAIServer
+from moothall import Journal
+from moothall.errors import ConfigError, JournalError
+from moothall.orders.order import Order
+from moothall.studio import Studio
 
 
 def launch(studio: Studio, **options: Any) -> str:
@@ -30,7 +30,7 @@ def launch(studio: Studio, **options: Any) -> str:
 @pytest.fixture(autouse=True)
 def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test records in the user's own place."""
-    monkeypatch.setenv("CIVITAS_JOURNAL", str(tmp_path / "journal.db"))
+    monkeypatch.setenv("MOOTHALL_JOURNAL", str(tmp_path / "journal.db"))
     (tmp_path / "folder").mkdir()
 
 
@@ -43,9 +43,9 @@ def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ({"port": True}, "port must be"),
         ({"port": 8080.0}, "port must be"),
         ({"host": None}, "host must be a name or an address, got None"),
-        ({"host": "0.0.0.0"}, "needs a password: set CIVITAS_STUDIO_PASSWORD"),
-        ({"host": ""}, "needs a password: set CIVITAS_STUDIO_PASSWORD"),
-        ({"host": "::"}, "needs a password: set CIVITAS_STUDIO_PASSWORD"),
+        ({"host": "0.0.0.0"}, "needs a password: set MOOTHALL_STUDIO_PASSWORD"),
+        ({"host": ""}, "needs a password: set MOOTHALL_STUDIO_PASSWORD"),
+        ({"host": "::"}, "needs a password: set MOOTHALL_STUDIO_PASSWORD"),
         ({"host": "192.0.2.1", "password": "p" * 8}, "port= or host="),
         ({"host": "a" * 70 + ".example", "password": "p" * 8}, "port= or host="),
         ({"host": "a\0b", "password": "p" * 8}, "host must be a name or an address"),
@@ -111,7 +111,7 @@ def test_a_state_folder_that_cannot_be_made_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setenv("CIVITAS_JOURNAL", "")
+    monkeypatch.setenv("MOOTHALL_JOURNAL", "")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     with Studio() as studio, pytest.raises(JournalError, match="its folder cannot be made"):
         launch(studio)
@@ -158,23 +158,23 @@ def test_localhost_is_told_as_an_address(tmp_path: Path, monkeypatch: pytest.Mon
 
     The token may be of the environment; without a journal there, it is in a folder of the person.
     """
-    monkeypatch.setenv("CIVITAS_JOURNAL", "")
+    monkeypatch.setenv("MOOTHALL_JOURNAL", "")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("CIVITAS_STUDIO_TOKEN", "e" * 16)
+    monkeypatch.setenv("MOOTHALL_STUDIO_TOKEN", "e" * 16)
     with Studio() as studio:
         address = launch(studio, host="localhost")
         assert address == f"{studio.url}?token={'e' * 16}"
         assert address.startswith("http://127.0.0.1:")
         studio.close()
         assert launch(studio, host="::1").startswith("http://[::1]:")
-        kept = tmp_path / "state" / "civitas" / "studio.db"
+        kept = tmp_path / "state" / "moothall" / "studio.db"
         assert studio.journal.path == str(kept)
         assert kept.parent.stat().st_mode & 0o077 == 0
 
 
 AGENTS = """
 import os
-from civitas import Agent, OpenAIFunctionAgent
+from moothall import Agent, OpenAIFunctionAgent
 
 class Calculator(Agent):
     pass
@@ -191,7 +191,7 @@ def test_the_command_serves_its_agents_and_records_their_runs(tmp_path: Path) ->
     program = ["studio", "--port", "0", "--journal", "runs.db", "--name", "Ann", "--model", "local"]
     program += ["--agent", "my_agents:Calculator", "--agent", "my_agents:solver"]
     with OpenAIServer(HANG) as server:
-        environment = {**os.environ, "CIVITAS_STUDIO_TOKEN": "t" * 16, "SOLVES": f"{server.url}#m"}
+        environment = {**os.environ, "MOOTHALL_STUDIO_TOKEN": "t" * 16, "SOLVES": f"{server.url}#m"}
         options: Any = {"cwd": tmp_path, "env": environment, "stdout": subprocess.PIPE}
         with Command(*program, text=True, **options) as command, ExitStack() as failed:
             failed.callback(command.kill)
@@ -211,7 +211,7 @@ def test_the_command_serves_its_agents_and_records_their_runs(tmp_path: Path) ->
             server.wait_for_request()
             assert [each["agent"] for each in asked("runs/list")] == ["Solver"]
             command.send_signal(signal.SIGINT)
-            assert command.communicate(timeout=30)[0] == "civitas studio: ends\n"
+            assert command.communicate(timeout=30)[0] == "moothall studio: ends\n"
         assert command.returncode == 0
 
 
@@ -220,7 +220,7 @@ def test_the_command_tells_no_address_where_it_cannot_serve(tmp_path: Path) -> N
         taken.bind(("127.0.0.1", 0))
         broker = {"AMQP_HOST": "127.0.0.1", "AMQP_PORT": str(taken.getsockname()[1])}
         done = subprocess.run(
-            [sys.executable, "-m", "civitas", "studio", "--amqp", "--port", "0"],
+            [sys.executable, "-m", "moothall", "studio", "--amqp", "--port", "0"],
             capture_output=True,
             text=True,
             timeout=50,
@@ -242,8 +242,8 @@ def test_a_missing_extra_is_named(package: str) -> None:
     program = f"""
 import sys
 sys.modules[{package!r}] = None
-from civitas.errors import MissingExtra
-from civitas.studio import demo
+from moothall.errors import MissingExtra
+from moothall.studio import demo
 try:
     demo.launch(0)
 except MissingExtra as error:
@@ -252,4 +252,4 @@ except MissingExtra as error:
     told = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=50
     )
-    assert "pip install 'civitas[studio]'" in told.stdout, told.stderr
+    assert "pip install 'moothall[studio]'" in told.stdout, told.stderr

@@ -18,7 +18,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "studio.py"
 @pytest.mark.timeout(120)
 def test_the_living_demo(browser: Browser, tmp_path: Path, weights: Path) -> None:
     """Agents have talked, a run and research have ended, and a town waits to be played."""
-    environment = {**os.environ, "CIVITAS_JOURNAL": str(tmp_path / "runs.db")}
+    environment = {**os.environ, "MOOTHALL_JOURNAL": str(tmp_path / "runs.db")}
     process = subprocess.Popen(
         [sys.executable, str(EXAMPLE), "0"], stdout=subprocess.PIPE, text=True, env=environment
     )

@@ -16,15 +16,15 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from civitas import Agent, NativeSpace
-from civitas.studio import Studio
+from moothall import Agent, NativeSpace
+from moothall.studio import Studio
 from studio.conftest import TOKEN
 
 TABS = ("Space", "Act and review", "Research", "Society", "Runs")
 PROGRAM = """
 import sys
-from civitas import Agent, NativeSpace
-from civitas.studio import demo, gradio_user
+from moothall import Agent, NativeSpace
+from moothall.studio import demo, gradio_user
 
 with NativeSpace() as space:
     space.add(Agent("Clerk"))
@@ -219,7 +219,7 @@ def test_a_studio_that_is_started_again_with_another_token_asks_for_it(
 @pytest.mark.timeout(120)  # two programs start one after the other
 def test_a_studio_that_is_started_again(browser: Browser, tmp_path: Path) -> None:
     """Killed, it is missed by its page, which goes on with the next one; Ctrl-C frees the port."""
-    environment = {**os.environ, "CIVITAS_STUDIO_TOKEN": "t" * 20}
+    environment = {**os.environ, "MOOTHALL_STUDIO_TOKEN": "t" * 20}
 
     def started(port: int) -> tuple[subprocess.Popen[str], str]:
         command = [sys.executable, "-u", "-c", PROGRAM, str(port), str(tmp_path / "runs.db")]

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from civitas import DualActAgent, DualActConfig, ReActAgent, TokenBoundedMemory, action
-from civitas.models.remote.chat_format import chat_messages
-from civitas.research import Researcher, search_folder
-from civitas.studio import Studio
 from models.openai_server import OpenAIServer, Request, call, calls, status, text
+from moothall import DualActAgent, DualActConfig, ReActAgent, TokenBoundedMemory, action
+from moothall.models.remote.chat_format import chat_messages
+from moothall.research import Researcher, search_folder
+from moothall.studio import Studio
 
 LOOK = calls(call("look_at", '{"path": "a"}'))
 

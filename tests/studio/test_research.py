@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, FrameLocator, Page, expect
 
-from civitas.orders.order import ResearchOrder
-from civitas.studio import Studio
 from models.openai_server import Answer, OpenAIServer, text
+from moothall.orders.order import ResearchOrder
+from moothall.studio import Studio
 from research.small_web import evaluation, plan
 from studio.conftest import TOKEN
 
@@ -163,7 +163,7 @@ def test_a_run_of_another_process_is_shown(
     order = ("Which port and key does alpha use?", "--folder", folder, "--iterations", "1")
     files = ("--out", out, "--html", html)
     journal = ("--journal", studio.journal.path)
-    program = [sys.executable, "-m", "civitas", "research", *order, *files, *journal]
+    program = [sys.executable, "-m", "moothall", "research", *order, *files, *journal]
     subprocess.run([*map(str, program)], check=True, capture_output=True, timeout=WAIT_S)
     expect(state(page)).to_have_text("finished: the iterations were used up")
     first = out.read_text()
@@ -197,14 +197,14 @@ def test_what_a_run_by_a_model_wants_besides_and_that_it_is_stopped(
 def test_ctrl_c_ends_the_command_and_its_page(folder: Path) -> None:
     """Amid its run the report is written as far as it is, and how to go on is said."""
     with OpenAIServer(Answer(hang=True)) as server:
-        program = [sys.executable, "-m", "civitas", "research", "alpha", "--studio"]
+        program = [sys.executable, "-m", "moothall", "research", "alpha", "--studio"]
         program += ["--folder", str(folder), "--out", str(folder.parent / "report.md")]
         program += ["--model", f"{server.url}#m"]
-        env = {**os.environ, "XDG_STATE_HOME": str(folder.parent), "CIVITAS_JOURNAL": ""}
+        env = {**os.environ, "XDG_STATE_HOME": str(folder.parent), "MOOTHALL_JOURNAL": ""}
         with subprocess.Popen(program, env=env, stderr=subprocess.PIPE, text=True) as command:
             try:
                 assert command.stderr is not None
-                assert "civitas studio: http" in command.stderr.readline()
+                assert "moothall studio: http" in command.stderr.readline()
                 server.wait_for_request()
                 command.send_signal(signal.SIGINT)
                 _, told = command.communicate(timeout=WAIT_S)
@@ -212,18 +212,18 @@ def test_ctrl_c_ends_the_command_and_its_page(folder: Path) -> None:
                 command.kill()  # what failed is told, and does not wait for it
         server.wait_for_close()
     assert command.returncode == 130
-    assert "to resume it: civitas resume " in told
-    assert f"--journal {folder.parent / 'civitas' / 'studio.db'}" in told
+    assert "to resume it: moothall resume " in told
+    assert f"--journal {folder.parent / 'moothall' / 'studio.db'}" in told
     assert "Traceback" not in told
     assert "alpha" in (folder.parent / "report.md").read_text()
 
 
 @pytest.mark.long
 def test_the_command_shows_its_run_until_ctrl_c(folder: Path, browser: Browser) -> None:
-    """`civitas research --studio` prints the address; the page opens with the run on its tab."""
-    program = [sys.executable, "-m", "civitas", "research", "Which port does alpha use?"]
+    """`moothall research --studio` prints the address; the page opens with the run on its tab."""
+    program = [sys.executable, "-m", "moothall", "research", "Which port does alpha use?"]
     program += ["--studio", "--folder", str(folder), "--journal", str(folder.parent / "runs.db")]
-    environment = {**os.environ, "CIVITAS_STUDIO_TOKEN": TOKEN}
+    environment = {**os.environ, "MOOTHALL_STUDIO_TOKEN": TOKEN}
     with subprocess.Popen(
         program, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as command:
@@ -240,4 +240,4 @@ def test_the_command_shows_its_run_until_ctrl_c(folder: Path, browser: Browser) 
         stdout, _ = command.communicate(timeout=WAIT_S)
     assert command.returncode == 0
     assert "uses port 4711" in stdout
-    assert "civitas studio" not in stdout
+    assert "moothall studio" not in stdout

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from civitas import Journal, Researcher, ScriptedModel
-from civitas.journal import Entry, Outline
-from civitas.studio.research_view import research_view
+from moothall import Journal, Researcher, ScriptedModel
+from moothall.journal import Entry, Outline
+from moothall.studio.research_view import research_view
 from research.small_web import ALPHA, BETA, SCRIPT, tools
 
 See = Callable[..., dict[str, Any]]

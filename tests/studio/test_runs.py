@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from civitas import (
+from journal.process import Processes
+from models.openai_server import HANG, OpenAIServer, call, calls, text
+from moothall import (
     ACCESS_REQUESTED,
     Call,
     DualActAgent,
@@ -27,9 +29,7 @@ from civitas import (
     Usage,
     action,
 )
-from civitas.studio import Studio
-from journal.process import Processes
-from models.openai_server import HANG, OpenAIServer, call, calls, text
+from moothall.studio import Studio
 from studio.conftest import a_studio, pages
 from studio.killed import RUN, teller
 
@@ -268,11 +268,11 @@ def test_the_run_of_a_killed_process(studio: Studio, page: Page, tmp_path: Path)
 
 
 def test_a_killed_run_is_resumed(studio: Studio, page: Page, tmp_path: Path) -> None:
-    """A process of `civitas act` is killed while its model answers; the studio resumes it."""
+    """A process of `moothall act` is killed while its model answers; the studio resumes it."""
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "notes.md").write_text("Hello")
-    order = ("civitas", "act", "List them", "--journal", str(studio.journal.path), "--run-id", "a")
+    order = ("moothall", "act", "List them", "--journal", str(studio.journal.path), "--run-id", "a")
     with OpenAIServer(calls(call("list_files", "{}")), HANG) as server:
         command = (sys.executable, "-m", *order, "--model", f"{server.url}#m", "--yes-read")
         with subprocess.Popen(command, cwd=folder) as killed:

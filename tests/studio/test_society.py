@@ -14,10 +14,10 @@ from urllib.request import Request, urlopen
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from civitas import ReActAgent, ScriptedModel
-from civitas.errors import ConfigError
-from civitas.orders.simulate import SimulateOrder
-from civitas.studio import Studio
+from moothall import ReActAgent, ScriptedModel
+from moothall.errors import ConfigError
+from moothall.orders.simulate import SimulateOrder
+from moothall.studio import Studio
 from studio.conftest import TOKEN, a_studio, pages
 
 # One studio and one page serve all of them.

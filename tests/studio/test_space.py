@@ -14,8 +14,8 @@ import pytest
 from benchmarks.broker import Broker
 from playwright.sync_api import Page, expect
 
-from civitas import ACCESS_REQUESTED, Agent, AMQPOptions, AMQPSpace, NativeSpace, action
-from civitas.studio import Studio
+from moothall import ACCESS_REQUESTED, Agent, AMQPOptions, AMQPSpace, NativeSpace, action
+from moothall.studio import Studio
 from studio.conftest import TOKEN, a_studio
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from civitas.studio import Studio
+from moothall.studio import Studio
 
 TOKEN = "t" * 20
 PASSWORD = "correct horse"
@@ -101,9 +101,9 @@ def key(port: Port) -> tuple[str, str]:
 
 def key_in(opened: Answer) -> tuple[str, str]:
     """The key, as the answer to the token or password has it."""
-    found = re.search(r'"civitas-studio-key", "(\w{64})"', opened.text)
+    found = re.search(r'"moothall-studio-key", "(\w{64})"', opened.text)
     assert found is not None
-    return "X-Civitas-Key", found[1]
+    return "X-Moothall-Key", found[1]
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from attacks.studio.conftest import KNOWN, Port, answered
-from civitas import Agent, NativeSpace, action
-from civitas.approval import ApprovalRequest, Question
+from moothall import Agent, NativeSpace, action
+from moothall.approval import ApprovalRequest, Question
 
 LINE = "/studio/space/line"
 DEEP = "[" * 100_000

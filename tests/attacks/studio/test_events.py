@@ -16,8 +16,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from attacks.studio.conftest import KNOWN, TOKEN, Port, served
-from civitas.studio import Studio
-from civitas.studio.feed import Feed
+from moothall.studio import Studio
+from moothall.studio.feed import Feed
 
 
 def listen(

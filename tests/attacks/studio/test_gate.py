@@ -21,7 +21,7 @@ from attacks.studio.conftest import (
     key_in,
     served,
 )
-from civitas.studio import Studio
+from moothall.studio import Studio
 
 OPEN = {
     ("GET", "/"),
@@ -58,7 +58,7 @@ def every_route(studio: Studio) -> list[tuple[str, str]]:
                 found.add((method, re.sub(r"{[^}]*}", "x", route.path)))
 
     async def guarded() -> Any:
-        from civitas.studio.server import application  # 3 s, and not in each worker
+        from moothall.studio.server import application  # 3 s, and not in each worker
 
         return application(studio, TOKEN, "127.0.0.1", is_password=False)
 
@@ -126,7 +126,7 @@ def test_static_files_are_those_of_their_folder(port: Port, folder: str) -> None
         ("/", [("Authorization", "Bearer wrong")]),
         ("/", [("Authorization", TOKEN)]),
         ("/", [("Authorization", f"Basic {TOKEN}")]),
-        ("/", [("Cookie", f"civitas_studio={TOKEN}")]),
+        ("/", [("Cookie", f"moothall_studio={TOKEN}")]),
         ("/", [("Cookie", f"token={TOKEN}")]),
         ("/", [("X-Token", TOKEN), ("Referer", f"http://127.0.0.1/?token={TOKEN}")]),
         ("/?token=wrong", []),
@@ -194,7 +194,7 @@ def test_a_cookie_without_its_key_opens_the_empty_page_alone(
     They are not told the key, neither by the page nor by the login.
     """
     for method, path in [*routes, ("GET", "/studio/events"), ("POST", "/")]:
-        told = port.send(path, cookie, ("X-Civitas-Key", "x" * 64), method=method)
+        told = port.send(path, cookie, ("X-Moothall-Key", "x" * 64), method=method)
         is_shell = (method, path) in OPEN and not path.startswith("/gradio_api/")
         is_shell |= path.startswith(("/studio/static/", "/static/", "/assets/", "/svelte/"))
         assert told.status == 401 or (is_shell and method in ("GET", "HEAD")), (method, path)

@@ -8,8 +8,8 @@ from urllib.parse import quote
 import pytest
 
 from attacks.studio.conftest import KNOWN, Answer, Port
-from civitas import ReActAgent, Researcher, ScriptedModel
-from civitas.research import Passage
+from moothall import ReActAgent, Researcher, ScriptedModel
+from moothall.research import Passage
 from research.small_web import tools
 
 RUN = 'x"; filename=a.exe; /../..\\ß%0d%0a'

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from civitas import (
+from moothall import (
     Action,
     Budget,
     ChosenBy,
@@ -31,7 +31,7 @@ from civitas import (
     ScriptedModel,
     SQLiteMemory,
 )
-from civitas.models.protocol import ModelReply, Usage
+from moothall.models.protocol import ModelReply, Usage
 from reasoning.talkers import answer
 
 RUN = "run"
@@ -88,14 +88,14 @@ class World:
 
 
 def use(*what: str) -> ModelReply:
-    from civitas.models.protocol import Call
+    from moothall.models.protocol import Call
 
     calls = tuple(Call(f"c-{each}", "work", {"what": each}) for each in what)
     return ModelReply(calls=calls, usage=Usage(10, 5), finish_reason="calls")
 
 
 def over(to: str, message: str) -> ModelReply:
-    from civitas.models.protocol import Call
+    from moothall.models.protocol import Call
 
     call = Call(f"h-{message}", "hand_over", {"to": to, "message": message})
     return ModelReply(calls=(call,), usage=Usage(10, 5), finish_reason="calls")

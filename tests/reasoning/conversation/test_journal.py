@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
-from civitas import (
+from commands import run
+from journal.crash import crash
+from moothall import (
     Budget,
     ChosenBy,
     Conversation,
@@ -30,10 +32,8 @@ from civitas import (
     SQLiteMemory,
     TurnEnded,
 )
-from civitas.errors import DefinitionError, RunMismatch, StateError
-from civitas.reasoning.reply import Step
-from commands import run
-from journal.crash import crash
+from moothall.errors import DefinitionError, RunMismatch, StateError
+from moothall.reasoning.reply import Step
 from reasoning.conversation.journalled import (
     RUN,
     World,

@@ -8,12 +8,12 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from civitas.clock import Clock
-from civitas.dispatch import AgentToolbox
-from civitas.society.citizen import CitizenAgent, CitizenMemory
-from civitas.society.city.city import City
-from civitas.society.city.map import Place
-from civitas.society.perception import Perception, View
+from moothall.clock import Clock
+from moothall.dispatch import AgentToolbox
+from moothall.society.citizen import CitizenAgent, CitizenMemory
+from moothall.society.city.city import City
+from moothall.society.city.map import Place
+from moothall.society.perception import Perception, View
 
 HOUR = 3600
 

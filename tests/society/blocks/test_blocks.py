@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 from tests.society.blocks.living import HOUR, citizen, live, shown, town
 
-from civitas import ScriptedModel
-from civitas.dispatch import AgentToolbox
-from civitas.society.blocks import EconomyBlock, FeedBlock, OtherBlock, all_blocks
-from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams
-from civitas.society.blocks.mobility import MobilityBlock, MobilityBlockParams
-from civitas.society.blocks.plan import PlanBlock
-from civitas.society.blocks.social import SocialBlock, SocialBlockParams
-from civitas.society.citizen import AgentType, CitizenAgent, CitizenAgentParams, CitizenMemory
-from civitas.society.city.city import City
-from civitas.society.classic import EpidemicBlock, OpinionBlock, SchellingBlock, WealthBlock
-from civitas.society.people.drawn import citizens, make_people
-from civitas.society.services.economy import make_economy
-from civitas.society.services.feed import Feed
-from civitas.society.society import Society
-from civitas.society.wants import Move
+from moothall import ScriptedModel
+from moothall.dispatch import AgentToolbox
+from moothall.society.blocks import EconomyBlock, FeedBlock, OtherBlock, all_blocks
+from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams
+from moothall.society.blocks.mobility import MobilityBlock, MobilityBlockParams
+from moothall.society.blocks.plan import PlanBlock
+from moothall.society.blocks.social import SocialBlock, SocialBlockParams
+from moothall.society.citizen import AgentType, CitizenAgent, CitizenAgentParams, CitizenMemory
+from moothall.society.city.city import City
+from moothall.society.classic import EpidemicBlock, OpinionBlock, SchellingBlock, WealthBlock
+from moothall.society.people.drawn import citizens, make_people
+from moothall.society.services.economy import make_economy
+from moothall.society.services.feed import Feed
+from moothall.society.society import Society
+from moothall.society.wants import Move
 
 
 def test_the_example_of_seed_000_runs_as_printed() -> None:

@@ -8,15 +8,15 @@ import json
 import pytest
 from tests.society.blocks.living import HOUR, citizen, live, shown, town
 
-from civitas import ScriptedModel
-from civitas.society.blocks.economy import (
+from moothall import ScriptedModel
+from moothall.society.blocks.economy import (
     EconomyBlock,
     EconomyBlockParams,
     budget_of,
     income_after,
     to_save,
 )
-from civitas.society.wants import Answer, Buy, Save, Work
+from moothall.society.wants import Answer, Buy, Save, Work
 
 
 def plan(do: str, where: str, until: float = 24) -> list[dict[str, object]]:

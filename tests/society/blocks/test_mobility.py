@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from tests.society.blocks.living import HOUR, citizen, live, town
 
-from civitas import ConfigError, NativeSpace, ScriptedModel
-from civitas.society.blocks.mobility import MobilityBlock, MobilityBlockParams, explores, gravity
-from civitas.society.blocks.plan import PlanBlock
-from civitas.society.city.city import City
-from civitas.society.city.map import Place
-from civitas.society.network import Network
-from civitas.society.wants import Move
+from moothall import ConfigError, NativeSpace, ScriptedModel
+from moothall.society.blocks.mobility import MobilityBlock, MobilityBlockParams, explores, gravity
+from moothall.society.blocks.plan import PlanBlock
+from moothall.society.city.city import City
+from moothall.society.city.map import Place
+from moothall.society.network import Network
+from moothall.society.wants import Move
 
 
 def going(where: str, block: MobilityBlock | None = None, **status: Any) -> Any:

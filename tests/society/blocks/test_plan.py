@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.society.blocks.living import HOUR, citizen, live, said, town
 
-from civitas import ScriptedModel
-from civitas.clock import DAY_S
-from civitas.society.blocks.mobility import MobilityBlock
-from civitas.society.blocks.needs import NeedsBlock
-from civitas.society.blocks.other import OtherBlock
-from civitas.society.blocks.plan import PlanBlock, PlanBlockParams, item_at, with_item
-from civitas.society.city.city import City
-from civitas.society.city.map import Place
-from civitas.society.wants import Answer, Move
+from moothall import ScriptedModel
+from moothall.clock import DAY_S
+from moothall.society.blocks.mobility import MobilityBlock
+from moothall.society.blocks.needs import NeedsBlock
+from moothall.society.blocks.other import OtherBlock
+from moothall.society.blocks.plan import PlanBlock, PlanBlockParams, item_at, with_item
+from moothall.society.city.city import City
+from moothall.society.city.map import Place
+from moothall.society.wants import Answer, Move
 
 
 def item(do: str, where: str | None, start: float, until: float) -> dict[str, Any]:

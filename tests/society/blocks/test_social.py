@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.society.blocks.living import HOUR, citizen, live, said, shown
 
-from civitas import ScriptedModel
-from civitas.society.blocks.social import (
+from moothall import ScriptedModel
+from moothall.society.blocks.social import (
     SocialBlock,
     SocialBlockParams,
     faded,

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from civitas.society import Experiment
+from moothall.society import Experiment
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

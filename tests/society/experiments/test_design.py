@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from civitas.errors import ConfigError
-from civitas.society import Experiment
+from moothall.errors import ConfigError
+from moothall.society import Experiment
 
 RUN = {"workflow": [{"run": {"steps": 2}}]}
 GOOD = """\

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from civitas import ScriptedModel
-from civitas.errors import ConfigError
-from civitas.society import Experiment, Results, Society
-from civitas.society.experiments.report import draw_metric
-from civitas.society.experiments.results import Interval
+from moothall import ScriptedModel
+from moothall.errors import ConfigError
+from moothall.society import Experiment, Results, Society
+from moothall.society.experiments.report import draw_metric
+from moothall.society.experiments.results import Interval
 
 EVIL = "<script>alert('1')</script>"
 
@@ -232,7 +232,7 @@ def test_what_is_measured_once_has_a_picture_too(tmp_path: Path) -> None:
 
 
 def test_the_report_names_file_options_labels_and_the_first_condition(tmp_path: Path) -> None:
-    code = "from civitas.society import Society\n\ndef made(seed, more='x', size=2):\n"
+    code = "from moothall.society import Society\n\ndef made(seed, more='x', size=2):\n"
     (tmp_path / "m.py").write_text(
         code + "    return Society(size, seed=seed)\n\ndef one(society):\n    return 1\n"
     )
@@ -244,7 +244,7 @@ workflow: [step: 1]
 conditions: {plain: {label: as it was}, large: {parameters: {size: 3}}}
 """)
     path = tmp_path / "my file.yaml"
-    said = f"civitas simulate '{path}' --sweep 'more=x,\"true\",3'"
+    said = f"moothall simulate '{path}' --sweep 'more=x,\"true\",3'"
     values = {"more": ["x", "true", 3]}
     swept = Experiment.from_yaml(path, command=said, seeds=2, parameters=values)
     run(swept, out=tmp_path / "out")
@@ -257,7 +257,7 @@ conditions: {plain: {label: as it was}, large: {parameters: {size: 3}}}
 def test_the_command_repeats_a_file_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "my e.yaml"
     path.write_text("name: e\nworkflow: [step: 1]\n")
-    assert Experiment.from_yaml(path).command == f"civitas simulate '{path}'"
+    assert Experiment.from_yaml(path).command == f"moothall simulate '{path}'"
     assert Experiment.from_yaml(path, seeds=2).command is None
 
 

@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-from civitas import ScriptedModel
-from civitas.errors import ConfigError, FileError, ModelError, StateError
-from civitas.society import (
+from moothall import ScriptedModel
+from moothall.errors import ConfigError, FileError, ModelError, StateError
+from moothall.society import (
     CitizenAgent,
     CitizenMemory,
     Experiment,
@@ -29,7 +29,7 @@ from civitas.society import (
     Society,
     all_blocks,
 )
-from civitas.society.experiments.models import model_of, town
+from moothall.society.experiments.models import model_of, town
 
 CODE = '''\
 """Societies for tests: what they do is told by files."""
@@ -37,7 +37,7 @@ import os
 import signal
 from pathlib import Path
 
-from civitas.society import Society
+from moothall.society import Society
 
 HERE = Path(__file__).parent
 
@@ -155,7 +155,7 @@ def test_ended_cells_are_not_lived_again_and_more_seeds_go_on(tmp_path: Path) ->
 def test_a_file_imports_the_files_beside_it(tmp_path: Path, jobs: int) -> None:
     code = """\
 from beside import SIZE
-from civitas.society import Society
+from moothall.society import Society
 begun = []
 
 def made(seed, folder=None):
@@ -189,7 +189,7 @@ workflow: [step: 1]
 def test_cells_with_one_file_of_answers_take_turns(tmp_path: Path) -> None:
     code = """
 import fcntl
-from civitas.society import Society
+from moothall.society import Society
 
 def made(seed, answers, folder):
     made.kept = open(folder / answers, "a")
@@ -243,8 +243,8 @@ def test_results_of_others_are_refused(tmp_path: Path) -> None:
     other = of(tmp_path)
     (tmp_path / "make.py").write_text(CODE + FULL + "# mended\n")
     refused(other, "another version of this one")
-    changed(tmp_path, versions={"civitas": "0.0.1"})
-    refused(of(tmp_path), r"has results of civitas 0\.0\.1, and this is")
+    changed(tmp_path, versions={"moothall": "0.0.1"})
+    refused(of(tmp_path), r"has results of moothall 0\.0\.1, and this is")
     changed(tmp_path, versions=None)
     refused(of(tmp_path), "is not a manifest of an experiment")
 
@@ -369,7 +369,7 @@ def begun(folder: Path) -> subprocess.Popen[bytes]:
     of(folder, TEXT.replace("size: 2", "size: 2, stops: true"))
     for name in ("waits", "never"):
         os.mkfifo(folder / name)
-    command = ("-m", "civitas", "simulate", "e.yaml", "--jobs", "1", "--out", "out")
+    command = ("-m", "moothall", "simulate", "e.yaml", "--jobs", "1", "--out", "out")
     process = subprocess.Popen([sys.executable, *command], cwd=folder, stderr=subprocess.PIPE)
     assert (folder / "waits").read_text() == "here"
     return process

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from civitas import Society
-from civitas.society import Engine, LocalEngine, Population
+from moothall import Society
+from moothall.society import Engine, LocalEngine, Population
 
 
 async def lived(

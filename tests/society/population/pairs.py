@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from tests.society.blocks.living import town
 
-from civitas.society import Move, Society
-from civitas.society.blocks.columns import ACT, DOES, ITEM, code
-from civitas.society.city.city import City
-from civitas.society.engine import LocalEngine
-from civitas.society.population.block import RowBlock
-from civitas.society.population.population import Population
+from moothall.society import Move, Society
+from moothall.society.blocks.columns import ACT, DOES, ITEM, code
+from moothall.society.city.city import City
+from moothall.society.engine import LocalEngine
+from moothall.society.population.block import RowBlock
+from moothall.society.population.population import Population
 
 CITY = town(shop_2=(9, 20))
 PLACES = CITY.ids()

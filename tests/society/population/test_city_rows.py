@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from civitas.errors import ConfigError
-from civitas.society import make_people
-from civitas.society.blocks import all_blocks
-from civitas.society.city.city import City
-from civitas.society.city.map import Mode, Place, Road
-from civitas.society.city.routes import Labels, Roads
-from civitas.society.network import Network
-from civitas.society.population.column import SETTLED
-from civitas.society.population.population import Population
+from moothall.errors import ConfigError
+from moothall.society import make_people
+from moothall.society.blocks import all_blocks
+from moothall.society.city.city import City
+from moothall.society.city.map import Mode, Place, Road
+from moothall.society.city.routes import Labels, Roads
+from moothall.society.network import Network
+from moothall.society.population.column import SETTLED
+from moothall.society.population.population import Population
 
 
 def grid_of_streets(side: int, shops: int, oneway: bool = False) -> City:

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.society.population.lives import lived, same
 
-from civitas import Society
-from civitas.errors import ConfigError
-from civitas.society import LocalEngine, Network, Population
-from civitas.society.city.grid import Grid
-from civitas.society.classic import (
+from moothall import Society
+from moothall.errors import ConfigError
+from moothall.society import LocalEngine, Network, Population
+from moothall.society.city.grid import Grid
+from moothall.society.classic import (
     EpidemicBlock,
     EpidemicParams,
     OpinionBlock,

@@ -12,15 +12,15 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.society.population.pairs import Make, Plain, all_equal, lived, same
 
-from civitas.errors import ConfigError
-from civitas.society import Grid, Intervention, LocalEngine, Network, Society
-from civitas.society.blocks import MobilityBlock, NeedsBlock, OtherBlock, PlanBlock, all_blocks
-from civitas.society.blocks.mobility import MobilityBlockParams
-from civitas.society.blocks.needs import NeedsBlockParams
-from civitas.society.blocks.plan import PlanBlockParams
-from civitas.society.city.city import City
-from civitas.society.city.map import Place, Road
-from civitas.society.population.population import Population
+from moothall.errors import ConfigError
+from moothall.society import Grid, Intervention, LocalEngine, Network, Society
+from moothall.society.blocks import MobilityBlock, NeedsBlock, OtherBlock, PlanBlock, all_blocks
+from moothall.society.blocks.mobility import MobilityBlockParams
+from moothall.society.blocks.needs import NeedsBlockParams
+from moothall.society.blocks.plan import PlanBlockParams
+from moothall.society.city.city import City
+from moothall.society.city.map import Place, Road
+from moothall.society.population.population import Population
 
 HOUR = 3600
 NEEDS = ("hunger", "energy", "safety", "social")

@@ -14,22 +14,22 @@ from hypothesis import strategies as st
 from tests.society.blocks.living import town
 from tests.society.population.pairs import Plain, all_equal
 
-from civitas import Society
-from civitas.clock import Clock
-from civitas.society.blocks import all_blocks
-from civitas.society.blocks.economy import EconomyBlockParams, budget_of, to_save
-from civitas.society.city.city import City
-from civitas.society.city.grid import Grid
-from civitas.society.commit import Books, Wanted
-from civitas.society.population.block import RowBlock
-from civitas.society.population.books import RowBooks
-from civitas.society.population.column import Column
-from civitas.society.population.population import Population
-from civitas.society.services.economy import Bank, Government, make_economy
-from civitas.society.services.feed import Feed
-from civitas.society.services.firm import Firm
-from civitas.society.services.ledger import credited, tax_on
-from civitas.society.wants import Answer, Buy, Pay, Save, Work, id_order
+from moothall import Society
+from moothall.clock import Clock
+from moothall.society.blocks import all_blocks
+from moothall.society.blocks.economy import EconomyBlockParams, budget_of, to_save
+from moothall.society.city.city import City
+from moothall.society.city.grid import Grid
+from moothall.society.commit import Books, Wanted
+from moothall.society.population.block import RowBlock
+from moothall.society.population.books import RowBooks
+from moothall.society.population.column import Column
+from moothall.society.population.population import Population
+from moothall.society.services.economy import Bank, Government, make_economy
+from moothall.society.services.feed import Feed
+from moothall.society.services.firm import Firm
+from moothall.society.services.ledger import credited, tax_on
+from moothall.society.wants import Answer, Buy, Pay, Save, Work, id_order
 
 CITIZENS = 10
 PLACES = ("work-1", "shop-1", "shop-2", "restaurant-1", "home-1")

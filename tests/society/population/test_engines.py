@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from tests.society.population.lives import differing, lived
 
-from civitas import Journal, Society
-from civitas.errors import ConfigError
-from civitas.society import City, Engine, LocalEngine, Network, Population, RayEngine, all_blocks
-from civitas.society.classic import EpidemicBlock, WealthBlock, opinions, wealth
+from moothall import Journal, Society
+from moothall.errors import ConfigError
+from moothall.society import City, Engine, LocalEngine, Network, Population, RayEngine, all_blocks
+from moothall.society.classic import EpidemicBlock, WealthBlock, opinions, wealth
 
 ENGINES = {
     "two threads": lambda: LocalEngine(threads=2),

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from civitas.society import City, Mode, Population, Society
-from civitas.society.blocks import all_blocks
-from civitas.society.services.economy import make_economy
-from civitas.society.services.feed import Feed
+from moothall.society import City, Mode, Population, Society
+from moothall.society.blocks import all_blocks
+from moothall.society.services.economy import make_economy
+from moothall.society.services.feed import Feed
 
 DRAWN = """
 money bba786cf place 0e743a2d home b2fca98d moving_to 0e743a2d moving_from 0e743a2d

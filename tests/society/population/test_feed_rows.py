@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from tests.society.population.pairs import CITY, Todo, all_equal, lived
 from tests.society.population.test_social_rows import people
 
-from civitas import Society
-from civitas.clock import Clock
-from civitas.society import Column, LocalEngine, Pay, RowBlock, Rows
-from civitas.society.blocks.feed import FeedBlock, FeedBlockParams
-from civitas.society.blocks.social import SocialBlock, SocialBlockParams
-from civitas.society.blocks.talk import TOPICS
-from civitas.society.commit import Books, Wanted
-from civitas.society.population.books import RowBooks
-from civitas.society.population.population import Population
-from civitas.society.services.feed import Feed
-from civitas.society.services.lists import Lists
-from civitas.society.wants import Follow, Like, Post, id_order
+from moothall import Society
+from moothall.clock import Clock
+from moothall.society import Column, LocalEngine, Pay, RowBlock, Rows
+from moothall.society.blocks.feed import FeedBlock, FeedBlockParams
+from moothall.society.blocks.social import SocialBlock, SocialBlockParams
+from moothall.society.blocks.talk import TOPICS
+from moothall.society.commit import Books, Wanted
+from moothall.society.population.books import RowBooks
+from moothall.society.population.population import Population
+from moothall.society.services.feed import Feed
+from moothall.society.services.lists import Lists
+from moothall.society.wants import Follow, Like, Post, id_order
 
 CITIZENS = 8
 QUICK = settings(deadline=None, phases=[Phase.explicit, Phase.generate])

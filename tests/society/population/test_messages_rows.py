@@ -11,11 +11,11 @@ from tests.society.life import Noting, said
 from tests.society.population.lives import same
 from tests.society.population.test_social_rows import social
 
-from civitas.society import Grid, LocalEngine, Move, Rows, Society
-from civitas.society.blocks.social import SocialBlockParams
-from civitas.society.population.block import RowBlock
-from civitas.society.population.column import Column
-from civitas.society.population.population import Population
+from moothall.society import Grid, LocalEngine, Move, Rows, Society
+from moothall.society.blocks.social import SocialBlockParams
+from moothall.society.population.block import RowBlock
+from moothall.society.population.column import Column
+from moothall.society.population.population import Population
 
 HI, MUSIC = "hi", "music"
 

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from tests.society.population.lives import differing, lived, same
 
-from civitas import Agent, City, Society
-from civitas.errors import ConfigError, DefinitionError, DuplicateAgent, StateError
-from civitas.society import (
+from moothall import Agent, City, Society
+from moothall.errors import ConfigError, DefinitionError, DuplicateAgent, StateError
+from moothall.society import (
     Answer,
     Buy,
     Column,
@@ -36,8 +36,8 @@ from civitas.society import (
     Want,
     all_blocks,
 )
-from civitas.society.blocks.block import CitizenBlock
-from civitas.society.classic import WealthBlock, opinions
+from moothall.society.blocks.block import CitizenBlock
+from moothall.society.classic import WealthBlock, opinions
 
 
 class Thrift(RowBlock):

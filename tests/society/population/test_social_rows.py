@@ -11,9 +11,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.society.population.pairs import CITY, Todo, all_equal
 
-from civitas.society.blocks.social import SocialBlock, SocialBlockParams, opinion_after
-from civitas.society.blocks.talk import TOPICS
-from civitas.society.population.population import Population
+from moothall.society.blocks.social import SocialBlock, SocialBlockParams, opinion_after
+from moothall.society.blocks.talk import TOPICS
+from moothall.society.population.population import Population
 
 QUICK = settings(max_examples=5, deadline=None, phases=[Phase.explicit, Phase.generate])
 levels = st.sampled_from([0, 1, 300, 300, 999, 1000])

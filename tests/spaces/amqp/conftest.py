@@ -17,10 +17,10 @@ from benchmarks.broker import Broker
 from benchmarks.proxy import Proxy
 from pika.adapters.blocking_connection import BlockingChannel
 
-from civitas import AMQPOptions, AMQPSpace
 from commands import Command
 from conformance.conftest import WAIT_S, Kept, Log
 from conformance.conftest import log as log
+from moothall import AMQPOptions, AMQPSpace
 from spaces.amqp.worker import Notes
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -12,8 +12,8 @@ import sys
 import threading
 from pathlib import Path
 
-from civitas import Agent, AMQPOptions, AMQPSpace, action
 from conformance.conftest import message
+from moothall import Agent, AMQPOptions, AMQPSpace, action
 
 COUNT = 1_000_000
 WAIT_S = 200

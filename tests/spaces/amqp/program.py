@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any
 
-from civitas import AMQPOptions, AMQPSpace
+from moothall import AMQPOptions, AMQPSpace
 from spaces.amqp.worker import Approving, Notes, Worker
 
 

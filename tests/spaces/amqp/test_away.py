@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from benchmarks.proxy import Proxy
 
-from civitas import Agent, AgentNotFound, AMQPOptions, MailboxFull, RequestTimeout, action
 from conformance.conftest import Log, Recorder, message
 from conformance.gate import Holder
+from moothall import Agent, AgentNotFound, AMQPOptions, MailboxFull, RequestTimeout, action
 from spaces.amqp.conftest import WAIT_S, Dead, MakeSpace, StartProcess, until
 from spaces.amqp.worker import Notes, Worker
 

@@ -15,9 +15,9 @@ import pytest
 from benchmarks.broker import Broker
 from benchmarks.proxy import Proxy
 
-from civitas import Agent, AgentNotFound, AMQPOptions, AMQPSpace, SpaceClosed
 from conformance.conftest import UNHURRIED, Kept, Recorder, message
 from conformance.gate import Doer, Holder
+from moothall import Agent, AgentNotFound, AMQPOptions, AMQPSpace, SpaceClosed
 from spaces.amqp.conftest import WAIT_S, MakeSpace, StartProcess, until
 from spaces.amqp.worker import Notes, Worker
 
@@ -274,7 +274,7 @@ def test_close_twice_and_in_many_threads(make_space: MakeSpace) -> None:
     space.close()
     with pytest.raises(SpaceClosed):
         space.add(Agent("other"))
-    assert not [t for t in threading.enumerate() if t.name == "civitas-AMQPSpace"]
+    assert not [t for t in threading.enumerate() if t.name == "moothall-AMQPSpace"]
     assert space.ids() == []
     with pytest.raises(RuntimeError):
         me.send(message("me", "help"))
@@ -403,7 +403,7 @@ def test_an_add_that_comes_as_the_loop_ends_does_not_wait(broker: Broker, exchan
 def test_an_interpreter_that_exits_says_nothing(how: str, broker: Broker, exchange: str) -> None:
     program = f"""{UNHURRIED}
 import time
-from civitas import *
+from moothall import *
 class Busy(Agent):
     @action
     def block(self): time.sleep(60)

@@ -1,4 +1,4 @@
-"""What civitas writes past pika is, byte for byte, what pika would write."""
+"""What moothall writes past pika is, byte for byte, what pika would write."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pika.connection import Connection as Pikas
 
-from civitas.spaces.amqp import wire
-from civitas.spaces.amqp.connection import Connection
-from civitas.spaces.amqp.wire import Outbound
+from moothall.spaces.amqp import wire
+from moothall.spaces.amqp.connection import Connection
+from moothall.spaces.amqp.wire import Outbound
 
 SHORT = st.text(max_size=60)
 KINDS = st.sampled_from(

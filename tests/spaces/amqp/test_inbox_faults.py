@@ -14,9 +14,9 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from civitas import ActionError, Agent
 from conformance.conftest import Kept, Log, Recorder, message
 from conformance.gate import Doer, Gate, Holder
+from moothall import ActionError, Agent
 from spaces.amqp.conftest import WAIT_S, MakeSpace, until
 from spaces.amqp.worker import Approving, Notes, Worker
 

@@ -10,7 +10,9 @@ import pytest
 from benchmarks.proxy import Proxy
 from pika.adapters.blocking_connection import BlockingChannel
 
-from civitas import (
+from conformance.conftest import Kept, message
+from conformance.gate import Doer, Holder
+from moothall import (
     Agent,
     AgentNotFound,
     AgentStopped,
@@ -18,8 +20,6 @@ from civitas import (
     AMQPSpace,
     RequestError,
 )
-from conformance.conftest import Kept, message
-from conformance.gate import Doer, Holder
 from spaces.amqp.conftest import WAIT_S, Log, MakeSpace, until
 
 Waiting = Callable[[str], int]

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from benchmarks.broker import Broker
 
-from civitas import (
+from conformance.conftest import Recorder, message
+from moothall import (
     ACCESS_REQUESTED,
     Agent,
     AMQPOptions,
@@ -23,7 +24,6 @@ from civitas import (
     CallbackApprover,
     action,
 )
-from conformance.conftest import Recorder, message
 from spaces.amqp.worker import Notes
 
 LONG_S = 130  # a minute, and up to another until the broker looks

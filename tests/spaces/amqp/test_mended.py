@@ -12,9 +12,9 @@ from benchmarks.broker import Broker
 from benchmarks.proxy import Proxy
 from pika.adapters.blocking_connection import BlockingChannel
 
-from civitas import Agent, AgentNotFound, AMQPOptions, action
 from conformance.conftest import Kept, Recorder, message
 from conformance.gate import Doer, Gate, Holder
+from moothall import Agent, AgentNotFound, AMQPOptions, action
 from spaces.amqp.conftest import WAIT_S, MakeSpace, until
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, AgentNotFound, DuplicateAgent, action
+from moothall import Agent, AgentNotFound, DuplicateAgent, action
 from spaces.amqp.conftest import WAIT_S, MakeSpace
 
 IDS = (

@@ -14,8 +14,8 @@ from benchmarks.broker import Broker, Certificates
 from benchmarks.ports import free_port
 from benchmarks.proxy import Proxy
 
-from civitas import Agent, AMQPOptions, AMQPSpace, BrokerError
 from conformance.conftest import Kept
+from moothall import Agent, AMQPOptions, AMQPSpace, BrokerError
 from spaces.amqp.conftest import WAIT_S, MakeSpace
 
 

@@ -13,10 +13,10 @@ from benchmarks.broker import Broker
 from benchmarks.proxy import Proxy
 from pika.adapters.blocking_connection import BlockingChannel
 
-from civitas import Agent, AgentNotFound, AMQPOptions, SpaceClosed
-from civitas.errors import ActionError, DefinitionError
 from conformance.conftest import Kept, Recorder, message
 from conformance.gate import Holder
+from moothall import Agent, AgentNotFound, AMQPOptions, SpaceClosed
+from moothall.errors import ActionError, DefinitionError
 from spaces.amqp.conftest import WAIT_S, MakeSpace
 from spaces.amqp.worker import Notes, Worker
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from benchmarks.broker import Broker
 
-from civitas import Agent, AMQPOptions, AMQPSpace, BrokerError, ConfigError
-from civitas.errors import DefinitionError
+from moothall import Agent, AMQPOptions, AMQPSpace, BrokerError, ConfigError
+from moothall.errors import DefinitionError
 from spaces.amqp.conftest import MakeSpace
 
 VARIABLES = ("AMQP_HOST", "AMQP_PORT", "AMQP_USERNAME", "AMQP_PASSWORD", "AMQP_VHOST")
@@ -184,6 +184,6 @@ def test_how_long_a_space_may_keep_and_wait() -> None:
         AMQPSpace(keep=seconds, grace=seconds).close()
 
 
-@pytest.mark.parametrize("exchange", ("a", "civitas.test:1-2_3", "A" * 100, "amq", "amqp.x"))
+@pytest.mark.parametrize("exchange", ("a", "moothall.test:1-2_3", "A" * 100, "amq", "amqp.x"))
 def test_exchanges_that_there_may_be(exchange: str) -> None:
     AMQPSpace(exchange=exchange).close()

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from civitas import (
+from conformance.conftest import message
+from conformance.gate import Holder
+from moothall import (
     ActionError,
     Agent,
     AskAgain,
@@ -18,9 +20,7 @@ from civitas import (
     NativeSpace,
     action,
 )
-from civitas.errors import RequestError
-from conformance.conftest import message
-from conformance.gate import Holder
+from moothall.errors import RequestError
 from spaces.amqp.conftest import WAIT_S, MakeSpace
 from spaces.amqp.worker import Notes, Worker
 

@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pika.adapters.blocking_connection import BlockingChannel
 
-from civitas import ActionError, Agent, AMQPOptions, AMQPSpace
 from conformance.conftest import Kept, Recorder, message
 from conformance.gate import Holder
+from moothall import ActionError, Agent, AMQPOptions, AMQPSpace
 from spaces.amqp.conftest import WAIT_S, Dead, MakeSpace, until
 from spaces.amqp.worker import Notes, Worker
 
@@ -460,9 +460,9 @@ NAMES = st.sampled_from(("hops", "timeout", "trail", "original", "outcome", "x-d
 @pytest.fixture(scope="module")
 def quiet() -> Any:
     """What is buried is logged, and here that is much."""
-    logging.getLogger("civitas.amqp").setLevel(logging.CRITICAL)
+    logging.getLogger("moothall.amqp").setLevel(logging.CRITICAL)
     yield
-    logging.getLogger("civitas.amqp").setLevel(logging.NOTSET)
+    logging.getLogger("moothall.amqp").setLevel(logging.NOTSET)
 
 
 def test_no_headers_of_any_kind_stop_an_agent(

@@ -10,7 +10,9 @@ from uuid import uuid4
 
 import pytest
 
-from civitas import (
+from conformance.conftest import Kept, Listener, Recorder, message, waits
+from conformance.gate import Doer, Holder
+from moothall import (
     ActionError,
     Agent,
     AgentNotFound,
@@ -24,8 +26,6 @@ from civitas import (
     SpaceClosed,
     action,
 )
-from conformance.conftest import Kept, Listener, Recorder, message, waits
-from conformance.gate import Doer, Holder
 from spaces.amqp.conftest import WAIT_S, MakeSpace, StartProcess, until
 from spaces.amqp.worker import Notes, Worker
 

@@ -9,9 +9,9 @@ import pytest
 from benchmarks.proxy import Proxy
 from pika.adapters.blocking_connection import BlockingChannel
 
-from civitas import Agent, AMQPOptions, MailboxFull
 from conformance.conftest import Kept, Log, Recorder, message
 from conformance.gate import Doer, Gate
+from moothall import Agent, AMQPOptions, MailboxFull
 from spaces.amqp.conftest import WAIT_S, MakeSpace, until
 
 MANY = 5_500

@@ -15,10 +15,10 @@ from benchmarks.broker import Broker
 from benchmarks.proxy import Proxy
 from pika.adapters.blocking_connection import BlockingChannel
 
-from civitas import Agent, AMQPOptions, InDoubt, action
-from civitas.spaces.amqp.inbox import Inbox
 from conformance.conftest import Kept, Recorder, message
 from conformance.gate import Holder
+from moothall import Agent, AMQPOptions, InDoubt, action
+from moothall.spaces.amqp.inbox import Inbox
 from spaces.amqp.conftest import WAIT_S, Dead, MakeSpace, StartProcess, until
 from spaces.amqp.worker import Notes
 

@@ -15,8 +15,8 @@ from benchmarks.broker import Broker
 from benchmarks.proxy import Proxy
 from pika.adapters.blocking_connection import BlockingChannel
 
-from civitas import Agent, InboxError, InDoubt, Journal, ReActAgent, ScriptedModel, action
 from conformance.conftest import Recorder, message
+from moothall import Agent, InboxError, InDoubt, Journal, ReActAgent, ScriptedModel, action
 from spaces.amqp.conftest import WAIT_S, Dead, MakeSpace, StartProcess, until
 from spaces.amqp.worker import Notes, Worker
 

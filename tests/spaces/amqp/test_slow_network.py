@@ -9,7 +9,9 @@ import pytest
 from benchmarks.proxy import Proxy
 from pika.adapters.blocking_connection import BlockingChannel
 
-from civitas import (
+from conformance.conftest import Kept, message
+from conformance.gate import Gate, Holder
+from moothall import (
     ACCESS_REQUESTED,
     Agent,
     AgentNotFound,
@@ -20,8 +22,6 @@ from civitas import (
     RequestCancelled,
     action,
 )
-from conformance.conftest import Kept, message
-from conformance.gate import Gate, Holder
 from spaces.amqp.conftest import WAIT_S, MakeSpace, until
 
 Waiting = Callable[[str], int]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from civitas.errors import (
+from moothall.errors import (
     ActionError,
     ActionNotFound,
     AgentNotFound,
@@ -22,8 +22,8 @@ from civitas.errors import (
     RequestTimeout,
     SpaceClosed,
 )
-from civitas.message import Envelope
-from civitas.spaces.amqp import wire
+from moothall.message import Envelope
+from moothall.spaces.amqp import wire
 
 MESSAGE = Envelope("a", "b", "do", {"x": [1, {"y": "ü\x00"}]}, "id", {"m": None})
 

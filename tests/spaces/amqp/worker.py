@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from civitas import ACCESS_DENIED, ACCESS_REQUESTED, Agent, ApprovalRequest, action
+from moothall import ACCESS_DENIED, ACCESS_REQUESTED, Agent, ApprovalRequest, action
 
 
 class Notes:

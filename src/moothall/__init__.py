@@ -1,0 +1,127 @@
+"""moothall: agents that talk, act and check each other's work, in one vocabulary.
+
+The public names are here; each is loaded when it is first used. `__init__.pyi` lists them for
+type checkers and editors.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import Any
+
+from moothall.text import lazily
+
+_NAMES = """
+action: ACCESS_DENIED ACCESS_PERMITTED ACCESS_REQUESTED Action ActionRegistry action
+agent: Agent
+agents.chatty: ChattyAI
+agents.function: OpenAIFunctionAgent
+agents.host: Host
+agents.person: Person ask_person
+agents.remote: RemoteAgent
+agents.show: show
+agents.user: User
+approval: ApprovalRequest Approver CallbackApprover Question RefuseAll Refused Rule RuleApprover
+    TerminalApprover
+block: Block
+budget: Budget Spent
+clock: Clock
+context: Context
+dispatch: AgentToolbox BlockDispatcher DISPATCHER_PROMPT Dispatch
+environment: Environment
+errors: ActionError ActionNotFound AddressRefused AgentNotFound AgentStopped AskAgain
+    BrokerError BudgetExceeded CardGone CommandError CommandTimeout ConfigError
+    ContextOverflow DeadlineExceeded DefinitionError DuplicateAgent FileError FileTooLarge
+    FolderIndexError HookError HopLimitExceeded InDoubt InboxError InvalidArguments InvalidId
+    InvalidMessage JournalError MailboxFull MemoryFileError MissingExtra ModelError MoothallError
+    NoSuchFile NoSuchRun NobodyToAsk NotAFile NotInSpace NotPermitted NotText OutsideFolder
+    PageError RemoteForbidden RequestCancelled RequestError RequestTimeout RunHeld RunMismatch
+    SearchError SlashError SpaceClosed StateError TooManyThreads UnknownPrice UnreadableDocument
+    VirtualTimeError WeightsError
+goal: Goal
+journal: Journal
+memory.bounded: TokenBoundedMemory
+memory.embedder: Embedder HashEmbedder
+memory.memory: Memory
+memory.sqlite: SQLiteMemory
+memory.summarizing: SummarizingMemory
+message: Message
+models.wrappers.budgeted: BudgetedModel
+models.wrappers.fallback: FallbackModel
+models.wrappers.rate_limit: RateLimit
+models.remote.litellm: LiteLLMModel
+models.local: LocalModel
+models.local_embedder: LocalEmbedder
+models.names: model
+models.remote.openai: OpenAIModel
+models.wrappers.prices: Price Prices
+models.protocol: Call ChatMessage Model ModelReply ReasoningPiece StreamingModel TextPiece Usage
+models.wrappers.recorded: RecordedModel
+models.wrappers.scripted: ScriptedModel
+models.transformers: TransformersModel
+params: AgentParams BlockParams
+reasoning.conversation.chosen_by: ChosenBy
+reasoning.conversation.conversation: Conversation
+reasoning.conversation.order: HandOver RoundRobin
+reasoning.conversation.state: ConversationState Utterance
+reasoning.conversation.termination: Condition Elapsed MaxTokens MaxTurns Said StoppedBy
+reasoning.conversational: Conversational ConversationalAgent
+reasoning.dualact.agent: DualActAgent
+reasoning.dualact.conclusions: Conclusion DecisionAction HumanDecision
+reasoning.dualact.config: DualActConfig ReviewRule after_budget_share below_confidence no_progress
+    on_error
+reasoning.dualact.progress: DualActReply
+reasoning.events: BlockEnded BlockStarted CallEnded CallStarted ConclusionReached DecisionMade Done
+    Event MessageAdded TurnEnded TurnStarted
+reasoning.loop.react: ReActAgent
+reasoning.reply: Reply Step StopReason
+reasoning.stream: ReplyStream
+research.findings: Citation Findings Narrative Objective Passage ResearchResult ResearchTask
+    Resource
+research.pool: ResourcePool
+research.report: Report
+research.researcher: Researcher
+slash: format_slash parse_slash
+society.citizen: AgentType CitizenAgent CitizenAgentParams CitizenMemory
+society.city.city: City
+society.society: Society
+spaces.amqp.options: AMQPOptions
+spaces.amqp.space: AMQPSpace
+spaces.native: NativeSpace
+"""
+
+
+def _homes() -> dict[str, str]:
+    """Return the module of each public name."""
+    homes, home = {}, ""
+    for word in _NAMES.split():
+        if word.endswith(":"):
+            home = word[:-1]
+        else:
+            homes[word] = home
+    return homes
+
+
+_HOME = _homes()
+
+__version__ = "0.1.0"
+__all__ = ["__version__", *sorted(_HOME)]
+__getattr__, __dir__ = lazily(__name__, _HOME)
+
+
+class _Package(ModuleType):
+    """Keeps the name `action` for the decorator; importing the module would replace it."""
+
+    @property
+    def action(self) -> Any:
+        """The `@action` decorator."""
+        return importlib.import_module("moothall.action").action
+
+    @action.setter
+    def action(self, module: ModuleType) -> None:
+        """Ignore the module, which the import system assigns."""
+
+
+sys.modules[__name__].__class__ = _Package

@@ -1,0 +1,400 @@
+"""Actions: what an agent can do, described well enough for a person, an agent or a model to call.
+
+One `Action` serves everywhere: as an action of an agent in a space, as a tool that a model calls,
+as a line of `help`. Its schema, help and argument checks come from the function's signature and
+docstring. If `parameters` is given, that JSON schema is used instead, checked by `jsonschema`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, get_args, overload
+
+from moothall.arguments import names_checked
+from moothall.errors import DefinitionError, InvalidArguments
+from moothall.jsonvalue import copy_json
+from moothall.signature import Signature, check_parameters, check_returns
+from moothall.signature.schema import WrongSchema, check_schema, validator
+from moothall.text import printable, shorten
+
+AccessPolicy: TypeAlias = Literal["permitted", "denied", "requested"]
+
+ACCESS_PERMITTED: Final = "permitted"
+"""Any agent may use the action at any time."""
+ACCESS_DENIED: Final = "denied"
+"""No agent may use the action."""
+ACCESS_REQUESTED: Final = "requested"
+"""Each use awaits the answer of the agent's `request_permission`."""
+
+_PARTS = ("name", "function", "description", "parameters")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class ActionOptions(NamedTuple):
+    """The arguments of `@action`, stored on the function, so that methods stay plain methods."""
+
+    name: str | None = None
+    help: Any = None
+    access_policy: AccessPolicy = ACCESS_PERMITTED
+    terminal: bool = False
+    idempotent: bool = False
+    timeout: float | None = None
+    detached: bool = False
+    stated: bool = False
+    """Whether the access policy was given: a block's action is then offered to other agents."""
+
+
+@overload
+def action(function: F, /) -> F: ...
+@overload
+def action(
+    *,
+    name: str | None = None,
+    help: Any = None,
+    access_policy: AccessPolicy = ACCESS_PERMITTED,
+    terminal: bool = False,
+    idempotent: bool = False,
+    timeout: float | None = None,
+    detached: bool = False,
+) -> Callable[[F], F]: ...
+def action(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Mark a method (or function) as an action; with or without parentheses.
+
+    Args:
+        name: the action's name; the method's name if left out
+        help: replaces the whole generated help object
+        access_policy: `ACCESS_PERMITTED`, `ACCESS_DENIED` or `ACCESS_REQUESTED`
+        terminal: a successful call ends a model's run; its result is the reply
+        idempotent: two calls have the effect of one, so a call may be repeated after a crash
+        timeout: seconds that one call may take
+        detached: a call may run for long, so the space stores its message in the inbox and
+            acknowledges it to the message broker before the call runs
+
+    Raises:
+        DefinitionError: an option is not one of its values, or a parameter cannot be given by name
+    """
+    told = ActionOptions(**options, stated="access_policy" in options)
+
+    def mark(function: F) -> F:
+        where = getattr(function, "__qualname__", repr(function))
+        if isinstance(function, str):
+            raise DefinitionError(f"@action takes its options by name: @action(name={function!r})")
+        if not callable(function) or isinstance(function, staticmethod | classmethod):
+            raise DefinitionError(
+                f"@action marks a function or method of an agent, not {function!r}; "
+                "a static or class method has no agent to act for"
+            )
+        _check_options(where, told)
+        # Whether the first parameter is `self` is known only on use; the kinds of the parameters
+        # are known now, so a bad definition fails on import rather than on first call.
+        check_parameters(function, bound_to_self=False, where=where)
+        check_returns(function, where)
+        function.__moothall_action__ = told  # type: ignore[attr-defined]
+        return function
+
+    return mark if function is None else mark(function)
+
+
+def _check_options(where: str, options: ActionOptions) -> None:
+    name, help, access_policy, _, _, timeout, *_ = options
+    if not isinstance(access_policy, str) or access_policy not in get_args(AccessPolicy):
+        wanted = "access_policy must be one of ACCESS_PERMITTED, ACCESS_DENIED, ACCESS_REQUESTED"
+        raise DefinitionError(f"{where}: {wanted}, not {access_policy!r}")
+    for option in ("terminal", "idempotent", "detached"):
+        if type(given := getattr(options, option)) is not bool:
+            raise DefinitionError(f"{where}: {option}= must be True or False, got {given!r:.80}")
+    if name is not None:
+        _check_name(name, where)
+    if timeout is not None and not (
+        isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout > 0
+    ):
+        raise DefinitionError(f"{where}: timeout= must be a number above 0, got {timeout!r}")
+    try:
+        copy_json(help)
+    except ValueError as error:
+        raise DefinitionError(f"{where}: help= must be a JSON value: {error}") from None
+
+
+def _check_name(name: object, where: str) -> None:
+    if not isinstance(name, str) or not 0 < len(name) <= 255:
+        raise DefinitionError(f"{where}: a name must be 1 to 255 characters, got {name!r}")
+    if printable(name) != name:
+        raise DefinitionError(f"{where}: the name {name!r} has characters that no text can carry")
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Return whether calling the function returns a coroutine."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    call = getattr(function, "__call__", None)  # noqa: B004 - the method itself is wanted
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+@names_checked
+class Action:
+    """One capability: a name, a function, and what a caller must know about them.
+
+    Args:
+        name: the name by which callers call it
+        function: what it does; plain or `async`
+        description: what it does, in words
+        parameters: the JSON schema of its arguments, an object schema
+        terminal: a successful call ends a model's run; its result is the reply
+        access_policy: who may call it from outside
+        idempotent: two calls have the effect of one
+        timeout: seconds that one call may take
+        help: replaces the whole generated help object
+
+    If `description` or `parameters` is left out, the docstring and the signature supply it.
+
+    Raises:
+        DefinitionError: an argument is not one of its values, or `parameters` is no JSON schema
+    """
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        description: str | None = None,
+        parameters: dict[str, Any] | None = None,
+        terminal: bool = False,
+        *,
+        access_policy: AccessPolicy = ACCESS_PERMITTED,
+        idempotent: bool = False,
+        timeout: float | None = None,
+        help: Any = None,
+    ) -> None:
+        _check_name(name, "Action")
+        if not callable(function):
+            raise DefinitionError(f"action {name!r}: function must be callable, not {function!r}")
+        check_returns(function, f"action {name!r}")
+        options = ActionOptions(name, help, access_policy, terminal, idempotent, timeout)
+        _check_options(f"action {name!r}", options)
+        self.name = name
+        self.function = function
+        self.terminal = terminal
+        self.access_policy = access_policy
+        self.idempotent = idempotent
+        self.timeout = timeout
+        self._description = description
+        self._help = help
+        self._parameters = parameters
+        self._signature: Signature | None = None
+        self._validator: Any = None
+        if parameters is None:
+            check_parameters(function, bound_to_self=False, where=f"action {name!r}")
+        else:
+            self._check_parameters(parameters)
+
+    @classmethod
+    def _described(
+        cls,
+        name: str,
+        function: Callable[..., Any],
+        description: str,
+        parameters: dict[str, Any],
+        **options: Any,
+    ) -> Action:
+        """Return an action with a schema that moothall made itself, and need not check."""
+        made = cls(name, function, description, {}, **options)
+        made._parameters = parameters
+        return made
+
+    def _check_parameters(self, parameters: object) -> None:
+        where = f"action {self.name!r}: parameters"
+        if not isinstance(parameters, dict):
+            raise DefinitionError(f"{where} must be a JSON schema (a dict), not {parameters!r}")
+        try:
+            if parameters:
+                check_schema(parameters)
+        except WrongSchema as error:
+            raise DefinitionError(f"{where} is not a JSON schema: {error}") from None
+
+    @classmethod
+    def of(cls, source: Action | Callable[..., Any]) -> Action:
+        """Return the action of a function or `@action` method, made once; an Action stays as it is.
+
+        An object of another class also counts as an action if it has `name`, `function`,
+        `description`, `parameters`, and perhaps `terminal`.
+
+        Raises:
+            DefinitionError: `source` is no action, or a parameter cannot be given by name
+        """
+        if isinstance(source, Action):
+            return source
+        if isinstance(source, types.FunctionType):
+            made: Action | None = source.__dict__.get("__moothall_made__")
+            if made is not None and made.function is source:
+                return made
+        if not callable(source):
+            if all(hasattr(source, part) for part in _PARTS):
+                terminal = getattr(source, "terminal", False)
+                return cls(*(getattr(source, part) for part in _PARTS), terminal)
+            text = f"an action must be a function, an @action method or an Action, got {source!r}"
+            raise DefinitionError(text)
+        options: ActionOptions = getattr(source, "__moothall_action__", None) or ActionOptions()
+        name = options.name or getattr(source, "__name__", None) or type(source).__name__
+        made = cls.marked(name, source, options)
+        if isinstance(source, types.FunctionType):
+            source.__dict__["__moothall_made__"] = made
+        return made
+
+    @classmethod
+    def marked(cls, name: str, function: Callable[..., Any], options: ActionOptions) -> Action:
+        """Return the action of a function that `@action` has marked."""
+        return cls(
+            name,
+            function,
+            terminal=options.terminal,
+            access_policy=options.access_policy,
+            idempotent=options.idempotent,
+            timeout=options.timeout,
+            help=options.help,
+        )
+
+    @property
+    def signature(self) -> Signature:
+        """The function's signature; raises DefinitionError if a type in it has no JSON form."""
+        if self._signature is None:
+            self._signature = Signature.of(self.function, bound_to_self=False)
+        return self._signature
+
+    @property
+    def description(self) -> str:
+        """What the action does, in words."""
+        return self.signature.description if self._description is None else self._description
+
+    @description.setter
+    def description(self, text: str) -> None:
+        self._description = text
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The JSON schema of the arguments."""
+        return self.signature.parameters if self._parameters is None else self._parameters
+
+    @parameters.setter
+    def parameters(self, schema: dict[str, Any]) -> None:
+        self._check_parameters(schema)
+        self._parameters = schema
+        self._validator = None
+
+    @property
+    def help(self) -> Any:
+        """What `help` shows of the action."""
+        if self._help is not None:
+            return self._help
+        if self._parameters is None:
+            return self.signature.help
+        return {"description": self.description, "args": self._parameters.get("properties", {})}
+
+    @functools.cached_property
+    def is_async(self) -> bool:
+        """Whether `execute` returns a coroutine."""
+        return is_async(self.function)
+
+    def check(self, args: dict[str, Any], where: str | None = None) -> dict[str, Any]:
+        """Return the keyword arguments for a call with `args`, converted to the annotated types.
+
+        Args:
+            args: JSON values by parameter name
+            where: how an error names the action; its name if left out
+
+        Raises:
+            InvalidArguments: one is missing, unexpected or of the wrong type
+        """
+        if self._parameters is None:
+            return self.signature.check(args, where or self.name)
+        if self._validator is None:
+            self._validator = validator(self._parameters)
+        try:
+            errors = self._validator.iter_errors(args)
+            wrong = min(errors, key=lambda error: len(error.absolute_path), default=None)
+        except RecursionError:
+            raise InvalidArguments(f'"{where or self.name}": nested too deep') from None
+        if wrong is None:
+            return args
+        path = ".".join(map(str, wrong.absolute_path))
+        at = f' argument "{path}"' if path else ""
+        raise InvalidArguments(f'"{where or self.name}"{at}: {shorten(wrong.message, 200)}')
+
+    def execute(self, /, **args: Any) -> Any:
+        """Call the function; return a coroutine if it is `async`."""
+        return self.function(**args)
+
+    def __repr__(self) -> str:
+        return f"<Action {self.name!r}>"
+
+
+class _Offering(Protocol):
+    @property
+    def offers(self) -> dict[str, Action]: ...
+
+
+class ActionRegistry:
+    """Actions by name."""
+
+    def __init__(self) -> None:
+        self.actions: dict[str, Action] = {}
+
+    def register(self, action: Action | Callable[..., Any] | _Offering) -> None:
+        """Add an action; it replaces one of the same name.
+
+        Args:
+            action: what `Action.of` takes, or an agent, which registers every action that it offers
+
+        Raises:
+            DefinitionError: the argument is no action, or an agent's action has a taken name
+        """
+        offers = getattr(action, "offers", None)
+        if isinstance(offers, dict):
+            taken = sorted(offers.keys() & self.actions.keys())
+            if taken:
+                raise DefinitionError(
+                    f"{action!r} offers {', '.join(taken)}, which the registry has already: "
+                    "register its actions one by one under other names"
+                )
+            self.actions.update(offers)
+        else:
+            made = Action.of(action)  # type: ignore[arg-type]
+            self.actions[made.name] = made
+
+    def get_action(self, name: str) -> Action | None:
+        """Return the action of that name, or None."""
+        return self.actions.get(name)
+
+    def get_actions(self) -> list[Action]:
+        """Return all registered actions."""
+        return list(self.actions.values())
+
+
+def actions_of(cls: type) -> dict[str, tuple[str, ActionOptions]]:
+    """Return the `@action` methods of a class: action name → (attribute, options)."""
+    # An override of an inherited action keeps its options, unless it is marked again.
+    marked: dict[str, ActionOptions] = {}
+    for base in reversed(cls.__mro__):
+        for attribute, value in vars(base).items():
+            options = getattr(value, "__moothall_action__", None)
+            if isinstance(value, staticmethod | classmethod) and (
+                attribute in marked or hasattr(value.__func__, "__moothall_action__")
+            ):
+                raise DefinitionError(
+                    f"{base.__name__}.{attribute}: a static or class method has no agent to act for"
+                )
+            if isinstance(options, ActionOptions):
+                marked[attribute] = options
+            elif attribute in marked and not callable(value):
+                del marked[attribute]  # `say = None` takes the action away
+    found: dict[str, tuple[str, ActionOptions]] = {}
+    for attribute, options in marked.items():
+        name = options.name or attribute
+        if name in found:
+            raise DefinitionError(
+                f'{cls.__name__}: "{found[name][0]}" and "{attribute}" are both the action "{name}"'
+            )
+        found[name] = (attribute, options)
+    return found

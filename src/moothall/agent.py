@@ -1,0 +1,388 @@
+"""Agents: identity, actions, callbacks and messaging.
+
+An agent is a class with `@action` methods. `Mailbox` states what it needs of a space.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Never, Protocol, TypeVar
+
+from moothall.action import Action, ActionOptions, action
+from moothall.approval import ApprovalRequest, Approver, approve, check_approver
+from moothall.approval.approval import Decision
+from moothall.arguments import unknown_argument
+from moothall.dispatch import AgentToolbox
+from moothall.errors import DefinitionError, NotInSpace
+from moothall.message import Envelope, Message, address, check_args, check_message
+from moothall.workflow import Workflow, block_actions, not_found, offered
+
+if TYPE_CHECKING:
+    from moothall.budget import Budget
+
+logger = logging.getLogger("moothall.agent")
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+SPECIAL = frozenset(("help", "response", "error"))
+"""The actions that every agent has; `help` leaves them out."""
+
+
+class Pending(Protocol[T_co]):
+    """The result of `request`: await it on any loop, or wait for it in any thread."""
+
+    def __await__(self) -> Generator[Any, None, T_co]: ...
+
+    def result(self, timeout: float | None = None) -> T_co:
+        """Wait in a thread; return the value, or raise the error that ended the request."""
+
+    def cancel(self) -> None:
+        """End the request as `RequestCancelled`; the receiver's action is cancelled too."""
+
+    def done(self) -> bool:
+        """Return whether the request has ended."""
+
+
+class Handling(Protocol):
+    """A message that an agent handles."""
+
+    @property
+    def parent(self) -> Handling | None:
+        """The message during whose handling the sender made this request, or None."""
+
+    @property
+    def agent(self) -> Agent | None:
+        """The receiver."""
+
+    @property
+    def idempotency_key(self) -> str | None:
+        """The message's idempotency key, if it came over a broker."""
+
+    @property
+    def answered_thread(self) -> str | None:
+        """For an answer: the thread that sent the request; empty for the agent's own."""
+
+    def message(self) -> dict[str, Any] | None:
+        """Return the message; None in a callback of the agent's own."""
+
+
+CURRENT: ContextVar[Handling | None] = ContextVar("moothall_handling", default=None)
+"""The message being handled, in the task or thread that handles it and those that these start."""
+
+
+def leads_to(outer: Handling, handling: Handling | None) -> bool:
+    """Return whether `outer` is earlier in the call chain of `handling`."""
+    while handling is not None:
+        handling = handling.parent
+        if handling is outer:
+            return True
+    return False
+
+
+class Mailbox(Protocol):
+    """What a space offers to an agent in it. Every method may be called in any thread."""
+
+    id: str
+    space: Any
+
+    @property
+    def approver(self) -> Approver | None:
+        """The space's approver."""
+
+    def send(self, envelope: Envelope) -> None:
+        """Send a message without waiting."""
+
+    def request(
+        self, envelope: Envelope, timeout: float | None, wait: bool = False
+    ) -> Pending[Any]:
+        """Send a message and return its pending value."""
+
+    async def carry(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run an async function on the space's loop, from whichever loop this is awaited."""
+
+
+class Agent(Workflow):
+    """An identity with actions, and a step, `run()`, to which its blocks belong.
+
+    Args:
+        id: 1–255 characters, not `*`, not starting with `amq.`; an int is sent as its decimal text
+        name: what people call it; its id if left out
+        type: what kind of agent it is, such as an `AgentType`
+        toolbox: its model and its environment
+        memory: what it remembers
+        agent_params: its parameters; those of `ParamsType` by default, which checks a dict
+        blocks: plugins: they prepare before each step of `run()`, clean up after it, and give the
+            agent actions
+        receive_own_broadcasts: whether it receives what it sends to `*` itself
+        concurrency: how many messages without a lane, and how many lanes, it handles at a time
+        approver: the approver that the default `request_permission` asks; default: the space's
+        deps: anything; actions find it in their `Context`
+
+    Raises:
+        InvalidId: the id is not valid
+        DefinitionError: an action's signature cannot be described, or an argument is wrong
+    """
+
+    id: str | int
+    receive_own_broadcasts: bool = True
+    concurrency: int = 1
+    approver: Approver | None = None
+    deps: Any = None
+    budget: Budget | None = None
+    _mailbox: Mailbox | None = None
+    _lanes: int = 16
+    """How many lanes are handled side by side."""
+    _moothall_actions: ClassVar[dict[str, tuple[str, ActionOptions]]]
+
+    def __init__(
+        self,
+        id: str | int,
+        name: str | None = None,
+        type: Any = None,
+        toolbox: AgentToolbox | None = None,
+        memory: Any = None,
+        agent_params: Any = None,
+        blocks: Iterable[Any] | None = None,
+        *,
+        receive_own_broadcasts: bool = True,
+        concurrency: int | None = None,
+        approver: Approver | None = None,
+        deps: Any = None,
+        **others: Never,
+    ) -> None:
+        if others:
+            raise unknown_argument(self.__class__, others) or TypeError(f"unexpected {[*others]}")
+        address(id)
+        if concurrency is not None and (concurrency.__class__ is not int or concurrency < 1):
+            wrong = f"agent {id!r}: concurrency= must be 1 or more, got {concurrency!r}"
+            raise DefinitionError(wrong)
+        self.id = id
+        # Only what differs from the class is stored: a city holds very many agents.
+        if not receive_own_broadcasts:
+            self.receive_own_broadcasts = False
+        if concurrency is not None and (
+            overrides(self, "_lane") or concurrency != self.concurrency
+        ):
+            self.concurrency = self._lanes = concurrency
+        if approver is not None:
+            check_approver(approver, f"agent {id!r}")
+            self.approver = approver
+        if deps is not None:
+            self.deps = deps
+        if not (name is type is toolbox is memory is agent_params is blocks is None):
+            self._take_parts(name, type, toolbox, memory, agent_params, blocks)
+
+    # -- what others may call ----------------------------------------------------------------------
+
+    @property
+    def offers(self) -> dict[str, Action]:
+        """Return what others may call: its `@action` methods, and its blocks' that state a policy.
+
+        Help, response and error, which every agent has, are left out.
+        """
+        return {
+            name: Action.marked(name, function, options)
+            for name, (function, options) in self._offered().items()
+            if name not in SPECIAL
+        }
+
+    def _offered(self) -> dict[str, tuple[Callable[..., Any], ActionOptions]]:
+        """Return what `offers` returns, plus help, response and error, as (function, options)."""
+        own = offered(type(self)).items()
+        made = {name: (getattr(self, attribute), options) for name, (attribute, options) in own}
+        blocks = block_actions(self.blocks).items()
+        return made | {name: each for name, each in blocks if each[1].stated}
+
+    @action(idempotent=True)
+    async def help(self, action_name: str | None = None) -> dict[str, Any]:
+        """Describe the actions of this agent.
+
+        Args:
+            action_name: describe only this one
+
+        Returns:
+            the description of each action by its name
+        """
+        if action_name is None:
+            return {name: action.help for name, action in self.offers.items()}
+        if action_name not in (known := self._offered()):
+            raise not_found(self, action_name)
+        return {action_name: Action.marked(action_name, *known[action_name]).help}
+
+    @action(idempotent=True)
+    async def response(self, data: Any, original_message_id: str | None = None) -> None:
+        """Receive the value that an action returned. Override it to use the value.
+
+        Args:
+            data: the value
+            original_message_id: the id of the message that asked for it
+        """
+
+    @action(idempotent=True)
+    async def error(self, error: str, original_message_id: str | None = None) -> None:
+        """Receive what went wrong with a message that this agent sent; by default it is logged.
+
+        Args:
+            error: what went wrong
+            original_message_id: the id of the message
+        """
+        message = self._current_message or {}
+        logger.warning(
+            "agent %r got an error from %r%s: %s",
+            self.id,
+            message.get("from"),
+            f" (message {original_message_id!r})" if original_message_id is not None else "",
+            error,
+        )
+
+    # -- messaging ---------------------------------------------------------------------------------
+
+    @property
+    def space(self) -> Any:
+        """The space that the agent is in, or None."""
+        return None if self._mailbox is None else self._mailbox.space
+
+    @property
+    def _current_message(self) -> dict[str, Any] | None:
+        """The message being handled, in the task or thread that handles it."""
+        handling = CURRENT.get()
+        if handling is None or handling.agent is not self:
+            return None
+        return handling.message()
+
+    def _idempotency_key(self, action: str) -> str | None:
+        """Return the idempotency key of the `action` call being handled, if a broker brought it."""
+        handling = CURRENT.get()
+        if handling is None or handling.agent is not self or handling.idempotency_key is None:
+            return None
+        message = handling.message()
+        called = None if message is None else message["action"]["name"]
+        return handling.idempotency_key if called == action else None
+
+    def _lane(self, message: dict[str, Any], thread: str | None) -> str | None:
+        """Return the lane of a message to this agent, or None; called on the loop when it arrives.
+
+        The messages of one lane are handled one at a time, in order. Up to `_lanes` lanes run side
+        by side; more lanes take turns, message by message. Messages without a lane are handled
+        beside them, as many at a time as `concurrency` says.
+        """
+        return None
+
+    def _resumes(self, action: str) -> bool:
+        """Return whether an action that a killed process had begun resumes when called again."""
+        return False
+
+    def send(self, message: Message | dict[str, Any]) -> None:
+        """Send a message without waiting. Its result or error comes back as a message.
+
+        Raises:
+            InvalidMessage: the message does not conform to the schema
+            NotInSpace: the agent is in no space
+        """
+        mailbox = self._mailbox
+        if mailbox is None:
+            raise self._not_in_space("send")
+        mailbox.send(check_message(message, mailbox.id))
+
+    def request(
+        self, message: Message | dict[str, Any], timeout: float | None = 300, wait: bool = False
+    ) -> Pending[Any]:
+        """Send a message and return its pending value.
+
+        Args:
+            message: to one agent; not to `*`
+            timeout: seconds until the request ends as `RequestTimeout`; None for no limit
+            wait: whether to wait, until the deadline, for an agent that is not there, rather than
+                end as `AgentNotFound`
+
+        Returns:
+            An object to await, or to wait for in a thread with `.result()`. Dropping it cancels.
+
+        Raises:
+            InvalidMessage: the message does not conform to the schema
+            NotInSpace: the agent is in no space
+        """
+        mailbox = self._mailbox
+        if mailbox is None:
+            raise self._not_in_space("request")
+        return mailbox.request(check_message(message, mailbox.id), timeout, wait)
+
+    def ask(self, to: str | int, action: str, /, *unnamed: Never, **args: Any) -> Pending[Any]:
+        """Call an action of another agent with these arguments, by name: a short `request`."""
+        if unnamed:
+            raise TypeError(f"ask({to!r}, {action!r}, …) takes the action's arguments by name: a=1")
+        mailbox = self._mailbox
+        if mailbox is None:
+            raise self._not_in_space("ask")
+        if (
+            (type(to) is str and 0 < len(to) < 256 and to.isascii())
+            and (type(action) is str and 0 < len(action) < 256)
+            and action.isascii()
+        ):
+            parts = (mailbox.id, to, action, check_args(args), None, None, None)
+            return mailbox.request(tuple.__new__(Envelope, parts), 300)
+        message = {"to": to, "action": {"name": action, "args": args}}
+        return mailbox.request(check_message(message, mailbox.id), 300)
+
+    def _not_in_space(self, what: str) -> NotInSpace:
+        return NotInSpace(f"agent {self.id!r} cannot {what}: it is in no space (or has left it)")
+
+    # -- callbacks ---------------------------------------------------------------------------------
+    # Each may be `def` or `async def`; `def` ones run in a worker thread.
+
+    def before_action(self, message: dict[str, Any]) -> Any:
+        """Called before each action; an exception prevents the action and goes to the sender."""
+
+    def after_action(
+        self, message: dict[str, Any], return_value: Any, error: BaseException | None
+    ) -> Any:
+        """Called after each action, even if it raised or was cancelled."""
+
+    def after_add(self) -> Any:
+        """Called when the agent is in a space and may send; an exception undoes `add`."""
+
+    def before_remove(self) -> Any:
+        """Called before the agent leaves its space; it may still send and request."""
+
+    async def request_permission(self, proposed_message: dict[str, Any]) -> Decision:
+        """Return whether an `ACCESS_REQUESTED` action may run; the default asks the approver.
+
+        Without an approver it is refused. Only `True` permits; `Refused("…")` states a reason.
+        """
+        approver = self._approver()
+        if approver is None:
+            logger.warning(
+                "agent %r has no approver, so it refuses; give it or its space an approver=",
+                self.id,
+            )
+        run_id, thread = self._asked_by(proposed_message)
+        asked = ApprovalRequest.of(proposed_message, run_id, thread)
+        # A broadcast is to *: it is this agent whose action is called.
+        return await approve(approver, replace(asked, agent=str(self.id)))
+
+    def _asked_by(self, message: dict[str, Any]) -> tuple[str | None, str | None]:
+        """Return a proposed message's run and thread; default: no run, and the sender's thread."""
+        return None, message.get("from")
+
+    def _before_add(self) -> None:
+        """Refuse to be added to a space, by raising `DefinitionError`."""
+
+    def _approver(self) -> Approver | None:
+        """Return its own approver, or its space's."""
+        if self.approver is None and self._mailbox is not None:
+            return self._mailbox.approver
+        return self.approver
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {getattr(self, 'id', 'without an id')!r}>"
+
+
+def overrides(agent: Agent, callback: str) -> bool:
+    """Return whether an agent overrides a callback."""
+    return getattr(type(agent), callback) is not getattr(Agent, callback) or (
+        callback in getattr(agent, "__dict__", ())
+    )

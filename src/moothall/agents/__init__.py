@@ -1,0 +1,20 @@
+"""Ready agents and actions: a host, a chat agent, the files of a folder. Loaded on first use."""
+
+from __future__ import annotations
+
+from moothall.text import lazily
+
+_HOME = {
+    "ChattyAI": "chatty",
+    "Folder": "folder",
+    "Host": "host",
+    "OpenAIFunctionAgent": "function",
+    "Person": "person",
+    "RemoteAgent": "remote",
+    "User": "user",
+    "changing_actions": "files",
+    "file_actions": "files",
+}
+
+__all__ = [*_HOME]
+__getattr__, __dir__ = lazily(__name__, _HOME)

@@ -1,0 +1,134 @@
+"""The chat agent: its model answers what is said to it."""
+
+from __future__ import annotations
+
+import re
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, Final
+
+from moothall.action import action
+from moothall.approval import Approver
+from moothall.errors import ContextOverflow, DefinitionError
+from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
+from moothall.models.base import streamed
+from moothall.models.protocol import Model, ModelReply
+from moothall.reasoning.group import check_model
+from moothall.reasoning.stream import Watched
+from moothall.reasoning.thread import Thread
+from moothall.reasoning.threaded import Threaded
+
+_OF_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
+
+# No name: a small model that is given one, such as Chatty, repeats it without end.
+_PROMPT: Final = "You are a helpful assistant. Answer in one sentence."
+
+
+class ChattyAI(Watched, Threaded):
+    """Answers messages with a model, and remembers its conversation with each sender.
+
+    It has one conversation with each sender, or several by `say(thread=)`, and a thousand at most:
+    the least recently used is forgotten. Of each it remembers as much as fits half of its model's
+    context, since the new message and the answer need room too; a message that does not fit beside
+    the conversation is answered without it. If the model fails, the sender gets the error, and the
+    message is not remembered. Watchers (`watch`) receive the pieces of its answers as the model
+    streams them.
+
+    Args:
+        id: its id
+        model: a model, or the name of one, which is loaded on first use; `ORG/NAME` means
+            `hf:ORG/NAME`, a model of the Hugging Face hub
+        system_prompt: the system prompt; an empty text for none. Default: a helpful assistant that
+            answers in one sentence
+        **options: what every `Agent` takes
+    """
+
+    def __init__(
+        self,
+        id: str | int,
+        model: Model | str = "local",
+        *,
+        system_prompt: str | None = None,
+        receive_own_broadcasts: bool = True,
+        concurrency: int | None = None,
+        approver: Approver | None = None,
+        deps: Any = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            id,
+            receive_own_broadcasts=receive_own_broadcasts,
+            concurrency=concurrency,
+            approver=approver,
+            deps=deps,
+            **options,
+        )
+        if system_prompt is not None and not isinstance(system_prompt, str):
+            raise DefinitionError(
+                f"agent {id!r}: system_prompt= must be a text, got {system_prompt!r:.80}"
+            )
+        self.system_prompt = _PROMPT if system_prompt is None else system_prompt
+        if isinstance(model, str) and _OF_THE_HUB.fullmatch(model):
+            model = f"hf:{model}"
+        check_model(model, id)
+        self._model = model
+
+    @property
+    def model(self) -> Model:
+        """The model; one given by name is made on first use."""
+        if isinstance(self._model, str):
+            from moothall.models.names import model
+
+            self._model = model(self._model)
+        return self._model
+
+    @action
+    async def say(self, content: str, thread: str | None = None) -> str:
+        """Say something to the agent.
+
+        Args:
+            content: what to say
+            thread: which of your conversations with the agent this belongs to
+
+        Returns:
+            What the agent answers
+        """
+        kept = self._kept.take(self._thread_of_message(thread))
+        try:
+            return await self._say(content, kept)
+        finally:
+            self._kept.release(kept)
+
+    async def _say(self, content: str, thread: Thread) -> str:
+        conversation = thread.memory
+        if conversation is None:
+            room = getattr(self.model, "context_tokens", None)
+            conversation = thread.memory = TokenBoundedMemory(
+                DEFAULT_TOKENS if room is None else max(room // 2, 1),
+                getattr(self.model, "count_tokens", None),
+            )
+        said = {"role": "user", "content": content}
+        before = conversation.get_memories()
+        try:
+            answer = await self._answer([*before, said])
+        except ContextOverflow:
+            if not before:
+                raise
+            answer = await self._answer([said])
+        conversation.add_memory(said)
+        conversation.add_memory({"role": "assistant", "content": answer})
+        return answer
+
+    async def _answer(self, prompt: list[dict[str, Any]]) -> str:
+        if self.system_prompt:
+            prompt.insert(0, {"role": "system", "content": self.system_prompt})
+        if not self._watchers:
+            return (await self.model.complete(prompt)).text.strip()
+        text = ""
+        async with aclosing(streamed(self.model, prompt)) as parts:
+            async for part in parts:
+                if isinstance(part, ModelReply):
+                    text = part.text
+                else:
+                    self._tell(replace(part, agent=str(self.id)))
+        return text.strip()

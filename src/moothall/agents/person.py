@@ -1,0 +1,170 @@
+"""A person, at a terminal or at a page, as an agent like any other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Protocol, TextIO
+
+from moothall.agents.terminal import Terminal
+from moothall.context import Context
+from moothall.errors import NobodyToAsk
+from moothall.jsonvalue import Unreadable, json_text
+from moothall.models.protocol import Usage
+from moothall.reasoning.conversational import ConversationalAgent
+from moothall.reasoning.dualact.conclusions import DECISION_SCHEMA, DecisionAction, HumanDecision
+from moothall.reasoning.reply import Reply, StopReason
+from moothall.reasoning.reply_request import ReplyRequest
+from moothall.reasoning.thread import Thread
+
+_CHOICES = """\
+Choose:
+  a          accept: the work is done
+  c REMARK   send it back with a remark (r REMARK: to be done in another way)
+  s          stop: the work ends as it is, not accepted"""
+_WORDS = {
+    "a": DecisionAction.TERMINATE,
+    "accept": DecisionAction.TERMINATE,
+    "terminate": DecisionAction.TERMINATE,  # the word that a model uses
+    "c": DecisionAction.CONTINUE,
+    "continue": DecisionAction.CONTINUE,
+    "r": DecisionAction.REDIRECT,
+    "redirect": DecisionAction.REDIRECT,
+}
+
+
+class Desk(Protocol):
+    """A place where a person is asked and answers."""
+
+    async def ask(
+        self, request: ReplyRequest, told: Sequence[str], fault: str
+    ) -> str | HumanDecision | None:
+        """Return the person's answer: a line or a decision; None if the person has left.
+
+        Args:
+            request: the request to the person
+            told: messages to the person since the last request
+            fault: what was wrong with the previous answer; empty the first time
+        """
+        ...
+
+
+class Person(ConversationalAgent):
+    """A person, who sees the agent's requests and writes each answer in a line.
+
+    As H of a dual act the person reads what was done, and accepts it, returns it with a remark, or
+    stops, which ends the reply as `cancelled`. Any other answer with a schema is JSON, and is asked
+    for until it is valid. A closed terminal ends the reply as `error`, with `NobodyToAsk`.
+
+    Args:
+        id: its id
+        stdin: the input for answers; default: the process's
+        stdout: the output for questions; default: the process's
+        desk: where to ask the person instead of at a terminal, such as on a page
+        **options: what every `Agent` takes
+    """
+
+    decides_in_words = True
+    _together = True  # a person answers one question after the other
+
+    def __init__(
+        self,
+        id: str | int,
+        *,
+        stdin: TextIO | None = None,
+        stdout: TextIO | None = None,
+        desk: Desk | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(id, **options)
+        self._terminal = Terminal(stdin, stdout)
+        self._desk = _AtTerminal(self.id, self._terminal) if desk is None else desk
+
+    async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
+        if isinstance(self._desk, _AtTerminal):
+            self._terminal.show(json_text(message.get("content")))
+
+    async def _respond(self, request: ReplyRequest) -> Reply:
+        told = request.state.hear()
+        decides = request.schema == DECISION_SCHEMA
+        schema = None if decides else request.answer
+        fault = ""
+        while True:
+            line = await self._desk.ask(request, told, fault)
+            if line is None:
+                error = NobodyToAsk(f"{self.id!r} was asked at the terminal, which is closed")
+                return self._reply(request, "", "", "error", str(error), error)
+            if decides:
+                if isinstance(line, str) and line.strip().lower() in ("s", "stop"):
+                    return self._reply(request, "", "", "cancelled", f"stopped by {self.id}")
+                decision = line if isinstance(line, HumanDecision) else _decision(line)
+                if decision is not None:
+                    value: Any = decision.to_json()
+                    return self._reply(request, json.dumps(value), value)
+                fault = f"{line!r} is not a choice, or lacks its remark.\n{_CHOICES}"
+                continue
+            text = str(line)
+            try:
+                return self._reply(request, text, text if schema is None else schema.read(text))
+            except Unreadable as unreadable:
+                fault = str(unreadable)
+
+    def _reply(
+        self,
+        request: ReplyRequest,
+        text: str,
+        value: Any,
+        reason: StopReason = "done",
+        detail: str = "",
+        error: BaseException | None = None,
+    ) -> Reply:
+        said = [("user", request.content), ("assistant", text)]
+        messages = [{"role": role, "content": content} for role, content in said]
+        return Reply(text, value, messages, [], Usage(), reason, detail, error, request.run_id)
+
+
+class _AtTerminal:
+    """A person at a terminal, who answers in lines."""
+
+    def __init__(self, id: str | int, terminal: Terminal) -> None:
+        self._id = id
+        self._terminal = terminal
+
+    async def ask(self, request: ReplyRequest, told: Sequence[str], fault: str) -> str | None:
+        """Show the request, and return the line that the person writes."""
+        show = self._terminal.show
+        if fault:
+            show(fault)
+        else:
+            content = request.content
+            show(content if isinstance(content, str) else json_text(content))
+            for text in told:
+                show(text)
+            if request.schema == DECISION_SCHEMA:
+                show(f"\n{_CHOICES}")
+        return await self._terminal.ask(f"{self._id}> ")
+
+
+def _decision(line: str) -> HumanDecision | None:
+    """Return the decision that a line states; None without one."""
+    word, _, instruction = line.strip().partition(" ")
+    action = _WORDS.get(word.lower())
+    if action is None:
+        return None
+    if action is DecisionAction.TERMINATE:
+        return HumanDecision(action, reasoning=instruction.strip() or "accepted by a person")
+    if not instruction.strip():
+        return None
+    return HumanDecision(action, instruction.strip(), "decided by a person")
+
+
+async def ask_person(question: str, context: Context[Any]) -> str:
+    """Ask the person you work for, when only they can know or decide.
+
+    Args:
+        question: what you want to know, in one sentence
+
+    Returns:
+        what the person answers
+    """
+    return await context.ask_person(question)

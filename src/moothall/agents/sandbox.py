@@ -1,0 +1,106 @@
+"""The sandbox of a command: bubblewrap, where it is installed and the system lets it work."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+from moothall.errors import CommandError, ConfigError
+
+logger = logging.getLogger("moothall.agents")
+
+SandboxChoice = Literal["auto", "bwrap", "none"]
+
+_PROBE_S: Final = 10
+_INSTALL = 'install bubblewrap (on Debian and Ubuntu: "apt install bubblewrap"), or'
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """Runs a command in bubblewrap.
+
+    The command sees the whole file system, and can write only below its folder and in its own
+    `/tmp`, which is deleted at its end. `/run`, with the sockets of the system's services, is
+    hidden. The command sees only its own processes, and no network unless `network` is true.
+    """
+
+    program: str
+    network: bool = False
+
+    def wrap(self, folder: str, command: list[str]) -> list[str]:
+        """Return the command line that runs a command there, with a folder that it may write to."""
+        everything = folder == "/"
+        run = ["/run/current-system", "/run/wrappers"]  # NixOS has its programs there
+        if self.network:
+            run.append("/run/systemd/resolve")  # where /etc/resolv.conf may lead
+        return [
+            self.program,
+            *("--bind" if everything else "--ro-bind", "/", "/"),
+            *("--dev", "/dev"),
+            *("--proc", "/proc"),
+            # Root can write these without any further privilege.
+            *("--ro-bind-try", "/proc/sys", "/proc/sys"),
+            *("--tmpfs", "/tmp"),
+            *("--tmpfs", "/run"),
+            *(word for path in run for word in ("--ro-bind-try", path, path)),
+            *(() if everything else ("--bind", folder, folder)),
+            *("--unshare-pid", "--unshare-ipc"),
+            *(() if self.network else ("--unshare-net",)),
+            # Root would keep its privileges, with which it could remove the sandbox.
+            *("--cap-drop", "ALL"),
+            "--die-with-parent",
+            "--new-session",
+            *("--chdir", folder),
+            *("--setenv", "TMPDIR", "/tmp"),
+            "--",
+            *command,
+        ]
+
+
+def sandbox_for(choice: SandboxChoice, network: bool = False) -> Sandbox | None:
+    """Return the chosen sandbox, or None if commands run without one; the log says why, once."""
+    if choice not in get_args(SandboxChoice):
+        raise ConfigError(f'sandbox must be "auto", "bwrap" or "none", got {choice!r}')
+    if choice == "none":
+        return None
+    found = _probe(os.environ.get("PATH", os.defpath), network)
+    if isinstance(found, Sandbox):
+        return found
+    if choice == "bwrap":
+        raise CommandError(f'{found}: {_INSTALL} choose sandbox="none"')
+    _warn_once(found)
+    return None
+
+
+@functools.cache
+def _probe(path: str, network: bool) -> Sandbox | str:
+    """Return the sandbox if it works, else the reason why not."""
+    program = shutil.which("bwrap", path=path)
+    if program is None:
+        return "bwrap is not installed"
+    sandbox = Sandbox(os.path.abspath(program), network)
+    try:
+        ended = subprocess.run(
+            sandbox.wrap(os.path.realpath("/tmp"), ["/bin/sh", "-c", ":"]),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=_PROBE_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"bwrap does not work here ({error})"
+    if ended.returncode:
+        said = ended.stderr.decode(errors="replace").strip()[-300:] or f"code {ended.returncode}"
+        return f"bwrap does not work here ({said})"
+    return sandbox
+
+
+@functools.cache
+def _warn_once(why: str) -> None:
+    logger.warning("%s: commands run without a sandbox, as the user of this program", why)

@@ -1,0 +1,14 @@
+"""Approvers: they permit actions and answer questions."""
+
+from moothall.approval.approval import ApprovalRequest as ApprovalRequest
+from moothall.approval.approval import Approver as Approver
+from moothall.approval.approval import CallbackApprover as CallbackApprover
+from moothall.approval.approval import Question as Question
+from moothall.approval.approval import RefuseAll as RefuseAll
+from moothall.approval.approval import Refused as Refused
+from moothall.approval.approval import Rule as Rule
+from moothall.approval.approval import RuleApprover as RuleApprover
+from moothall.approval.approval import TerminalApprover as TerminalApprover
+from moothall.approval.approval import answer as answer
+from moothall.approval.approval import approve as approve
+from moothall.approval.approval import check_approver as check_approver

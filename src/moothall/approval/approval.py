@@ -1,0 +1,385 @@
+"""Approval: approvers permit actions that ask first, and answer their questions.
+
+There is one approval system. A space, an agent or a run has an `Approver`; an action of policy
+`ACCESS_REQUESTED` runs only after the approver returned `True`, for exactly the arguments shown.
+An approver with a person behind it also has `answer(question)`, for actions that ask in words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import hashlib
+import inspect
+import io
+import json
+import logging
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TextIO, TypeAlias, runtime_checkable
+
+from moothall.errors import (
+    ConfigError,
+    DefinitionError,
+    InvalidMessage,
+    NobodyToAsk,
+    NotPermitted,
+    SlashError,
+)
+from moothall.slash import format_slash
+from moothall.text import escaped, escaped_json, log_failure, printable
+from moothall.threads import ask_in_thread
+
+logger = logging.getLogger("moothall.approval")
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A refusal with a reason in words, used instead of False; the caller gets the reason."""
+
+    reason: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.reason, str):
+            raise DefinitionError(f"Refused: the reason must be a text, got {self.reason!r:.80}")
+
+    def __bool__(self) -> bool:
+        return False
+
+
+Decision: TypeAlias = bool | Refused
+"""An approver's decision: True permits; anything else refuses."""
+
+
+def not_permitted(where: str, decision: object) -> NotPermitted:
+    """Return the error for a call that was not permitted."""
+    if not isinstance(decision, bool | Refused):  # an agent's own `request_permission` gave it
+        template = '"%s" is refused: an answer must be True, False or Refused, got %.80r'
+        logger.warning(template, where, decision)
+    why = f": {printable(decision.reason)}" if isinstance(decision, Refused) else ""
+    return NotPermitted(f'"{where}" not permitted{why}')
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """A request to approve a call of an action.
+
+    Attributes:
+        agent: the id of the agent whose action is called
+        action: the action's name
+        args: its exact arguments
+        sender: the id of the calling agent
+        message: the whole proposed message
+        run_id: the id of the run that the call belongs to, or None
+        thread: the conversation that the call belongs to: in a space its sender's; None for the
+            agent's own
+    """
+
+    agent: str
+    action: str
+    args: dict[str, Any]
+    sender: str
+    message: dict[str, Any]
+    run_id: str | None = None
+    thread: str | None = None
+
+    @classmethod
+    def of(
+        cls, message: Mapping[str, Any], run_id: str | None = None, thread: str | None = None
+    ) -> ApprovalRequest:
+        """Return the request for a proposed message of a run and a thread."""
+        action = message["action"]
+        return cls(
+            str(message["to"]),
+            action["name"],
+            dict(action.get("args", {})),
+            str(message.get("from", "")),
+            dict(message),
+            run_id,
+            thread,
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 of agent, action and arguments, to which an approval is bound."""
+        exact = json.dumps([self.agent, self.action, self.args], sort_keys=True, ensure_ascii=True)
+        return hashlib.sha256(exact.encode()).hexdigest()
+
+    def __str__(self) -> str:
+        action = {"name": self.action, "args": self.args}
+        try:
+            # Quoted if needed, so that no id looks like another id followed by an action.
+            return format_slash({"to": self.agent, "action": action})
+        except (InvalidMessage, SlashError):  # not a valid message, or longer than a line
+            args = " ".join(
+                f"{escaped_json(name)}:{escaped_json(value)}" for name, value in self.args.items()
+            )
+            return f"/{escaped_json(self.agent)}.{escaped_json(self.action)} {args}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question of an action to a person.
+
+    Attributes:
+        agent: the id of the agent whose action asks
+        text: the question
+        run: the id of the run that the question belongs to, or None
+    """
+
+    agent: str
+    text: str
+    run: str | None = None
+
+    def __str__(self) -> str:
+        return f"{escaped(self.agent)} asks: {escaped(self.text)}"
+
+
+@runtime_checkable
+class Approver(Protocol):
+    """Answers approval requests; may be sync or async. Sync ones are called in a worker thread."""
+
+    def approve(self, request: ApprovalRequest) -> Decision | Awaitable[Decision]:
+        """Return True to permit; anything else refuses, `Refused("…")` with a reason."""
+
+
+def check_approver(approver: object, whose: str) -> None:
+    """Raise unless the value is an approver: otherwise every request would be refused later."""
+    if isinstance(approver, type) or not callable(getattr(approver, "approve", None)):
+        given = f"the class {approver.__name__}" if isinstance(approver, type) else repr(approver)
+        raise DefinitionError(
+            f"{whose}: approver= needs an object with a method approve(request), such as "
+            f"TerminalApprover() or CallbackApprover(function), not {given:.80}"
+        )
+
+
+async def approve(approver: Approver | None, request: ApprovalRequest) -> Decision:
+    """Ask an approver. No approver, an exception and anything but `True` refuse."""
+    if approver is None:
+        return False
+    try:
+        answer = await _asked(approver, approver.approve, request)
+    except Exception as error:
+        log_failure(logger, f"approver {approver!r} failed on {request}, so it is refused", error)
+        return False
+    if not isinstance(answer, bool | Refused):
+        template = "approver %r: an answer must be True, False or Refused, got %.80r: %s is refused"
+        logger.warning(template, approver, answer, request)
+    return answer if isinstance(answer, Refused) else answer is True
+
+
+async def answer(approver: Approver | None, question: Question) -> str:
+    """Ask the person behind an approver, whose `answer` may be sync or async, or NobodyToAsk."""
+    method: Any = getattr(approver, "answer", None)
+    if not callable(method):
+        who = (
+            "it has no approver" if approver is None else f"its approver {approver!r} answers none"
+        )
+        raise NobodyToAsk(
+            f"agent {question.agent!r} has a question and nobody to ask, since {who}; give it or "
+            "its space an approver= such as TerminalApprover()"
+        )
+    given = await _asked(approver, method, question)
+    if not isinstance(given, str):
+        raise TypeError(
+            f"the answer to a question of agent {question.agent!r} must be text, got {given!r:.80}"
+        )
+    return given
+
+
+async def _asked(approver: Any, function: Callable[[Any], Any], request: Any) -> Any:
+    """Return what an approver's function gives; one that is not `async` runs in a thread."""
+    if inspect.iscoroutinefunction(function):
+        return await function(request)
+    given = await ask_in_thread(approver, function, request)
+    return await given if inspect.isawaitable(given) else given
+
+
+class RefuseAll:
+    """Refuses everything."""
+
+    def approve(self, request: ApprovalRequest) -> bool:
+        """Return False."""
+        return False
+
+
+class CallbackApprover:
+    """Asks a function, sync or async.
+
+    Args:
+        function: decides about a request; only `True` permits, and `Refused("…")` refuses with a
+            reason
+        answer: answers the questions of actions; without it, questions raise `NobodyToAsk`
+
+    Raises:
+        DefinitionError: `function` or `answer` is no function
+    """
+
+    def __init__(
+        self,
+        function: Callable[[ApprovalRequest], Decision | Awaitable[Decision]],
+        answer: Callable[[Question], str | Awaitable[str]] | None = None,
+    ) -> None:
+        if not callable(function):
+            raise DefinitionError(f"CallbackApprover takes a function, got {function!r:.80}")
+        if answer is not None and not callable(answer):
+            raise DefinitionError(f"CallbackApprover: answer= takes a function, got {answer!r:.80}")
+        self.function = function
+        self.answer = answer
+
+    async def approve(self, request: ApprovalRequest) -> Decision:
+        """Return the function's decision."""
+        decision: Decision = await _asked(self, self.function, request)
+        return decision
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Permits matching requests, or refuses them with `permit=False`.
+
+    Each pattern is a shell pattern (`*`, `?`, `[…]`) that must match the whole text, including
+    case. An argument that is no string is matched as its JSON.
+
+    Attributes:
+        agent: pattern of the agent's id
+        action: pattern of the action's name
+        args: patterns by argument name; all these arguments must exist and match
+        permit: the decision for a match; `Refused("…")` refuses with a reason
+
+    Raises:
+        ConfigError: a pattern is not a text
+    """
+
+    agent: str = "*"
+    action: str = "*"
+    args: Mapping[str, str] | None = None
+    permit: Decision = True
+
+    def __post_init__(self) -> None:
+        given = (("agent", self.agent), ("action", self.action), *(self.args or {}).items())
+        for name, pattern in given:
+            if not isinstance(pattern, str):
+                raise ConfigError(f"Rule: the pattern of {name} must be a text, got {pattern!r}")
+
+    def matches(self, request: ApprovalRequest) -> bool:
+        """Return whether the rule matches this request."""
+        texts = [(request.agent, self.agent), (request.action, self.action)]
+        for name, pattern in (self.args or {}).items():
+            if name not in request.args:
+                return False
+            value = request.args[name]
+            if not isinstance(value, str):
+                value = json.dumps(value, sort_keys=True, ensure_ascii=False)
+            texts.append((value, pattern))
+        return all(fnmatch.fnmatchcase(text, pattern) for text, pattern in texts)
+
+
+class RuleApprover:
+    """Decides by the first matching rule; without one, `otherwise` decides or it is refused."""
+
+    def __init__(self, rules: Iterable[Rule], otherwise: Approver | None = None) -> None:
+        if isinstance(rules, Rule):
+            raise DefinitionError("RuleApprover takes a list of rules, got one: put it in a list")
+        self.rules = tuple(rules)
+        for rule in self.rules:
+            if not isinstance(rule, Rule):
+                raise DefinitionError(f"RuleApprover takes Rule(…), got {rule!r}")
+        self.otherwise = otherwise
+
+    async def approve(self, request: ApprovalRequest) -> Decision:
+        """Return the first matching rule's decision."""
+        for rule in self.rules:
+            if rule.matches(request):
+                return rule.permit
+        return await approve(self.otherwise, request)
+
+    async def answer(self, question: Question) -> str:
+        """Return the answer of `otherwise`, since rules have no answers."""
+        return await answer(self.otherwise, question)
+
+
+class TerminalApprover:
+    """Asks the person at the terminal, one question at a time; `y` or `yes` permits.
+
+    `a` and `always` also permit, and exactly this call (the same agent, action and arguments in the
+    same thread) is not asked about again while the approver lives. A line answers a question of an
+    action.
+
+    A question at the process's own terminal begins on a new line, and what the program prints to
+    `sys.stdout` meanwhile, such as a streamed answer, is printed after the person's
+    answer.
+
+    Args:
+        stdin: the input for answers; default: the process's
+        stdout: the output for questions; default: the process's
+    """
+
+    def __init__(self, stdin: TextIO | None = None, stdout: TextIO | None = None) -> None:
+        self._stdin = stdin
+        self._stdout = stdout
+        self._one_at_a_time = threading.Lock()
+        self._always: set[tuple[str | None, str]] = set()
+
+    def approve(self, request: ApprovalRequest) -> bool:
+        """Return whether the person said yes. A closed terminal refuses."""
+        with self._one_at_a_time:
+            exact = (request.thread, request.fingerprint)
+            if exact in self._always:
+                return True
+            does = "propose" if request.sender == "You" else "proposes"
+            text = f"{escaped(request.sender)} {does}: {request}\nPermit this? [y/N/always] "
+            line = self._ask(text, "\n(no answer: refused)\n")
+            said = line.strip().lower()
+            if said in ("a", "always"):
+                self._always.add(exact)
+                return True
+            return said in ("y", "yes")
+
+    def answer(self, question: Question) -> str:
+        """Return the line that the person writes.
+
+        Raises:
+            NobodyToAsk: the terminal is closed
+        """
+        with self._one_at_a_time:
+            line = self._ask(f"{question}\n> ")
+        if not line:
+            raise NobodyToAsk(f"agent {question.agent!r} asked at the terminal, which is closed")
+        return line.strip()
+
+    def _ask(self, text: str, unanswered: str = "") -> str:
+        """Write a question, and read the person's line; empty if the terminal is closed."""
+        with _alone(self._stdout) as stdout:
+            print(text, end="", file=stdout, flush=True)
+            line = read_line(self._stdin)
+            if not line and unanswered:
+                print(unanswered, end="", file=stdout, flush=True)
+        return line
+
+
+def read_line(given: TextIO | None) -> str:
+    """Return a line of the input, by default the process's; empty if that is closed."""
+    stdin = given or sys.stdin
+    try:
+        return stdin.readline() if stdin is not None else ""
+    except (OSError, ValueError):
+        return ""
+
+
+@contextlib.contextmanager
+def _alone(given: TextIO | None) -> Iterator[TextIO]:
+    """Yield the output for a question; other output to `sys.stdout` waits for its end."""
+    stdout = given or sys.stdout
+    if given is not None or not stdout.isatty():
+        yield stdout
+        return
+    print(file=stdout)  # the program may have written a partial line
+    held = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(held):
+            yield stdout
+    finally:
+        stdout.write(held.getvalue())
+        stdout.flush()

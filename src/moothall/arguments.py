@@ -1,0 +1,103 @@
+"""Checks of arguments: unknown names of a constructor, and whole numbers."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from moothall.errors import DefinitionError
+from moothall.text import nearest
+
+T = TypeVar("T", bound=Callable[..., Any])
+
+_ELSEWHERE = {
+    "calls": "model_calls",
+    "cost": "usd",
+    "dollars": "usd",
+    "functions": "actions",
+    "instructions": "system_prompt",
+    "llm": "model",
+    "max_steps": "max_iterations",
+    "max_tokens": "tokens",
+    "prompt": "system_prompt",
+    "timeout": "seconds",
+    "tools": "actions",
+}
+"""Argument names of other libraries, and the names here."""
+
+
+def names_checked(called: T) -> T:
+    """Make a class or method name the nearest known argument when it is given an unknown one.
+
+    The constructor keeps its signature, so that type checkers and editors know the names.
+    """
+    if isinstance(called, type):
+        called.__init__ = names_checked(called.__init__)  # type: ignore[misc]
+        return called
+    function: Callable[..., Any] = called
+
+    @functools.wraps(function)
+    def checked(self: Any, *args: Any, **given: Any) -> Any:
+        try:
+            return function(self, *args, **given)
+        except TypeError as error:
+            if isinstance(error, DefinitionError):
+                raise
+            of_class = function.__name__ == "__init__"
+            misuse = unknown_argument(type(self) if of_class else function, given)
+            if misuse is None:
+                raise
+            raise misuse from None
+
+    return checked  # type: ignore[return-value]
+
+
+def unknown_argument(called: Any, given: Iterable[str]) -> DefinitionError | None:
+    """Return the error for the first unknown argument given; None if all are known."""
+    known = _names(called) if isinstance(called, type) else _parameters(called)[0]
+    unknown = next((name for name in given if name not in known), None)
+    if unknown is None:
+        return None
+    here = _ELSEWHERE.get(unknown)
+    near = f": {unknown}= is {here}= here" if here in known else nearest(unknown, known)
+    return DefinitionError(f"{called.__qualname__} has no argument {unknown}={near}")
+
+
+def _names(cls: type) -> list[str]:
+    """Return the names that a constructor takes, with those that it passes on to its bases."""
+    names: list[str] = []
+    for base in cls.__mro__:
+        if "__init__" in vars(base):
+            own, passes_on = _parameters(base.__init__)  # type: ignore[misc]
+            names += own
+            if not passes_on:
+                break
+    return names
+
+
+def _parameters(function: Callable[..., Any]) -> tuple[list[str], bool]:
+    parameters = [*inspect.signature(function).parameters.values()][1:]
+    named = [
+        each.name for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    ]
+    return named, any(each.kind is each.VAR_KEYWORD for each in parameters)
+
+
+def check_count(
+    what: str,
+    name: str,
+    value: Any,
+    least: int = 1,
+    most: int | None = None,
+    optional: bool = False,
+) -> None:
+    """Raise unless the value is an integer from `least` to `most`."""
+    if value is None and optional:
+        return
+    if type(value) is not int or value < least or (most is not None and value > most):
+        to = "" if most is None else f" to {most}"
+        raise DefinitionError(
+            f"{what}: {name}= must be an integer from {least}{to}, got {value!r:.80}"
+        )

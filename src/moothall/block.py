@@ -1,0 +1,97 @@
+"""Blocks: plugins that give an agent behaviour in each step, and actions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from moothall.action import actions_of
+from moothall.errors import ConfigError
+
+if TYPE_CHECKING:
+    from moothall.params import BlockParams
+
+
+class Block:
+    """A plugin of an agent: what it does in each step, and the actions that it provides.
+
+    A subclass defines `forward`, which its agent calls when it chooses to, and what happens
+    before and after each step of the agent.
+
+    Args:
+        llm: the model that it may ask; its agent's if left out
+        environment: where it acts
+        block_params: its parameters, as `ParamsType` or a dict of its fields; by default those
+            of `ParamsType`, or `BlockParams`
+
+    Attributes:
+        agent: the first agent that it was given to, or None
+        name: what it is called; the class's name if the class states none
+        description: what it does, in words for people, models and dispatchers
+        actions: descriptions of what it can do, by name: its `@action` methods, and what the class
+            lists itself for what only `forward` does
+
+    Raises:
+        ConfigError: a parameter of a dict is wrong, or the parameters are another block's
+    """
+
+    name: str = ""
+    description: str = ""
+    actions: dict[str, str] = {}  # noqa: RUF012 - as seed 000 declares it; never changed in place
+    ParamsType: ClassVar[type[BlockParams] | None] = None
+
+    def __init__(
+        self,
+        llm: Any = None,
+        environment: Any = None,
+        block_params: BlockParams | dict[str, Any] | None = None,
+    ) -> None:
+        self.agent: Any = None
+        self._llm = llm
+        self.environment = environment
+        if block_params is None:
+            from moothall.params import BlockParams  # pydantic takes long to import
+
+            block_params = (self.ParamsType or BlockParams)()
+        self.params = checked_params(self.ParamsType, block_params)
+        if self.ParamsType is not None and not isinstance(self.params, self.ParamsType):
+            kind = f"{self.ParamsType.__name__} or a dict of its fields"
+            raise ConfigError(
+                f"{self.name}: block_params= must be {kind}, got {block_params!r:.80}"
+            )
+
+    @property
+    def llm(self) -> Any:
+        """The model that it may ask: its own, else its agent's, else None."""
+        return getattr(self.agent, "llm", None) if self._llm is None else self._llm
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.name = cls.__dict__.get("name") or cls.__name__
+        marked = actions_of(cls)
+        docs = {name: getattr(cls, at).__doc__ or "" for name, (at, _) in marked.items()}
+        described = {name: text.strip().partition("\n")[0] for name, text in docs.items()}
+        cls.actions = {**cls.actions, **described, **cls.__dict__.get("actions", {})}
+
+    async def before_forward(self) -> None:
+        """Called before each step of the agent."""
+
+    async def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Do the block's work, when its agent calls it."""
+        raise NotImplementedError(f"{type(self).__name__} must define `async def forward(self)`")
+
+    async def after_forward(self) -> None:
+        """Called after each step of the agent, even one that failed."""
+
+
+def checked_params(kind: type[Any] | None, given: Any) -> Any:
+    """Return parameters as given; a `ParamsType` checks a dict of its fields."""
+    if kind is None or not isinstance(given, dict):
+        return given
+    from pydantic import ValidationError
+
+    try:
+        return kind(**given)
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+    where = ".".join([kind.__name__, *map(str, fault["loc"])])
+    raise ConfigError(f"{where}: {fault['msg']}, got {fault['input']!r:.80}")

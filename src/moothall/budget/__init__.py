@@ -1,0 +1,11 @@
+"""What a run may spend: tokens, money, model calls, actions and time.
+
+A spender first reserves an upper bound, and settles afterwards. Of any number of concurrent
+reservations, those that do not fit are refused before they begin, or wait in turn.
+"""
+
+from moothall.budget.account import Reservation
+from moothall.budget.amounts import Left, Spent
+from moothall.budget.budget import Budget, Clock, PriceList
+
+__all__ = ["Budget", "Clock", "Left", "PriceList", "Reservation", "Spent"]

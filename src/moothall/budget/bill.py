@@ -1,0 +1,54 @@
+"""Bills: what calls of models have cost, for a record of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from moothall.budget.amounts import KINDS, USD, digits
+
+if TYPE_CHECKING:
+    from moothall.budget.account import Reservation
+    from moothall.budget.budget import Budget
+
+_OPEN: ContextVar[Bill | None] = ContextVar("moothall_bill", default=None)
+
+
+@dataclass(slots=True, eq=False)
+class Bill:
+    """The reservations of a budget while the bill is open, and what they have cost.
+
+    Others spend from the same budget meanwhile, so its amounts before and after do not tell.
+    """
+
+    _budget: Budget
+    _held: list[Reservation] = field(default_factory=list)
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Put what models reserve in this context on this bill, and on no other."""
+        token = _OPEN.set(self)
+        try:
+            yield
+        finally:
+            _OPEN.reset(token)
+
+    def json(self) -> dict[str, Any]:
+        """Return what was settled or is still reserved, as JSON data."""
+        amounts = [sum(held._spent[kind] for held in self._held) for kind in KINDS]
+        return charged_json(amounts[0], amounts[USD], amounts[2])
+
+
+def add_to_bill(held: Reservation, budget: Budget) -> None:
+    """Put a reservation on the open bill, if the bill's budget is this one or its ancestor."""
+    bill = _OPEN.get()
+    if bill is not None and budget.is_part_of(bill._budget):
+        bill._held.append(held)
+
+
+def charged_json(tokens: int, picodollars: int, model_calls: int) -> dict[str, Any]:
+    """Return what was charged, as JSON data."""
+    return {"tokens": tokens, "usd": digits(USD, picodollars), "model_calls": model_calls}

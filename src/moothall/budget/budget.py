@@ -1,0 +1,368 @@
+"""Budgets: limits that all spenders of a run share, and limits within limits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Protocol
+
+from moothall.arguments import names_checked
+from moothall.budget.account import Account, Accounts, Ledger, Reservation
+from moothall.budget.amounts import (
+    PICO,
+    UNITS,
+    USD,
+    Left,
+    Spent,
+    checked_amounts,
+    checked_limits,
+    digits,
+    read_state,
+    spent_of,
+)
+from moothall.budget.shared import Books, SharedLedger
+from moothall.budget.turns import in_turn
+from moothall.errors import BudgetExceeded, DefinitionError
+from moothall.text import excerpt, shorten
+
+
+class Clock(Protocol):
+    """A clock. Tests use one that they set."""
+
+    def now(self) -> float:
+        """Return seconds since some moment; they never decrease."""
+        ...
+
+
+class PriceList(Protocol):
+    """Prices of models' tokens, such as `moothall.Prices`."""
+
+    def cost(self, model: str, input_tokens: int, output_tokens: int) -> Decimal:
+        """Return the cost in US dollars; raise UnknownPrice if the price is not known."""
+        ...
+
+
+@names_checked
+class Budget:
+    """What a run may spend, shared by all users of this object, on any thread and event loop.
+
+    Each spender reserves an upper bound before it begins, and settles when it has ended. What does
+    not fit is refused with `BudgetExceeded` before it begins. A call that took more than was
+    reserved for it is counted in full and closes the budget: nothing more begins.
+
+    `seconds` count from the first `start()` or reservation, in one process: a budget that continues
+    in another, by `load_state_dict`, continues with the seconds that were left.
+
+    A limit that is left out, or None, does not limit.
+
+    Args:
+        tokens: tokens of all model calls together, prompts and answers
+        usd: US dollars, by the prices of the models
+        model_calls: how often a model may be asked
+        actions: how often an action may be executed
+        seconds: how long the run may take
+        name: its name in messages
+        prices: the prices of the models' tokens, for models that the built-in list lacks or has
+            outdated; children have their parent's
+        clock: the clock, for tests
+        journal: stores what was spent, for all processes that make a budget of this journal and
+            name; each may state its own limits. What a dead process had reserved counts as
+            spent.
+
+    Raises:
+        DefinitionError: a limit is not a number from 0 on, or there is a journal and no name
+        JournalError: the journal cannot be read; or later, on a reservation, not written
+    """
+
+    def __init__(
+        self,
+        *,
+        tokens: int | None = None,
+        usd: float | Decimal | None = None,
+        model_calls: int | None = None,
+        actions: int | None = None,
+        seconds: float | None = None,
+        name: str | None = None,
+        prices: PriceList | None = None,
+        clock: Clock | None = None,
+        journal: Books | None = None,
+    ) -> None:
+        limits = checked_limits(tokens, usd, model_calls, actions, seconds)
+        title = _title(name, "the budget")
+        if prices is not None and not callable(getattr(prices, "cost", None)):
+            raise DefinitionError(
+                f"Budget: prices= must be Prices({{name: Price(…)}}), got {excerpt(prices)}"
+            )
+        if clock is not None and not callable(getattr(clock, "now", None)):
+            raise DefinitionError(f"Budget: clock= must be a clock, got {excerpt(clock)}")
+        self.name = name
+        self.prices = prices
+        self._now: Callable[[], float] = time.monotonic if clock is None else clock.now
+        # Its own account first, then its parents', up to the root.
+        self._accounts: Accounts = (Account(title, limits, seconds),)
+        if journal is None:
+            self._ledger = Ledger(title)
+            return
+        if not isinstance(journal, Books):
+            raise DefinitionError(f"Budget: journal= must be a Journal, got {excerpt(journal)}")
+        if name is None:
+            raise DefinitionError(
+                "Budget: with journal= it needs a name=, by which others share it"
+            )
+        self._ledger = SharedLedger(self._accounts[0], journal, name, self._now)
+
+    @names_checked
+    def child(
+        self,
+        *,
+        tokens: int | None = None,
+        usd: float | Decimal | None = None,
+        model_calls: int | None = None,
+        actions: int | None = None,
+        seconds: float | None = None,
+        name: str | None = None,
+    ) -> Budget:
+        """Return a part of this budget: both its own and this one's limits hold and count.
+
+        Its limits may be above this one's; then this one's are reached first. Its seconds count
+        from its own first reservation.
+
+        Raises:
+            DefinitionError: a limit is not a number from 0 on
+        """
+        limits = checked_limits(tokens, usd, model_calls, actions, seconds)
+        own = self._accounts[0].title
+        # The same at any depth, so that titles of deep descendants do not grow.
+        title = _title(name, own if own.startswith("a part of ") else f"a part of {own}")
+        return self._relative((Account(title, limits, seconds), *self._accounts), name)
+
+    def _relative(self, accounts: Accounts, name: str | None) -> Budget:
+        """Return a budget of the same tree."""
+        other = Budget.__new__(Budget)
+        other.name = name
+        other.prices = self.prices
+        other._now = self._now
+        other._ledger = self._ledger
+        other._accounts = accounts
+        return other
+
+    def reserve(
+        self,
+        *,
+        tokens: int = 0,
+        usd: float | Decimal = 0,
+        model_calls: int = 0,
+        actions: int = 0,
+    ) -> Reservation:
+        """Reserve all the amounts, or nothing.
+
+        Raises:
+            BudgetExceeded: a limit is too small; the text says which, what is left and what was
+                asked for
+            DeadlineExceeded: the seconds are over
+            DefinitionError: an amount is not a number from 0 on
+        """
+        amounts = checked_amounts("reserve", tokens, usd, model_calls, actions)
+        return self._ledger.reserve(self._accounts, amounts, self._now())
+
+    def reserve_rest(
+        self,
+        *,
+        tokens: int | None = 0,
+        usd: float | Decimal | None = 0,
+        model_calls: int = 0,
+        actions: int = 0,
+    ) -> Reservation:
+        """Reserve all the tokens and money that are left, for a call without an upper bound.
+
+        While the reservation is open, nothing else that needs them begins. Without a limit, the
+        amounts given here are reserved. It raises what `reserve` raises.
+
+        Args:
+            tokens: the least number of tokens, at least one; None reserves none
+            usd: the least amount, more than 0; None reserves none
+            model_calls: how many
+            actions: how many
+        """
+        least = checked_amounts(
+            "reserve_rest",
+            0 if tokens is None else tokens,
+            0 if usd is None else usd,
+            model_calls,
+            actions,
+        )
+        wanted = (tokens is not None, usd is not None)
+        return self._ledger.reserve(self._accounts, least, self._now(), wanted)
+
+    async def in_turn(self, reserve: Callable[[], Reservation]) -> Reservation:
+        """Reserve; if only others' open reservations prevent it, wait until they settle.
+
+        It does not wait for its own callers, which wait for it, nor for another process.
+
+        Args:
+            reserve: calls `reserve` or `reserve_rest` of this budget
+
+        Raises:
+            BudgetExceeded: a limit is too small, whatever the others spend
+            DeadlineExceeded: the seconds are over
+        """
+        try:
+            return reserve()
+        except BudgetExceeded:
+            return await in_turn(self._ledger, reserve, self.remaining_seconds)
+
+    def charge(
+        self,
+        *,
+        tokens: int = 0,
+        usd: float | Decimal = 0,
+        model_calls: int = 0,
+        actions: int = 0,
+    ) -> None:
+        """Count what a run that continues here has spent in another process.
+
+        It counts in this budget and its ancestors, except in a shared one, which knows it already.
+        All of it counts, even beyond the limits.
+
+        Raises:
+            BudgetExceeded: a limit is exceeded
+            DeadlineExceeded: the seconds are over
+            DefinitionError: an amount is not a number from 0 on
+        """
+        amounts = checked_amounts("charge", tokens, usd, model_calls, actions)
+        self._ledger.charge(self._accounts, amounts, self._now())
+
+    def _each(self) -> list[tuple[Account, Budget]]:
+        """Return each account, of this budget and its ancestors, with a budget of it alone."""
+        return [(account, self._relative((account,), None)) for account in self._accounts]
+
+    def is_part_of(self, other: Budget) -> bool:
+        """Return whether this is `other` or its descendant, so that spending here counts there."""
+        return other._accounts[0] in self._accounts
+
+    def start(self) -> None:
+        """Start the seconds, if they have not started."""
+        self._ledger.start(self._accounts, self._now())
+
+    def check(self) -> None:
+        """Check that anything at all may begin.
+
+        A used-up limit does not raise here: it refuses only what asks for more of it.
+
+        Raises:
+            DeadlineExceeded: the seconds are over
+            BudgetExceeded: something took more than was reserved for it
+        """
+        self._ledger.check(self._accounts, self._now())
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether this budget or an ancestor is stored in a journal."""
+        return isinstance(self._ledger, SharedLedger)
+
+    @property
+    def spent(self) -> Spent:
+        """What was spent, including its children's spending, and the seconds that have passed."""
+        account = self._accounts[0]
+        spent, _, _ = self._ledger.read(account)
+        return spent_of(spent, account.elapsed(self._now()))
+
+    @property
+    def reserved(self) -> Spent:
+        """What open reservations hold."""
+        spent, taken, _ = self._ledger.read(self._accounts[0])
+        return spent_of([had - settled for had, settled in zip(taken, spent, strict=True)])
+
+    @property
+    def over(self) -> Spent:
+        """How much calls took beyond their reservations; it is part of `spent`."""
+        return spent_of(self._ledger.read(self._accounts[0])[2])
+
+    @property
+    def left(self) -> Left:
+        """What may still be reserved, under its own limits and its parents'."""
+        tokens, usd, model_calls, actions = self._ledger.left(self._accounts)
+        return Left(
+            tokens,
+            None if usd is None else usd / PICO,
+            model_calls,
+            actions,
+            self.remaining_seconds(),
+        )
+
+    @property
+    def deadline(self) -> float | None:
+        """The `time.monotonic()` value at which the seconds are over; None without a limit.
+
+        It is the earliest of its own and its parents'. For a budget that has not begun, it is the
+        deadline if it began now.
+        """
+        now = self._now()
+        left = self._remaining(now)
+        return None if left is None else now + left
+
+    def remaining_seconds(self) -> float | None:
+        """Return the seconds left, the least of its own and its parents'; None without a limit."""
+        left = self._remaining(self._now())
+        return None if left is None else max(left, 0.0)
+
+    def _remaining(self, now: float) -> float | None:
+        return min(
+            (
+                account.seconds - account.elapsed(now)
+                for account in self._accounts
+                if account.seconds is not None
+            ),
+            default=None,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what was spent, as JSON data; what is reserved counts as spent.
+
+        Parents and children have separate states.
+        """
+        account = self._accounts[0]
+        _, taken, over = self._ledger.read(account)
+        return {
+            "tokens": taken[0],
+            "usd": digits(USD, taken[1]),
+            "model_calls": taken[2],
+            "actions": taken[3],
+            "seconds": account.elapsed(self._now()),
+            "over": {"tokens": over[0], "usd": digits(USD, over[1])},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from another budget's state, with this one's limits.
+
+        What this one had spent is forgotten; the seconds stand still until the next reservation.
+
+        Raises:
+            DefinitionError: `state` is no such state, or something is reserved
+        """
+        spent, seconds, over = read_state(state)
+        self._ledger.load(self._accounts[0], spent, seconds, over)
+
+    def __str__(self) -> str:
+        return self._accounts[0].title
+
+    def __repr__(self) -> str:
+        account = self._accounts[0]
+        spent, _, _ = self._ledger.read(account)
+        parts = [
+            f"{digits(kind, spent[kind])} of {digits(kind, limit)} {UNITS[kind]}"
+            for kind, limit in enumerate(account.limits)
+            if limit is not None
+        ]
+        if account.seconds is not None:
+            parts.append(f"{account.elapsed(self._now()):.3g} of {account.seconds:g} seconds")
+        return f"<Budget {self.name or ''!r}: {', '.join(parts) or 'no limits'}>"
+
+
+def _title(name: Any, unnamed: str) -> str:
+    if name is None:
+        return unnamed
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise DefinitionError(f"Budget: name= must be a text of one line, got {excerpt(name)}")
+    return f"budget {shorten(name)!r}"

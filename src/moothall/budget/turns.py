@@ -1,0 +1,48 @@
+"""Turns: a reservation that only others' open reservations prevent waits until they settle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from moothall.budget.account import Accounts, Ledger, Reservation, callers
+from moothall.budget.amounts import Amounts
+from moothall.errors import BudgetExceeded
+
+
+async def in_turn(
+    ledger: Ledger, reserve: Callable[[], Reservation], seconds: Callable[[], float | None]
+) -> Reservation:
+    """Reserve when the ledger has room; after `seconds()` `reserve` raises."""
+    mine = callers(ledger)
+
+    def look(_: bool) -> tuple[Reservation | None, float | None]:
+        try:
+            return reserve(), None
+        except BudgetExceeded as error:
+            if error._needs is None or not _may_fit(ledger, mine, *error._needs):
+                raise
+            return None, seconds()
+
+    for each in mine:
+        each._waits += 1
+    if mine:
+        ledger.line.wake_first()  # it may wait for one of `mine`, which will not settle now
+    try:
+        return await ledger.line.wait(look)
+    finally:
+        for each in mine:
+            each._waits -= 1
+        ledger.line.wake_first()
+
+
+def _may_fit(ledger: Ledger, mine: list[Reservation], accounts: Accounts, amounts: Amounts) -> bool:
+    """Return whether it fits if all others, except waiting ones, spend nothing."""
+    found = [ref() for ref in tuple(ledger._held.values())]
+    others = [each for each in found if each and not each._waits and each not in mine]
+    for account in accounts:
+        held = [each._amounts for each in others if account in each._accounts]
+        for kind, limit in enumerate(account.limits):
+            taken = account.taken[kind] + amounts[kind] - sum(each[kind] for each in held)
+            if limit is not None and amounts[kind] and taken > limit:
+                return False
+    return True

@@ -1,0 +1,262 @@
+"""Commands over a message broker: `moothall serve` and `moothall dead-letters`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from moothall.agent import Agent
+from moothall.cli.company import add_agent, named_agent
+from moothall.cli.options import journal_option, print_text, recorded, usage
+from moothall.errors import MissingExtra
+from moothall.spaces.amqp.options import AMQPOptions
+from moothall.text import counted, escaped
+
+if TYPE_CHECKING:
+    from moothall.spaces.amqp.dead_letters import DeadLetter, DeadLetters
+    from moothall.spaces.amqp.space import AMQPSpace
+
+EXCHANGE: Final = "moothall"
+GRACE_S: Final = 30.0
+_INTERRUPTED: Final = 130
+_LOOK_S: Final = 1.0
+
+exchange_option = click.option(
+    "--exchange", metavar="E", help=f"Exchange of the broker.  [default: {EXCHANGE}]"
+)
+
+
+def broker_space(exchange: str | None, **options: Any) -> AMQPSpace:
+    """Return a space on an exchange of the environment's broker."""
+    from moothall.spaces.amqp.space import AMQPSpace
+
+    _hush_pika()
+    with usage():
+        return AMQPSpace(exchange=exchange or EXCHANGE, **options)
+
+
+def _hush_pika() -> None:
+    """Silence pika's log: moothall reports a failure in one line."""
+    logging.getLogger("pika").setLevel(logging.CRITICAL + 1)
+
+
+@click.command()
+@click.argument("agent", metavar="MODULE:AGENT")
+@click.option("--id", metavar="ID", help="The agent's id.  [default: the class's name]")
+@exchange_option
+@click.option(
+    "--inbox",
+    metavar="PATH",
+    type=click.Path(dir_okay=False),
+    help="File in which this process remembers messages.  [default: in memory]",
+)
+@journal_option("File in which replies are recorded, so that they continue after a crash.")
+@click.option(
+    "--grace",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, max=1e6),
+    default=GRACE_S,
+    show_default=True,
+    help="Seconds for running actions to finish at shutdown.",
+)
+def serve(
+    agent: str,
+    id: str | None,
+    exchange: str | None,
+    inbox: str | None,
+    journal: str | None,
+    grace: float,
+) -> int:
+    """Serve an agent over RabbitMQ, until Ctrl-C.
+
+    AGENT is an agent, an agent class, or a function that returns an agent. MODULE is searched in
+    the current folder first. All processes of the same broker and exchange reach the agent by its
+    id; `moothall chat --amqp` is one of them.
+
+    An agent that replies has a separate conversation with each sender, or, made with shared=True,
+    one with all. With --inbox, a message that was being handled when the process died is not
+    handled twice. With --journal, a ReActAgent, DualActAgent or Conversation then continues the
+    reply that it was giving; `moothall runs` lists these replies.
+
+    SIGINT (Ctrl-C) or SIGTERM stops it: it begins nothing new and finishes what it is handling;
+    waiting messages stay at the broker. A second signal stops it at once.
+
+    AMQP_HOST, AMQP_PORT, AMQP_USERNAME, AMQP_PASSWORD and AMQP_VHOST name the broker.
+
+    \b
+    Examples:
+      moothall serve my_agents:Calculator
+      moothall serve my_agents:Calculator --id sums --inbox sums.inbox
+      moothall serve my_agents:Clerk --inbox clerk.inbox --journal runs.db
+
+    Exit codes: 0 stopped, 1 failed, 2 wrong usage,
+    130 ended at once.
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    served = named_agent(agent, id, "MODULE:AGENT")
+    with recorded((served,), journal, agent):
+        _log()
+        space = broker_space(exchange, inbox=inbox, grace=grace)
+        return asyncio.run(_serve(served, space, exchange or EXCHANGE, grace))
+
+
+async def _serve(agent: Agent, space: AMQPSpace, exchange: str, grace: float) -> int:
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    serving = False
+
+    def stop() -> None:
+        if not serving or stopped.is_set():
+            # Exit without waiting for actions in threads or for the broker. The broker sees the
+            # connection end, and gives the id and the messages to the next process.
+            with suppress(OSError):
+                sys.stdout.flush()
+            os._exit(_INTERRUPTED)
+        stopped.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    try:
+        await asyncio.to_thread(add_agent, space, agent)
+        serving = True
+        id = escaped(str(agent.id))
+        address = AMQPOptions.from_environment().address
+        _print_line(f"{id} is served at {address}, exchange {exchange}. Ctrl-C ends it.")
+        # No event tells that the agent has left, or that another process has taken its id.
+        while not stopped.is_set() and space.ids():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stopped.wait(), _LOOK_S)
+        if not stopped.is_set():
+            click.echo(f"moothall: {id} is in its space no longer", err=True)
+            return 1
+        busy = space.statistics()["agents"].get(str(agent.id), {}).get("handling")
+        if busy:
+            doing = escaped(", ".join(sorted(busy)))
+            _print_line(f"{id} finishes {doing}, within {grace:g} s. Ctrl-C ends it at once.")
+    finally:
+        await asyncio.to_thread(space.close)
+    _print_line(f"{id} has stopped.")
+    return 0
+
+
+def _print_line(text: str) -> None:
+    with suppress(OSError):  # a closed output is no reason to end
+        print(text, flush=True)
+
+
+class _Lines(logging.Formatter):
+    """Formats lines without control characters."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return "\n".join(escaped(line) for line in super().format(record).split("\n"))
+
+
+def _log() -> None:
+    """Log the connection's changes and all failures, with tracebacks, to standard error."""
+    logger = logging.getLogger("moothall")
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Lines("%(asctime)s %(levelname)s %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+# -- dead letters ----------------------------------------------------------------------------------
+
+
+@click.group(invoke_without_command=True)
+@exchange_option
+@click.pass_context
+def dead_letters(ctx: click.Context, exchange: str | None) -> None:
+    """Inspect and resend dead-lettered messages.
+
+    A message is dead-lettered if it waited too long for its agent, if its outcome is unknown
+    because its agent's process died, or if it could not be read. Without a command, list them, the
+    oldest first, a thousand at most.
+
+    AMQP_HOST, AMQP_PORT, AMQP_USERNAME, AMQP_PASSWORD and AMQP_VHOST name the broker. To remove
+    messages, purge the queue EXCHANGE.dead-letters with the broker's own tools.
+
+    \b
+    Examples:
+      moothall dead-letters
+      moothall dead-letters resend --all
+
+    Exit codes: 0 done, 1 failed, 2 wrong usage,
+    130 interrupted.
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    ctx.obj = exchange
+    if ctx.invoked_subcommand is not None:
+        return
+    with _opened(exchange) as dead:
+        found, more = dead.look()
+    for letter in found:
+        _print_letter(letter)
+    if more:
+        click.echo(f"and {more:,} later ones")
+    elif not found:
+        click.echo("There are no dead letters.")
+
+
+@dead_letters.command(short_help="Resend a dead letter, or all.")
+@click.argument("key", required=False)
+@click.option("--all", "all_", is_flag=True, help="Resend all dead letters.")
+@exchange_option
+@click.pass_obj
+def resend(above: str | None, key: str | None, all_: bool, exchange: str | None) -> int:
+    """Resend the dead letter KEY, or all, to the agents they were sent to.
+
+    A resent letter is a new message and is handled even if the outcome of the first is unknown:
+    check first whether that took effect. A request is answered by a message. Letters that cannot be
+    sent stay.
+    """
+    if (key is None) is not all_:
+        raise click.UsageError("give either a KEY or --all")
+    sent = stay = 0
+    with _opened(exchange or above) as dead:
+        for letter, why in dead.resend(key):
+            if why is None:
+                sent += 1
+                click.echo(f"{letter.key} is sent to {escaped(letter.agent)}")
+            else:
+                stay += 1
+                click.echo(f"moothall: {letter.key} stays: {escaped(str(why))}", err=True)
+    if key is not None and not sent and not stay:
+        click.echo(
+            f"moothall: there is no dead letter {escaped(key)}: `moothall dead-letters` lists them",
+            err=True,
+        )
+        return 1
+    if not sent and not stay:
+        click.echo("There are no dead letters.")
+    return int(stay > 0)
+
+
+def _opened(exchange: str | None) -> DeadLetters:
+    """Return the dead letters of an exchange of the environment's broker."""
+    MissingExtra.unless("moothall dead-letters", "amqp", "pika")
+    from moothall.spaces.amqp.dead_letters import DeadLetters
+
+    _hush_pika()
+    with usage():
+        return DeadLetters(AMQPOptions.from_environment(), exchange or EXCHANGE)
+
+
+def _print_letter(letter: DeadLetter) -> None:
+    message = letter.message if isinstance(letter.message, dict) else {}
+    action = message.get("action")
+    name = action.get("name") if isinstance(action, dict) else None
+    size = counted(len(letter.body), "byte")
+    what = f'"{name}", {size}' if isinstance(name, str) else size
+    click.echo(letter.key)
+    print_text(
+        f"{letter.kind or 'message'} to {letter.agent or '?'} from {message.get('from', '?')}"
+    )
+    print_text(what)
+    print_text(f"{letter.time or 'some time'}: {letter.reason or 'reason unknown'}")

@@ -1,0 +1,1 @@
+"""`moothall chat`."""

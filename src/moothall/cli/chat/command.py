@@ -1,0 +1,116 @@
+"""`moothall chat`: talk with agents in a space at the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sys
+from typing import Any
+
+import click
+
+from moothall.agent import Agent
+from moothall.cli.broker import broker_space, exchange_option
+from moothall.cli.chat.console import Console, PlainConsole, TerminalConsole
+from moothall.cli.chat.session import Session
+from moothall.cli.company import Company, company_options
+from moothall.cli.options import journal_option, recorded
+from moothall.journal.place import state_file
+from moothall.spaces.native import NativeSpace
+from moothall.spaces.space import Space
+
+
+@click.command()
+@company_options
+@journal_option("File in which the agents' replies are recorded.")
+@click.option("--no-history", is_flag=True, help="Do not keep typed lines for the next time.")
+@click.option("--amqp", is_flag=True, help="Talk with agents of other processes over RabbitMQ.")
+@exchange_option
+@click.option(
+    "--name", metavar="ID", help="Your id on the exchange; must be unique.  [default: USER-xxxx]"
+)
+def command(
+    journal: str | None,
+    no_history: bool,
+    amqp: bool,
+    exchange: str | None,
+    name: str | None,
+    **given: Any,
+) -> int:
+    """Talk with agents at the terminal.
+
+    Chatty answers with the model. FunctionAI's model may call the actions of the others. Host
+    offers the files of a folder and shell commands, and asks you first. --agent adds your own.
+
+    \b
+    Hello                        say it to everybody
+    /Chatty.say content:"Hello"  say it to one agent
+    /Host.list_files             call an action
+    /help or ?                   show what you can type
+    /quit or /exit               leave
+
+    The bundled model is too small to call actions. With it, FunctionAI hears only what you say to
+    it by name, and the program itself answers first questions such as "what can you do?".
+
+    --journal records the replies of FunctionAI and of your agents that can be recorded: `moothall
+    runs` lists them, `moothall replay` shows one again.
+
+    --amqp lets you talk with the agents of all processes of an exchange, under an id of your own.
+    Each keeps a separate conversation with you. AMQP_HOST, AMQP_PORT, AMQP_USERNAME, AMQP_PASSWORD
+    and AMQP_VHOST name the broker. Chatty and FunctionAI then come only with --model, Host only
+    with --root.
+
+    Tab completes, Ctrl-C stops waiting for an answer, Ctrl-D leaves. Without a terminal, the
+    command reads lines from standard input and refuses what needs your permission; it exits with 1
+    if a line was not a message or failed.
+
+    \b
+    Examples:
+      moothall chat
+      moothall chat --model openai:gpt-4o-mini
+      moothall chat --agent my_agents:Calculator
+      moothall chat --amqp --name Ann
+      echo '/*.help' | moothall chat
+
+    Defaults come from MOOTHALL_MODEL, MOOTHALL_ROOT and MOOTHALL_AGENTS, then from moothall.toml in
+    the current folder (model, root, key, agents; at the top level or in [chat]).
+
+    Exit codes: 0 done, 1 failed, 2 wrong usage,
+    130 interrupted.
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    if not amqp and (exchange is not None or name is not None):
+        raise click.UsageError("--exchange and --name are for --amqp")
+    me = name or (f"USER-{secrets.token_hex(2).upper()}" if amqp else "You")
+    company = Company.of(me, amqp, **given)
+    chat = Session(company.small, me)
+    chat.notes += company.notes
+    try:
+        with recorded(company.members, journal, "everybody whom you bring"):
+            return asyncio.run(_run(chat, company.members, not no_history, amqp, exchange))
+    finally:
+        company.close()
+
+
+async def _run(
+    chat: Session, members: list[Agent], history: bool, amqp: bool, exchange: str | None
+) -> int:
+    console: Console = PlainConsole()
+    if _is_terminal(sys.stdin) and _is_terminal(sys.stdout):
+        kept = None
+        if history:
+            try:
+                kept = state_file("chat-history")
+            except RuntimeError as error:
+                chat.notes.append(f"(no history: {error})")
+        console = TerminalConsole(chat.complete, chat.interrupt, kept)
+    space: Space = (
+        broker_space(exchange, approver=console.approver, on_connection=chat.on_connection)
+        if amqp
+        else NativeSpace(approver=console.approver)
+    )
+    async with space:
+        return await chat.run(console, space, members)
+
+
+def _is_terminal(stream: Any) -> bool:
+    return stream is not None and not stream.closed and stream.isatty()

@@ -1,0 +1,259 @@
+"""The chat's input and output: a terminal, by `prompt_toolkit`, or plain streams."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import sys
+import termios
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from moothall.agents.terminal import Terminal
+from moothall.approval import ApprovalRequest, Approver, CallbackApprover, TerminalApprover
+from moothall.cli.chat.transcript import (
+    Transcript,
+    has_colours,
+    is_dumb,
+    shown_text,
+    speaker_prefix,
+    wrapped,
+)
+from moothall.errors import MissingExtra
+from moothall.text import escaped, shown_lines
+
+Complete = Callable[[str], Awaitable[tuple[int, list[str]]]]
+"""Returns, for a line up to the cursor, how many characters to replace, and the candidates."""
+_QUICK_S: Final = 0.3
+# The chat has its own handler, which prompt_toolkit would not restore.
+_NO_SIGINT: Final[dict[str, Any]] = {"handle_sigint": False}
+
+
+class PlainConsole:
+    """Reads standard input, writes standard output, and refuses what needs permission."""
+
+    interactive = False
+
+    def __init__(self) -> None:
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.reconfigure(errors="surrogateescape")
+        self._terminal = Terminal(sys.stdin or io.StringIO(), sys.stdout)
+        self.approver: Approver = CallbackApprover(self._refuse)
+
+    async def line(self) -> str | None:
+        """Return the next line of standard input; None at its end."""
+        return await self._terminal.ask("")
+
+    def show(self, line: str) -> None:
+        """Write a text to standard output."""
+        print(line, flush=True)
+
+    def print_error(self, line: str) -> None:
+        """Write a line to standard error."""
+        print(f"moothall: {line}", file=sys.stderr, flush=True)
+
+    def piece(self, id: str, text: str = "") -> None:
+        """Do nothing: an answer is written whole, by `answered`."""
+
+    over = piece
+
+    def answered(self, id: str, text: str) -> None:
+        """Write an answer."""
+        self.show(wrapped(speaker_prefix(id), shown_text(text) or "(nothing)"))
+
+    def at_work(self, ids: list[str]) -> None:
+        """Do nothing."""
+
+    def _refuse(self, request: ApprovalRequest) -> bool:
+        # Input that is not from a terminal may be anybody's: no line of it is an approval.
+        self.print_error(f"refused, since there is no terminal to ask at: {request}")
+        return False
+
+
+class TerminalConsole:
+    """A terminal with line editing, history and completion, by `prompt_toolkit`.
+
+    Output appears above the line that is being written. A question takes the place of this line
+    until it is answered.
+    """
+
+    interactive = True
+
+    def __init__(
+        self, complete: Complete, interrupt: Callable[[], None], history: Path | None = None
+    ) -> None:
+        MissingExtra.unless("moothall chat at a terminal", "cli", "prompt_toolkit")
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+        from prompt_toolkit.document import Document
+        from prompt_toolkit.history import FileHistory, InMemoryHistory
+
+        class FromHelp(Completer):
+            def get_completions(self, document: Document, complete_event: CompleteEvent) -> Any:
+                return ()
+
+            async def get_completions_async(
+                self, document: Document, complete_event: CompleteEvent
+            ) -> AsyncGenerator[Completion, None]:
+                replaced, candidates = await complete(document.text_before_cursor)
+                for text in candidates:
+                    yield Completion(text, -replaced)
+
+        dim = ("\x1b[2m", "\x1b[0m") if has_colours() else ("", "")
+        self._transcript = Transcript(_write, None if is_dumb() else dim)
+        self.piece = self._transcript.piece
+        self.over = self._transcript.over
+        self.answered = self._transcript.answered
+        self._at_work: list[str] = []
+        self._began = 0.0
+        self._clock: asyncio.TimerHandle | None = None
+        self._echoing: list[Any] | None = None  # its settings while no agent is at work
+        self._session: PromptSession[str] = PromptSession(
+            completer=FromHelp(),
+            complete_while_typing=False,
+            enable_open_in_editor=False,
+            history=FileHistory(str(history)) if self._usable(history) else InMemoryHistory(),
+        )
+        self._questions: PromptSession[str] = PromptSession()
+        self._interrupt = interrupt
+        self._loop = asyncio.get_running_loop()
+        self._turn = asyncio.Lock()  # held by a question
+        self.approver: Approver = _Approver(self)
+
+    def _usable(self, history: Path | None) -> bool:
+        """Return whether lines can be kept in a file, which nobody else may read."""
+        if history is None:
+            return False
+        try:
+            history.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            history.touch(0o600)
+            with history.open("ab") as file:
+                os.fchmod(file.fileno(), 0o600)
+        except OSError as error:
+            self.show(escaped(f"no history: {history}: {error.strerror}"))
+            return False
+        return True
+
+    async def line(self) -> str | None:
+        """Return the line that the person writes; None for Ctrl-D. Ctrl-C clears the line."""
+        while True:
+            async with self._turn:  # a question that is open comes first
+                pass
+            try:
+                line: str = await self._session.prompt_async("> ", **_NO_SIGINT)
+                return line
+            except KeyboardInterrupt:
+                continue
+            except EOFError:
+                return None
+
+    def show(self, line: str) -> None:
+        """Show a text, above the line that is being written."""
+        from prompt_toolkit.application import get_app_or_none, run_in_terminal
+
+        if get_app_or_none() is None:
+            self._transcript.line(line)
+        else:
+            run_in_terminal(lambda: print(line, flush=True))
+
+    print_error = show
+
+    def at_work(self, ids: list[str]) -> None:
+        """Show which agents are at work; what is typed meanwhile appears with the next prompt."""
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+        if ids and not self._at_work:
+            self._began = self._loop.time()
+            self._echo(False)
+        elif self._at_work and not ids:
+            self._echo(True)
+        self._at_work = ids
+        if ids:
+            self._show_busy()
+        else:
+            self._transcript.at_work([])
+
+    def _show_busy(self) -> None:
+        since = self._loop.time() - self._began
+        soon = since < _QUICK_S  # a short wait is not worth a line
+        self._transcript.at_work([] if soon else self._at_work, int(since))
+        self._clock = self._loop.call_later(_QUICK_S if soon else 1.0, self._show_busy)
+
+    def _echo(self, on: bool) -> None:
+        with suppress(termios.error):  # the terminal has gone
+            if on and self._echoing is not None:
+                termios.tcsetattr(sys.stdin, termios.TCSANOW, self._echoing)
+            elif not on:
+                self._echoing = termios.tcgetattr(sys.stdin)
+                silent = list(self._echoing)
+                silent[3] &= ~termios.ECHO
+                termios.tcsetattr(sys.stdin, termios.TCSANOW, silent)
+
+    def print_line(self, line: str) -> None:
+        """Show a line, from any thread."""
+        with suppress(RuntimeError):  # the chat has ended
+            self._loop.call_soon_threadsafe(self.show, line)
+
+    def ask(self, text: str) -> str:
+        """Ask a question, from any thread; return the person's answer, empty for none."""
+        try:
+            asked = asyncio.run_coroutine_threadsafe(self._ask(text), self._loop)
+            return asked.result()
+        except (RuntimeError, asyncio.CancelledError):  # the chat has ended
+            return ""
+
+    async def _ask(self, text: str) -> str:
+        from prompt_toolkit.application import get_app_or_none, in_terminal
+
+        *lines, prompt = text.split("\n")
+        async with self._turn:
+            # A line that has ended still holds the terminal until its application is gone.
+            while (app := get_app_or_none()) is not None and not app.is_running:  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0.01)
+            async with in_terminal():
+                self._transcript.hold()
+                for above in lines:
+                    print(above)
+                self._forget_typed()
+                try:
+                    line: str = await self._questions.prompt_async(prompt, **_NO_SIGINT)
+                    return f"{line}\n"
+                except KeyboardInterrupt:
+                    self._interrupt()
+                    return ""
+                except EOFError:
+                    return ""
+                finally:
+                    self._transcript.release()
+
+    def _forget_typed(self) -> None:
+        """Drop what was typed before a question was shown: it is no answer."""
+        from prompt_toolkit.input.typeahead import clear_typeahead
+
+        clear_typeahead(self._questions.input)
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
+
+
+class _Approver(TerminalApprover):
+    """Asks in place of the line that is being written."""
+
+    def __init__(self, console: TerminalConsole) -> None:
+        super().__init__()
+        self._console = console
+
+    def _ask(self, text: str, unanswered: str = "") -> str:
+        line = self._console.ask(shown_lines(text))
+        if not line and unanswered:
+            self._console.print_line(escaped(unanswered.strip()))
+        return line
+
+
+Console: TypeAlias = PlainConsole | TerminalConsole
+
+
+def _write(text: str) -> None:
+    print(text, end="", flush=True)

@@ -1,0 +1,272 @@
+"""One session of the chat: lines become messages, and messages are shown."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import signal
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from moothall.agent import Agent
+from moothall.agents.you import You
+from moothall.cli.chat.console import Console
+from moothall.cli.chat.first_words import PROGRAM, first_answer
+from moothall.cli.chat.transcript import help_table, shown_message, speaker_prefix, wrapped
+from moothall.cli.company import add_agent
+from moothall.cli.progress import Warnings
+from moothall.errors import ActionNotFound, AgentNotFound, RequestError, SlashError
+from moothall.message import BROADCAST
+from moothall.reasoning.stream import Watched
+from moothall.slash import parse_slash
+from moothall.spaces.complete import Help, completed_call, completions
+from moothall.spaces.space import Space
+from moothall.text import escaped
+
+_HELP = ("/help", "help", "?", "/?")
+_QUIT = ("/quit", "/exit", "quit", "exit")
+_BYE = ("bye", "goodbye", "good bye", "bye bye")
+_MOST_MEANT = 300  # the most characters of a line that is corrected
+_MOST_QUIET = 1000
+_LOGGER = logging.getLogger("moothall")
+
+
+class Session:
+    """One session.
+
+    With a small model, the program itself answers what people type first, unless an agent of their
+    own takes texts.
+    """
+
+    def __init__(self, small: bool, me: str = "You") -> None:
+        self._small = small
+        self.notes: list[str] = []  # shown to the person at the start
+        self._me = me
+        self._you = You(me)
+        self._awaited: list[Any] = []
+        self._numbers = itertools.count(1)
+        # The last requests, by sender and id, whose messages are not shown in transit: the person's
+        # own, whose outcome is shown, and those by which agents ask each other for help.
+        self._quiet: deque[tuple[str, Any]] = deque(maxlen=_MOST_QUIET)
+        # The id of the line that is being answered.
+        self._line: str | None = None
+        self._console: Console  # set by `run`, like the loop
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def run(self, console: Console, space: Space, members: list[Agent]) -> int:
+        """Run until the last line; return the exit code."""
+        self._console = console
+        own = [each for each in members if str(each.id) not in ("Chatty", "FunctionAI")]
+        self._answers = self._small and not any("say" in each.offers for each in own)
+        for agent in [*members, self._you]:
+            await asyncio.to_thread(add_agent, space, agent)
+        self._loop = asyncio.get_running_loop()
+        space.observe(self._observed)
+        if console.interactive:
+            for agent in members:
+                if isinstance(agent, Watched):
+                    agent.watch(partial(self._on_event, agent))
+            # Without a person at the terminal, Ctrl-C ends the chat.
+            self._loop.add_signal_handler(signal.SIGINT, self.interrupt)
+        log = Warnings(lambda line: self._call_on_loop(console.print_error, line))
+        _LOGGER.addHandler(log)
+        failed = False
+        try:
+            if console.interactive:
+                await self._you.discover()
+                console.show(wrapped("", self._welcome()))
+                for note in self.notes:
+                    console.show(wrapped("", note))
+            while (line := await console.line()) is not None:
+                self._you.forget_offers()
+                if (of_program := self._command(line)) == "quit":
+                    break
+                if line.strip() and not console.interactive:
+                    console.show(f"> {escaped(line.strip())}")
+                if of_program is not None:
+                    said = await self._help() if of_program == "help" else of_program
+                    console.show(said)
+                    continue
+                try:
+                    message = parse_slash(line)
+                except SlashError as error:
+                    typed = await self._suggestion(line)
+                    console.print_error(f"{error}; did you mean {typed}" if typed else str(error))
+                    failed = True
+                    continue
+                if message is not None:
+                    failed |= not await self._deliver(message)
+        finally:
+            console.at_work([])
+            _LOGGER.removeHandler(log)
+            self._loop.remove_signal_handler(signal.SIGINT)
+        return int(failed and not console.interactive)
+
+    def _call_on_loop(self, function: Callable[..., object], *args: Any) -> None:
+        """Call a function on the chat's loop, from any thread, while the loop runs."""
+        if (loop := self._loop) is not None:
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(function, *args)
+
+    def _observed(self, message: dict[str, Any]) -> None:
+        self._call_on_loop(self._you.note_sender, message)
+        if not self._is_quiet(message):
+            self._call_on_loop(self._put, shown_message(message, self._me))
+
+    def _put(self, line: str) -> None:
+        with suppress(OSError):  # a closed output ends the chat at its own next write
+            self._console.show(line)
+
+    def _welcome(self) -> str:
+        others = self._you.others()
+        here = f"Here are {escaped(', '.join(others))}." if others else "Nobody else is here yet."
+        return (
+            f"{here} What you write goes to all who are here. /help says what each can do and how "
+            "to ask for it, /quit leaves. Tab completes."
+        )
+
+    def _command(self, line: str) -> str | None:
+        """Return what a line asks of the program: `quit`, `help`, a text to show, or None."""
+        said = " ".join(line.lower().split())
+        alone = not self._you.is_shared  # with other people there, it may be meant for them
+        if said in _QUIT or (alone and said.rstrip("!.") in _BYE):
+            return "quit"
+        if said in _HELP:
+            return "help"
+        answer = first_answer(line) if alone and self._answers else None
+        return None if answer is None else wrapped(f"{PROGRAM} ", answer)
+
+    async def _help(self) -> str:
+        """Return the help on what can be typed here."""
+        await self._you.discover()
+        others = self._you.others()
+        found = await asyncio.gather(*map(self._you.offers_of, others))
+        offers = dict(zip(others, found, strict=True))
+        about = (
+            "A text goes to all agents here. A line that begins with / goes to one, with values as "
+            'JSON: /NAME.ACTION number:2 text:"two words". What is in brackets may be left out. '
+            "/*.ACTION asks all agents. Agents here:"
+        )
+        leave = "/help or ? shows this, /quit, /exit or Ctrl-D leaves, Ctrl-C stops waiting."
+        return "\n".join((wrapped("", about), help_table(offers), wrapped("", leave)))
+
+    async def _suggestion(self, line: str) -> str:
+        """Return the line that was probably meant by one that is no message; empty if unknown."""
+        others = self._you.others()
+
+        async def help_of(id: str) -> Help:
+            return await self._you.offers_of(id) if id in others else {}
+
+        return escaped(await completed_call(line, help_of)) if len(line) <= _MOST_MEANT else ""
+
+    def interrupt(self) -> None:
+        """Stop waiting for answers, and cancel the work on them."""
+        for pending in self._awaited:
+            pending.cancel()
+
+    async def complete(self, text: str) -> tuple[int, list[str]]:
+        """Return how many characters to replace in a line, and what may come there."""
+        replaced, found = await completions(text, self._you.others(), self._you.offers_of)
+        if text.startswith("/"):
+            found = [word for word in ("help", "quit") if word.startswith(text[1:])] + found
+        return replaced, found
+
+    def on_connection(self, what: str, text: str) -> None:
+        """Show that the connection works; its failures are shown from the log."""
+        if what in ("connected", "unblocked") and self._loop and self._console.interactive:
+            self._call_on_loop(self._console.print_error, f"({text})")
+
+    async def _deliver(self, message: dict[str, Any]) -> bool:
+        """Send a message as requests and show each answer; return whether none failed."""
+        # A message to all is a request to each agent, so that it can be awaited and cancelled.
+        # As with a broadcast, agents without the action are skipped.
+        console, to, name = self._console, message["to"], message["action"]["name"]
+        everyone = to == BROADCAST
+
+        def show(sender: str, receiver: str, action: dict[str, Any]) -> None:
+            shown = {"from": sender, "to": receiver, "action": action}
+            console.show(shown_message(shown, self._me))
+
+        async def answered(receiver: str, pending: Any) -> bool | None:
+            try:
+                value = await pending
+            except RequestError as error:
+                console.over(receiver)
+                if isinstance(error, AgentNotFound):
+                    self._you.elsewhere.pop(receiver, None)
+                    if everyone:
+                        return None
+                if everyone and isinstance(error, ActionNotFound):
+                    return None
+                show(receiver, self._me, {"name": "error", "args": {"error": str(error)}})
+                return False
+            finally:
+                del asked[receiver]
+                console.at_work(list(asked))
+            if isinstance(value, str):
+                console.answered(receiver, value)
+            elif name == "help" and isinstance(value, dict):
+                console.show(f"{speaker_prefix(receiver)}\n{help_table({receiver: value})}")
+            elif value is None and name == "say":
+                if not everyone:
+                    console.show(f"(delivered to {escaped(receiver)})")
+            elif value is not None or not everyone:
+                show(receiver, self._me, {"name": "response", "args": {"data": value}})
+            return True
+
+        if everyone:
+            await self._you.discover()
+        passed_over = ("FunctionAI",) if self._small and name == "say" else ()
+        asked = {}
+        self._line = id = f"line-{next(self._numbers)}"
+        self._quiet.append((self._me, id))
+        try:
+            for receiver in self._you.others() if everyone else [to]:
+                if everyone and receiver in passed_over:
+                    continue
+                sent = {**message, "to": receiver, "id": id}
+                asked[receiver] = self._you.request(sent, timeout=None)
+            self._awaited = list(asked.values())
+            console.at_work(list(asked))
+            outcomes = await asyncio.gather(*(answered(*each) for each in asked.items()))
+        finally:
+            self._line = None
+            self._awaited = []
+        if not outcomes:
+            console.print_error("no other agent is here")
+            return False
+        if all(outcome is None for outcome in outcomes):
+            console.print_error(f'no agent here has the action "{escaped(name)}"')
+            return False
+        return False not in outcomes
+
+    def _is_quiet(self, message: dict[str, Any]) -> bool:
+        asker, id, name = message["from"], message.get("id"), message["action"]["name"]
+        if name in ("response", "error"):
+            asker, id = message["to"], message["action"]["args"].get("original_message_id")
+        elif name == "help" and id and asker != self._me:
+            self._quiet.append((asker, id))
+        return (asker, id) in self._quiet or (asker == self._me and id == You.asking)
+
+    def _on_event(self, agent: Watched, event: Any) -> None:
+        """Show an event of an agent that answers; called on the space's loop."""
+        if not isinstance(agent, Agent) or event.agent != str(agent.id):
+            return
+        message = agent._current_message
+        if message is not None and message["from"] == self._me and message.get("id") is not None:
+            self._call_on_loop(self._shown, message["id"], event)
+
+    def _shown(self, line: str, event: Any) -> None:
+        if line != self._line:
+            return
+        if event.kind == "text":
+            with suppress(OSError):  # the terminal has gone
+                self._console.piece(event.agent, event.text)
+        elif event.kind == "call_started" or (
+            event.kind == "message" and event.message.get("role") != "assistant"
+        ):
+            self._console.over(event.agent)

@@ -1,0 +1,141 @@
+"""`moothall models`: list the models that can be used, and download weights."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import closing
+from dataclasses import asdict, dataclass
+
+import click
+
+from moothall.cli.options import print_text, weights_of
+from moothall.cli.progress import Progress
+from moothall.errors import MissingExtra, ModelError
+from moothall.http.network import is_loopback, is_offline
+from moothall.models import fetching, names, weights
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A row of the list: a model, or a kind of models, which has no license and no bytes."""
+
+    name: str
+    title: str
+    license: str | None
+    bytes: int | None
+    usable: bool
+    why_not: str
+
+
+@click.group(invoke_without_command=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """List the models, and whether each can be used.
+
+    Pass a name of the list to model() or --model. Names with capitals are patterns: models behind a
+    server, or models that are downloaded when first used.
+
+    \b
+    Examples:
+      moothall models
+      moothall models --json
+      moothall models fetch
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    if ctx.invoked_subcommand is not None:
+        return
+    rows = _rows()
+    if as_json:
+        click.echo(json.dumps([asdict(row) for row in rows], indent=2))
+        return
+    for row in rows:
+        click.echo(row.name)
+        size = f", {_size(row.bytes)}" if row.bytes is not None else ""
+        license = f", {row.license}" if row.license else ""
+        print_text(f"{row.title}{size}{license}")
+        print_text("usable" if row.usable else f"not usable: {row.why_not}")
+
+
+@command.command()
+@click.argument("name", default=weights.DEFAULT.name, shell_complete=weights_of)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def fetch(name: str, as_json: bool) -> None:
+    """Download weights and verify them.
+
+    NAME is one of the list below, or hf:ORG/NAME/FILE.gguf for any GGUF file of the Hugging Face
+    hub. The default is the small bundled model. An interrupted download continues where it stopped.
+
+    \b
+    Examples:
+      moothall models fetch
+      moothall models fetch qwen3-4b
+      moothall models fetch hf:ORG/NAME/FILE.gguf
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    progress, stage = Progress(), ""
+
+    def show_progress(what: str, done: int, total: int | None) -> None:
+        nonlocal stage
+        is_new, stage = what != stage, what
+        if is_new:
+            progress.close()
+        if progress.is_due(last=is_new):
+            progress.show(what if is_new or not total else f"{what}  {100 * done // total} %")
+
+    with closing(progress):
+        path = fetching.fetch(name, show_progress)
+    if as_json:
+        click.echo(json.dumps({"name": name, "path": str(path)}))
+        return
+    click.echo(f"{name} is here: {path}")
+    if name.startswith("hf:"):
+        click.echo(f'use it as: model("gguf:{path}")')
+    else:
+        click.echo(f'use it as: model("{_spelling(weights.named(name))}")')
+
+
+def _spelling(listed: weights.Listed) -> str:
+    return "local" if listed is weights.DEFAULT else f"local:{listed.name}"
+
+
+def _rows() -> list[_Row]:
+    rows, known = [], {listed.path for listed in weights.LISTED}
+    for listed in weights.LISTED:
+        size = listed.path.stat().st_size if listed.path.exists() else listed.size
+        rows.append(_row(_spelling(listed), listed.title, listed.license, size))
+    others = (path for path in sorted(weights.folder().glob("*.gguf")) if path not in known)
+    here, fetched = (" on this machine", ", if it was fetched before") if is_offline() else ("", "")
+    return [
+        *rows,
+        *(_row(f"gguf:{path}", "fetched", size=path.stat().st_size) for path in others),
+        _row("openai:NAME", "OpenAI's, by its key", url=os.environ.get("OPENAI_BASE_URL")),
+        _row("http://HOST/v1#NAME", f"of any server{here} with OpenAI's chat interface"),
+        _row("litellm:PROVIDER/NAME", "of many providers, by the key of each", url=None),
+        _row("hf:ORG/NAME", f"of the Hugging Face hub on PyTorch{fetched}; hf:./FOLDER too"),
+    ]
+
+
+def _row(
+    name: str,
+    title: str,
+    license: str | None = None,
+    size: int | None = None,
+    url: str | None = "http://localhost",
+) -> _Row:
+    """Return the row of a model, by the check that `--model` makes; `url` is its server's."""
+    forbidden = is_offline() and not is_loopback(url)
+    reasons = ["MOOTHALL_OFFLINE=1 forbids it"] if forbidden else []
+    try:
+        names.check_name(name)
+    except (ModelError, MissingExtra) as error:
+        reasons.insert(0, str(error))
+    return _Row(name, title, license, size, not reasons, "; ".join(reasons))
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+
+
+fetch.epilog = "\b\nWeights:\n" + "\n".join(
+    f"  {each.name:<14} {_size(each.size):>7}  {each.license}" for each in weights.LISTED
+)

@@ -1,0 +1,236 @@
+"""What several commands share: moothall.toml, options and their completion, a journal."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import textwrap
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from click.shell_completion import CompletionItem
+
+from moothall.errors import ConfigError, FileError, JournalError, MoothallError
+from moothall.text import escaped
+
+if TYPE_CHECKING:
+    from moothall.agent import Agent
+    from moothall.journal import Journal
+
+FILE: Final = "moothall.toml"
+
+_KEYS = ("model", "root", "key")
+_COMMANDS: Final[dict[str, tuple[str, ...]]] = {"act": _KEYS, "chat": (*_KEYS, "agents")}
+_LISTS = ("agents",)
+_VARIABLE: Final = "MOOTHALL_JOURNAL"
+_MAX_ID: Final = 255
+
+
+def settings(command: str) -> dict[str, Any]:
+    """Return the settings of moothall.toml for a command; its own table overrides the top level."""
+    # The whole file is checked: an unknown key would be a setting that does nothing.
+    if Path(FILE).exists() and not Path(FILE).is_file():
+        raise click.UsageError(f"{FILE} must be a file")  # a pipe would be waited for
+    try:
+        text = Path(FILE).read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{FILE} cannot be read: {error}") from error
+    try:
+        found = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise click.UsageError(f"{FILE} is not TOML: {error}") from error
+    tables = {name: found.pop(name) for name in _COMMANDS if name in found}
+    said = _checked(found, "", (*_KEYS, *(f"[{name}]" for name in _COMMANDS)))
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise click.UsageError(f"{FILE}: {name!r} must be a table, [{name}], got {table!r:.80}")
+        own = _checked(table, f"{name}.", _COMMANDS[name])
+        if name == command:
+            said |= own
+    return said
+
+
+def _checked(table: dict[str, Any], where: str, known: tuple[str, ...]) -> dict[str, Any]:
+    for key, value in table.items():
+        if key not in known:
+            there = ", ".join(known)
+            raise click.UsageError(f"{FILE}: there is no key {where + key!r}; there are {there}")
+        if key in _LISTS:
+            if not isinstance(value, list) or not all(v and isinstance(v, str) for v in value):
+                raise click.UsageError(
+                    f"{FILE}: {where + key!r} must be a list of texts, got {value!r:.80}"
+                )
+        elif not isinstance(value, str) or not value:
+            shown = "" if key == "key" else f", got {value!r:.80}"
+            raise click.UsageError(f"{FILE}: {where + key!r} must be a text{shown}")
+    return table
+
+
+@contextmanager
+def usage(folder: str = "") -> Iterator[None]:
+    """Turn a wrong setting or folder into wrong usage, exit code 2; `folder` says what names it."""
+    try:
+        yield
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    except FileError as error:
+        raise click.UsageError(f"{folder}: {error}" if folder else str(error)) from error
+
+
+class Above0(click.FloatRange):
+    """A number above 0, and not infinity or NaN, which click accepts as numbers."""
+
+    def __init__(self, unit: str = "seconds") -> None:
+        super().__init__(min=0, min_open=True)
+        self._unit = unit
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} must be a number of {self._unit}", param, ctx)
+        return number
+
+
+def journal_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option that names a journal."""
+    return click.option(
+        "--journal",
+        metavar="PATH",
+        envvar=_VARIABLE,
+        type=click.Path(dir_okay=False),
+        help=f"{help}  [default: {_VARIABLE}]",
+    )
+
+
+def is_typed(name: str) -> bool:
+    """Return whether the command line gives a parameter of the command that is running."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is click.core.ParameterSource.COMMANDLINE
+
+
+def recording_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a command whose run may be recorded."""
+    run_id = click.option(
+        "--run-id",
+        metavar="ID",
+        callback=_checked_id,
+        help="Id of the run in the journal.  [default: a new one]",
+    )
+    return journal_option("File in which the run is recorded.")(run_id(function))
+
+
+def opened(path: str | None) -> Journal:
+    """Open the journal of a path, which must exist."""
+    if path is None:
+        raise _NotNamed(f"no journal was named: give --journal PATH, or set {_VARIABLE}")
+    if not os.path.exists(path):
+        raise JournalError(
+            path, "there is no such file; `moothall act TASK --journal PATH` makes one"
+        )
+    from moothall.journal import Journal
+
+    return Journal(path)
+
+
+@contextmanager
+def reading(path: str | None) -> Iterator[Journal]:
+    """Open a journal to read it; name one whose entries are not those of a moothall."""
+    with opened(path) as journal:
+        try:
+            yield journal
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            if isinstance(error, MoothallError):
+                raise
+            raise JournalError(
+                journal.path,
+                f"an entry is not as moothall writes it: {type(error).__name__}: {error}",
+            ) from error
+
+
+@contextmanager
+def recorded(agents: Iterable[Agent], path: str | None, whose: str) -> Iterator[None]:
+    """Record the replies of the agents that can record them and have no journal."""
+    takes = [each for each in agents if getattr(each, "journal", path) is None]
+    if path is None or not takes:
+        if path is not None and is_typed("journal"):
+            raise click.UsageError(
+                f"--journal: {whose} has one already, or gives no replies that a journal could hold"
+            )
+        yield
+        return
+    from moothall.journal import Journal
+
+    with Journal(path) as journal:
+        for each in takes:
+            each.journal = journal  # type: ignore[attr-defined]
+        yield
+
+
+class _NotNamed(click.ClickException):
+    """Wrong usage, reported in one line without the command's usage, which would not help."""
+
+    exit_code = 2
+
+
+def print_text(text: str) -> None:
+    """Print a text below a name, folded to the terminal's width."""
+    # Commands in it stay whole words: they are there to be copied.
+    width = max(20, shutil.get_terminal_size().columns)
+    whole: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+    text = textwrap.fill(
+        escaped(text), width, initial_indent="  ", subsequent_indent="    ", **whole
+    )
+    click.echo(text)
+
+
+def _checked_id(ctx: click.Context, param: click.Parameter, given: str | None) -> str | None:
+    if given is None or (
+        0 < len(given) <= _MAX_ID and given.isprintable() and not given.startswith("-")
+    ):
+        return given
+    raise click.BadParameter(
+        f"an id is printable, of 1 to {_MAX_ID} characters, and begins with no dash", ctx, param
+    )
+
+
+# -- what a shell completes ------------------------------------------------------------------------
+
+
+def models(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+    """Complete names of models, and the beginnings of the others."""
+    from moothall.models import weights
+
+    names = ["local", *(f"local:{each.name}" for each in weights.LISTED)]
+    return _beginning(incomplete, [*names, "openai:", "http://", "litellm:", "hf:", "gguf:"])
+
+
+def weights_of(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+    """Complete names of weights that can be fetched."""
+    from moothall.models import weights
+
+    return _beginning(incomplete, [each.name for each in weights.LISTED])
+
+
+def folders(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+    """Complete folders, by the shell itself."""
+    return [CompletionItem(incomplete, type="dir")]
+
+
+def _beginning(incomplete: str, names: list[str]) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print events as lines of JSON.")
+model_option = partial(click.option, "--model", metavar="MODEL", shell_complete=models)
+root_option = partial(
+    click.option, "--root", metavar="DIR", envvar="MOOTHALL_ROOT", shell_complete=folders
+)

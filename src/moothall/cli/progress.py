@@ -1,0 +1,62 @@
+"""Progress and warnings, as a person at a terminal sees them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Final
+
+from moothall.text import escaped
+
+_ON_TERMINAL_S: Final = 0.2
+_ON_PIPE_S: Final = 10.0
+"""How often progress is shown, in seconds."""
+
+
+class Progress:
+    """Shows progress on standard error: one changing line on a terminal, else a line at times."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._every = _ON_TERMINAL_S if self._terminal else _ON_PIPE_S
+        self._last = time.perf_counter()
+        self._open = False
+
+    def is_due(self, *, last: bool) -> bool:
+        """Return whether to show a line now; the last one is always shown."""
+        now = time.perf_counter()
+        if now - self._last < self._every and not last:
+            return False
+        self._last = now
+        return True
+
+    def show(self, line: str) -> None:
+        """Show a line, in place of the one before."""
+        self._open = self._terminal
+        if self._terminal:  # a line that wrapped would not be written over
+            line = line[: (os.get_terminal_size(sys.stderr.fileno()).columns or 80) - 1]
+        text, end = (f"\r{line}\x1b[K", "") if self._terminal else (line, "\n")
+        print(text, end=end, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """End the line."""
+        if self._open:
+            print(file=sys.stderr, flush=True)
+        self._open = False
+
+
+class Warnings(logging.Handler):
+    """Shows each warning of a logger in a line."""
+
+    def __init__(self, show: Callable[[str], object]) -> None:
+        super().__init__(logging.WARNING)
+        self._show = show
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show the first line of a warning."""
+        # A traceback may follow: it is for the log of a process that runs the agent itself.
+        first = record.getMessage().partition("\n")[0]
+        self._show(escaped(f"({record.levelname.lower()}: {first})"))

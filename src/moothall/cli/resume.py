@@ -1,0 +1,279 @@
+"""`moothall resume`: resume a run of a journal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+import click
+
+from moothall.cli.options import Above0, journal_option, json_option, opened, usage
+from moothall.cli.recorded import NOBODY, Recorded, refuse_forked, refused_in_doubt
+from moothall.cli.run.act import run_act, screen_of
+from moothall.cli.run.ended import exit_code
+from moothall.cli.run.watch import Permission, watched
+from moothall.cli.runs import show_replay
+from moothall.errors import DefinitionError, RunMismatch, StateError
+from moothall.journal.describe import doubt_line
+from moothall.journal.doubt import Decision, Done
+from moothall.orders.act import check_journal_apart, is_small
+from moothall.orders.order import AnyOrder, Order, ResearchOrder, order_of
+from moothall.orders.research import write
+from moothall.orders.simulate import SimulateOrder
+from moothall.reasoning.resume import ENDED
+from moothall.text import escaped
+
+_ALL: Final = "all"
+_OR_ALL: Final[dict[str, Any]] = {"is_flag": False, "flag_value": _ALL}
+_NUMBER: Final = re.compile("[1-9][0-9]{0,8}")
+_WORDS: Final = {"repeat": "is run again", "skip": "is skipped"}
+
+
+@click.command()
+@click.argument("run_id", metavar="ID")
+@journal_option("The journal.")
+@click.option(
+    "--repeat",
+    metavar="[N]",
+    multiple=True,
+    **_OR_ALL,
+    help="Run call N again; without N, all undecided calls.",
+)
+@click.option(
+    "--skip",
+    metavar="[N]",
+    multiple=True,
+    **_OR_ALL,
+    help="Skip call N, and tell the model; without N, all undecided calls.",
+)
+@click.option(
+    "--done",
+    metavar="N=RESULT",
+    multiple=True,
+    help="Call N took effect, with this result (JSON or text).",
+)
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Resume although the agent has changed (as a fork) or a fork exists.",
+)
+@click.option("--max-seconds", type=Above0(), help="New time limit.")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="New limit of tokens, in all.")
+@click.option("--max-usd", type=Above0("US dollars"), help="New limit of US dollars, in all.")
+@click.option("--agent", metavar="MODULE:AGENT", help="The agent, for a run of your own program.")
+@json_option
+def command(
+    run_id: str,
+    journal: str | None,
+    repeat: tuple[str, ...],
+    skip: tuple[str, ...],
+    done: tuple[str, ...],
+    force: bool,
+    agent: str | None,
+    as_json: bool,
+    **given: float | None,
+) -> int:
+    """Resume the run with this ID where it stopped.
+
+    Actions that ended are not repeated. An action that was running when the process died is in
+    doubt: it may or may not have taken effect. Check, then decide with --repeat, --skip or --done
+    N=RESULT. `moothall runs ID` shows the number N of each.
+
+    A run of `moothall act`, `research` or `simulate` continues with the options it was started
+    with. The key comes from MOOTHALL_KEY or the provider's own variable, or from moothall.toml if
+    that chose the model.
+
+    A run of your own program needs --agent MODULE:AGENT: an agent, an agent class, or a function
+    that returns an agent. MODULE is searched in the current folder first. Without --agent, your
+    decisions are recorded for the next time the program resumes the run.
+
+    Resume only runs that you trust: calls that the journal records as permitted run without asking.
+
+    \b
+    Examples:
+      moothall resume 79a0b5265e6033b5
+      moothall resume 79a0b5265e6033b5 --repeat
+      moothall resume 79a0b5265e6033b5 --done 1=paid --skip
+      moothall resume 79a0b5265e6033b5 --agent my_agents:Clerk
+
+    \b
+    Exit codes: 0 done, 1 failed or stopped,
+    2 wrong usage, 130 interrupted.
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    decisions = _decisions(repeat, skip, done)
+    logging.getLogger("moothall").addHandler(logging.NullHandler())
+    with opened(journal) as found:
+        outline = found.run(run_id)
+        order = order_of(found.entries(run_id))
+        if order is not None and agent is not None:
+            raise click.UsageError(
+                f"it is a run of moothall {order.command}, which sets its agent up by itself: "
+                "leave --agent out"
+            )
+        limits: dict[str, Any] = {name: at for name, at in given.items() if at is not None}
+        if limits and not isinstance(order, Order | ResearchOrder):
+            raise click.UsageError(
+                "limits are for runs of moothall act and research; an agent of yours has its own"
+            )
+        about = ""
+        if order is not None:
+            order = replace(order, **limits)
+            # Shows the folder that it works on now, and the model that is sent its files.
+            about = f"{order.task} ({order.in_words})"
+        asks = None if order else agent or NOBODY
+        recorded = Recorded(found, run_id, order, asks, about)
+        if not outline.entries and outline.state != "running":
+            raise StateError(
+                f"nothing is recorded of run {run_id!r}, whose process ended as it began: begin "
+                "another"
+            )
+        # Checked before anything is decided, also for a run that is over.
+        named = None if agent is None else _named(agent, outline.kind)
+        # A simulation's results are made again from its last state.
+        if outline.state in ENDED and not isinstance(order, SimulateOrder):
+            if isinstance(order, ResearchOrder):
+                _write_missing(order, recorded)
+            id = escaped(run_id)
+            click.echo(f"moothall: run {id} has ended; this is its recorded reply", err=True)
+            return show_replay(recorded, as_json, resumed=True)
+        if isinstance(order, Order):
+            with usage():
+                check_journal_apart(order, found.path)
+        if not force:
+            refuse_forked(recorded)
+        decided = bool(decisions) and _decide(recorded, decisions)
+        if refused_in_doubt(recorded, as_json):
+            return 1
+        if order is None and named is None:
+            return _print_next(recorded, outline.agent, as_json=as_json, decided=decided)
+        run = partial(_resume_agent, named) if order is None else partial(_resume_order, order)
+        try:
+            return run(as_json, recorded)
+        except RunMismatch as error:
+            # A small model's actions name the files, so they change with the folder.
+            small = isinstance(order, Order) and is_small(order.model)
+            other_files = small and error.changed == ("actions",)
+            if not (other_files or force):
+                raise
+            why = "the folder has other files now" if other_files else "the program has changed"
+            copy = found.fork(run_id)
+        id = escaped(copy)
+        print(f"moothall: {why}; resuming a fork, run {id}", file=sys.stderr, flush=True)
+        return run(as_json, replace(recorded, run_id=copy))
+
+
+def _named(name: str, kind: str) -> Any:
+    """Return the agent of a name; DefinitionError if it is not of the run's kind."""
+    from moothall.cli.company import named_agent
+
+    agent = named_agent(name)
+    if kind not in (each.__name__ for each in type(agent).__mro__):
+        raise DefinitionError(
+            f"--agent {name}: it is a {type(agent).__name__}, and the run is one of a {kind}"
+        )
+    return agent
+
+
+def _print_next(recorded: Recorded, agent: str, *, as_json: bool, decided: bool) -> int:
+    """Print how to continue if no agent was named; return the exit code."""
+    next = (
+        f"to resume it, run the program of agent {escaped(agent)} again with "
+        f"run_id={recorded.run_id!r}, or here: {escaped(recorded.command('resume'))}"
+    )
+    text = f"recorded; {next}" if decided else f"moothall: {next}"
+    click.echo(text, err=as_json or not decided)
+    return 0 if decided else 1
+
+
+def _resume_order(order: AnyOrder, as_json: bool, recorded: Recorded) -> int:
+    """Resume a run by its order."""
+    if isinstance(order, ResearchOrder):
+        from moothall.cli.run.research import run_research
+
+        return run_research(order, as_json, recorded)
+    if isinstance(order, SimulateOrder):
+        from moothall.cli.run.town import run_simulation
+
+        return run_simulation(order, as_json, recorded)
+    return run_act(order, as_json, recorded)
+
+
+def _resume_agent(agent: Any, as_json: bool, recorded: Recorded) -> int:
+    """Resume a run by the user's own agent."""
+    outline = recorded.outline
+    root = [each for each in recorded.entries if not each.path]
+    begun = next((entry.data for entry in root if entry.kind == "begun"), None)
+    if begun is None:
+        raise StateError(f"run {outline.id!r} was not begun by an agent: begin another run")
+    agent.journal = recorded.journal
+    permission = Permission(screen_of(outline.kind, as_json, recorded))
+    task = begun["task"] if begun.get("given") is None else begun["given"]
+    options = {"schema": begun["schema"], "thread": begun["thread"]}
+    return exit_code(asyncio.run(watched(agent, permission, task, outline.id, **options)))
+
+
+def _decisions(
+    repeat: Iterable[str], skip: Iterable[str], done: Iterable[str]
+) -> dict[int, Decision]:
+    """Return the decision about each call by its number; 0 stands for all the others."""
+    said: list[tuple[str, Decision]] = [(each, "repeat") for each in repeat]
+    said += [(each, "skip") for each in skip]
+    for each in done:
+        number, equals, result = each.partition("=")
+        if not equals:
+            raise click.UsageError(f"--done must be N=RESULT, got {each!r:.80}")
+        if result == "RESULT":
+            raise click.UsageError(
+                f"--done {each}: write what the action gave in place of RESULT, such as "
+                f"{number}=sent"
+            )
+        try:
+            said.append((number, Done(json.loads(result))))
+        except (ValueError, RecursionError):
+            said.append((number, Done(result)))
+    made: dict[int, Decision] = {}
+    for number, decision in said:
+        if number != _ALL and not _NUMBER.fullmatch(number):
+            raise click.UsageError(
+                f"N must be the number of a call in doubt, as `moothall runs ID` shows it, got "
+                f"{number!r:.80}"
+            )
+        if made.setdefault(0 if number == _ALL else int(number), decision) != decision:
+            which = "all calls that are left" if number == _ALL else f"call {number}"
+            raise click.UsageError(f"{which}: give one of --repeat, --skip and --done")
+    return made
+
+
+def _decide(recorded: Recorded, decisions: dict[int, Decision]) -> bool:
+    """Record what a person decides; return False if nothing was in doubt."""
+    rest = decisions.pop(0, None)
+    wanted: dict[int, Decision] | Decision = decisions
+    if rest is not None:
+        left = [each.number for each in recorded.journal.in_doubt(recorded.run_id)]
+        # If all are decided, none has a number any more: `rest` decides all of them again.
+        wanted = dict.fromkeys(left, rest) | decisions if left or decisions else rest
+    doubts = recorded.journal.decide(recorded.run_id, wanted)
+    for doubt in doubts:
+        decision = decisions.get(doubt.number, rest)
+        words = _WORDS[decision] if isinstance(decision, str) else "took effect"
+        print(f"{doubt_line(doubt)} {words}", file=sys.stderr, flush=True)
+    if not doubts:
+        print("nothing is in doubt", file=sys.stderr, flush=True)
+    return bool(doubts)
+
+
+def _write_missing(order: ResearchOrder, recorded: Recorded) -> None:
+    """Write the files of a report whose process could not write them, or not to their end."""
+    from moothall.research.recording import report_so_far
+
+    entries = recorded.entries
+    report = report_so_far(recorded.run_id, entries)
+    for what, path in write(report, order, ended_at=entries[-1].at):
+        click.echo(escaped(f"{what}: {path}"), err=True)

@@ -1,0 +1,192 @@
+"""`moothall act`: an agent that works on the files of a folder, while a person looks on."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from moothall.agents import person
+from moothall.agents.sandbox import sandbox_for
+from moothall.cli.options import (
+    FILE,
+    Above0,
+    json_option,
+    model_option,
+    recording_options,
+    root_option,
+    settings,
+    usage,
+)
+from moothall.cli.recorded import Recorded, execute_order
+from moothall.cli.run.ended import exit_code
+from moothall.cli.run.show import RunDisplay
+from moothall.cli.run.watch import JSONLines, Permission, forget_keys, keyboard, ordered
+from moothall.orders.act import ITERATIONS, act_agent, actions_of, check_journal_apart, keys
+from moothall.orders.models import chosen_model
+from moothall.orders.order import Order
+
+if TYPE_CHECKING:
+    from moothall.reasoning.reply import Reply
+    from moothall.reasoning.reply_request import ReplyRequest
+
+_NOT_CONFINED: Final = (
+    "(not confined: bubblewrap is not installed, or does not work here, so the command can do what "
+    "you can)"
+)
+
+
+@click.command()
+@click.argument("task")
+@root_option(help="The folder.  [default: .]")
+@model_option(
+    envvar="MOOTHALL_MODEL",
+    help="Name of the model; `moothall models` lists names.  [default: local]",
+)
+@click.option(
+    "--max-iterations",
+    type=click.IntRange(min=1),
+    help=f"Limit of answers of the model.  [default: {ITERATIONS}; 1 for local]",
+)
+@click.option("--max-seconds", type=Above0(), help="Time limit.")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="Limit of tokens, in all.")
+@click.option("--max-usd", type=Above0("US dollars"), help="Limit of costs in US dollars.")
+@click.option(
+    "--yes-read/--ask-read",
+    default=None,
+    help="Read the folder's files without asking, or ask.  [default: without asking, unless "
+    f"{FILE} sets the model or the root]",
+)
+@click.option("--review", metavar="MODEL|me", help="Who reviews the work: a model, or you.")
+@click.option("--network", is_flag=True, help="Let commands in the sandbox use the network.")
+@recording_options
+@json_option
+def command(
+    root: str | None,
+    model: str | None,
+    yes_read: bool | None,
+    journal: str | None,
+    run_id: str | None,
+    as_json: bool,
+    **given: Any,
+) -> int:
+    """Have an agent do TASK with the files of a folder.
+
+    The command shows each step as it happens. Before the agent writes or edits a file or runs a
+    command, it shows you the exact call and asks. Only `y` permits the call; `always` also permits
+    the same call again until the end. Without a terminal, such calls are refused.
+
+    The agent may list, read and search files without asking. It asks first with --ask-read, or if
+    moothall.toml chooses the model or the folder and you do not give --yes-read. The model is sent
+    what the agent reads.
+
+    Outside the folder, only commands that you permit can read or write. In bubblewrap, a command
+    reads what you can read, writes below the folder only, and has the network only with --network.
+    Without bubblewrap, a command can do what you can; the question says so.
+
+    The bundled model follows one plain instruction with one action:
+
+    \b
+    Examples:
+      moothall act 'Search for "Python" in README.md'
+      moothall act "List the files" --root docs
+      moothall act "Fix the typos" --model openai:gpt-4o
+      moothall act "Fix the typos" --review me
+      moothall act "List the files" --json
+      moothall act "Fix the typos" --journal ~/runs.db
+
+    --journal records the run in a file outside the folder, with all that the model was told and
+    all that the actions returned. After Ctrl-C, a limit or a crash, `moothall resume` continues
+    it.
+
+    Defaults come from MOOTHALL_MODEL and MOOTHALL_ROOT, then from moothall.toml in the current
+    folder (model, root, key; at the top level or in [act]).
+
+    Exit codes: 0 done, 1 failed or stopped,
+    2 wrong usage, 130 interrupted.
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    if not given["task"].strip():
+        raise click.UsageError("TASK is empty")
+    said = settings("act")
+    if yes_read is None:
+        # Somebody else may have written the file with the folder: it must not be able to send
+        # files to a server of its choice.
+        yes_read = not (("model" in said and not model) or ("root" in said and not root))
+    name, _ = chosen_model(said, model, None)
+    order = Order(
+        root=root or said.get("root", "."),
+        model=name,
+        model_of_file="model" in said and not model,
+        yes_read=yes_read,
+        **given,
+    )
+    if journal is not None:
+        with usage():
+            check_journal_apart(order, journal)
+    return execute_order(run_act, order, journal, run_id, as_json)
+
+
+def run_act(order: Order, as_json: bool, recorded: Recorded | None = None) -> int:
+    """Carry out an order of `moothall act`; return the exit code."""
+    key, own_key = keys(order, settings("act") if order.model_of_file else {})
+    with usage(f"--root, MOOTHALL_ROOT or {FILE}"):
+        actions = actions_of(order)
+    confined = sandbox_for("auto", order.network) is not None
+    screen = screen_of(
+        "DualActAgent" if order.review else "",
+        as_json,
+        recorded,
+        (action.name for action in actions if action.terminal),
+        to_a_person=order.review == "me",
+        model=order.model.rpartition("#")[2],
+    )
+    permission = Permission(screen, {} if confined else {"run_command": _NOT_CONFINED})
+    with usage():
+        # Referenced here until the loop has ended, which closes the model's connections.
+        agent = act_agent(
+            order,
+            key=key,
+            own_key=own_key,
+            approver=permission,
+            reviewer=_person() if order.review == "me" else None,
+            journal=None if recorded is None else recorded.journal,
+            actions=actions,
+        )
+    works = agent if order.review is None else agent.config.reactives[0]
+    screen.is_loaded = lambda: getattr(works.model, "loaded", True)
+    return exit_code(asyncio.run(ordered(agent, permission, order, recorded)))
+
+
+def screen_of(
+    kind: str,
+    as_json: bool,
+    recorded: Recorded | None = None,
+    whole: Iterable[str] = (),
+    **options: Any,
+) -> RunDisplay | JSONLines:
+    """Return the display for a kind of agent; `whole` names actions whose results are not cut."""
+    if as_json:
+        return JSONLines(recorded)
+    if kind == "Researcher":
+        from moothall.cli.run.research import ResearchDisplay
+
+        return ResearchDisplay(recorded=recorded, whole=True)
+    return RunDisplay(whole, reviewed=kind == "DualActAgent", recorded=recorded, **options)
+
+
+class Person(person.Person):
+    """The person at the terminal; records of earlier runs have this name."""
+
+    async def _respond(self, request: ReplyRequest) -> Reply:
+        forget_keys()
+        return await super()._respond(request)
+
+
+def _person() -> Any:
+    lines = keyboard()
+    if lines is None:
+        raise click.UsageError("--review me: standard input is no terminal to ask at")
+    return Person("you", stdin=lines, stdout=sys.stderr)

@@ -1,0 +1,79 @@
+"""The outcome of a run, in words."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from moothall.reasoning.reply import ANSWERED, Reply, Step, StopReason
+from moothall.text import shorten
+
+WORDS: Final[dict[StopReason, str]] = {
+    "done": "done: the model has answered",
+    "terminal": "done: the last action's result is the answer",
+    "terminated": "done: the review accepted it",
+    "max_iterations": "stopped: --max-iterations reached without an answer",
+    "no_progress": "stopped: the model repeated the same calls",
+    "unreadable": "stopped: the model's answer could not be used",
+    "budget": "stopped: budget limit reached",
+    "deadline": "stopped: time limit reached",
+    "in_doubt": "stopped: the outcome of an action is unknown",
+    "max_loops": "stopped: the review did not accept it",
+    "cancelled": "stopped: it was cancelled",
+    "error": "failed",
+}
+
+_COMMANDS: Final = ("run_command", "shell_command")
+_EXIT: Final = re.compile(r"(?:^|\n)\[(exit code \d+|killed by [^\]\n]+)\]\Z")
+_SMALL: Final = (
+    "The model in the box follows one plain instruction at a time, such as 'List the files'. For "
+    "more, name a larger one: --model openai:gpt-4o-mini, or --model local:qwen3-4b after "
+    "`moothall models fetch qwen3-4b`."
+)
+
+
+def in_words(reply: Reply) -> str:
+    """Return why a reply ended, for a person."""
+    words = WORDS.get(reply.stop_reason, f"stopped: {reply.stop_reason}")
+    detail = reply.detail
+    if reply.stop_reason == "max_iterations":  # the words say the first part of it
+        detail = detail.partition("; ")[2]
+    if not detail:
+        return words
+    return f"{words}: {detail}" if reply.stop_reason == "error" else f"{words} ({detail})"
+
+
+def exit_code(reply: Reply) -> int:
+    """Return 0 if the reply is an answer, else 1."""
+    return 0 if reply.stop_reason in ANSWERED else 1
+
+
+def unsuccessful(reply: Reply) -> str:
+    """Return which actions failed of a reply that is an answer; empty if none did."""
+    if exit_code(reply):
+        return ""
+    whys = [(shorten(step.action, 40), _failure(step)) for step in reply.steps]
+    failed = [f"{name}{why}" for name, why in whys if why is not None]
+    if not failed:
+        return ""
+    actions = "action" if len(whys) == 1 else "actions"
+    names = ", ".join(dict.fromkeys(failed))
+    return f"{len(failed)} of {len(whys)} {actions} failed: {names}"
+
+
+def hint(reply: Reply, model: str) -> str:
+    """Return what to do about a reply of the bundled model without an answer; else empty."""
+    if reply.stop_reason != "max_iterations" or model != "local":
+        return ""
+    return _SMALL
+
+
+def _failure(step: Step) -> str | None:
+    """Return the text after a failed step's action name; None if the step did not fail."""
+    if step.error is not None:
+        return None if str(step.error).startswith("skipped:") else ""
+    result = step.result.get("result") if isinstance(step.result, dict) else None
+    if step.action not in _COMMANDS or not isinstance(result, str):
+        return None
+    found = _EXIT.search(result)
+    return f" ({found[1]})" if found else None

@@ -1,0 +1,317 @@
+"""`moothall research`: an agent that finds out what its objectives ask for, and reports it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections import Counter
+from contextlib import redirect_stdout
+from functools import partial
+from typing import Any, Final
+
+import click
+
+from moothall.cli.options import (
+    Above0,
+    folders,
+    json_option,
+    model_option,
+    recording_options,
+    usage,
+)
+from moothall.cli.progress import Warnings
+from moothall.cli.recorded import Recorded, execute_order
+from moothall.cli.run.ended import exit_code
+from moothall.cli.run.show import MAX_LINE, RunDisplay
+from moothall.cli.run.watch import JSONLines, Permission, ordered, print_line
+from moothall.journal.describe import call_line
+from moothall.orders.order import ResearchOrder
+from moothall.orders.research import check, researcher, write
+from moothall.reasoning.events import BlockEnded, BlockStarted, CallEnded, CallStarted
+from moothall.reasoning.reply import Reply
+from moothall.reasoning.resume import ENDED
+from moothall.research.report import ENDED as WORDS
+from moothall.research.report import Report
+from moothall.text import counted, one_line
+
+_FOLDERS = logging.getLogger("moothall.research.folder")
+_INTERRUPTED: Final = 130
+_FILE = click.Path(dir_okay=False, writable=True)
+_BAR: Final = 20
+_AT_WORK: Final = {
+    "plan": "planning",
+    "research": "researching",
+    "update": "adding what was found",
+    "narrate": "writing",
+    "evaluate": "evaluating",
+}
+
+
+@click.command()
+@click.argument("objectives", metavar="OBJECTIVE...", nargs=-1, required=True)
+@click.option("--folder", metavar="DIR", shell_complete=folders, help="Search the files below DIR.")
+@click.option("--search-web", is_flag=True, help="Search the web, and read pages and PDFs.")
+@click.option("--searxng", metavar="URL", help="Search the web through the SearXNG at URL.")
+@click.option(
+    "--iterations",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="Limit of iterations: plan, read, write.",
+)
+@model_option(help="Have a model plan, write and judge.  [default: extractive]")
+@click.option("--role", metavar="TEXT", default="", help="Role that the model takes, in words.")
+@click.option("--site", metavar="HOST", help="Visit only this host and its subdomains.")
+@click.option(
+    "--allow-host",
+    "allow_hosts",
+    metavar="HOST",
+    multiple=True,
+    help="Permit a host of this machine or a private network. May be repeated.",
+)
+@click.option("--max-usd", type=Above0("US dollars"), help="Limit of costs in US dollars.")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="Limit of tokens, in all.")
+@click.option("--max-seconds", type=Above0(), help="Time limit.")
+@recording_options
+@click.option("--out", metavar="FILE", type=_FILE, help="Write the report to FILE, as Markdown.")
+@click.option("--html", metavar="FILE", type=_FILE, help="Write it to FILE as HTML, too.")
+@click.option("--studio", "in_studio", is_flag=True, help="Show it on a web page, until Ctrl-C.")
+@json_option
+def command(
+    objectives: tuple[str, ...],
+    allow_hosts: tuple[str, ...],
+    journal: str | None,
+    run_id: str | None,
+    in_studio: bool,
+    as_json: bool,
+    **given: Any,
+) -> int:
+    """Research each OBJECTIVE, and report with sources.
+
+    --folder, --search-web and --searxng say where to search. Each footnote of the report leads to a
+    stored passage. A sentence that its passages do not support is marked [unsupported].
+
+    Without --model the report is extractive: it quotes the best sentences for each objective. With
+    --model, the model plans the tasks, writes the report and judges what is missing; it is sent
+    what was read.
+
+    The report goes to standard output or --out, progress to standard error.
+
+    \b
+    Examples:
+      moothall research "How are messages lost?" \\
+        --folder docs
+      moothall research "What is FTS5?" --search-web \\
+        --site sqlite.org --html report.html
+      moothall research "Who wrote it?" "When?" \\
+        --folder . --model openai:gpt-4o --max-usd 1
+
+    --journal records the run. After Ctrl-C, a limit or a crash, `moothall resume` or the same
+    command with the same --run-id continues it; nothing is read or paid twice. A finished run can
+    be extended with more --iterations or objectives.
+
+    --studio shows the run on a web page. Without --journal, it is recorded in studio.db in your
+    state folder.
+
+    Exit codes: 0 done, 1 failed or stopped,
+    2 wrong usage, 130 interrupted.
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    order = ResearchOrder(list(dict.fromkeys(objectives)), allow_hosts=list(allow_hosts), **given)
+    with usage():
+        check(order)
+    if not in_studio:
+        return execute_order(run_research, order, journal, run_id, as_json)
+    return _in_studio(order, journal, run_id, as_json)
+
+
+def _in_studio(order: ResearchOrder, journal: str | None, run_id: str | None, as_json: bool) -> int:
+    """Carry out an order and show it on a page, until Ctrl-C; return the exit code."""
+    from moothall.studio import Studio
+
+    with Studio() as page:
+        page.opens = "research"
+        with usage():
+            address = page.launch(0, journal=journal, prevent_thread_lock=True, quiet=True)
+        if journal is None:  # a command that resumes the run has to name it
+            named = click.core.ParameterSource.COMMANDLINE
+            click.get_current_context().set_parameter_source("journal", named)
+        print(f"moothall studio: {address}", file=sys.stderr, flush=True)
+        status = execute_order(run_research, order, page.journal.path, run_id, as_json)
+        if status != _INTERRUPTED:
+            print("the page stays there until Ctrl-C", file=sys.stderr, flush=True)
+            with redirect_stdout(sys.stderr):  # standard output is for the report
+                page.wait()
+    return status
+
+
+def run_research(order: ResearchOrder, as_json: bool, recorded: Recorded | None = None) -> int:
+    """Carry out a research order, show it, and write the report; return the exit code."""
+    journal = None if recorded is None else recorded.journal
+    with usage("--folder"):
+        agent = researcher(order, journal, os.environ.get("MOOTHALL_KEY"))
+    screen = JSONLines(recorded) if as_json else ResearchDisplay(order.iterations, recorded)
+    to_error = partial(print, file=sys.stderr, flush=True)
+    warnings = Warnings(to_error if isinstance(screen, JSONLines) else screen.notes.append)
+    _FOLDERS.addHandler(warnings)  # files that cannot be read
+    try:
+        reply = asyncio.run(ordered(agent, Permission(screen), order, recorded))
+        status, report, reason = exit_code(reply), reply.value, reply.stop_reason
+    except KeyboardInterrupt:
+        status, report, reason = _INTERRUPTED, agent.report_so_far(), "cancelled"
+    finally:
+        _FOLDERS.removeHandler(warnings)
+    _write(report, order, as_json)
+    if isinstance(screen, ResearchDisplay):
+        screen.print_ways(reason)
+    return status
+
+
+def _write(report: Report, order: ResearchOrder, as_json: bool) -> None:
+    if as_json:
+        from moothall.research.recording import report_json
+
+        print_line("report", report_json(report))
+    elif not order.out:
+        _print_report(report)
+    try:
+        written = write(report, order)
+    except OSError:
+        if order.out and not as_json:
+            _print_report(report)  # else nobody would have it
+        raise
+    for what, path in written:
+        if not as_json:
+            print(f"{what}: {path}", file=sys.stderr, flush=True)
+
+
+def _print_report(report: Report) -> None:
+    from moothall.research.page import sanitized
+
+    text = sanitized(report.markdown)
+    print("\n" * sys.stdout.isatty() + text, end="", flush=True)
+
+
+class ResearchDisplay(RunDisplay):
+    """Prints what research does on standard error, as standard output is for the report.
+
+    With `whole` it prints the report too, and all on standard output.
+    """
+
+    _noun = "task"
+    _unseen = frozenset(("message", "text", "reasoning"))
+
+    def __init__(
+        self,
+        iterations: int | None = None,
+        recorded: Recorded | None = None,
+        *,
+        whole: bool = False,
+    ) -> None:
+        super().__init__(recorded=recorded, to=sys.stdout if whole else sys.stderr)
+        self._iterations = iterations
+        self._whole_report = whole
+        self._working = "beginning"
+        self._called: dict[str, CallStarted] = {}
+        self.notes: list[str] = []  # warnings that are not shown yet
+        self._told: set[str] = set()  # the tasks of this iteration whose end was shown
+
+    def _at_work(self) -> str:
+        open = Counter(self._open.values()).items()
+        names = ", ".join(name if n == 1 else f"{n} × {name}" for name, n in open)
+        return f"{self._working}{f': {names}' if names else ''}"
+
+    # -- the kinds of events -----------------------------------------------------------------------
+
+    def _block(self, event: BlockStarted | BlockEnded) -> None:
+        if isinstance(event, BlockStarted):
+            of = "" if self._iterations is None else f" of {max(self._iterations, event.iteration)}"
+            if event.block == "plan":
+                self._told.clear()
+                self._line(f"iteration {event.iteration}{of}", "bold")
+            what = _AT_WORK.get(event.block, event.block)
+            self._working = f"iteration {event.iteration}{of}, {what}"
+            return
+        data = event.result
+        if event.block == "plan":
+            count = len(data["tasks"])
+            self._line(f"  plan: {counted(count, 'task')}" if count else "  plan: no task is left")
+        elif event.block == "research":
+            for task in data["results"]:  # a task that could not be called had no start
+                line = call_line(task["tool"], task["args"])
+                if task["error"] is not None and line not in self._told:
+                    self._task(task["tool"], task["args"], task["error"], [])
+        elif event.block == "narrate":
+            wrong = len(data["unsupported"])
+            marked = f", {counted(wrong, 'sentence')} marked [unsupported]" if wrong else ""
+            self._line(f"  report: {counted(len(data['citations']), 'citation')}{marked}")
+        elif event.block == "evaluate":
+            if data["remark"]:
+                self._line(one_line(data["remark"], MAX_LINE), "dim", "  remark: ", "    ")
+            for objective in data["objectives"]:
+                self._bar(objective["expertise"], objective["topic"])
+            for objective in data["generated"]:
+                self._line(one_line(objective["topic"], MAX_LINE), "dim", "  also: ", "    ")
+
+    def _bar(self, expertise: float, topic: str) -> None:
+        full = round(expertise * _BAR)
+        text = self._text()
+        text.append("■" * full, "green")
+        text.append("·" * (_BAR - full), "dim")
+        text.append(f"  {expertise:.2f}  {one_line(topic, MAX_LINE)}")
+        self._print(text, "  ", "    ")
+
+    def _call(self, event: CallStarted) -> None:
+        self._called[event.call_id] = event
+
+    def _result(self, event: CallEnded) -> None:
+        call = self._called.pop(event.call_id, None)
+        found = event.result.get("result")
+        resources = found.get("resources", []) if isinstance(found, dict) else []
+        self._task(event.action, call.args if call else {}, event.error, resources)
+        while self.notes:
+            self._line(self.notes.pop(0), "yellow", "    ", "      ")
+
+    def _task(self, tool: str, args: Any, error: str | None, resources: list[Any]) -> None:
+        line = call_line(tool, args)
+        self._told.add(line)
+        failed = error is not None
+        first = "  ✗ " if failed else "  ✓ "
+        self._line(one_line(line, MAX_LINE), "red" if failed else "cyan", first, "    ")
+        self._line(one_line(error or _found(resources), MAX_LINE), "", "    ", "      ")
+
+    def _end(self, reply: Reply, seconds: float | None) -> None:
+        report: Report = reply.value
+        if self._whole_report:
+            self._line("")
+            self._line(report.markdown.expandtabs(4).rstrip())
+        words = f"{'stopped' if exit_code(reply) else 'done'}: {WORDS[report.stop_reason]}"
+        detail = f" ({report.detail})" if report.detail else ""
+        if report.stop_reason == "error":
+            words, detail = "failed", f": {report.detail}"
+        self._line("")
+        self._line(words + detail, "bold red" if exit_code(reply) else "bold green")
+        tokens = report.usage.input_tokens + report.usage.output_tokens
+        took = "" if seconds is None else f"{seconds:.1f} s, "
+        used = f"{took}{counted(tokens, 'token')}"
+        self._line(f"{counted(report.iterations, 'iteration')}, {used}", "dim")
+        self._ways(reply.stop_reason)
+
+    def _ways(self, stop_reason: str) -> None:
+        if self._whole_report:  # else `run_research` prints it below the report
+            super()._ways(stop_reason)
+
+    def print_ways(self, stop_reason: str) -> None:
+        """Print how to continue the run."""
+        super()._ways(stop_reason)
+        if self._recorded is None and stop_reason not in ENDED:
+            self._line("with --journal FILE it would be recorded and could be resumed")
+
+
+def _found(resources: list[Any]) -> str:
+    read = [each for each in resources if each.get("visited")]
+    names = [each.get("description") or each.get("url") for each in read or resources]
+    said = [f"{len(read)} read"] if read else []
+    said += [f"{len(resources) - len(read)} found"] if len(resources) > len(read) else []
+    return f"{', '.join(said)}: {'; '.join(map(str, names))}" if said else "nothing found"

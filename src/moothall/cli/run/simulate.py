@@ -1,0 +1,304 @@
+"""`moothall simulate`: a town of citizens who live for some days, or an experiment of many."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from moothall.cli.options import Above0, folders, is_typed, model_option, recording_options, usage
+from moothall.cli.progress import Progress
+from moothall.cli.recorded import execute_order
+from moothall.cli.run.town import run_simulation
+from moothall.cli.run.watch import keyboard, print_line, says_yes
+from moothall.errors import ConfigError
+from moothall.jsonvalue import Unreadable, read_json
+from moothall.orders.order import without_keys
+from moothall.orders.simulate import SimulateOrder, check
+from moothall.text import counted, escaped
+
+if TYPE_CHECKING:
+    from moothall.society.experiments.results import Results
+    from moothall.society.experiments.study import Experiment
+    from moothall.society.experiments.sweep import Progress as Far
+
+MANY_STEPS: Final = 100_000_000
+"""Ask before more agent-steps than this: hours for agents, minutes for citizens in columns."""
+MANY_CALLS: Final = 1_000
+"""Ask before more calls of a model than this."""
+_FIELDS: Final = {"days": "workflow", "seed": "seeds", "step": "society.step"}
+"""The fields of an experiment that stand for options of a town."""
+_OF_EXPERIMENTS: Final = ("experiment", "sweep", "seeds", "jobs", "out", "yes", "as_json")
+
+
+@click.command()
+@click.argument("experiment", required=False, type=click.Path(exists=True, dir_okay=False))
+@click.option(
+    "--citizens",
+    type=click.IntRange(10, 10_000_000),
+    default=1000,
+    show_default=True,
+    help="Number of citizens; without a model, more than 10,000 are stored in columns.",
+)
+@click.option("--days", type=float, default=1.0, help="Days, in whole steps.  [default: 1]")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**64 - 1),
+    default=0,
+    show_default=True,
+    help="Seed of the town, its people and all random numbers.",
+)
+@click.option(
+    "--step",
+    metavar="LENGTH",
+    default="15min",
+    show_default=True,
+    help="Length of a step, such as 30min or 1h.",
+)
+@model_option(help="Have a model decide for the citizens.  [default: rules decide]")
+@click.option("--max-usd", type=Above0("US dollars"), help="Limit of costs in US dollars.")
+@click.option("--max-calls", type=click.IntRange(min=1), help="Limit of model calls.")
+@click.option("--yes", is_flag=True, help="Do not ask before calling a remote model.")
+@recording_options
+@click.option(
+    "--out",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    shell_complete=folders,
+    help="Write tables, manifest and pictures to DIR.",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    help="Threads for citizens in columns.",
+)
+@click.option(
+    "--parquet/--csv",
+    default=None,
+    help="Format of the tables.  [default: Parquet if pyarrow is installed]",
+)
+@click.option(
+    "--sweep",
+    metavar="NAME=V,V",
+    multiple=True,
+    help="Values of a parameter of EXPERIMENT. May be repeated.",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, 100_000),
+    help="Number of seeds of EXPERIMENT, from 0.  [default: those of the file]",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 1024),
+    help="Processes that simulate EXPERIMENT side by side.  [default: 1]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print each step as a line of JSON.")
+def command(
+    experiment: str | None,
+    journal: str | None,
+    run_id: str | None,
+    as_json: bool,
+    yes: bool,
+    sweep: tuple[str, ...],
+    seeds: int | None,
+    jobs: int | None,
+    **given: Any,
+) -> int:
+    """Simulate a town of citizens for some days, or run an EXPERIMENT.
+
+    --seed determines the town: its people, firms, bank, government and feed. Without a model, the
+    same command gives the same results, byte for byte. Progress goes to standard error, a summary
+    to standard output.
+
+    With --model, a model decides for the citizens. Where it fails or a limit is reached, a rule
+    decides. Before a remote model is called, the command states the expected calls and tokens and
+    asks you, unless you give a limit or --yes. The key comes from MOOTHALL_KEY or the provider's
+    own variable.
+
+    EXPERIMENT is a YAML file (docs/experiments.md). The command simulates each condition with each
+    seed and each swept value, in processes of their own, and writes a report to --out DIR. The same
+    command continues an experiment that was stopped. The file may name Python code beside it, which
+    is run.
+
+    \b
+    Examples:
+      moothall simulate --citizens 1000 --days 1
+      moothall simulate --citizens 5000 --days 7 \\
+        --seed 3 --out week
+      moothall simulate --days 30 --journal runs.db \\
+        --run-id april
+      moothall simulate --citizens 50 --max-calls 9000 \\
+        --model openai:gpt-4o-mini
+      moothall simulate curfew.yaml --seeds 30 \\
+        --sweep citizens=100,200 --jobs 2
+
+    --journal records the run. After Ctrl-C or a crash, `moothall resume` or the same command with
+    the same --run-id continues from a state at most six simulated hours old, to the same result.
+
+    Without a model, more than 10,000 citizens are stored in columns (docs/population.md): a day of
+    a million takes minutes. Their messages are counted and not written.
+
+    --out writes the tables metrics (a row per step), citizens (as they are at the end) and
+    messages, manifest.json (settings, versions, hashes), and, with matplotlib, the pictures map.png
+    and day.png. `moothall.society.read_people` reads citizens again.
+
+    Exit codes: 0 done, 1 failed,
+    2 wrong usage, 130 interrupted.
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    if experiment is not None:
+        for name in click.get_current_context().params:
+            if name not in _OF_EXPERIMENTS and is_typed(name):
+                raise click.UsageError(_of_a_town(name, experiment))
+        instead: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
+        folder = Path(given["out"] or f"{Path(experiment).stem}-results")
+        return _experiment(experiment, instead, sweep, jobs or 1, folder, yes, as_json)
+    if sweep or seeds is not None or jobs is not None:
+        raise click.UsageError("--sweep, --seeds and --jobs are for an EXPERIMENT: name its file")
+    order = SimulateOrder(**given)
+    with usage():
+        check(order)
+        without_keys(order)
+    if order.is_remote:
+        calls, tokens = order.expected
+        text = f"{order.model} will be asked about {calls:,} times, with {tokens:,} tokens in all"
+        yes = yes or order.max_usd is not None or order.max_calls is not None
+        if not _confirmed(text, yes, "--max-usd, --max-calls or --yes"):
+            return 1
+    return execute_order(run_simulation, order, journal, run_id, as_json)
+
+
+def _confirmed(text: str, yes: bool, give: str) -> bool:
+    """Print what is planned, and ask whether to go on, unless `yes`; return the answer."""
+    lines = keyboard()
+    if not yes and lines is None:
+        raise click.UsageError(f"{text}; no terminal to ask at: give {give}")
+    click.echo(escaped(text), err=True)
+    return yes or lines is None or says_yes(lines, "Continue?")
+
+
+def _of_a_town(name: str, path: str) -> str:
+    """Return the error text for an option of a town that is given with an experiment."""
+    text = f"--{name.replace('_', '-')} is of a town without an experiment"
+    if name in _FIELDS:
+        return f"{text}: write {_FIELDS[name]} in {path}"
+    if name in ("journal", "run_id", "parquet"):
+        return f"{text}: leave it out"
+    key = "llm" if name == "model" else name
+    return f"{text}: write society.{key} in {path}, or --sweep {key}=VALUE"
+
+
+def _experiment(
+    path: str,
+    instead: dict[str, Any],
+    sweep: tuple[str, ...],
+    jobs: int,
+    folder: Path,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Run the experiment of a file, show its progress and its results; return the exit code."""
+    from moothall.society.experiments.study import Experiment
+
+    with usage():
+        words = [f"--{name}={value}" for name, value in instead.items()]  # only the seeds
+        words += [f"--sweep={each}" for each in sweep]
+        if sweep:
+            given = [_swept_values(each) for each in sweep]
+            if twice := next((n for n, _ in given if [m for m, _ in given].count(n) > 1), None):
+                raise click.BadParameter(
+                    f"{twice} appears twice: give all its values in one", param_hint="--sweep"
+                )
+            own = Experiment.from_yaml(path, **instead).parameters
+            instead["parameters"] = {**own, **dict(given)}
+        command = shlex.join(["moothall", "simulate", path, *words])
+        experiment = Experiment.from_yaml(path, command=command, **instead)
+        size = experiment.size()
+    unbounded = any(
+        SimulateOrder(model=str(cell.parameters.get("llm"))).is_remote
+        for cell in experiment.cells()
+        if not (cell.parameters.get("max_usd") or cell.parameters.get("max_calls"))
+    )
+    if unbounded or size["agent_steps"] > MANY_STEPS or size["model_calls"] > MANY_CALLS:
+        text = f"{size['cells']:,} cells, {size['agent_steps']:,} agent-steps"
+        if size["model_calls"]:
+            text += f", and the model asked about {size['model_calls']:,} times"
+        less = "set society.max_calls or max_usd" if unbounded else "sweep less"
+        if not _confirmed(text, yes, f"--yes, or {less}"):
+            return 1
+    progress = Progress()
+
+    def show_progress(now: Far) -> None:
+        if not progress.is_due(last=now.ended == now.cells):
+            return
+        if as_json:
+            print_line("progress", asdict(now))
+            return
+        left = "" if now.seconds_left is None else f"  {now.seconds_left:,.0f} s left"
+        part = 100 * now.lived // now.steps if now.steps else 100
+        progress.show(f"{now.ended:,} of {now.cells:,} cells  {part:3} %{left}")
+
+    try:
+        with closing(progress):
+            results = asyncio.run(experiment.run(jobs=jobs, out=folder, progress=show_progress))
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    except KeyboardInterrupt:
+        click.echo(
+            "interrupted; the same command continues after the cells that have ended", err=True
+        )
+        return 130
+    totals = json.loads((folder / "experiment.json").read_text(encoding="utf-8"))["totals"]
+    if as_json:
+        paths = {"results": str(results.path), "report": str(folder / "report.html")}
+        print_line("done", paths | {"failures": totals["failures"]})
+    else:
+        _print(experiment, results, folder)
+        if totals["failures"]:
+            first = totals["first_failures"][0]
+            click.echo(escaped(f"  failures: {totals['failures']:,}, the first in {first}"))
+        for first in totals["first_fallback"]:
+            many = f"{totals['fallbacks']:,} of a model's {totals['model_calls']:,} decisions"
+            click.echo(escaped(f"  by rule instead: {many}, the first: {first}"))
+    return 0
+
+
+def _swept_values(given: str) -> tuple[str, list[Any]]:
+    """Return the name and the values of `NAME=VALUE,VALUE`; a value is JSON, else a text."""
+    name, equals, values = given.partition("=")
+    if not equals or not name or not values:
+        raise click.BadParameter(f"must be NAME=VALUE,VALUE, got {given!r}", param_hint="--sweep")
+    made: list[Any] = []
+    text = ""
+    for part in values.split(","):
+        text += part
+        try:
+            made.append(read_json(text))
+        except Unreadable:
+            if text.startswith(("[", "{", '"')):  # a list or a quoted text has commas of its own
+                text += ","
+                continue
+            made.append(text)
+        text = ""
+    if text:
+        raise click.BadParameter(f"must be JSON, got {text[:-1]!r}", param_hint="--sweep")
+    return name, made
+
+
+def _print(experiment: Experiment, results: Results, folder: Path) -> None:
+    """Print what was measured last: a line for each metric, condition and combination of values."""
+    click.echo(escaped(f"{experiment.name}: {counted(len(experiment.all_seeds), 'seed')}"))
+    for metric in results.metrics:
+        for condition, values in results.measured(metric):
+            found = results.interval(metric, condition, None, values)
+            where = condition if values == "{}" else f"{condition} {values}"
+            click.echo(escaped(f"  {metric:<24}  {where:<32}  {found}"))
+    click.echo(escaped(f"  in {folder}: report.html, results.parquet"))

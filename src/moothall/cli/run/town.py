@@ -1,0 +1,227 @@
+"""Runs one town of `moothall simulate`, shows it, and with --out writes tables and pictures."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import platform
+import resource
+import sys
+import time
+from contextlib import closing
+from dataclasses import asdict
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from moothall.cli.options import usage
+from moothall.cli.progress import Progress
+from moothall.cli.recorded import Recorded
+from moothall.cli.run.watch import print_line
+from moothall.clock import Clock
+from moothall.errors import MissingExtra
+from moothall.orders.order import record
+from moothall.orders.simulate import SimulateOrder, society_of
+from moothall.text import escaped
+
+if TYPE_CHECKING:
+    from moothall.society import Society
+    from moothall.society.tables import Tables
+
+_PACKAGES: Final = ("moothall", "numpy", "scipy")
+
+
+def run_simulation(order: SimulateOrder, as_json: bool, recorded: Recorded | None = None) -> int:
+    """Run a town by its order, show it, and write the tables; return the exit code."""
+    run_id, journal = (None, None) if recorded is None else (recorded.run_id, recorded.journal)
+    if recorded is not None and not as_json:
+        click.echo(escaped(f"run {run_id}, recorded in {recorded.journal.path}"), err=True)
+        if recorded.about:
+            click.echo(escaped(recorded.about), err=True)
+
+    progress, begun = Progress(), time.perf_counter()
+
+    def say(line: str) -> None:
+        if not as_json:
+            progress.show(line)
+
+    async def live() -> dict[str, Any]:
+        say(f"making a town of {order.citizens:,}")
+        with usage():
+            made = society_of(order, journal, os.environ.get("MOOTHALL_KEY"))
+        async with made as town:
+            if recorded is not None:
+                await record(order, recorded.journal, recorded.run_id, town)
+                if as_json:
+                    print_line("run", recorded.began)
+            agents: list[Any] = town.agents
+            people = [{"id": a.id, "name": a.name, **a.memory.status} for a in agents]
+            hashes = {"city_sha256": town.city.sha256, "people_sha256": _sha256(town, people)}
+            tables: Tables | None = None
+            if order.out is not None:
+                from moothall.society.tables import Tables
+
+                settings = {k: v for k, v in asdict(order).items() if k not in order.may_change}
+                settings |= {"steps": order.steps, "start": Clock().start.isoformat(), **hashes}
+                tables = Tables(order.out, settings, order.parquet)
+            began, first = 0.0, -1
+
+            def each(row: dict[str, Any]) -> None:
+                nonlocal began, first
+                if first < 0:  # the first step takes longer: people are drawn, ways are found
+                    began, first = time.perf_counter(), row["step"]
+                if as_json:
+                    print_line("step", row)
+                elif progress.is_due(last=row["step"] + 1 == order.steps):
+                    lived = row["step"] - first
+                    progress.show(_progress_line(order, row, lived, time.perf_counter() - began))
+                if tables is not None and row["step"] + 1 == order.steps:
+                    say(f"writing {order.out}")
+
+            rows = await town.run(
+                order.days,
+                order.step,
+                run_id=run_id,
+                save_every=order.save_every,
+                progress=each,
+                out=tables,
+            )
+            about = hashes | {"state_sha256": _sha256(town, None), "run_id": run_id}
+            names: list[str] = []
+            if tables is not None:
+                same = ["city_sha256", "people_sha256"]
+                if order.model is None:  # a model may answer otherwise the next time
+                    same += ["state_sha256", *(tables.names if tables.are_text else ())]
+                other = [each for each in ("state_sha256", *tables.names) if each not in same]
+                if order.model is not None:
+                    other.append("prompts_sha256")  # they tell what the model answered before
+                _manifest(tables, about, same, ["run_id", "versions", *other])
+                rows = tables.rows()
+                names = [*tables.names, *_pictures(town, rows, tables.folder), "manifest.json"]
+            sums = ("messages", "model_calls", "fallbacks", "failures")
+            return {
+                "citizens": order.citizens,
+                "steps": len(rows),
+                "until": town.clock.moment.isoformat(),
+                **{name: rows[-1][name] for name in ("home", "work", "money")},
+                "moving_most": max(row["moving"] for row in rows),
+                "working_most": max(row["work"] for row in rows),
+                **{name: sum(row[name] for row in rows) for name in sums},
+                **({"first_fallback": why} if (why := town._asking.unused) else {}),
+                **about,
+                "files": names,
+            }
+
+    try:
+        with closing(progress):
+            summary = asyncio.run(live())
+    except KeyboardInterrupt:
+        ways = [] if recorded is None else recorded.ways("cancelled")
+        if as_json:
+            print_line("interrupted", {"resume": [way for _, way in ways]})
+        else:
+            hint = "with --journal FILE it would be recorded and could be resumed"
+            said = [f"{words}: {escaped(way)}" for words, way in ways] or [f"interrupted; {hint}"]
+            click.echo("\n".join(said), err=True)
+        return 130
+    if as_json:
+        print_line("done", summary)
+    else:
+        _print(order, summary)
+        took = f"{time.perf_counter() - begun:,.0f} s, {_most_memory():,.2f} GB of memory"
+        click.echo(f"  {'took':<12}  {took}", err=True)
+    return 0
+
+
+def _most_memory() -> float:
+    """Return the process's peak memory in GB; Linux counts the parent's in `ru_maxrss`."""
+    try:
+        status = Path("/proc/self/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) / 1e6
+    except (OSError, IndexError, ValueError):
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most / (1e9 if sys.platform == "darwin" else 1e6)
+
+
+def _manifest(tables: Tables, about: dict[str, Any], same: list[str], other: list[str]) -> None:
+    """Write the manifest: settings, versions, hashes, and which of them are deterministic."""
+    versions = {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
+    hashes = {}
+    for name in tables.names:
+        with (tables.folder / name).open("rb") as file:
+            hashes[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    tables.manifest(
+        complete=True,
+        **about,
+        sha256=hashes,
+        deterministic=same,
+        not_deterministic=other,
+        versions=versions,
+    )
+
+
+def _pictures(town: Society, rows: list[dict[str, Any]], folder: Path) -> list[str]:
+    """Draw the pictures; return their names, none if matplotlib is not installed."""
+    from moothall.society.experiments.pictures import draw_day, draw_map
+    from moothall.society.experiments.results import write_whole
+
+    try:
+        write_whole(folder / "map.png", partial(draw_map, town))
+        write_whole(folder / "day.png", partial(draw_day, rows))
+    except MissingExtra as error:
+        print(f"no pictures: {error}", file=sys.stderr)
+        return []
+    return ["map.png", "day.png"]
+
+
+def _progress_line(order: SimulateOrder, row: dict[str, Any], lived: int, seconds: float) -> str:
+    """Return the progress after a step, at the rate of `lived` steps in `seconds`."""
+    done = row["step"] + 1
+    text = f"{row['time'][:16].replace('T', ' ')}  {100 * done // order.steps:3} %"
+    if not lived:
+        return text
+    rate = lived / seconds
+    return (
+        f"{text}  {rate * order.citizens:,.0f} agent-steps/s  "
+        f"{(order.steps - done) / rate:,.0f} s left"
+    )
+
+
+def _sha256(town: Society, objects: Any) -> str:
+    """Return the hash of `objects`, else of the state; with columns, of these and the money."""
+    if town.population is None:
+        data = town.state_dict() if objects is None else objects
+        return hashlib.sha256(json.dumps(data, separators=(",", ":")).encode()).hexdigest()
+    made = hashlib.sha256(json.dumps(town.books.state_dict(), sort_keys=True).encode())
+    for name, values in sorted(town.population.columns.items()):
+        made.update(name.encode())
+        made.update(values.tobytes())
+    return made.hexdigest()
+
+
+def _print(order: SimulateOrder, made: dict[str, Any]) -> None:
+    lines = [
+        ("until", made["until"].replace("T", " ")),
+        ("at home", f"{made['home']:,}"),
+        ("at work", f"{made['work']:,}, at most {made['working_most']:,}"),
+        ("on the way", f"at most {made['moving_most']:,}"),
+        ("messages", f"{made['messages']:,}"),
+        ("money", f"{made['money'] / 100:,.2f}"),
+        ("failures", f"{made['failures']:,}"),
+        ("state", made["state_sha256"]),
+    ]
+    if order.model is not None:
+        by_rule = f"{made['model_calls']:,} decisions, {made['fallbacks']:,} of them by rule"
+        if "first_fallback" in made:
+            by_rule += f"; the first: {made['first_fallback']}"
+        lines.insert(-1, ("model", by_rule))
+    if made["files"]:
+        lines.append((f"in {order.out}", ", ".join(made["files"])))
+    click.echo(order.task)
+    for name, value in lines:
+        click.echo(f"  {escaped(name):<12}  {escaped(str(value))}")

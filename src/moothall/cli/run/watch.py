@@ -1,0 +1,211 @@
+"""How a run is watched: a person permits its actions, a program reads lines of JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import termios
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, Final, TextIO, cast
+
+from moothall.approval import (
+    ApprovalRequest,
+    Approver,
+    CallbackApprover,
+    Refused,
+    TerminalApprover,
+    approve,
+)
+from moothall.cli.recorded import Recorded
+from moothall.cli.run.ended import exit_code
+from moothall.cli.run.show import RunDisplay
+from moothall.jsonvalue import json_text
+from moothall.orders.order import AnyOrder, record
+from moothall.reasoning.events import CallEnded, ConclusionReached, DecisionMade, Done, Event
+from moothall.reasoning.reply import Reply
+from moothall.text import cut
+
+MAX_CHARS: Final = 10_000
+"""The most characters printed of a result and of a message."""
+_LEFT_OUT: Final = ("past", "run_id", "thread")
+
+
+class _Lines:
+    """Reads lines of standard input without its buffer."""
+
+    def readline(self) -> str:
+        # A thread that waits for a line of a buffer holds its lock, and Python cannot end while a
+        # thread holds the lock: an interrupted question would crash the process.
+        with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as raw:
+            return raw.readline().decode(errors="replace")
+
+
+def keyboard() -> TextIO | None:
+    """Return a reader of a person's lines; None if standard input is no terminal."""
+    if sys.stdin is None or sys.stdin.closed or not sys.stdin.isatty():
+        return None
+    # Only its `readline` is used.
+    return cast(TextIO, _Lines())
+
+
+def forget_keys() -> None:
+    """Drop what was typed before a question: a model may have written what looks like one."""
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+
+
+def says_yes(lines: TextIO, question: str) -> bool:
+    """Ask the person at the terminal; return whether the answer is yes."""
+    forget_keys()
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return lines.readline().strip().lower() in ("y", "yes")
+
+
+def _refused(request: ApprovalRequest) -> bool:
+    text = f"refused, since standard input is no terminal to ask at: {request}"
+    print(text, file=sys.stderr, flush=True)
+    return False
+
+
+class Permission:
+    """Asks the person at the terminal, on standard error; other output waits for the answer."""
+
+    def __init__(
+        self, screen: RunDisplay | JSONLines, notes: Mapping[str, str] | None = None
+    ) -> None:
+        self._lines = lines = keyboard()
+        self._approver: Approver = (
+            CallbackApprover(_refused) if lines is None else TerminalApprover(lines, sys.stderr)
+        )
+        self._notes = notes or {}
+        self.screen = screen
+        self.turn = asyncio.Lock()  # held by a question, or by what is shown
+
+    async def approve(self, request: ApprovalRequest) -> bool | Refused:
+        """Ask the person; return whether the action is permitted."""
+        self.screen.hold()
+        try:
+            async with self.turn:
+                if self._lines is not None:
+                    forget_keys()
+                if note := self._notes.get(request.action):
+                    print(note, file=sys.stderr, flush=True)
+                return await approve(self._approver, request)
+        except asyncio.CancelledError:
+            self.screen.unanswered(request.action)
+            raise
+        finally:
+            self.screen.release()
+
+
+async def watched(
+    agent: Any, permission: Permission, task: Any, run_id: str | None = None, **options: Any
+) -> Reply:
+    """Let an agent reply, show what happens, and return the reply."""
+    began, screen = time.monotonic(), permission.screen
+    screen.begin()
+    try:
+        async with agent.stream(task, run_id=run_id, **options) as events:
+            async for event in events:
+                async with permission.turn:
+                    screen.event(event, time.monotonic() - began)
+    except asyncio.CancelledError:
+        # By now all calls have ended, a command with all of its process group.
+        screen.interrupted(time.monotonic() - began)
+        raise
+    finally:
+        screen.finish()
+    reply: Reply = events.reply
+    return reply
+
+
+async def ordered(
+    agent: Any, permission: Permission, order: AnyOrder, recorded: Recorded | None
+) -> Reply:
+    """Let an agent carry out an order, record the order if there is a journal, and show it."""
+    if recorded is None:
+        return await watched(agent, permission, order.task)
+    await record(order, recorded.journal, recorded.run_id, agent)
+    return await watched(agent, permission, order.task, recorded.run_id)
+
+
+# -- for programs ----------------------------------------------------------------------------------
+
+
+class JSONLines:
+    """Prints each event as one JSON object on a line of standard output; the last is the reply."""
+
+    is_loaded: Callable[[], bool]  # unused here
+
+    def __init__(self, recorded: Recorded | None = None) -> None:
+        self._recorded = recorded
+        self._begun = False
+
+    def begin(self) -> None:
+        """Do nothing: a program needs no sign of life."""
+
+    finish = hold = release = begin
+
+    def unanswered(self, action: str) -> None:
+        """Do nothing: a program knows the calls that have ended."""
+
+    def event(self, event: Event, seconds: float | None) -> None:
+        """Print an event."""
+        if self._recorded is not None and not self._begun:
+            self._begun = True
+            print_line("run", self._recorded.began)
+        if not isinstance(event, Done):
+            print_line(event.kind, _fields(event))
+            return
+        reply = event.reply
+        about = {
+            "agent": event.agent,
+            "text": reply.text,
+            "stop_reason": reply.stop_reason,
+            "detail": reply.detail,
+            "exit_code": exit_code(reply),
+            "steps": len(reply.steps),
+            "input_tokens": reply.usage.input_tokens,
+            "output_tokens": reply.usage.output_tokens,
+            "run_id": reply.run_id,
+        }
+        self._end("done", about, seconds, reply.stop_reason)
+
+    def interrupted(self, seconds: float) -> None:
+        """Print that the run was interrupted: there is no reply."""
+        self._end("interrupted", {}, seconds, "cancelled")
+
+    def _end(
+        self, kind: str, about: dict[str, Any], seconds: float | None, stop_reason: str
+    ) -> None:
+        if seconds is not None:
+            about["seconds"] = round(seconds, 3)
+        if self._recorded is not None:
+            about["resume"] = [command for _, command in self._recorded.ways(stop_reason)]
+        print_line(kind, about)
+
+
+def print_line(kind: str, fields: dict[str, Any]) -> None:
+    """Print an object on a line."""
+    print(json.dumps({"kind": kind, **fields}, default=str), flush=True)
+
+
+def _fields(event: Any) -> dict[str, Any]:
+    names = [each.name for each in fields(event) if each.name not in _LEFT_OUT]
+    made = {name: getattr(event, name) for name in names}
+    if isinstance(event, CallEnded):
+        # Not of a failed call: its traceback is for the program's own authors.
+        value = event.result.get("result")
+        text = json.dumps(value) if isinstance(value, str) else json_text(value)
+        made["result"] = None if event.error is not None else cut(text, MAX_CHARS)
+    elif isinstance(event, DecisionMade | ConclusionReached):
+        made[event.kind] = _bounded(made[event.kind].to_json())
+    elif event.kind == "message":
+        made["message"] = _bounded(event.message)
+    return made | {"past": True} if getattr(event, "past", False) else made
+
+
+def _bounded(value: dict[str, Any]) -> dict[str, Any]:
+    return {key: cut(v, MAX_CHARS) if isinstance(v, str) else v for key, v in value.items()}

@@ -1,0 +1,92 @@
+"""`moothall studio`: the page in the browser, with agents to talk to."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any
+
+import click
+
+from moothall.cli.broker import broker_space, exchange_option
+from moothall.cli.company import Company, add_agent, company_options
+from moothall.cli.options import journal_option, usage
+from moothall.errors import MissingExtra
+from moothall.spaces.native import NativeSpace
+from moothall.studio import Studio
+from moothall.studio.studio import PORT
+
+_PASSWORD = "MOOTHALL_STUDIO_PASSWORD"
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help=f"Address to listen at. Other than loopback needs a password in {_PASSWORD}.",
+)
+@company_options
+@journal_option("Journal that runs are recorded in and read from.")
+@click.option("--amqp", is_flag=True, help="Talk with agents of other processes over RabbitMQ.")
+@exchange_option
+@click.option("--name", metavar="ID", default="User", show_default=True, help="Your id there.")
+def command(
+    port: int,
+    host: str,
+    journal: str | None,
+    amqp: bool,
+    exchange: str | None,
+    name: str,
+    **given: Any,
+) -> int:
+    """Serve a web page to chat, review and watch.
+
+    Open the page with the printed address, which contains a token; only this machine can reach it.
+    On the page you talk with Chatty, Host (whose actions ask you first) and your own agents; with a
+    larger model than the bundled one also with FunctionAI. You start work on a folder, research and
+    societies there, and see all runs of the journal, also those of other commands.
+
+    \b
+    Examples:
+      moothall studio
+      moothall studio --port 9000 --journal runs.db
+      moothall studio --agent my_agents:Calculator
+      moothall studio --amqp --name Ann
+
+    Runs are recorded in --journal, MOOTHALL_JOURNAL, or studio.db in your state folder
+    (~/.local/state/moothall). Closing the page stops nothing. Ctrl-C stops the studio and its runs,
+    which can be resumed later. MOOTHALL_STUDIO_TOKEN sets a token of your own.
+
+    Exit codes: 0 ended by Ctrl-C, 1 failed, 2 wrong usage.
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    if exchange is not None and not amqp:
+        raise click.UsageError("--exchange is for --amqp")
+    MissingExtra.unless("moothall studio", "studio", "fastapi", "gradio", "uvicorn")
+    logging.getLogger("moothall").addHandler(logging.NullHandler())
+    company = Company.of(name, amqp, **given)
+    members = [each for each in company.members if not (company.small and each.id == "FunctionAI")]
+    studio = Studio(name)
+    try:
+        with broker_space(exchange) if amqp else NativeSpace() as space:
+            space.add(studio.user)
+            with usage():
+                address = studio.launch(
+                    port,
+                    host,
+                    journal=journal,
+                    password=os.environ.get(_PASSWORD),
+                    prevent_thread_lock=True,
+                    quiet=True,
+                )
+            for each in members:
+                if getattr(each, "journal", studio) is None:  # it can record, without a journal
+                    each.journal = studio.journal  # type: ignore[attr-defined]
+                add_agent(space, each)
+            print(f"moothall studio: {address}", flush=True)
+            studio.wait()
+    finally:
+        studio.close()
+        company.close()
+    return 0

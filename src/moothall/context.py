@@ -1,0 +1,97 @@
+"""What an action may know about its call, and how it asks a person a question."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, Generic, TypeVar
+
+from moothall.approval import Question, answer
+from moothall.threads import loop_is_running
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Context(Generic[T]):
+    """What an action may know about its call; a parameter of this type is filled in.
+
+    Attributes:
+        agent: the agent whose action is running
+        message: the message being handled, or None if the agent's own loop called the action
+        run_id: the id of the run that the call belongs to, or None
+        thread: the id of the conversation that the call belongs to; None for the agent's own
+        sender: the id of the agent whose message led to the call, or None without one
+        budget: what may be spent, or None without a limit
+        deps: the `deps=` of the reply, else of the agent
+    """
+
+    __moothall_injected__ = True
+
+    agent: Any
+    _: KW_ONLY
+    message: dict[str, Any] | None = None
+    run_id: str | None = None
+    thread: str | None = None
+    sender: str | None = None
+    budget: Any = None
+    deps: Any = None
+    _loop: asyncio.AbstractEventLoop | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.sender is None and self.message is not None:
+            self.sender = self.message["from"]
+        self._loop = asyncio._get_running_loop()
+
+    def ask_person(self, question: str) -> PendingQuestion:
+        """Ask the person behind the agent's approver, or its space's.
+
+        Args:
+            question: the question's text
+
+        Returns:
+            An object to await in an `async` action, or to wait for in a plain one with `.result()`;
+            it returns the answer, or raises `NobodyToAsk`.
+
+        Raises:
+            TypeError: the question is no text
+        """
+        if not isinstance(question, str):
+            raise TypeError(f"ask_person takes a text, got {type(question).__name__}")
+        asked = Question(str(self.agent.id), question, self.run_id)
+        return PendingQuestion(self.agent, asked, self._loop)
+
+
+def filled(injected: Mapping[str, type], context: Context[Any]) -> dict[str, Any]:
+    """Return values for an action's injected parameters: the context, or a new object."""
+    return {
+        name: context if issubclass(kind, Context) else kind() for name, kind in injected.items()
+    }
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class PendingQuestion:
+    """A question to a person, asked when the caller waits for the answer."""
+
+    _agent: Any
+    _question: Question
+    _loop: asyncio.AbstractEventLoop | None
+
+    def __await__(self) -> Generator[Any, None, str]:
+        return self._answer().__await__()
+
+    async def _answer(self) -> str:
+        return await answer(self._agent._approver(), self._question)
+
+    def result(self) -> str:
+        """Wait for the answer in a thread."""
+        if loop_is_running():
+            raise RuntimeError(
+                "ask_person(…).result() was called where an event loop is running, which would "
+                "stop until somebody answers: await it instead"
+            )
+        if self._loop is None or not self._loop.is_running():
+            return asyncio.run(self._answer())
+        # The loop of the action's agent: an async approver may belong to it.
+        return asyncio.run_coroutine_threadsafe(self._answer(), self._loop).result()

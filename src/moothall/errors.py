@@ -1,0 +1,377 @@
+"""Every exception that moothall raises, under one base, in families by who must act.
+
+* The developer: the program is wrong (`DefinitionError`, `InvalidMessage`, `NotInSpace`, …).
+* The caller: a request had another outcome than its value (`RequestError` and below).
+* The operator: something that the program needs is missing or refused (`ModelError` and below).
+* The user who named a file or command or wrote a line: `FileError`, `CommandError`, `SlashError`, …
+* The model: an action asks for another try (`AskAgain`).
+
+Every name here is public, so there is no `__all__`.
+"""
+
+from shlex import quote as _quote
+from typing import Any as _Any
+
+
+class MoothallError(Exception):
+    """The base of every exception that moothall raises."""
+
+
+# -- the developer ---------------------------------------------------------------------------------
+
+
+class DefinitionError(MoothallError, TypeError):
+    """An action, agent or model is defined in a way that cannot work."""
+
+
+class ConfigError(DefinitionError, ValueError):
+    """A setting has a value that is not allowed."""
+
+
+class UnknownPrice(DefinitionError):
+    """A budget with a limit of money is used with a model whose price is not known."""
+
+
+class HookError(MoothallError):
+    """A hook raised, or returned what it may not. `__cause__` is the exception that it raised.
+
+    Attributes:
+        hook: the hook's name
+        type: where it was registered, such as `pre_acting`
+    """
+
+    def __init__(self, agent: str, type: str, hook: str, reason: str) -> None:
+        super().__init__(f"agent {agent!r}: the {type} hook {hook!r} failed: {reason}")
+        self.type = type
+        self.hook = hook
+
+
+class InvalidId(MoothallError, ValueError):
+    """An agent's id is not a string of 1–255 characters, is `*`, or starts with `amq.`."""
+
+
+class DuplicateAgent(MoothallError, ValueError):
+    """An agent of that id is in the space already; that agent is not affected."""
+
+
+class InvalidMessage(MoothallError, ValueError):
+    """A message does not conform to the schema.
+
+    Attributes:
+        field: the path of the field that is wrong, such as `action.args.b`
+    """
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"invalid message: {field}: {reason}")
+        self.field = field
+
+
+class NotInSpace(MoothallError, RuntimeError):
+    """An agent that is in no space was asked to send or to request."""
+
+
+class VirtualTimeError(MoothallError, RuntimeError):
+    """A society was asked for an answer within a step; there, answers come in the next step."""
+
+
+# -- the caller: the outcomes of a request other than its value ------------------------------------
+
+
+class RequestError(MoothallError):
+    """A request ended without a value. Its subclasses are the reasons."""
+
+
+class ActionError(RequestError):
+    """The action raised.
+
+    Attributes:
+        type: the name of the remote exception's class, such as `ZeroDivisionError`
+        text: what it said
+        where: the agent and action, such as `Calculator.divide`; None if not known
+    """
+
+    def __init__(self, type: str, text: str, where: str | None = None) -> None:
+        super().__init__(f"{type}: {text}" if text else type)
+        self.type = type
+        self.text = text
+        self.where = where
+
+
+class HopLimitExceeded(ActionError):
+    """A chain of requests, each made while handling the one before, grew past 32."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("HopLimitExceeded", text)
+
+
+class InDoubt(ActionError):
+    """The action had begun when its process ended: whether it took effect is not known."""
+
+    def __init__(self, text: str, where: str | None = None) -> None:
+        super().__init__("InDoubt", text, where)
+
+
+class InvalidArguments(RequestError):
+    """Arguments are missing, unexpected or of the wrong type."""
+
+
+class ActionNotFound(RequestError):
+    """The agent has no such action."""
+
+
+class NotPermitted(RequestError):
+    """The action's access policy, or the approver, refused."""
+
+
+class AgentNotFound(RequestError):
+    """No agent of that id is in the space."""
+
+
+class MailboxFull(RequestError):
+    """The receiver's mailbox is full."""
+
+
+class RequestTimeout(RequestError, TimeoutError):
+    """The deadline passed; the receiver's action was cancelled."""
+
+
+class RequestCancelled(RequestError):
+    """The request was cancelled; the receiver's action was cancelled too."""
+
+
+class AgentStopped(RequestError):
+    """The receiver was removed from its space before it answered."""
+
+
+class SpaceClosed(RequestError):
+    """The space was closed before the receiver answered."""
+
+
+# -- the caller: the limits that it set -----------------------------------------------------------
+
+
+class BudgetExceeded(MoothallError):
+    """The budget does not cover what a run was about to do, so that was not begun.
+
+    Attributes:
+        limit: the limit that refused: `tokens`, `usd`, `model_calls` or `actions`
+    """
+
+    def __init__(self, text: str, limit: str, needs: _Any = None) -> None:
+        super().__init__(text)
+        self.limit = limit
+        self._needs = needs  # how much of which accounts, if other spenders may return it
+
+
+class DeadlineExceeded(BudgetExceeded, TimeoutError):
+    """The seconds that a run may take are over."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, "seconds")
+
+
+class NobodyToAsk(MoothallError):
+    """An action asks a person a question, and no person can answer."""
+
+
+# -- the operator ----------------------------------------------------------------------------------
+
+
+class MissingExtra(MoothallError, ImportError):
+    """A feature needs packages of an extra that is not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs the extra '{extra}': pip install 'moothall[{extra}]'")
+        self.extra = extra
+
+    @classmethod
+    def unless(cls, what: str, extra: str, *packages: str) -> None:
+        """Raise it unless the packages are installed; none of them is imported."""
+        from importlib.util import find_spec
+
+        if any(find_spec(package) is None for package in packages):
+            raise cls(what, extra)
+
+
+class BrokerError(MoothallError, ConnectionError):
+    """A message broker cannot be reached, or refuses; the text says which and what to do."""
+
+
+class ModelError(MoothallError):
+    """A model could not answer."""
+
+
+class WeightsError(ModelError):
+    """A model's weights are missing, incomplete, or do not match their hash."""
+
+
+class ContextOverflow(ModelError):
+    """A prompt does not fit the model's context; nothing was cut."""
+
+
+class RemoteForbidden(ModelError):
+    """`MOOTHALL_OFFLINE=1` forbids a call to another machine."""
+
+
+class TooManyThreads(MoothallError, RuntimeError):
+    """A call needs a thread; all allowed threads are busy, or the system starts no more."""
+
+
+# -- the user who named a file or a command, or wrote a line ---------------------------------------
+
+
+class FileError(MoothallError, OSError):
+    """An operation on a file failed. The text names the file as it was given."""
+
+
+class NoSuchFile(FileError, FileNotFoundError):
+    """No file has that name; the text lists similar names."""
+
+
+class OutsideFolder(FileError, PermissionError):
+    """The name leads out of the folder."""
+
+
+class NotAFile(FileError):
+    """It is a folder, a pipe, a socket or a device, or it should be a folder and is not."""
+
+
+class NotText(FileError):
+    """The file is binary."""
+
+
+class FileTooLarge(FileError):
+    """The file, or the text to write, has more bytes than are allowed."""
+
+
+class PageError(MoothallError):
+    """A page or document could not be read; the text names it and says why."""
+
+
+class AddressRefused(PageError):
+    """A host's address is not on the public Internet, and the host is not allowed by name."""
+
+
+class UnreadableDocument(PageError):
+    """A document is damaged, encrypted, empty, or larger than allowed."""
+
+
+class SearchError(MoothallError):
+    """A search engine returned no usable results; the text says why."""
+
+
+class CommandError(MoothallError):
+    """A command could not be started, or its end could not be observed."""
+
+
+class CommandTimeout(MoothallError, TimeoutError):
+    """A command took too long and was killed, with every process that it started."""
+
+
+class _StoreError(MoothallError):
+    """A file of moothall's own cannot be used.
+
+    Attributes:
+        path: the file, as it was given
+        reason: what is wrong with it, and what to do
+    """
+
+    _what = ""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{self._what} {path!r}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class MemoryFileError(_StoreError):
+    """A memory's file cannot be used. The text names the file and says what to do."""
+
+    _what = "memory file"
+
+
+class FolderIndexError(_StoreError):
+    """The index of a folder cannot be used. The text names its file and says what to do."""
+
+    _what = "folder index"
+
+
+class InboxError(_StoreError):
+    """A space's inbox cannot be used or written. The text names the file and says what to do."""
+
+    _what = "inbox"
+
+
+class JournalError(_StoreError):
+    """A journal cannot be used or written. The text names the file and says what to do."""
+
+    _what = "journal"
+
+
+class NoSuchRun(MoothallError, LookupError):
+    """A journal has no run of that id; the text lists its runs."""
+
+
+class RunHeld(MoothallError):
+    """Another writer holds the run: a run has one writer.
+
+    Attributes:
+        run_id: the run's id
+        holder: the writer, such as `process 4711 on host`
+    """
+
+    def __init__(self, run_id: str, holder: str) -> None:
+        super().__init__(
+            f"run {run_id!r} is being worked on by {holder}: wait for it, or end it, and call "
+            "again; or give this one another run_id"
+        )
+        self.run_id = run_id
+        self.holder = holder
+
+
+class RunMismatch(MoothallError):
+    """The program that would resume a run differs from the one that began it.
+
+    Attributes:
+        run_id: the run's id
+        changed: what differs, such as `task` or `model`
+    """
+
+    def __init__(self, run_id: str, changed: tuple[str, ...], detail: str) -> None:
+        super().__init__(
+            f"run {run_id!r} was begun by another program, which differs in: {', '.join(changed)} "
+            f"({detail}); restore it, use another run_id, or resume a fork: "
+            f"journal.fork({run_id!r}), or `moothall resume {_quote(run_id)} --force "
+            "--journal PATH`, with `--agent MODULE:AGENT` too for an agent of a program's own"
+        )
+        self.run_id = run_id
+        self.changed = changed
+
+
+class StateError(MoothallError, ValueError):
+    """A saved state cannot be loaded, or a state cannot be saved."""
+
+
+class CardGone(MoothallError, LookupError):
+    """A question to a person in the studio was answered already, or is no longer open."""
+
+
+class SlashError(MoothallError, ValueError):
+    """A line is no message in the slash syntax.
+
+    Attributes:
+        column: the position in the line, from 1; one past its end if the line ends too early
+        reason: what was expected there
+    """
+
+    def __init__(self, column: int, reason: str) -> None:
+        super().__init__(f"column {column}: {reason}")
+        self.column = column
+        self.reason = reason
+
+
+# -- the model -------------------------------------------------------------------------------------
+
+
+class AskAgain(MoothallError):
+    """An action raises it to make the model try again, with this text as the reason."""

@@ -1,0 +1,10 @@
+"""The HTTP client, the switch that forbids calls to other machines, and proxies."""
+
+from moothall.http.client import LONGEST_WAIT_S as LONGEST_WAIT_S
+from moothall.http.client import Client as Client
+from moothall.http.client import HTTPError as HTTPError
+from moothall.http.client import Response as Response
+from moothall.http.client import error_reason as error_reason
+from moothall.http.client import may_pass as may_pass
+from moothall.http.client import retry_after_s as retry_after_s
+from moothall.http.client import tried as tried

@@ -1,0 +1,10 @@
+"""The journal: the durable record of runs, enough to resume, replay and inspect them."""
+
+from __future__ import annotations
+
+from moothall.journal.doubt import Done
+from moothall.journal.entry import Entry, Outline
+from moothall.journal.journal import Journal
+from moothall.journal.run import Part
+
+__all__ = ["Done", "Entry", "Journal", "Outline", "Part"]

@@ -1,0 +1,210 @@
+"""The entries of a journal in plain words, a line for each, for the display of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from moothall.journal.doubt import Doubt
+from moothall.journal.entry import Entry
+from moothall.text import counted, escaped, escaped_json
+
+
+def entry_line(entry: Entry) -> str:
+    """Return what happened, in one line of plain words."""
+    tell = _KINDS.get(entry.kind)
+    if tell is not None:
+        try:
+            return escaped(tell(entry.data))
+        except (KeyError, TypeError, AttributeError, ValueError):
+            pass
+    return f"{escaped(entry.kind)} {escaped_json(entry.data)}"
+
+
+def doubt_line(doubt: Doubt) -> str:
+    """Return a call in doubt in one line, without its number: `pay(coins=3)`, and its part."""
+    where = f" ({doubt.path})" if doubt.path else ""
+    return escaped(call_line(doubt.action, doubt.args) + where)
+
+
+def call_line(name: str, args: Any) -> str:
+    """Return a call of an action in words, such as `pay(coins=3)`."""
+    if isinstance(args, str):  # as the model wrote them
+        try:
+            args = json.loads(args)
+        except ValueError:
+            pass
+    if not isinstance(args, dict):
+        return f"{name}({'' if args is None else escaped_json(args)})"
+    return f"{name}({', '.join(f'{k}={escaped_json(v)}' for k, v in args.items())})"
+
+
+def is_refused(action: Any, result: Any) -> bool:
+    """Return whether the recorded result of an action's call is that it was not permitted."""
+    outcome = result.get("result") if isinstance(result, dict) else None
+    return isinstance(outcome, dict) and outcome.get("error") == f'"{action}" not permitted'
+
+
+def fault_line(error: Any) -> str:
+    """Return what went wrong, as `KIND: text`; only the kind if there is no text."""
+    kind, colon, said = _text(error).partition(":")
+    if colon and not said.strip():
+        return "cancelled" if kind == "CancelledError" else kind
+    return kind + colon + said
+
+
+def _begun(data: dict[str, Any]) -> str:
+    return f"task: {_text(data['task'])}" if data["task"] else f"begun: {data['kind']}"
+
+
+def _started(data: dict[str, Any]) -> str:
+    about = data.get("about", {})
+    if "part" in data:
+        return f"turn of {data['agent']}: {data['part']}"
+    if "action" in about:
+        return f"tool call: {call_line(about['action'], data.get('args'))}"
+    if "model" in about:
+        return f"model call {data['key']}: {about['model'] or 'the model'}"
+    args = "" if data.get("args") is None else f": {_text(data['args'])}"
+    return f"step {data['key']} started{args}"
+
+
+def _ended(data: dict[str, Any]) -> str:
+    about, result = data.get("about", {}), data.get("result")
+    if "action" in about:
+        return _tool_result(about["action"], result)
+    if "model" in about:
+        return _answer(data["key"], result)
+    if "kept" in data:
+        result = f"a value, kept as {data['kept'][:12]}"
+    elif isinstance(result, dict):  # a reply, or a message that was passed on
+        if "ids" in result:
+            return f"next to speak: {', '.join(result['ids'])}"
+        if "spent" in result:
+            return _researched(data["key"], result)
+        result = result.get("text" if "stop_reason" in result else "content", result)
+    return f"step {data['key']} ended" + ("" if result is None else f": {_text(result)}")
+
+
+def _researched(key: str, result: dict[str, Any]) -> str:
+    if "tasks" in result:
+        said = "; ".join(call_line(task["tool"], task["args"]) for task in result["tasks"])
+        said = said or "no task is left"
+    elif "narrative" in result:
+        said = f"{counted(len(result['citations']), 'citation')}"
+        said += f", {counted(len(result['unsupported']), 'sentence')} unsupported"
+    else:
+        reached = [f"{each['expertise']:.2f} {each['topic']}" for each in result["objectives"]]
+        said = "; ".join([*reached, *([result["remark"]] if result["remark"] else [])])
+    iteration, _, step = key.partition(".")
+    return f"iteration {iteration}, {step}: {said}"
+
+
+def _tool_result(action: str, result: Any) -> str:
+    if isinstance(result, dict) and isinstance(result.get("result"), dict):
+        outcome = result["result"]
+        if is_refused(action, result):
+            return f"tool call refused: {call_line(action, result.get('args'))}"
+        if outcome.get("error") is not None:
+            return f"tool error: {action}: {_text(outcome['error'])}"
+        result = outcome.get("result")
+        if isinstance(result, dict) and result.keys() == {"value", "resources"}:  # of research
+            found = [each.get("description") or each["url"] for each in result["resources"]]
+            names = "; ".join(map(str, found))
+            return f"tool result: {action}: {counted(len(found), 'resource')}: {names}"
+    return f"tool result: {action}: {escaped_json(result)}"
+
+
+def _answer(key: str, answer: Any) -> str:
+    if answer.keys() == {"failed"}:  # in a society, which continues without the answer
+        return f"model call {key} failed: {fault_line(answer['failed'])}"
+    if answer.keys() == {"answer"}:
+        answer = answer["answer"]
+    said = [_text(answer["text"])] if answer.get("text") else []
+    calls = answer.get("calls") or ()
+    said += [f"call {call_line(call['name'], call['args'])}" for call in calls]
+    if "type" not in answer:  # not the answer of an agent's loop; such as who is to speak next
+        said = [_text(answer)]
+    return f"model answer {key}: {'; '.join(said) or '(empty)'}"
+
+
+def _failed(data: dict[str, Any]) -> str:
+    about = data.get("about", {})
+    what = f"step {data['key']}"
+    if "model" in about:
+        what = f"model call {data['key']}"
+    elif "action" in about:
+        what = f"tool call {about['action']}"
+    cancelled = data.get("cancelled") or fault_line(data["error"]) == "cancelled"
+    line = f"{what} was cancelled" if cancelled else f"{what} failed: {fault_line(data['error'])}"
+    if charged := data.get("charged"):
+        line += f"; charged {counted(charged['tokens'], 'token')}, {charged['usd']} US dollars"
+    return line
+
+
+_DECISIONS: Final = {"repeat": "run it again", "skip": "skip it"}
+
+
+def _decided(data: dict[str, Any]) -> str:
+    decision = data["decision"]
+    words = _DECISIONS.get(decision) or f"it took effect, result: {escaped_json(data['value'])}"
+    return f"decided by a person, step {data['key']}: {words}"
+
+
+def _heard(data: Any) -> str:
+    text = data.get("content", data.get("text")) if isinstance(data, dict) else data
+    if "at_step" in (data if isinstance(data, dict) else ()):
+        when = data.get("when") or f"step {data['at_step']}"
+        given = {name: each for name, each in data.items() if each not in (None, [], {})}
+        said = [f"{name} {_text(given[name])}" for name in given.keys() - {"at_step", "when"}]
+        return f"intervention at {when}: {'; '.join(sorted(said))}"
+    return "interrupted by the user" + ("" if text is None else f": {_text(text)}")
+
+
+def _state(data: dict[str, Any]) -> str:
+    state, grown = data["state"], data["appended"]
+    counts = [_grown(name, len(items)) for name, items in grown.items() if items]
+    added = f" ({', '.join(counts)})" if counts else ""
+    if not state.get("iteration", state.get("turns", 1)):
+        return f"ready for the first turn{added}"
+    messages = grown.get("messages", ())
+    if state.get("faults"):
+        return f"turn finished; the answer was unusable: {state['faults']}"
+    if messages and all(each["role"] == "user" for each in messages):  # not what the model said
+        return f"interrupted by the user: {'; '.join(_text(each['content']) for each in messages)}"
+    return f"turn finished{added}"
+
+
+_NOUNS: Final = {"transcript": "utterance", "done": "task"}
+"""The nouns of lists in moothall's own states that are not the list's name without its `s`."""
+
+
+def _grown(name: str, count: int) -> str:
+    if name not in _NOUNS and not name.endswith("s"):
+        return f"{count:,} in {name}"  # of the user's own state
+    return counted(count, _NOUNS.get(name, name[:-1]))
+
+
+def _over(data: dict[str, Any]) -> str:
+    unsaid = (None, "", "CancelledError")  # which says no more than the reason
+    detail = f" ({data['detail']})" if data.get("detail") not in unsaid else ""
+    text = f": {_text(data['text'])}" if data.get("text") else ""
+    return f"over, {data['reason'].replace('_', ' ')}{detail}{text}"
+
+
+def _text(content: Any) -> str:
+    return content if isinstance(content, str) else escaped_json(content)
+
+
+_KINDS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
+    "begun": _begun,
+    "started": _started,
+    "ended": _ended,
+    "failed": _failed,
+    "permitted": lambda data: f"permitted: step {data['key']}",
+    "decided": _decided,
+    "heard": _heard,
+    "state": _state,
+    "over": _over,
+}

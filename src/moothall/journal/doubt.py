@@ -1,0 +1,110 @@
+"""Calls in doubt: steps that had started when their process ended, outcome unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from moothall.errors import DefinitionError
+from moothall.journal.entry import Entry
+from moothall.jsonvalue import NotJSON, to_json
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A decision: the call took effect, and this is its result.
+
+    Attributes:
+        value: the result, as JSON data
+    """
+
+    value: Any = None
+
+
+Decision: TypeAlias = Literal["repeat", "skip"] | Done
+"""What happens to a call in doubt: it is executed again, or skipped, or is known to have ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A call that had started, and whose effect is not known.
+
+    Attributes:
+        number: its number among the run's calls in doubt, from 1; valid until the run is resumed
+        path: the part of the run that it belongs to
+        key: its step of that part, such as `2.0`: the first call of the second answer
+        action: its name
+        args: its arguments
+    """
+
+    number: int
+    path: str
+    key: str
+    action: str
+    args: dict[str, Any]
+
+    def __str__(self) -> str:
+        from moothall.journal.file import as_text
+
+        text = f"{self.action} {as_text(self.args)}"
+        return text if len(text) <= 200 else f"{text[:199]}…"
+
+
+def in_doubt(entries: Iterable[Entry], with_decided: bool = False) -> list[Doubt]:
+    """Return the calls that have a start, no end, and no decision, or one not yet carried out."""
+    # A call that is declared idempotent is not among them: it is executed again.
+    begun: dict[tuple[str, str], list[Any]] = {}  # the entry's data, and whether it is decided
+    for entry in entries:
+        data = entry.data
+        key = (entry.path, str(data.get("key")))
+        if entry.kind == "started":
+            if data.get("asks"):
+                begun[key] = [data, False]
+        elif entry.kind in ("ended", "failed"):
+            begun.pop(key, None)
+        elif entry.kind == "decided" and key in begun:
+            begun[key][1] = True
+    return [
+        Doubt(number, *key, str(data.get("about", {}).get("action") or data["key"]), _args(data))
+        for number, (key, (data, decided)) in enumerate(begun.items(), 1)
+        if with_decided or not decided
+    ]
+
+
+def _args(data: dict[str, Any]) -> dict[str, Any]:
+    args = data.get("args")
+    return args if isinstance(args, dict) else {} if args is None else {"args": args}
+
+
+_WAYS: Final = ("repeat", "skip")
+
+
+def decisions_for(
+    doubts: list[Doubt], wanted: Mapping[int, Decision] | Decision
+) -> list[tuple[Doubt, dict[str, Any]]]:
+    """Return the data to record of each decision, with its call; one may be for all calls."""
+    if not isinstance(wanted, Mapping):
+        wanted = {doubt.number: wanted for doubt in doubts}
+    by_number = {doubt.number: doubt for doubt in doubts}
+    made = []
+    for number, decision in wanted.items():
+        if number not in by_number:
+            there = f"1 to {len(doubts)}" if doubts else "none"
+            raise DefinitionError(f"no call in doubt has the number {number!r}: there are {there}")
+        data: dict[str, Any] = {"key": by_number[number].key, "decision": "done"}
+        if isinstance(decision, Done):
+            try:
+                data["value"] = to_json(decision.value)
+            except NotJSON as error:
+                raise DefinitionError(
+                    f"the result of call {number} is not JSON: {error}"
+                ) from error
+        elif decision in _WAYS:
+            data["decision"] = decision
+        else:
+            raise DefinitionError(
+                f'a decision must be "repeat", "skip" or Done(value), got {decision!r:.80}'
+            )
+        made.append((by_number[number], data))
+    return made

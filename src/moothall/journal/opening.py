@@ -1,0 +1,250 @@
+"""Opening runs: each has at most one writer, a living process that holds its lease."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import errno
+import fcntl
+import os
+import secrets
+import socket
+import sqlite3
+import struct
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from moothall.errors import DefinitionError, JournalError, RunHeld
+from moothall.journal.commits import Commits, OpenRun
+from moothall.journal.entry import Entry
+from moothall.journal.file import JournalFile, Place
+from moothall.threads import WORKERS
+
+_LINUX: Final = sys.platform == "linux"
+_TAKEN: Final = (errno.EACCES, errno.EAGAIN)
+
+
+class Leases:
+    """The leases of the runs that a journal of this process works on.
+
+    Each lease is a lock on one byte of a file beside the journal. The system releases it at the
+    moment the process ends, for any reason, so that nobody has to guess from a process number
+    whether the process lives. The file is empty and is never removed.
+    """
+
+    def __init__(self, path: str) -> None:
+        # The same file for every name of the journal, such as a symbolic link.
+        self._path = f"{os.path.realpath(path)}-leases"
+        self._fd = -1
+        self._end: Callable[[], object] | None = None
+        self._held: set[int] = set()
+        _ALL.add(self)
+
+    def take(self, run: int) -> bool:
+        """Take the lease of a run; return False if it is taken."""
+        if run in self._held:
+            return False
+        try:
+            if self._fd < 0:
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+                self._fd = os.open(self._path, flags, 0o600)
+                self._end = weakref.finalize(self, os.close, self._fd)
+            self._lock(fcntl.F_WRLCK, run)
+        except OSError as error:
+            if error.errno in _TAKEN:
+                return False
+            raise JournalError(
+                self._path, f"it cannot be locked ({error.strerror}): use a local disk"
+            ) from error
+        self._held.add(run)
+        return True
+
+    def give_back(self, run: int) -> None:
+        """Release the lease of a run."""
+        if run in self._held:
+            self._held.discard(run)
+            if self._fd >= 0:
+                self._lock(fcntl.F_UNLCK, run)
+
+    def is_taken(self, run: int) -> bool:
+        """Return whether this process or another one works on a run."""
+        if run in self._held:
+            return True
+        if _LINUX:  # asked without taking the lease, which another might be about to take
+            try:
+                fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                return False
+            try:
+                asked = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _flock(fcntl.F_WRLCK, run))
+            finally:
+                os.close(fd)
+            kind: int = struct.unpack_from("h", asked)[0]
+            return kind != fcntl.F_UNLCK
+        try:
+            if not self.take(run):
+                return True
+        except JournalError:
+            return False  # without the right to make the file, nobody here has a run
+        self.give_back(run)
+        return False
+
+    def close(self) -> None:
+        """Release all leases."""
+        self._held.clear()
+        self._fd = -1
+        end, self._end = self._end, None
+        if end is not None:
+            end()
+
+    def _lock(self, kind: int, run: int) -> None:
+        if _LINUX:
+            # An OFD lock belongs to the open file, so that two journals of one process exclude
+            # each other too.
+            fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, _flock(kind, run))
+        else:
+            wanted = fcntl.LOCK_UN if kind == fcntl.F_UNLCK else fcntl.LOCK_EX | fcntl.LOCK_NB
+            fcntl.lockf(self._fd, wanted, 1, run)
+
+
+def _flock(kind: int, run: int) -> bytes:
+    """Return Linux's `struct flock` for one byte, at the run's number."""
+    return struct.pack("hhqqi4x", kind, os.SEEK_SET, run, 1, 0)
+
+
+_ALL: weakref.WeakSet[Leases] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    # The child inherits the open file, and would keep the locks after its parent's death.
+    for leases in list(_ALL):
+        leases.close()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+MAX_ID = 255
+
+
+class Runs:
+    """Opens runs of a journal; this process holds a lease on each run that it works on."""
+
+    def __init__(self, file: JournalFile, commits: Commits) -> None:
+        self._file = file
+        self._commits = commits
+        self._leases = Leases(file.path)
+        # Held until a run of a cancelled caller is released, so that the next finds it free.
+        self._opening = threading.Lock()
+        self._guard = threading.Lock()  # for the leases
+
+    def close(self) -> None:
+        """Release all runs that this process holds."""
+        with self._guard:
+            self._leases.close()
+
+    def is_taken(self, number: int) -> bool:
+        """Return whether this process or another one works on a run."""
+        with self._guard:
+            return self._leases.is_taken(number)
+
+    async def begin(self, run_id: str, new: tuple[str, str, str]) -> OpenRun:
+        """Open a run in a worker thread; a new one begins with its kind, agent and task."""
+        self._file.check()  # before taking a lock, which may be held forever in a forked child
+        # Not a future of the loop: the loop may have ended when the run is open.
+        opening: concurrent.futures.Future[OpenRun] = concurrent.futures.Future()
+        WORKERS.submit(self._open_for, opening, run_id, new)
+        try:
+            return await asyncio.wrap_future(opening)
+        except BaseException:
+            if not opening.cancel() and opening.exception() is None:
+                opening.result().close()
+            raise
+
+    def open(self, run_id: str) -> OpenRun:
+        """Open an existing run."""
+        self._file.check()
+        with self._opening:
+            return self._opened(run_id)
+
+    def _open_for(
+        self,
+        opening: concurrent.futures.Future[OpenRun],
+        run_id: str,
+        new: tuple[str, str, str],
+    ) -> None:
+        """Open a run for a waiting caller; close it if the caller was cancelled meanwhile."""
+        with self._opening:
+            try:
+                run = self._opened(run_id, new)
+            except BaseException as error:
+                with suppress(concurrent.futures.InvalidStateError):
+                    opening.set_exception(error)
+                return
+            try:
+                opening.set_result(run)
+            except concurrent.futures.InvalidStateError:
+                run.close()
+
+    def _opened(self, run_id: str, new: tuple[str, str, str] | None = None) -> OpenRun:
+        """Take the lease of a run and read its entries; with `new`, create a missing run."""
+        taken = 0
+        try:
+            with self._file.writing() as db:
+                number, holder = self._found_or_made(db, run_id, new)
+                with self._guard:
+                    if not self._leases.take(number):
+                        raise RunHeld(run_id, holder or "another process")
+                taken = number
+                mine = f"process {os.getpid()} on {socket.gethostname()}"
+                if holder != mine:
+                    db.execute("UPDATE runs SET holder = ? WHERE number = ?", (mine, number))
+                (key,) = db.execute("SELECT key FROM runs WHERE number = ?", (number,)).fetchone()
+            # No other process writes it now. Read without the lock, so that no other run waits.
+            past: dict[str, list[Entry]] = {}
+            place: Place = (0, b"")
+            with self._file.reading() as db:
+                for entry, sum in self._file.read(db, number, run_id):
+                    past.setdefault(entry.path, []).append(entry)
+                    place = (entry.sequence, sum)
+        except BaseException:
+            if taken:
+                self._give_back(taken)
+            raise
+        return OpenRun(self._commits, self._give_back, number, run_id, key, place, past)
+
+    def _found_or_made(
+        self, db: sqlite3.Connection, run_id: str, new: tuple[str, str, str] | None
+    ) -> tuple[int, str]:
+        """Return the number of a run, and the process that worked on it last."""
+        if new is None:
+            self._file.number(db, run_id)
+        else:
+            check_id(run_id)
+        row = db.execute("SELECT number, holder FROM runs WHERE id = ?", (run_id,)).fetchone()
+        if row is not None:
+            return int(row[0]), str(row[1])
+        assert new is not None
+        made = db.execute(
+            "INSERT INTO runs (id, kind, agent, task, began, key) VALUES (?, ?, ?, ?, ?, ?)",
+            (run_id, *new, time.time(), secrets.token_hex(8)),
+        ).lastrowid
+        assert made is not None
+        return made, ""
+
+    def _give_back(self, number: int) -> None:
+        with self._guard:
+            self._leases.give_back(number)
+
+
+def check_id(run_id: object) -> None:
+    """Check that a text can be the id of a run; raise DefinitionError if not."""
+    if not isinstance(run_id, str) or not 0 < len(run_id) <= MAX_ID or not run_id.isprintable():
+        raise DefinitionError(
+            f"a run's id must be a printable text of 1 to {MAX_ID} characters, got {run_id!r:.80}"
+        )

@@ -1,0 +1,9 @@
+"""The names of `__init__.py` for type checkers and editors."""
+
+from moothall.memory.bounded import TokenBoundedMemory as TokenBoundedMemory
+from moothall.memory.embedder import Embedder as Embedder
+from moothall.memory.embedder import HashEmbedder as HashEmbedder
+from moothall.memory.file import MemoryFileError as MemoryFileError
+from moothall.memory.memory import Memory as Memory
+from moothall.memory.sqlite import SQLiteMemory as SQLiteMemory
+from moothall.memory.summarizing import SummarizingMemory as SummarizingMemory

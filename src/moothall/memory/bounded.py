@@ -1,0 +1,137 @@
+"""A memory that keeps within a number of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from moothall.arguments import check_count, names_checked
+from moothall.memory.memory import Memory, check_memory
+
+DEFAULT_TOKENS = 8192
+"""The default bound, in tokens."""
+
+_PER_BLOCK = 1500
+"""The tokens of a block that is not text: about what providers count for a large image."""
+_PER_MESSAGE = 4
+"""The tokens that a chat format adds to each message: its role, its start and its end."""
+
+
+def estimate_tokens(text: str) -> int:
+    """Estimate how many tokens a text has, on the high side."""
+    # English has about one token per four characters, code and JSON one per two to three;
+    # tokenizers made for English use up to one per byte for other scripts.
+    size = len(text)
+    if text.isascii():
+        return (size + 1) // 2
+    return (size + 1) // 2 + len(text.encode("utf-8", "surrogatepass")) - size
+
+
+@names_checked
+class TokenBoundedMemory(Memory):
+    """Remembers the last messages that together fit a number of tokens; drops older ones.
+
+    The oldest is dropped first, but never, even if these alone are too large,
+
+    * a system message,
+    * the last message, with the call that it belongs to,
+    * the last user message, which is the agent's task,
+    * a call without its results, or results without their call.
+
+    Args:
+        max_tokens: how many tokens there may be
+        count: returns how many tokens a text has; default: an estimate on the high side
+
+    Raises:
+        DefinitionError: `max_tokens` is not a positive integer
+    """
+
+    def __init__(
+        self, max_tokens: int = DEFAULT_TOKENS, count: Callable[[str], int] | None = None
+    ) -> None:
+        check_count(type(self).__name__, "max_tokens", max_tokens)
+        self.max_tokens = max_tokens
+        self._count = count or estimate_tokens
+        super().__init__()
+
+    def _start_empty(self) -> None:
+        super()._start_empty()
+        self._sizes: list[int] = []
+        self._tokens = 0
+        self._task = -1  # the index of the last user message
+
+    add_once = Memory.add_once
+    thread = Memory.thread
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens the remembered messages have."""
+        if len(self._sizes) != len(self.items):
+            self._recount()
+        return self._tokens
+
+    def add_memory(self, memory: dict[str, Any]) -> None:
+        """Add a chat message, and drop the oldest ones that no longer fit."""
+        if type(memory) is not dict:
+            check_memory(memory)
+        if len(self._sizes) != len(self.items):
+            self._recount()
+        if memory.get("role") == "user":
+            self._task = len(self.items)
+        self.items.append(memory)
+        size = self._size(memory)
+        self._sizes.append(size)
+        self._tokens += size
+        if self._tokens > self.max_tokens:
+            self._drop()
+
+    def _recount(self) -> None:
+        """Count anew: the list is public, and other code may have cleared or extended it."""
+        self._sizes = [self._size(item) for item in self.items]
+        self._tokens = sum(self._sizes)
+        users = [place for place, item in enumerate(self.items) if item.get("role") == "user"]
+        self._task = users[-1] if users else -1
+
+    def _size(self, item: dict[str, Any]) -> int:
+        content = item.get("content")
+        size = _PER_MESSAGE
+        if type(content) is str:
+            if content:
+                size += self._count(content)
+        elif isinstance(content, list):
+            for block in content:
+                text = block.get("text") if isinstance(block, dict) else None
+                size += self._count(text) if isinstance(text, str) else _PER_BLOCK
+        elif content is not None:
+            size += self._count(repr(content))
+        calls = item.get("tool_calls")
+        if calls:
+            size += self._count(repr(calls))
+        return size
+
+    def _drop(self) -> None:
+        """Drop the oldest until the rest fits."""
+        items = self.items
+        newest = len(items) - 1
+        while newest > 0 and items[newest].get("role") == "tool":
+            newest -= 1  # the last message and its call start here
+        start = 0
+        while self._tokens > self.max_tokens:
+            while start < newest and (start == self._task or items[start].get("role") == "system"):
+                start += 1
+            if start >= newest:
+                break
+            end = start + 1
+            while items[end].get("role") == "tool":  # the newest is none
+                end += 1
+            self._remove(start, end)
+            newest -= end - start
+
+    def _remove(self, start: int, end: int) -> None:
+        self._tokens -= sum(self._sizes[start:end])
+        del self.items[start:end]
+        del self._sizes[start:end]
+        if self._task >= end:
+            self._task -= end - start
+        elif self._task >= start:
+            self._task = -1

@@ -1,0 +1,183 @@
+"""The plain memory: a list of chat messages."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Final, Self
+from weakref import WeakValueDictionary
+
+from moothall.errors import DefinitionError, StateError
+
+_MOST_THREADS: Final = 1000
+"""An unused thread is forgotten when this many were used after it."""
+_MOST_RUNS: Final = 10_000
+"""For how many runs the number of added messages is kept; then the oldest is forgotten."""
+
+
+class Memory:
+    """Remembers every chat message that is added, without a bound.
+
+    A subclass may store and select messages differently: users of a memory call `add_memory`, and
+    `get_memories` before each prompt.
+
+    `thread` and `add_once` are optional, since they use this class's list only: a subclass that
+    overrides `add_memory` or `get_memories` loses both (as a class that defines `__eq__` loses
+    `__hash__`), unless it defines them too. If it stores only that list, it may take them over:
+    `thread = Memory.thread`. A memory without `thread` serves one thread; for one without
+    `add_once`, the run's record counts the messages added.
+
+    Attributes:
+        items: the messages, the oldest first
+    """
+
+    _in_file = False
+    """Whether its messages stay in a file."""
+
+    def __init__(self) -> None:
+        self._start_empty()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = cls.__dict__
+        if "add_memory" in own or "get_memories" in own:
+            for name in ("add_once", "thread"):
+                if name not in own:
+                    setattr(cls, name, None)
+
+    def _start_empty(self) -> None:
+        """Hold nothing; a copy calls it, too, to share nothing with its original."""
+        self.items: list[dict[str, Any]] = []
+        self.__dict__.pop("_told", None)
+
+    def add_memory(self, memory: dict[str, Any]) -> None:
+        """Add a chat message, `{"role": …, "content": …}`."""
+        self.items.append(memory)
+
+    def add_once(self, memory: dict[str, Any], run: str, sequence: int) -> None:
+        """Add a message of a run with a journal, unless it was added before.
+
+        Args:
+            memory: the message
+            run: the key of the run, or of a part of it
+            sequence: the message's number in the run, from 0; all before it have been added
+        """
+        told: dict[str, int] = self.__dict__.setdefault("_told", {})
+        if abs(told.get(run, 0)) <= sequence:
+            self.add_memory(memory)
+            told.pop(run, None)
+            told[run] = sequence + 1
+            if len(told) > _MOST_RUNS:
+                del told[next(iter(told))]
+
+    def _end_run(self, key: str) -> None:
+        """Leave the run with this key out of states: it will not be resumed."""
+        told: dict[str, int] = self.__dict__.get("_told", {})
+        for run in reversed(told):
+            if not run.startswith(key):
+                break
+            told[run] = -abs(told[run])
+
+    def _told_state(self) -> dict[str, dict[str, int]]:
+        """Return how many messages of runs that may be resumed were added, for a state."""
+        told: dict[str, int] = self.__dict__.get("_told", {})
+        kept = {run: count for run, count in told.items() if count > 0}
+        return {"told": kept} if kept else {}
+
+    def _load_told(self, state: dict[str, Any]) -> None:
+        told = state.get("told", {})
+        if not isinstance(told, dict) or not all(type(each) is int for each in told.values()):
+            raise StateError(f"the state of a memory has a wrong told: {told!r:.80}")
+        self.__dict__["_told"] = told.copy()
+
+    def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """Return the messages for a prompt, the oldest first, in a new list.
+
+        Args:
+            limit: return only this many, the last ones
+
+        Raises:
+            ValueError: the limit is negative
+        """
+        return last(self.items, limit)
+
+    def thread(self, id: str | None) -> Self:
+        """Return the memory of one conversation, of the same kind and with the same settings.
+
+        The same id returns the same memory. A thousand are kept, plus those in use; of the others
+        the least recently used is forgotten.
+
+        Args:
+            id: any text; None is this memory itself, as replies without `thread=` use it
+
+        Raises:
+            DefinitionError: the id is no text, or empty
+        """
+        if id is None:
+            return self
+        check_thread(id)
+        threads: _Threads = self.__dict__.setdefault("_threads", _Threads())
+        memory: Self = threads.get(id, self._another)
+        return memory
+
+    def _forget_thread(self, id: str) -> None:
+        """Make `thread(id)` return an empty memory from now on; a file's contents stay."""
+        threads: _Threads | None = self.__dict__.get("_threads")
+        if threads is not None:
+            threads.forget(id)
+
+    def _another(self) -> Memory:
+        other = copy.copy(self)
+        other._start_empty()
+        return other
+
+
+class _Threads:
+    """The memories of threads, by id."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._recent: OrderedDict[str, Memory] = OrderedDict()
+        self._used: WeakValueDictionary[str, Memory] = WeakValueDictionary()
+
+    def get(self, id: str, make: Callable[[], Memory]) -> Any:
+        with self._lock:
+            memory = self._used.get(id)
+            if memory is None:
+                memory = self._used[id] = make()
+            self._recent[id] = memory
+            self._recent.move_to_end(id)
+            # A forgotten memory is freed when nothing uses it any more.
+            if len(self._recent) > _MOST_THREADS:
+                self._recent.popitem(last=False)
+            return memory
+
+    def forget(self, id: str) -> None:
+        with self._lock:
+            self._recent.pop(id, None)
+            self._used.pop(id, None)
+
+
+def check_thread(id: object) -> None:
+    """Raise unless the value can be a thread's id."""
+    if not isinstance(id, str) or not id:
+        raise DefinitionError(f"a thread's id is a text of at least a character: {id!r}")
+
+
+def check_memory(memory: object) -> None:
+    """Raise unless the value can be a chat message."""
+    if not isinstance(memory, dict):
+        raise TypeError(
+            f'a memory is a chat message {{"role": …, "content": …}}, not {type(memory).__name__}'
+        )
+
+
+def last(items: list[dict[str, Any]], limit: int | None) -> list[dict[str, Any]]:
+    """Return a copy of the list, or of its last `limit` items."""
+    if limit is None:
+        return items[:]
+    if limit < 0:
+        raise ValueError(f"limit must be 0 or more, got {limit}")
+    return items[len(items) - limit :] if limit < len(items) else items[:]

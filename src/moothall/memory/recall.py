@@ -1,0 +1,230 @@
+"""Recall: storing messages with their words, and finding them by words or by meaning."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import math
+import sqlite3
+from array import array
+from collections.abc import Iterator, Sequence
+from operator import itemgetter, mul
+from typing import Any
+
+from moothall.errors import DefinitionError
+from moothall.jsonvalue import copy_json
+from moothall.memory.embedder import Embedder
+from moothall.memory.file import MemoryFile
+from moothall.memory.memory import check_memory
+from moothall.sqlite.fulltext import any_of, distinct, indexed, sendable, terms
+
+FOUND_CHARS = 100_000
+"""How many characters of a message, from its start, are searched."""
+EMBEDDED_CHARS = 8_000
+"""How many characters of a message, from its start, are embedded."""
+QUERY_WORDS = 64
+"""The most different words of a text that a search uses; more do not improve it."""
+
+
+class Recall:
+    """Finds the messages of a memory file: of one thread, or of all if its id is None."""
+
+    def __init__(self, file: MemoryFile, embedder: Embedder | None) -> None:
+        self._file = file
+        self._embedder = embedder
+
+    def by_words(self, text: str, limit: int, id: str | None) -> list[dict[str, Any]]:
+        """Return the messages that have the most and the rarest of a text's words."""
+        query = any_of(distinct(terms(text[:FOUND_CHARS]), QUERY_WORDS))
+        if not query:
+            return []
+        with self._file.reading() as db:
+            if id is not None:
+                thread = self._file.thread_number(db, id)
+                if thread is None:
+                    return []
+                query = f'thread:"t{thread}" AND text:({query})'
+            else:
+                query = f"text:({query})"
+            rows = db.execute(
+                "SELECT rowid FROM words WHERE words MATCH ? "
+                "ORDER BY bm25(words, 0.0, 1.0), rowid DESC LIMIT ?",
+                (query, limit),
+            )
+            return self._file.items_of(db, [number for (number,) in rows])
+
+    def by_meaning(self, text: str, limit: int, id: str | None) -> list[dict[str, Any]]:
+        """Return the messages whose vectors are nearest to a text's."""
+        embedder = self._needed()
+        (wanted,) = self._embedded(embedder, [sendable(text[:EMBEDDED_CHARS])])
+        if not any(wanted):
+            return []
+        self.embed(id)
+        with self._file.reading() as db:
+            scope: tuple[Any, ...] = (_embedder(db, embedder),)
+            where = "embedder = ?"
+            if id is not None:
+                where += " AND thread = ?"
+                scope += (self._file.thread_number(db, id),)
+            rows = db.execute(f"SELECT memory, vector FROM vectors WHERE {where}", scope)
+            best = heapq.nlargest(limit, self._scores(rows, wanted))
+            return self._file.items_of(db, [number for score, number in best if score > 0])
+
+    def embed(self, id: str | None) -> int:
+        """Give every message a vector, and return how many had none."""
+        embedder = self._needed()
+        added = 0
+        for each in self._file.thread_ids() if id is None else [id]:
+            while rows := self._embed_batch(embedder, each):
+                added += rows
+        return added
+
+    def _embed_batch(self, embedder: Embedder, id: str) -> int:
+        with self._file.reading() as db:
+            thread = self._file.thread_number(db, id)
+            row = db.execute(
+                "SELECT upto FROM embedded WHERE embedder = ? AND thread = ?",
+                (_embedder(db, embedder), thread),
+            ).fetchone()
+            rows = self._file.batch_after(db, thread, row[0] if row else 0)
+        if not rows:
+            return 0
+        # Nothing is locked meanwhile, since embedding may take long.
+        texts = [_text(item, EMBEDDED_CHARS) for _, item in rows]
+        vectors = self._embedded(embedder, texts)
+        with self._file.writing() as db:
+            place = _embedder(db, embedder)
+            if place is None:
+                place = db.execute(
+                    "INSERT INTO embedders (name, dimensions) VALUES (?, ?)",
+                    (embedder.name, embedder.dimensions),
+                ).lastrowid
+            db.executemany(
+                # Skip messages that were forgotten, or embedded elsewhere, meanwhile.
+                "INSERT OR IGNORE INTO vectors (embedder, thread, memory, vector) "
+                "SELECT ?, thread, number, ? FROM memories WHERE number = ?",
+                (
+                    (place, array("f", vector).tobytes(), number)
+                    for (number, _), vector in zip(rows, vectors, strict=True)
+                    if any(vector)
+                ),
+            )
+            db.execute(
+                "INSERT INTO embedded (embedder, thread, upto) VALUES (?, ?, ?) "
+                "ON CONFLICT DO UPDATE SET upto = max(upto, excluded.upto)",
+                (place, thread, rows[-1][0]),
+            )
+        return len(rows)
+
+    def forget_after(self, db: sqlite3.Connection, id: str, number: int) -> int:
+        """Forget a thread's messages after a number; return how many they were."""
+        thread = self._file.thread_number(db, id)
+        after = (thread, number)
+        rows = db.execute(
+            "SELECT number, item FROM memories WHERE thread = ? AND number > ?", after
+        )
+        db.executemany(
+            "INSERT INTO words (words, rowid, thread, text) VALUES ('delete', ?, ?, ?)",
+            ((n, f"t{thread}", found_text(self._file.parsed(text))) for n, text in rows),
+        )
+        db.execute("DELETE FROM vectors WHERE thread = ? AND memory > ?", after)
+        gone = db.execute("DELETE FROM memories WHERE thread = ? AND number > ?", after).rowcount
+        if gone:
+            db.execute("UPDATE threads SET forgotten = forgotten + 1 WHERE number = ?", (thread,))
+        return gone
+
+    def _needed(self) -> Embedder:
+        if self._embedder is None:
+            raise DefinitionError(
+                "recall by meaning needs an embedder: SQLiteMemory(…, embedder=HashEmbedder())"
+            )
+        return self._embedder
+
+    def _embedded(self, embedder: Embedder, texts: list[str]) -> list[list[float]]:
+        """Return the embedder's vectors for texts, scaled to length 1, or 0."""
+        given = embedder.embed(texts)
+        if not isinstance(given, Sequence) or len(given) != len(texts):
+            raise DefinitionError(
+                f"embedder {embedder.name!r} did not give one vector for each of {len(texts)} texts"
+            )
+        vectors = []
+        for vector in given:
+            if len(vector) != embedder.dimensions:
+                raise DefinitionError(
+                    f"embedder {embedder.name!r} gave a vector of {len(vector)} numbers, and says "
+                    f"that it has {embedder.dimensions} dimensions"
+                )
+            length = math.hypot(*vector)
+            if not math.isfinite(length):
+                raise DefinitionError(
+                    f"embedder {embedder.name!r} gave a vector with a number that is not finite"
+                )
+            vectors.append([value / length for value in vector] if length else [0.0] * len(vector))
+        return vectors
+
+    def _scores(
+        self, rows: Iterator[tuple[int, bytes]], wanted: list[float]
+    ) -> Iterator[tuple[float, int]]:
+        """Return the cosine of each stored vector with the wanted one, and its memory's number."""
+        size = 4 * len(wanted)
+        places = [place for place, value in enumerate(wanted) if value]
+        # A short text has few pieces, so in hashed vectors most components are zero.
+        sparse = 1 < len(places) < len(wanted) // 2
+        pick = itemgetter(*places)
+        weights = list(pick(wanted)) if sparse else wanted
+        for number, blob in rows:
+            if not isinstance(blob, bytes) or len(blob) != size:
+                raise self._file.damaged(f"the vector of memory {number} has another size")
+            vector = array("f", blob)
+            yield sum(map(mul, weights, pick(vector) if sparse else vector)), number
+
+
+def row_of(memory: Any) -> tuple[str | None, str, str]:
+    """Return a message as it is stored: its role, its JSON text, and its words for the search."""
+    check_memory(memory)
+    item = copy_json(memory, "memory")
+    role = item.get("role")
+    text = json.dumps(item, ensure_ascii=False)
+    return (role if isinstance(role, str) else None, text, found_text(item))
+
+
+def insert(db: sqlite3.Connection, thread: int, row: tuple[str | None, str, str]) -> None:
+    """Store a message and its words for the search."""
+    role, text, found = row
+    number = db.execute(
+        "INSERT INTO memories (thread, role, item) VALUES (?, ?, ?)", (thread, role, text)
+    ).lastrowid
+    db.execute(
+        "INSERT INTO words (rowid, thread, text) VALUES (?, ?, ?)", (number, f"t{thread}", found)
+    )
+
+
+def found_text(item: dict[str, Any]) -> str:
+    """Return the text by which a message is found, with its words separated."""
+    return indexed(_text(item, FOUND_CHARS))
+
+
+def _text(item: dict[str, Any], chars: int) -> str:
+    """Return a message's text, and the names and arguments of its calls."""
+    parts = []
+    content = item.get("content")
+    if isinstance(content, str):
+        parts.append(content)
+    elif isinstance(content, list):
+        # Only the text of blocks: the rest is images, in base64.
+        blocks = (block for block in content if isinstance(block, dict))
+        parts += [block["text"] for block in blocks if isinstance(block.get("text"), str)]
+    calls = item.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        if isinstance(call, dict):
+            parts.append(str(call.get("name", "")))
+            parts.append(json.dumps(call.get("args", ""), ensure_ascii=False))
+    return sendable(" ".join(parts)[:chars])
+
+
+def _embedder(db: sqlite3.Connection, embedder: Embedder) -> int | None:
+    row = db.execute(
+        "SELECT number FROM embedders WHERE name = ? AND dimensions = ?",
+        (embedder.name, embedder.dimensions),
+    ).fetchone()
+    return None if row is None else int(row[0])

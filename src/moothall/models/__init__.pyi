@@ -1,0 +1,22 @@
+"""The names of `__init__.py` for type checkers and editors."""
+
+from moothall.models.local import LocalModel as LocalModel
+from moothall.models.local_embedder import LocalEmbedder as LocalEmbedder
+from moothall.models.names import model as model
+from moothall.models.protocol import Call as Call
+from moothall.models.protocol import Model as Model
+from moothall.models.protocol import ModelReply as ModelReply
+from moothall.models.protocol import ReasoningPiece as ReasoningPiece
+from moothall.models.protocol import StreamingModel as StreamingModel
+from moothall.models.protocol import TextPiece as TextPiece
+from moothall.models.protocol import Usage as Usage
+from moothall.models.remote.litellm import LiteLLMModel as LiteLLMModel
+from moothall.models.remote.openai import OpenAIModel as OpenAIModel
+from moothall.models.transformers import TransformersModel as TransformersModel
+from moothall.models.wrappers.budgeted import BudgetedModel as BudgetedModel
+from moothall.models.wrappers.fallback import FallbackModel as FallbackModel
+from moothall.models.wrappers.prices import Price as Price
+from moothall.models.wrappers.prices import Prices as Prices
+from moothall.models.wrappers.rate_limit import RateLimit as RateLimit
+from moothall.models.wrappers.recorded import RecordedModel as RecordedModel
+from moothall.models.wrappers.scripted import ScriptedModel as ScriptedModel

@@ -1,0 +1,154 @@
+"""What models share: one method returns answers, whole or streamed."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from moothall.errors import ModelError
+from moothall.models.protocol import Model, ModelReply, ReasoningPiece, StreamPart, TextPiece
+
+if TYPE_CHECKING:
+    from moothall.action import Action
+
+_WORD = re.compile(r"\s*\S+|\s+")
+
+
+class Request(NamedTuple):
+    """A request to a model, and whether its answer is streamed."""
+
+    messages: list[dict[str, Any]]
+    actions: list[Action] | None = None
+    schema: dict[str, Any] | None = None
+    stream: bool = False
+
+    def asked_of(self, model: Model) -> AsyncGenerator[StreamPart, None]:
+        """Ask a model; the caller must close the returned generator."""
+        return streamed(model, *self[:3], whole=not self.stream)
+
+    def as_json(self, name: str, **how: Any) -> str:
+        """Return its content as JSON text; an error names the model `name`."""
+        offered = [[each.name, each.description, each.parameters] for each in self.actions or ()]
+        try:
+            return json.dumps([self.messages, offered, self.schema], **how)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ModelError(f"{name}: its input is not JSON: {error}") from error
+
+
+class Answering:
+    """A model whose `complete` and `stream` use one method, `_answer`, which a subclass defines.
+
+    Attributes:
+        name: what people call it
+    """
+
+    name: str
+
+    def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
+        """Yield the pieces of the answer, if `stream` is set, and finally the whole answer."""
+        raise NotImplementedError
+
+    async def complete(
+        self,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None = None,
+        schema: dict[str, Any] | None = None,
+    ) -> ModelReply:
+        """Answer a conversation. Cancelling it ends what it started, such as a connection.
+
+        Raises:
+            ContextOverflow: the prompt does not fit
+            RemoteForbidden: `MOOTHALL_OFFLINE=1`, and the model is not on this machine
+            BudgetExceeded: a budget is too small; `DeadlineExceeded` if its seconds are over
+            ModelError: there is no answer, or the answer is not valid
+        """
+        self._check(messages)
+        reply: Any = None
+        # Read to its end: the generator settles a budget after the answer.
+        async for part in self._answer(Request(messages, actions, schema)):
+            reply = part
+        return reply  # type: ignore[no-any-return]
+
+    async def stream(
+        self,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None = None,
+        schema: dict[str, Any] | None = None,
+    ) -> AsyncGenerator[StreamPart, None]:
+        """Stream the answer to a conversation in pieces, and finally the whole answer.
+
+        Closing or cancelling it before its end ends what it started. Only the whole answer contains
+        calls.
+
+        Raises:
+            ModelError: as for `complete`, or the answer broke off
+        """
+        self._check(messages)
+        async with aclosing(self._answer(Request(messages, actions, schema, True))) as parts:
+            async for part in parts:
+                yield part
+
+    def _check(self, messages: list[dict[str, Any]]) -> None:
+        if not messages:
+            raise ModelError(f"{self.name}: there are no messages to answer")
+
+
+class Closing:
+    """A base class for objects that the end of a `with` closes."""
+
+    def close(self) -> None:
+        """Close it; further calls do nothing."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+async def streamed(
+    model: Model,
+    messages: list[dict[str, Any]],
+    actions: list[Action] | None = None,
+    schema: dict[str, Any] | None = None,
+    *,
+    whole: bool = False,
+) -> AsyncGenerator[StreamPart, None]:
+    """Stream a model's answer; yield only the whole answer if it cannot stream, or with `whole`.
+
+    The caller must close it (`contextlib.aclosing`): otherwise a connection stays open until the
+    garbage collector runs.
+    """
+    # Pass a schema only if there is one: a user's own model may not take that argument.
+    more = {} if schema is None else {"schema": schema}
+    stream = None if whole else getattr(model, "stream", None)
+    if stream is None:
+        reply: Any = model.complete(messages, actions=actions, **more)
+        if inspect.isawaitable(reply):
+            reply = await reply
+        # A user's own model may return anything; the reader checks it.
+        in_parts = isinstance(reply, ModelReply) and not whole
+        for part in in_pieces(reply, by_word=False) if in_parts else (reply,):
+            yield part
+        return
+    parts: Any = stream(messages, actions=actions, **more)
+    try:
+        async for part in parts:
+            yield part
+    finally:
+        if hasattr(parts, "aclose"):  # a user's own iterator may have none
+            await parts.aclose()
+
+
+def in_pieces(reply: ModelReply, by_word: bool = True) -> Iterator[StreamPart]:
+    """Yield a complete answer as a stream would: pieces of its text, finally the whole."""
+    if reply.reasoning:
+        yield ReasoningPiece(reply.reasoning)
+    for text in _WORD.findall(reply.text) if by_word else filter(None, [reply.text]):
+        yield TextPiece(text)
+    yield reply

@@ -1,0 +1,160 @@
+"""Choosing an action under a grammar: the prompt, the schema, and how the answer is read.
+
+A model too small to follow a format is held to it by a JSON schema that admits nothing but one of
+the actions with its own arguments. The prompt has the form from which a model of 135M parameters
+chose best, measured over one-instruction tasks: each action's description, then the JSON to
+write, with the arguments' descriptions in place of their values and without quotes, because such
+a model copies quoted text; and each message of the user is marked as an instruction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import from_json
+
+from moothall.jsonvalue import readable
+from moothall.models.protocol import Call, ModelReply, calls_in
+from moothall.signature.schema import object_schema
+
+if TYPE_CHECKING:
+    from moothall.action import Action
+
+INSTRUCTION = "Instruction: "
+"""Precedes each message of the user. Every such message has it, so that a longer conversation
+keeps its beginning, and the prompt cache stays valid."""
+
+_HEAD = "You carry out the user's instruction by choosing one action. Answer with JSON.\nActions:\n"
+_ANSWER = 'Tell the user what came of it. {"answer": text}'
+
+
+def choice_text(actions: Iterable[Action], *, may_answer: bool) -> str:
+    """Return the part of the prompt that lists the actions."""
+    lines = [f"{_one_line(action.description)} {_form(action)}".strip() for action in actions]
+    if may_answer:
+        lines.append(_ANSWER)
+    return _HEAD + "\n".join(lines)
+
+
+def _form(action: Action) -> str:
+    schema: Mapping[str, Any] = action.parameters or {}
+    args = ", ".join(
+        f"{json.dumps(name, ensure_ascii=False)}: {_value(about)}"
+        for name, about in schema.get("properties", {}).items()
+    )
+    return f'{{"action": {json.dumps(action.name, ensure_ascii=False)}, "args": {{{args}}}}}'
+
+
+def _value(about: Any) -> str:
+    if not isinstance(about, Mapping):
+        return "value"
+    if "enum" in about:
+        return " or ".join(json.dumps(value, ensure_ascii=False) for value in about["enum"])
+    kind = about.get("type")
+    return _one_line(about.get("description")) or (kind if isinstance(kind, str) else "value")
+
+
+def _one_line(text: Any) -> str:
+    return " ".join(text.split()) if isinstance(text, str) else ""
+
+
+def choice_schema(
+    actions: Iterable[Action], *, answer: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the schema that admits one of the actions, or an answer of the given schema."""
+    definitions: dict[str, Any] = {}
+    forms: list[dict[str, Any]] = []
+    for number, action in enumerate(actions):
+        args = _within(dict(action.parameters or {}), f"a{number}", definitions)
+        args.setdefault("type", "object")
+        if "properties" in args or "anyOf" not in args:
+            # The model may write only arguments that it is shown.
+            args.setdefault("properties", {})
+            args.setdefault("additionalProperties", False)
+        forms.append(object_schema(action={"const": action.name}, args=args))
+    if answer is not None:
+        forms.append(object_schema(answer=_within(dict(answer), "answer", definitions)))
+    return {"anyOf": forms, **({"$defs": definitions} if definitions else {})}
+
+
+def _within(schema: dict[str, Any], prefix: str, definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema for use in a larger one, with its definitions moved there."""
+    for key in ("$defs", "definitions"):
+        for name, about in schema.pop(key, {}).items():
+            definitions[f"{prefix}.{name}"] = _moved(about, prefix)
+    whole: dict[str, Any] = _moved(schema, prefix)
+    if '"$ref": "#/$defs/' + prefix + '"' in json.dumps([whole, definitions]):
+        definitions[prefix] = whole
+    return whole
+
+
+def _moved(schema: Any, prefix: str) -> Any:
+    if isinstance(schema, Mapping):
+        moved = {
+            key: value if key in ("const", "enum", "default", "examples") else _moved(value, prefix)
+            for key, value in schema.items()
+        }
+        ref = schema.get("$ref")
+        if ref == "#":
+            moved["$ref"] = f"#/$defs/{prefix}"
+        elif isinstance(ref, str):
+            for start in ("#/$defs/", "#/definitions/"):
+                if ref.startswith(start):
+                    moved["$ref"] = f"#/$defs/{prefix}.{ref.removeprefix(start)}"
+        return moved
+    if isinstance(schema, Sequence) and not isinstance(schema, str):
+        return [_moved(item, prefix) for item in schema]
+    return schema
+
+
+def written(name: str, args: Mapping[str, Any] | str) -> str:
+    """Return a choice as the model writes it."""
+    form = args if isinstance(args, str) else json.dumps(args, ensure_ascii=False)
+    return f'{{"action": {json.dumps(name, ensure_ascii=False)}, "args": {form}}}'
+
+
+def read_choice(text: str) -> tuple[str, dict[str, Any]] | str:
+    """Return the action and its arguments, or the answer."""
+    chosen = json.loads(text)
+    if isinstance(chosen, dict):
+        name, args = chosen.get("action"), chosen.get("args")
+        if chosen.keys() == {"action", "args"} and isinstance(name, str) and isinstance(args, dict):
+            return name, args
+        if chosen.keys() == {"answer"}:
+            answer = chosen["answer"]
+            text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+            return readable(text)
+    raise ValueError("neither an action with its arguments nor an answer")
+
+
+def chosen(reply: ModelReply, messages: Iterable[Mapping[str, Any]]) -> ModelReply:
+    """Return the reply with its text read as call or answer; raise ValueError if it is neither."""
+    found = read_choice(reply.text)
+    if isinstance(found, str):
+        return replace(reply, text=found)
+    # A number, not a random id: the same conversation produces the same calls.
+    call = Call(f"call_{calls_in(messages) + 1}", *found)
+    return replace(reply, text="", calls=(call,), finish_reason="calls")
+
+
+class AnswerText:
+    """Decodes the text of a streamed `{"answer": "…"}`; it stays empty for anything else."""
+
+    def __init__(self) -> None:
+        self._raw = self.text = ""
+
+    def add(self, piece: str) -> str:
+        """Return the text that a further piece adds."""
+        self._raw += piece
+        try:
+            found = from_json(self._raw, allow_partial="trailing-strings")
+        except ValueError:
+            return ""
+        text = found.get("answer") if isinstance(found, dict) else None
+        if not isinstance(text, str):
+            return ""
+        before, self.text = self.text, text
+        return text[len(before) :]

@@ -1,0 +1,153 @@
+"""Models by name, as in a setting, on a command line or in an agent's `model=`."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from moothall.errors import DefinitionError, MissingExtra, ModelError, WeightsError
+from moothall.models import weights
+from moothall.models.settings import check_base_url
+from moothall.text import nearest
+
+if TYPE_CHECKING:
+    from moothall.models.protocol import Model
+
+SPELLINGS = (
+    "local",
+    "local:NAME",
+    "gguf:PATH",
+    "openai:NAME",
+    "http://HOST/v1#NAME",
+    "litellm:PROVIDER/NAME",
+    "hf:ORG/NAME",
+)
+"""The forms of names that `model` takes."""
+
+# For each kind: what it is, the extra that it needs, and that extra's packages.
+_REMOTE = ("OpenAIModel", "openai", ("aiohttp",))
+_LOCAL = ("a model inside this process", "local", ("xllamacpp",))
+_NEEDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "local": _LOCAL,
+    "gguf": _LOCAL,
+    "openai": _REMOTE,
+    "http": _REMOTE,
+    "https": _REMOTE,
+    "litellm": ("LiteLLMModel", "litellm", ("litellm",)),
+    "hf": ("TransformersModel", "transformers", ("torch", "transformers")),
+}
+_FOLDERS = ("/", "./", "../", "~")
+"""How a folder begins."""
+_NEAR = (*_NEEDS, *(f"local:{each.name}" for each in weights.LISTED))
+
+# All users of a name share one file in memory, or one set of connections.
+_LOCK = threading.Lock()
+_KEPT: weakref.WeakValueDictionary[tuple[str, ...], Model] = weakref.WeakValueDictionary()
+
+
+def model(name: str | Model) -> Model:
+    """Return the model of this name; return a model as it is.
+
+    `local` is the default model in this process, `local:NAME` a listed one that `moothall models
+    fetch NAME` fetched, `gguf:PATH` any GGUF file. `openai:NAME` is a model of OpenAI, with the key
+    in `OPENAI_API_KEY`; `http://HOST/v1#NAME`, or https, one of any compatible server that needs no
+    key. `litellm:PROVIDER/NAME` is a model of any provider that litellm knows, with the key in that
+    provider's variable; `hf:ORG/NAME` one of the Hugging Face hub on PyTorch, and `hf:./FOLDER` one
+    of a folder. While a model is in use, the same name returns the same model.
+
+    Raises:
+        ModelError: no model has this name, or there is no key
+        WeightsError: the weights are missing
+        MissingExtra: the extra that this kind of model needs is not installed
+    """
+    if not isinstance(name, str):
+        if callable(getattr(name, "complete", None)):
+            return name
+        raise ModelError(f"{name!r:.80} is neither a model nor the name of one; {_there_is()}")
+    kind, rest = check_name(name)
+    if kind in ("local", "gguf"):
+        from moothall.models.local import LocalModel
+
+        path = Path(rest)
+        if kind == "local":
+            found = weights.named(rest or weights.DEFAULT.name)
+            name, path = f"local:{found.name}", found.path
+        return _kept((name,), lambda: LocalModel(path, name=name))
+    if kind == "litellm":
+        from moothall.models.remote.litellm import LiteLLMModel
+
+        return _kept((name,), lambda: LiteLLMModel(rest))
+    if kind == "hf":
+        from moothall.models.transformers import TransformersModel
+
+        return _kept((name,), lambda: TransformersModel(rest))
+    from moothall.models.remote.openai import OpenAIModel
+
+    if kind == "openai":
+        # The environment is part of what a name means.
+        setting = [os.environ.get(each, "") for each in ("OPENAI_BASE_URL", "OPENAI_API_KEY")]
+        return _kept((name, *setting), lambda: OpenAIModel(rest))
+    url, _, listed = name.partition("#")
+    return _kept((name,), lambda: OpenAIModel(listed, url))
+
+
+def check_name(name: str) -> tuple[str, str]:
+    """Return a name's kind of model and its rest; raise what `model` raises, but load nothing."""
+    kind, rest = check_spelling(name)
+    what, extra, packages = _NEEDS[kind]
+    MissingExtra.unless(what, extra, *packages)
+    if kind == "openai" and not (
+        os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")
+    ):
+        raise ModelError(f"{name:.200}: there is no key: set OPENAI_API_KEY")
+    if kind == "local":
+        weights.named(rest or weights.DEFAULT.name).require()
+    elif kind == "gguf":
+        weights.check_gguf(Path(rest).expanduser())
+    elif kind == "hf" and rest.startswith(_FOLDERS) and not Path(rest).expanduser().is_dir():
+        raise WeightsError(f"{name:.200}: there is no such folder")
+    return kind, rest
+
+
+def check_spelling(name: str) -> tuple[str, str]:
+    """Return a name's kind of model and the rest; raise ModelError if no model can have it."""
+    kind, colon, rest = name.partition(":")
+    if kind not in _NEEDS or bool(rest) != bool(colon) or (not rest and kind != "local"):
+        near = "" if kind in _NEEDS else nearest(name, _NEAR)
+        raise ModelError(f"there is no model {name!r:.200}{near}; {_there_is()}")
+    if kind in ("http", "https"):
+        url, _, listed = name.partition("#")
+        if not listed:
+            raise ModelError(f"{name!r:.200} does not say which model: write {url:.200}#NAME")
+        try:
+            check_base_url(url, "its address")
+        except DefinitionError as error:
+            raise ModelError(f"there is no such model: {error}") from None
+    is_folder = kind == "hf" and rest.startswith(_FOLDERS)
+    if kind == "local":
+        weights.named(rest or weights.DEFAULT.name)
+    elif kind in ("hf", "litellm") and not is_folder and not all(rest.partition("/")):
+        form = next(each for each in SPELLINGS if each.startswith(kind))
+        raise ModelError(f"there is no such model: {name!r:.200}: it has the form {form}")
+    return kind, rest
+
+
+def _there_is() -> str:
+    return f"names are {', '.join(SPELLINGS)}; `moothall models` lists what is usable"
+
+
+def _kept(key: tuple[str, ...], make: Callable[[], Model]) -> Model:
+    """Return the model in use under a name, or a new one; a forked child has its own."""
+    key = (str(os.getpid()), *key)
+    with _LOCK:
+        found = _KEPT.get(key)
+        if found is None or getattr(found, "closed", False):
+            try:
+                found = _KEPT[key] = make()
+            except DefinitionError as error:
+                raise ModelError(f"there is no such model: {error}") from error
+        return found

@@ -1,0 +1,172 @@
+"""Answers in the chat format of OpenAI's server and compatible servers.
+
+They are untrusted data: read through a schema, and an error names the wrong field.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic_core import SchemaValidator, ValidationError
+from pydantic_core import core_schema as schemas
+
+from moothall.errors import ContextOverflow, ModelError
+from moothall.text import json_type, one_line
+
+# Codes of OpenAI and llama.cpp; what Anthropic, Bedrock, Gemini, LM Studio, Mistral, OpenRouter,
+# TGI, vLLM and xAI write.
+_TOO_LONG = re.compile(
+    "context_length_exceeded|exceed_context_size_error|(?:prompt|[Ii]nput) is too long"
+    "|context (?:length|limit|window)|maximum (?:model|prompt) length"
+    "|exceeds the maximum number of tokens|`inputs` tokens"
+)
+
+
+def _fields(**schema: Any) -> Any:
+    """Return the schema of an object; missing fields become null, unknown ones are dropped."""
+    given = {
+        name: schemas.typed_dict_field(
+            schemas.with_default_schema(each, default=None, validate_default=True)
+        )
+        for name, each in schema.items()
+    }
+    return schemas.typed_dict_schema(given)
+
+
+def _one_of(*kinds: type) -> Any:
+    # No schema of strings: it would refuse half a character, whose other half may come next.
+    return schemas.is_instance_schema(kinds, cls_repr="text")
+
+
+_MAYBE, _LIST, _ANY = schemas.nullable_schema, schemas.list_schema, schemas.any_schema()
+_TEXT = _MAYBE(_one_of(str))
+# Text, as the provider wrote it, or an object: some servers parse it.
+_ARGUMENTS = _MAYBE(_one_of(str, dict))
+_CALL = _fields(id=_ANY, function=_fields(name=_one_of(str), arguments=_ARGUMENTS))
+_INDEX = schemas.int_schema(strict=True)
+_PIECE = _fields(
+    index=_MAYBE({**_INDEX, "ge": 0}),
+    id=_ANY,
+    function=_MAYBE(_fields(name=_TEXT, arguments=_ARGUMENTS)),
+)
+
+
+def _message(calls: Any) -> Any:
+    content = _MAYBE(_one_of(str, list))
+    return _fields(
+        content=content, refusal=_ANY, tool_calls=calls, reasoning_content=_ANY, reasoning=_ANY
+    )
+
+
+_CHOICE = _fields(message=_message(_MAYBE(_LIST(_CALL))), finish_reason=_ANY, error=_ANY)
+WHOLE = SchemaValidator(_fields(choices=_LIST(_CHOICE, min_length=1), usage=_ANY))
+"""The schema of an answer that comes whole."""
+
+_DELTA = _MAYBE(_message(_MAYBE(_LIST(_PIECE))))
+_PART = _fields(index=_MAYBE(_INDEX), finish_reason=_TEXT, delta=_DELTA, message=_DELTA, error=_ANY)
+CHUNK = SchemaValidator(_fields(choices=_LIST(_PART)))
+"""The schema of an event of a streamed answer."""
+
+_WANTED = {
+    "dict_type": "an object",
+    "list_type": "a list",
+    "too_short": "a list that is not empty",
+    "int_type": "an integer",
+    "greater_than_equal": "an integer from 0 on",
+}
+
+
+def checked(schema: SchemaValidator, data: Any, where: str) -> dict[str, Any]:
+    """Return the fields of an object that a schema knows."""
+    try:
+        return schema.validate_python(data)  # type: ignore[no-any-return]
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+    about = first.get("ctx", {})
+    wanted = _WANTED.get(first["type"]) or str(about.get("class", "of the format"))
+    place = "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in first["loc"])
+    raise wrong_field(where, place[1:], first["input"], wanted)
+
+
+def parsed(data: bytes, where: str) -> Any:
+    """Return a body's JSON value."""
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ModelError(f"{where} is nested too deep") from None
+    except ValueError as error:
+        shown = one_line(data[:60].decode("utf-8", "replace"), 60)
+        raise ModelError(f"{where} is not JSON: {str(error)[:100]}: {shown!r}") from None
+
+
+def joined_content(content: str | list[Any] | None, where: str, place: str) -> str:
+    """Return the text of a message's content; other content is left out."""
+    if not isinstance(content, list):
+        return content or ""
+    parts = []
+    for n, block in enumerate(content):
+        if not isinstance(block, dict) or block.get("type", "text") == "text":
+            text = block.get("text") if isinstance(block, dict) else None
+            if not isinstance(text, str):
+                raise wrong_field(where, f"{place}[{n}]", block, "a block of text")
+            parts.append(text)
+    return "".join(parts)
+
+
+def reasoning_of(message: Mapping[str, Any]) -> str:
+    """Return a model's reasoning, if shown; the format has no such field, so none is wrong."""
+    for field in ("reasoning_content", "reasoning"):
+        text = message.get(field)
+        if isinstance(text, str) and text:
+            return text
+    content = message.get("content")
+    found: list[Any] = []
+    for block in content if isinstance(content, list) else ():
+        if isinstance(block, dict) and block.get("type") in ("reasoning", "thinking"):
+            about = block.get(block["type"], block.get("text"))
+            inner = about if isinstance(about, list) else [{"text": about}]
+            found += [each.get("text") for each in inner if isinstance(each, dict)]
+    return "".join(text for text in found if isinstance(text, str))
+
+
+def failed(body: Any, name: str) -> ModelError:
+    """Return the exception for an error sent instead of an answer."""
+    reason = f"{name}: the server answered with an error: {server_text(body)}"
+    if overflows(body):
+        return ContextOverflow(f"{reason}; nothing was cut")
+    return ModelError(reason)
+
+
+def overflows(body: Any) -> bool:
+    """Return whether a server's error says that the prompt does not fit."""
+    places = (body, body.get("error")) if isinstance(body, dict) else ()
+    kinds = (each.get(k) for each in places if isinstance(each, dict) for k in ("code", "type"))
+    return any(_TOO_LONG.search(str(said)) for said in (server_text(body), *kinds))
+
+
+def server_text(body: Any) -> str:
+    """Return the text of a server's error, in one line."""
+    raw = ""
+    for _ in range(2):
+        if isinstance(body, dict):
+            about = body.get("metadata")  # OpenRouter's: what the provider behind it answered
+            raw = f": {about['raw']}" if isinstance(about, dict) and "raw" in about else raw
+            body = body.get("error") or body.get("message") or body.get("detail") or ""
+    text = body if isinstance(body, str) else json.dumps(body)
+    return one_line(text + raw, 300) or "no reason"
+
+
+def wrong_field(where: str, field: str, found: Any, wanted: str) -> ModelError:
+    """Return the exception for a field of a wrong type or value."""
+    of = f"'s {field}" if field else ""
+    return ModelError(f"{where}{of} is {kind_of(found)}, not {wanted}")
+
+
+def kind_of(value: Any) -> str:
+    """Describe a value's type in words, for an error."""
+    if value is None:
+        return "missing"
+    return "empty" if value == [] else f"of type {json_type(value)}"

@@ -1,0 +1,117 @@
+"""Requests in the chat format of OpenAI's server and compatible servers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from moothall.errors import ModelError
+from moothall.models.remote.chat_answer import kind_of
+
+if TYPE_CHECKING:
+    from moothall.action import Action
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+# Keywords that a strict schema may not have; a server refuses a schema with one of these.
+_NOT_STRICT = frozenset(
+    (
+        *("allOf", "oneOf", "not", "if", "then", "else", "contains", "uniqueItems"),
+        *("dependentRequired", "dependentSchemas", "patternProperties", "propertyNames"),
+        *("unevaluatedProperties", "minLength", "maxLength", "default", "prefixItems"),
+    )
+)
+_STRICT_FORMATS = frozenset(
+    ("date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid")
+)
+
+
+def chat_messages(messages: Iterable[Any], name: str) -> list[dict[str, Any]]:
+    """Return our messages in the provider's form; blocks of content are passed on unchanged."""
+    return [_message(message, f"{name}: messages[{n}]") for n, message in enumerate(messages)]
+
+
+def _message(message: Any, where: str) -> dict[str, Any]:
+    if not isinstance(message, Mapping):
+        raise ModelError(f"{where} is {kind_of(message)}, not a chat message")
+    role = message.get("role")
+    content = message.get("content")
+    if content is not None and not isinstance(content, str | list):
+        raise ModelError(
+            f"{where}: content must be text or a list of blocks, got {kind_of(content)}"
+        )
+    out: dict[str, Any] = {"role": role, "content": "" if content is None else content}
+    if role == "tool":
+        out["tool_call_id"] = message.get("tool_call_id") or ""
+    elif role == "assistant":
+        if calls := message.get("tool_calls"):
+            out["content"] = content or None
+            out["tool_calls"] = [
+                _tool_call(call, f"{where}: tool_calls[{n}]") for n, call in enumerate(calls)
+            ]
+    elif role not in ("system", "user"):
+        raise ModelError(f"{where}: role must be system, user, assistant or tool, got {role!r:.80}")
+    speaker = message.get("name")
+    # A speaker's name is passed on if the format has a field for it.
+    if role != "tool" and isinstance(speaker, str) and _NAME.fullmatch(speaker):
+        out["name"] = speaker
+    return out
+
+
+def _tool_call(call: Any, where: str) -> dict[str, Any]:
+    if not isinstance(call, Mapping) or not isinstance(call.get("name"), str):
+        raise ModelError(f"{where} is not a call with id, name and args")
+    args = call.get("args")
+    if not isinstance(args, str):
+        args = json.dumps({} if args is None else args, allow_nan=False)
+    function = {"name": call["name"], "arguments": args}
+    return {"id": call.get("id") or "", "type": "function", "function": function}
+
+
+def tools(actions: Iterable[Action]) -> list[dict[str, Any]]:
+    """Return the actions that the model may call, in the provider's form."""
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": action.name,
+                "description": action.description,
+                "parameters": action.parameters or {"type": "object", "properties": {}},
+            },
+        }
+        for action in actions
+    ]
+
+
+def response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the field that makes the model follow a schema: strictly, if the schema allows it."""
+    strict = schema.get("type") == "object" and _may_be_strict(schema)
+    about: dict[str, Any] = {"name": "answer", "schema": schema}
+    return {"type": "json_schema", "json_schema": about | ({"strict": True} if strict else {})}
+
+
+def _may_be_strict(schema: Any) -> bool:
+    if not isinstance(schema, Mapping) or _NOT_STRICT & schema.keys():
+        return False
+    if "$ref" in schema:
+        return len(schema) == 1  # not with a description
+    properties = schema.get("properties") or {}
+    given = schema.get("type")
+    kinds = given if isinstance(given, list) else [given]
+    if (given is None and "anyOf" not in schema) or ("array" in kinds and "items" not in schema):
+        return False
+    if "format" in schema and schema["format"] not in _STRICT_FORMATS:
+        return False
+    if properties or "object" in kinds:
+        # A strict answer can neither add nor omit properties.
+        if schema.get("additionalProperties") is not False:
+            return False
+        if set(schema.get("required") or ()) != set(properties):
+            return False
+    groups = (properties, schema.get("$defs") or {}, schema.get("definitions") or {})
+    inner = [about for group in groups for about in group.values()]
+    inner += schema.get("anyOf") or ()
+    if "items" in schema:
+        inner.append(schema["items"])
+    return all(map(_may_be_strict, inner))

@@ -1,0 +1,272 @@
+"""An answer of OpenAI's chat interface: whole, or streamed as server-sent events.
+
+It is untrusted data: bounded, and read through a schema. Nothing here reads from a network: bytes
+go in as received, and parts come out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from io import IncrementalNewlineDecoder
+from typing import Any
+
+from moothall.errors import ModelError
+from moothall.jsonvalue import readable
+from moothall.models.protocol import (
+    Call,
+    ModelReply,
+    ReasoningPiece,
+    StreamPart,
+    TextPiece,
+    Usage,
+)
+from moothall.models.remote.chat_answer import (
+    CHUNK,
+    WHOLE,
+    checked,
+    failed,
+    joined_content,
+    parsed,
+    reasoning_of,
+    wrong_field,
+)
+
+_MAX_EVENT_BYTES = 8 * 2**20
+_MAX_LINES = 2**20
+_MOST_TOKENS = 2**53
+_MAX_CALLS = 1024
+"""More calls than any model makes in one answer."""
+
+
+class AnswerStream:
+    """Reads an answer as it arrives."""
+
+    def __init__(self, name: str, calls_before: int) -> None:
+        self.over = False  # the server said that no more data follows
+        self.whole = False  # the answer is complete, whether or not the server said so
+        self._name = name
+        self._before = calls_before
+        # State of the events: the unfinished line, and the fields of the unfinished event.
+        self._newlines = IncrementalNewlineDecoder(None, translate=True)
+        self._line = ""
+        self._lines = 0
+        self._data: list[bytes] = []
+        self._size = 0
+        self._failed = False
+        self._events = 0
+        # State of the answer.
+        self._said: list[str] = []
+        self._thought: list[str] = []
+        self._refusal: list[str] = []
+        self._calls: list[_Call] = []
+        self._last: dict[int | None, _Call] = {}
+        self._usage: Any = None
+        self._reason: str | None = None
+        self._choices = False
+
+    def feed(self, data: bytes, final: bool = False) -> Iterator[StreamPart]:
+        """Yield the pieces of the answer that some bytes complete."""
+        # Each byte is a character, since a piece may end within one of UTF-8.
+        text = self._newlines.decode(data.decode("latin-1"), final)
+        *lines, self._line = (self._line + text).split("\n")
+        if len(self._line) > _MAX_EVENT_BYTES:
+            raise self._too_large()
+        for line in lines:
+            yield from self._line_of(line.encode("latin-1"))
+            if self.over:
+                return
+
+    def _line_of(self, line: bytes) -> Iterator[StreamPart]:
+        if not self._lines:
+            line = line.removeprefix(b"\xef\xbb\xbf")  # the byte order mark, which may come first
+        self._lines += 1
+        if self._lines > _MAX_LINES:
+            raise ModelError(f"{self._name}: the answer has more than {_MAX_LINES} lines")
+        if not line:
+            if self._data:
+                yield from self._event()
+            self._failed = False
+            return
+        field, _, value = line.partition(b":")
+        if field == b"data":
+            self._size += len(value)
+            if self._size > _MAX_EVENT_BYTES:
+                raise self._too_large()
+            self._data.append(value.removeprefix(b" "))
+        elif field == b"event":
+            self._failed = value.strip() == b"error"
+
+    def _too_large(self) -> ModelError:
+        return ModelError(f"{self._name}: an event has more than {_MAX_EVENT_BYTES} bytes")
+
+    def _event(self) -> Iterator[StreamPart]:
+        data = b"\n".join(self._data).strip()
+        self._data.clear()
+        self._size = 0
+        if data == b"[DONE]":
+            self.over = self.whole = True
+        if self.over or not data:
+            return
+        yield from self.take(parsed(data, f"{self._name}: event {self._events + 1} of the answer"))
+
+    def take_whole(self, body: bytes | dict[str, Any]) -> Iterator[StreamPart]:
+        """Yield the pieces of an answer that came whole."""
+        where = f"{self._name}: the answer"
+        answer = parsed(body, where) if isinstance(body, bytes) else body
+        if isinstance(answer, dict) and answer.get("error"):
+            raise failed(answer, self._name)
+        answer = checked(WHOLE, answer, where)
+        self.whole, self._usage = True, answer["usage"]
+        yield from self._choice({"delta": None, **answer["choices"][0]}, where, "choices[0]")
+
+    def take(self, chunk: Any) -> Iterator[StreamPart]:
+        """Yield the pieces of the answer in an event; `feed` reads the events from bytes."""
+        self._events += 1
+        where = f"{self._name}: event {self._events} of the answer"
+        given = chunk if isinstance(chunk, dict) else {}
+        if self._failed or given.get("error"):
+            raise failed(chunk, self._name)
+        if isinstance(given.get("usage"), dict):
+            self._usage = given["usage"]
+            if given.get("choices") is None:
+                return
+        for n, choice in enumerate(checked(CHUNK, chunk, where)["choices"]):
+            if not choice["index"]:
+                yield from self._choice(choice, where, f"choices[{n}]")
+
+    def _choice(self, choice: dict[str, Any], where: str, place: str) -> Iterator[StreamPart]:
+        reason = choice["finish_reason"]
+        # An error that a provider, such as OpenRouter or DeepSeek, states in an answer.
+        if choice["error"] or reason in ("error", "insufficient_system_resource"):
+            raise failed({"error": choice["error"] or reason}, self._name)
+        # Some servers send a reason in every event, empty until the last; some send a whole answer
+        # in one event. A choice with neither delta nor message is of Azure's content filter.
+        kind = "delta" if choice["delta"] else "message"
+        delta = choice[kind] or {}
+        self._choices |= bool(delta or reason)
+        if reason:
+            self._reason, self.whole = reason, True
+        if thinking := readable(reasoning_of(delta)):
+            self._thought.append(thinking)
+            yield ReasoningPiece(thinking)
+        text = joined_content(delta.get("content"), where, f"{place}.{kind}.content")
+        if text := readable(text):
+            self._said.append(text)
+            yield TextPiece(text)
+        if isinstance(delta.get("refusal"), str):
+            self._refusal.append(delta["refusal"])
+        for n, piece in enumerate(delta.get("tool_calls") or ()):
+            if kind == "message":
+                self._last.clear()  # each call is whole
+            self._call(piece, where, f"{place}.{kind}.tool_calls[{n}]")
+
+    def _call(self, piece: dict[str, Any], where: str, place: str) -> None:
+        function = piece["function"] or {"name": None, "arguments": None}
+        name, args, id = function["name"], function["arguments"], piece["id"]
+        if not isinstance(id, str):
+            id = ""
+        call = self._which(piece.get("index"), id, name, args)
+        call.id = call.id or id
+        if call.name is None:
+            call.name = name
+        elif name and name != call.name:
+            call.name += name
+        if isinstance(args, dict) or isinstance(call.whole, dict):
+            if call.args or (args and call.whole is not None):
+                raise wrong_field(
+                    where, f"{place}.function.arguments", args, "what its pieces were"
+                )
+            call.whole = args if isinstance(args, dict) else call.whole
+        elif args:
+            call.args.append(args)
+
+    def _which(self, index: int | None, id: str, name: str | None, args: Any) -> _Call:
+        """Return the call that a piece belongs to: a new one, or one already begun."""
+        last = self._last.get(index)
+        # Some servers give all calls one index, and some give each piece of a call another id, or
+        # none. A new call has a name, and an id that differs from the last call's; or, without ids,
+        # arguments after the last call's are complete.
+        if last and not (name and last.name):
+            return last
+        more = args is not None and bool(str(args).strip())
+        if last and not (id != last.id if id and last.id else more and last.is_complete()):
+            return last
+        call = _Call(index)
+        self._calls.append(call)
+        self._last[index] = self._last[None] = call
+        return call
+
+    def end(self) -> list[StreamPart]:
+        """Return the remaining pieces and finally the answer; called when no more data follows."""
+        parts = list(self.feed(b"", final=True))
+        # Only the last line of the last event may lack its end.
+        last = self._line.strip() or b"\n".join(self._data).decode("latin-1").strip()
+        if last.removeprefix("data:").strip() == "[DONE]":
+            self.whole = True
+        if not self.whole:
+            raise ModelError(
+                f"{self._name}: the answer broke off after event {self._events}, before its end"
+            )
+        if not self._choices:
+            raise ModelError(f"{self._name}: the answer's events hold no answer")
+        # What a provider writes instead of an answer, when it declines to give one.
+        if not self._said and (refused := readable("".join(self._refusal))):
+            self._said.append(refused)
+            parts.append(TextPiece(refused))
+        text, calls, reason = "".join(self._said), self._made(), self._reason
+        if reason == "content_filter" and not text and not calls:
+            raise ModelError(f"{self._name}: the provider's content filter withheld the answer")
+        if reason in ("model_length", "max_tokens"):  # Mistral's, and Anthropic's behind proxies
+            reason = "length"
+        elif reason not in ("length", "content_filter"):
+            reason = "calls" if calls else "stop"
+        return [*parts, ModelReply(text, calls, self._spent(), reason, "".join(self._thought))]
+
+    def _spent(self) -> Usage:
+        """Return the usage; zero where the server states no number of tokens."""
+        counted = self._usage if isinstance(self._usage, dict) else {}
+        fields = ("prompt_tokens", "completion_tokens", "total_tokens")
+        stated = [counted.get(field) for field in fields]
+        given, answered, total = (
+            count if type(count) is int and 0 <= count <= _MOST_TOKENS else 0 for count in stated
+        )
+        # xAI and Gemini count reasoning in the total, but not among the answer's tokens.
+        return Usage(given, max(answered, total - given) if given else answered)
+
+    def _made(self) -> tuple[Call, ...]:
+        """Return the calls, each with a unique id."""
+        where, calls = f"{self._name}: the answer", dict[str, Call]()
+        if len(self._calls) > _MAX_CALLS:
+            raise ModelError(f"{where} has {len(self._calls)} calls, more than {_MAX_CALLS}")
+        for n, call in enumerate(sorted(self._calls, key=lambda call: call.index or 0)):
+            if call.name is None:
+                raise wrong_field(where, f"tool_calls[{n}].function.name", None, "text")
+            # A number, not a random id: the same conversation produces the same calls.
+            id, number = call.id, self._before + n + 1
+            while not id or id in calls:
+                id, number = f"call_{number}", number + 1
+            args = "".join(call.args) if call.whole is None else call.whole
+            calls[id] = Call(id, call.name, args)
+        return tuple(calls.values())
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call of which pieces arrive."""
+
+    index: int | None
+    id: str = ""
+    name: str | None = None
+    args: list[str] = field(default_factory=list)
+    whole: dict[str, Any] | None = None
+
+    def is_complete(self) -> bool:
+        """Return whether its arguments are an object, which no further piece can continue."""
+        args = "".join(self.args).rstrip()
+        if self.whole is None and args.endswith("}"):
+            with suppress(ValueError, RecursionError):
+                return isinstance(json.loads(args), dict)
+        return self.whole is not None

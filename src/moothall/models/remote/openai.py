@@ -1,0 +1,218 @@
+"""Models behind OpenAI's chat interface: OpenAI's own, and those of every compatible server."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import AsyncGenerator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from moothall.arguments import check_count, names_checked
+from moothall.errors import DefinitionError, ModelError
+from moothall.http import Client, HTTPError, Response
+from moothall.models.protocol import StreamPart
+from moothall.models.remote.chat_stream import AnswerStream
+from moothall.models.remote.remote import RemoteModel
+from moothall.models.settings import check_base_url
+
+if TYPE_CHECKING:
+    from moothall.models.wrappers.rate_limit import RateLimit
+
+_OPENAI = "https://api.openai.com/v1"
+# Fields of a request that complete() and stream() set themselves.
+_OWN_FIELDS = frozenset(
+    ("messages", "model", "n", "response_format", "stream", "stream_options", "tools")
+)
+_LENGTHS = ("max_completion_tokens", "max_tokens")
+_ACCOUNT = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
+_STREAM_USAGE = re.compile("stream_options|include_usage")
+
+
+@names_checked
+class OpenAIModel(RemoteModel):
+    """A model behind OpenAI's chat interface, on OpenAI's own server or any compatible one.
+
+    Without `base_url` the server is OpenAI's (or the one that `OPENAI_BASE_URL` names), and the
+    default key is that of `OPENAI_API_KEY`. Any other server receives only the key given for it,
+    since a key must not go to strangers.
+
+    A transient failure (no connection, no answer in time, 408, 409, 429, 5xx) is retried
+    `max_retries` times, after the time that the server asks for in `Retry-After`, or after half a
+    second and then twice as long each time. A server that asks for more than two minutes is not
+    waited for. Redirects are not followed.
+
+    It may be used from several event loops; each has its own connections, which close when the loop
+    ends, by `aclose()`, or at the end of `async with`.
+
+    Args:
+        name: the provider's name of the model
+        base_url: the server, such as `http://127.0.0.1:8080/v1`
+        api_key: the key
+        context_tokens: how much a prompt and its answer may take together, if you know it; an
+            agent's memory keeps within it
+        max_tokens: how long an answer may be, in the field that the server knows (one that
+            `options` names); None leaves it to the server, and then no budget has an upper bound
+        temperature: 0 takes the likeliest token each time; the server decides if left out
+        seed: the random seed, for servers that use it
+        timeout: seconds that one attempt may take, to the end of its answer; for a streamed one,
+            only the time spent waiting for the server counts
+        max_retries: how many more attempts are made
+        rate_limit: the limits of the provider; models that are given the same object share them; a
+            call counts once, however many attempts it takes
+        connections: how many calls run at once in each event loop; others wait
+        options: more fields of the request, such as `{"reasoning_effort": "low"}`
+
+    Attributes:
+        name: its name for `model()`: `openai:NAME`, or `http://host/v1#NAME`
+        max_tokens: the longest answer that a request asks for
+
+    Raises:
+        MissingExtra: the extra `openai` is not installed
+        ModelError: OpenAI's own server needs a key, and none is given
+        DefinitionError: an argument has a wrong type or value
+    """
+
+    base_url: str
+    own_fields = _OWN_FIELDS
+    where_key = "api_key=, or OPENAI_API_KEY"
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        context_tokens: int | None = None,
+        max_tokens: int | None = 4096,
+        temperature: float | None = None,
+        seed: int | None = None,
+        timeout: float = 600.0,
+        max_retries: int = 2,
+        rate_limit: RateLimit | None = None,
+        connections: int = 100,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not isinstance(name, str) or not name or not name.isprintable():
+            raise DefinitionError(f"OpenAIModel: name must be text, got {name!r:.80}")
+        if options is not None and not isinstance(options, Mapping):
+            raise DefinitionError(f"OpenAIModel: options= must be a dict, got {options!r:.80}")
+        limit = next((field for field in _LENGTHS if field in (options or {})), None)
+        if limit is not None and options is not None:
+            max_tokens = options[limit]
+        if base_url is None:
+            given = check_base_url(os.environ.get("OPENAI_BASE_URL") or _OPENAI, "OPENAI_BASE_URL")
+        else:
+            given = check_base_url(base_url, "OpenAIModel: base_url=")
+        super().__init__(
+            f"{given}#{name}" if base_url else f"openai:{name}",
+            given,
+            api_key or (None if base_url else os.environ.get("OPENAI_API_KEY")),
+            context_tokens=context_tokens,
+            max_tokens=max_tokens,
+            timeout=timeout,
+            max_retries=max_retries,
+            rate_limit=rate_limit,
+            options=options,
+            fields={
+                "model": name,
+                # OpenAI's newer models refuse the old field; other servers do not know the new one.
+                limit or _LENGTHS[given != _OPENAI]: max_tokens,
+                "temperature": temperature,
+                "seed": seed,
+            },
+        )
+        check_count("OpenAIModel", "connections", connections)
+        if self._key is None and self.base_url == _OPENAI:
+            raise ModelError(f"{self.name}: there is no key: set OPENAI_API_KEY, or pass api_key=")
+        self.model = name
+        # Until a server says that it cannot.
+        self._streams_usage = True
+        self._headers = {
+            "Authorization": f"Bearer {self._key or 'none'}",
+            "Content-Type": "application/json",
+            "Accept": "application/json",
+        }
+        if base_url:
+            self.where_key = "api_key=, or MOOTHALL_KEY of a command"
+        else:  # like the key, they are for OpenAI's server
+            of_account = {header: os.environ.get(name) for header, name in _ACCOUNT.items()}
+            self._headers |= {header: value for header, value in of_account.items() if value}
+        self._client = Client(
+            "OpenAIModel",
+            where=self.base_url,
+            timeout_s=timeout,
+            connections=connections,
+            max_retries=max_retries,
+        )
+
+    def __repr__(self) -> str:
+        return f"OpenAIModel({self.model!r}, {self.base_url!r})"
+
+    async def __aenter__(self) -> OpenAIModel:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop; a later call opens new ones."""
+        await self._client.aclose()
+
+    async def _asked(
+        self, content: bytes, calls_before: int, stream: bool
+    ) -> AsyncGenerator[StreamPart, None]:
+        answer = AnswerStream(self.name, calls_before)
+        try:
+            response = await self._sent(content, stream)
+            try:
+                kind = response.headers.get("content-type", "")
+                if stream and "json" not in kind and "html" not in kind:
+                    while not answer.over and (data := await _more(response, answer)):
+                        for part in answer.feed(data):
+                            yield part
+                    if answer.over:
+                        await response.drain()
+                else:  # it cannot stream, or is a web page
+                    body = bytearray(response.content)
+                    while stream and (data := await response.read()):
+                        body += data
+                    for part in answer.take_whole(bytes(body)):
+                        yield part
+            finally:
+                response.close()
+            for part in answer.end():
+                yield part
+        except HTTPError as error:
+            raise self._lost(str(error)) from None
+        except ModelError as error:
+            hidden = self._hidden(str(error))
+            if hidden == str(error):
+                raise
+            raise type(error)(hidden) from None
+
+    async def _sent(self, content: bytes, stream: bool) -> Response:
+        """Send a request; a stream again without a count of its tokens, if that is refused."""
+        url = f"{self.base_url}/chat/completions"
+        while True:
+            counted = stream and self._streams_usage
+            more = b', "stream": true' if stream else b""
+            more += b', "stream_options": {"include_usage": true}' if counted else b""
+            body = content[:-1] + more + b"}"
+            response = await self._client.request(
+                "POST", url, headers=self._headers, body=body, stream=stream
+            )
+            if 200 <= response.status < 300:
+                return response
+            text = response.content.decode("utf-8", "replace")
+            if not (counted and response.status in (400, 422) and _STREAM_USAGE.search(text)):
+                raise self._refused(response.status, text, response.headers, response.tries)
+            self._streams_usage = False
+
+
+async def _more(response: Response, answer: AnswerStream) -> bytes:
+    try:
+        return await response.read()
+    except HTTPError:
+        if answer.whole:
+            return b""  # the missing bytes are not part of the answer
+        raise

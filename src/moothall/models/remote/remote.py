@@ -1,0 +1,157 @@
+"""A model behind a server: its requests, within a rate limit, and the server's refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from moothall.arguments import check_count
+from moothall.errors import ContextOverflow, DefinitionError, ModelError
+from moothall.http import retry_after_s, tried
+from moothall.http.network import check_allowed
+from moothall.models.base import Answering, Request
+from moothall.models.plain_chat import add_schema
+from moothall.models.protocol import ModelReply, StreamPart, calls_in
+from moothall.models.remote.chat_answer import overflows, server_text
+from moothall.models.remote.chat_format import chat_messages, response_format, tools
+from moothall.models.settings import check_key
+
+if TYPE_CHECKING:
+    from moothall.models.wrappers.rate_limit import RateLimit
+
+_WITH_SCHEMA = b', "response_format": {'
+# In the text of a server, or of litellm, that does not keep to schemas, or not to this one.
+_NO_SCHEMA = re.compile("response[ _]format|json[ _]schema", re.IGNORECASE)
+
+
+class RemoteModel(Answering):
+    """What models behind a server share; a subclass defines `_asked`, which sends a request."""
+
+    own_fields: ClassVar[Iterable[str]]
+    where_key: str  # where the server's key comes from
+    base_url: str | None
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str | None,
+        key: str | None,
+        *,
+        context_tokens: int | None,
+        max_tokens: int | None,
+        timeout: float,
+        max_retries: int,
+        rate_limit: RateLimit | None,
+        options: Mapping[str, Any] | None,
+        fields: Mapping[str, Any],
+    ) -> None:
+        kind = type(self).__name__
+        check_count(kind, "context_tokens", context_tokens, optional=True)
+        check_count(kind, "max_tokens", max_tokens, optional=True)
+        check_count(kind, "max_retries", max_retries, least=0)
+        if not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
+            raise DefinitionError(f"{kind}: timeout= must be seconds above 0, got {timeout!r}")
+        if rate_limit is not None and not callable(getattr(rate_limit, "acquire", None)):
+            raise DefinitionError(f"{kind}: rate_limit= must be a RateLimit, got {rate_limit!r}")
+        if wrong := sorted(set(self.own_fields) & (options or {}).keys()):
+            raise DefinitionError(f"{kind}: options= cannot set {', '.join(wrong)}")
+        self.name = name
+        self.base_url = base_url
+        check_key(key, name)
+        self.context_tokens: int | None = context_tokens
+        self.max_tokens: int | None = max_tokens
+        self.rate_limit = rate_limit
+        self.timeout = timeout
+        self._max_retries = max_retries
+        self._key = key
+        given = {field: value for field, value in fields.items() if value is not None}
+        self._fields: dict[str, Any] = {**(options or {}), **given}
+
+    def _check_allowed(self, messages: list[dict[str, Any]]) -> None:
+        """Check that the request may leave this machine."""
+        check_allowed(self.base_url or "", self.name)
+
+    def _asked(
+        self, content: bytes, calls_before: int, stream: bool
+    ) -> AsyncGenerator[StreamPart, None]:
+        """Yield the pieces of the answer to a request, if streamed, and finally the whole."""
+        raise NotImplementedError
+
+    async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
+        self._check_allowed(request.messages)
+        content = self._content(request)
+        reserved = None
+        if self.rate_limit is not None:
+            # One token per three bytes, plus the longest answer: an estimate on the high side.
+            estimate = len(content) // 3 + (self.max_tokens or 0)
+            reserved = await self.rate_limit.acquire(estimate)
+        before, begun = calls_in(request.messages), False
+        while True:
+            try:
+                async with aclosing(self._asked(content, before, request.stream)) as parts:
+                    async for part in parts:
+                        begun = True
+                        if isinstance(part, ModelReply) and reserved is not None:
+                            reserved.settle(part.usage.total)
+                        yield part
+                return
+            except ModelError as error:
+                if begun or _WITH_SCHEMA not in content or not _NO_SCHEMA.search(str(error)):
+                    raise
+            asked = json.loads(content)
+            add_schema(asked["messages"], asked.pop("response_format")["json_schema"]["schema"])
+            content = json.dumps(asked).encode()
+
+    def _content(self, request: Request) -> bytes:
+        messages, actions, schema, _ = request
+        try:
+            body = self._fields_of(messages) | {"messages": chat_messages(messages, self.name)}
+            if actions:
+                body["tools"] = tools(actions)
+            if schema is not None:
+                body["response_format"] = response_format(schema)
+            return json.dumps(body, allow_nan=False).encode()
+        except (TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise ModelError(f"{self.name}: its input is not JSON: {error}") from error
+
+    def _fields_of(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return the fields of a request other than its messages, actions and schema."""
+        return self._fields
+
+    def _refused(
+        self, status: int, text: str, headers: Mapping[str, str], tries: int
+    ) -> ModelError:
+        """Return the error for a server's refusal, in one line, with what to do about it."""
+        body: Any = text
+        with suppress(ValueError, RecursionError):
+            body = json.loads(text)
+        if isinstance(body, list) and len(body) == 1:
+            body = body[0]  # Gemini's
+        reason = f"{self.name}: the server answered {status}: {server_text(body)}"
+        if overflows(body):
+            return ContextOverflow(self._hidden(f"{reason}; nothing was cut"))
+        if status in (401, 403):
+            reason += f"; check {self.where_key}"
+        elif status == 404 or 300 <= status < 400:
+            where = f" and the address {self.base_url}" if self.base_url else ""
+            reason += f"; check the name of the model{where}"
+        elif status == 429 and (wait_s := retry_after_s(headers)):
+            reason += f"; it asks to wait {wait_s:.0f} s"
+        return ModelError(self._hidden(f"{reason}{tried(tries)}"))
+
+    def _lost(self, reason: str) -> ModelError:
+        """Return the error for a request without an answer."""
+        hint = "; is the server running there?" if "Connection refused" in reason else ""
+        return ModelError(self._hidden(f"{self.name}: {reason}{hint}"))
+
+    def _hidden(self, text: str) -> str:
+        """Return a text without the key and the keys of the environment."""
+        keys = [value for name, value in os.environ.items() if name.endswith("_API_KEY")]
+        for key in (self._key, *keys):
+            if key and len(key) > 4:
+                text = text.replace(key, "…")
+        return text

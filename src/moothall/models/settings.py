@@ -1,0 +1,42 @@
+"""Checks of the settings of models, made when a model is constructed."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from moothall.errors import DefinitionError, ModelError
+
+
+def check_sampling(what: str, temperature: Any, seed: Any) -> None:
+    """Raise if a temperature or a seed is one that no model takes."""
+    if type(temperature) not in (int, float) or not 0 <= temperature <= 10:
+        raise DefinitionError(
+            f"{what}: temperature= must be a number from 0 to 10, got {temperature!r}"
+        )
+    if seed is not None and type(seed) is not int:
+        raise DefinitionError(f"{what}: seed= must be an integer, got {seed!r}")
+
+
+def check_key(key: str | None, name: str) -> None:
+    """Check that a key can stand in a header; the error does not show it."""
+    if key is not None and (not key.isascii() or not key.isprintable() or " " in key):
+        raise ModelError(f"{name}: the key holds a character that no key has, such as a line break")
+
+
+def check_base_url(url: Any, what: str) -> str:
+    """Return a server's checked address without a slash at its end; `what` names it in errors."""
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - looked at because it raises
+        plain = url.isascii() and url.isprintable() and " " not in url
+    except (AttributeError, TypeError, ValueError):
+        plain = False
+    if not plain or parts.scheme not in ("http", "https") or not parts.hostname:
+        raise DefinitionError(f"{what} must be like http://host/v1, got {url!r:.200}")
+    if parts.username or parts.password:
+        # Names, errors and logs show the address.
+        raise DefinitionError(f"{what} must hold no password: the key is given apart from it")
+    if parts.query or parts.fragment:
+        raise DefinitionError(f"{what} must end with its path, without ? or #")
+    return str(url).rstrip("/")

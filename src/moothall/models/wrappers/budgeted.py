@@ -1,0 +1,305 @@
+"""A model wrapper that keeps within a budget."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+from moothall.budget import Budget, Reservation
+from moothall.budget.bill import add_to_bill
+from moothall.errors import (
+    BudgetExceeded,
+    ContextOverflow,
+    DeadlineExceeded,
+    DefinitionError,
+    MissingExtra,
+    RemoteForbidden,
+    UnknownPrice,
+)
+from moothall.models.base import Answering, Request
+from moothall.models.names import model as named
+from moothall.models.protocol import Model, ModelReply, StreamPart
+from moothall.models.wrappers.fallback import FallbackModel
+from moothall.models.wrappers.prices import Prices
+
+_PRICES = Prices()
+_MOST_TOKENS = 2**53
+_END = object()
+
+# Tokens beside what is counted: the marks of a turn and a role, or the frame of an action; and
+# the text with which a chat format begins.
+_AROUND_EACH = 16
+_AROUND_ALL = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """The most tokens that a call can take; None without a bound."""
+
+    input: int | None
+    output: int | None
+
+
+class BudgetedModel(Answering):
+    """Asks a model within a budget, and only if the budget suffices.
+
+    Before each call it reserves one model call, the most tokens that the call can take, and their
+    cost. The model's `count_tokens` counts the input; without it, the input counts as one token per
+    byte of the messages, actions and schema as JSON, plus some for each message and action. The
+    output is the model's `max_tokens`. Afterwards it settles with the usage that the reply states;
+    a part that is zero, or no number of tokens, counts as much as was reserved.
+
+    Without an upper bound a limit of tokens or money cannot be kept. A model whose `max_tokens` is
+    None must state one. For a model without that attribute, and for messages with images and the
+    like, all that is left is reserved, so that no other call runs beside it; if the call still
+    takes more, that is counted and nothing further begins.
+
+    A call that failed or was cancelled, or a stream that was closed early, counts as much as was
+    reserved: a provider may bill it. A call that was never sent (`MOOTHALL_OFFLINE=1`, a missing
+    extra) counts nothing; a prompt that was refused as too long counts only as a call.
+
+    At the budget's deadline the call is cancelled.
+
+    Each model of a `FallbackModel` gets the budget separately, since each of them may be asked, and
+    has its own price and limit. If a `BudgetedModel` wraps another whose budget is an ancestor or
+    descendant of its own, a call counts once. A model's own retries count as one call.
+
+    Args:
+        model: the model, or the name of one
+        budget: the budget, which others may share
+
+    Attributes:
+        model: the model
+        budget: the budget
+        name: the model's
+        context_tokens: the model's
+        max_tokens: the model's, if it has it
+        count_tokens: the model's, if it has it
+
+    Raises:
+        UnknownPrice: the budget has a limit of money, and the model's price is not known
+        DefinitionError: the budget has a limit of tokens or money, and the model's `max_tokens` is
+            None
+    """
+
+    def __init__(self, model: Model | str, budget: Budget) -> None:
+        if not isinstance(budget, Budget):
+            raise DefinitionError(
+                f"BudgetedModel: budget= is a Budget, not a {type(budget).__name__}"
+            )
+        self.budget: Budget = budget
+        self.model: Model = named(model)
+        while type(self.model) is BudgetedModel and budget.is_part_of(self.model.budget):
+            self.model = self.model.model  # spending here already counts there
+        self.name = str(getattr(self.model, "name", type(self.model).__name__))
+        self.context_tokens: int | None = getattr(self.model, "context_tokens", None)
+        # The model to ask without reserving, if it or its parts keep to the budget.
+        self._obeying: Model | None = None
+        self._counted: tuple[str, int] | None = None  # the last count, until it is used
+        if type(self.model) is BudgetedModel and self.model.budget.is_part_of(budget):
+            self._obeying = self.model
+        elif type(self.model) is FallbackModel:  # not a subclass, which may act otherwise
+            each = [BudgetedModel(part, budget) for part in self.model.models]
+            self._obeying = FallbackModel(each, name=self.name)
+        else:
+            self.cost(0, 0)
+            self._output_bound()
+
+    def __getattr__(self, name: str) -> Any:
+        # Their presence matters: an agent's memory counts by `count_tokens` if it exists.
+        if name in ("count_tokens", "max_tokens") and "model" in self.__dict__:
+            return getattr(self.model, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        return f"BudgetedModel({self.model!r}, {self.budget!r})"
+
+    async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
+        if self._obeying is not None:
+            async with aclosing(request.asked_of(self._obeying)) as parts:
+                async for part in parts:
+                    yield part
+            return
+        bound, held = await self._reserve(request)
+        began = False
+        with held:
+            async with aclosing(request.asked_of(self.model)) as parts:
+                try:
+                    # Part by part: a timeout around a `yield` would cancel the reader.
+                    while (part := await self._next(parts)) is not _END:
+                        began = True
+                        # A user's own model may return anything as a plain answer.
+                        if (isinstance(part, ModelReply) or not request.stream) and held.open:
+                            self._settle(held, bound, part)
+                        yield part
+                except Exception as error:
+                    if not began:
+                        _give_back(held, error)
+                    raise
+
+    # -- before the call ---------------------------------------------------------------------------
+
+    def _most(self, *asked: Any) -> tuple[int, Decimal]:
+        """Return the tokens and money that a call would reserve now; of the dearest of several."""
+        obeying: Any = self._obeying
+        if obeying is not None:
+            found = [model._most(*asked) for model in getattr(obeying, "models", [obeying])]
+            return max(tokens for tokens, _ in found), max(usd for _, usd in found)
+        bound, tokens, usd = self._bound(Request(*asked))
+        if bound.input is None or bound.output is None:
+            left = self.budget.left
+            if left.tokens is not None:
+                tokens = max(tokens, left.tokens)
+            if left.usd is not None and not self._is_free():
+                usd = max(usd, Decimal(repr(left.usd)))
+        return tokens, usd
+
+    def _bound(self, request: Request) -> tuple[_Bound, int, Decimal]:
+        """Return the most tokens of a call, by kind and together, and their cost."""
+        bound = _Bound(self._input_bound(request), self._output_bound())
+        input, output = bound.input or 0, bound.output or 0
+        return bound, input + output, self.cost(input, output)
+
+    async def _reserve(self, request: Request) -> tuple[_Bound, Reservation]:
+        bound, tokens, usd = self._bound(request)
+        take = partial(self.budget.reserve, usd=usd)
+        if bound.input is None or bound.output is None:
+            take = partial(self.budget.reserve_rest, usd=None if self._is_free() else usd)
+        try:
+            held = await self.budget.in_turn(partial(take, tokens=tokens, model_calls=1))
+        except DeadlineExceeded as error:
+            raise DeadlineExceeded(f"{self.name} was not asked: {error}") from error
+        except BudgetExceeded as error:
+            why = ""
+            if error.limit in ("tokens", "usd"):
+                counted = "by count_tokens"
+                if getattr(self.model, "count_tokens", None) is None:
+                    counted = "at a token a byte, for the model has no count_tokens"
+                why = (
+                    f" (the input counts {counted}, and the answer at max_tokens: raise the limit, "
+                    "or lower one of these)"
+                )
+            raise BudgetExceeded(f"{self.name} was not asked: {error}{why}", error.limit) from error
+        add_to_bill(held, self.budget)
+        return bound, held
+
+    def _input_bound(self, request: Request) -> int | None:
+        """Return the most tokens of the input; None without a bound."""
+        if any(map(_has_more_than_text, request.messages)):
+            return None
+        text = request.as_json(self.name, ensure_ascii=False)
+        parts = len(request.messages) + len(request.actions or ())
+        around = _AROUND_ALL + _AROUND_EACH * parts
+        count = getattr(self.model, "count_tokens", None)
+        if count is None:
+            # No tokenizer produces more tokens than bytes.
+            return len(text.encode("utf-8", "surrogatepass")) + around
+        # A run asks for the bound before it asks the model: the slow count is kept for that call.
+        known, self._counted = self._counted, None
+        if known is not None and known[0] == text:
+            return known[1] + around
+        counted = count(text)
+        if type(counted) is not int or counted < 0:
+            raise DefinitionError(
+                f"{self.name}: count_tokens gives a number of tokens, not {counted!r:.80}"
+            )
+        self._counted = (text, counted)
+        return counted + around
+
+    def _output_bound(self) -> int | None:
+        """Return the most tokens of the output; None without a bound."""
+        model: Any = self.model
+        if not hasattr(model, "max_tokens"):
+            return None
+        bound = model.max_tokens
+        if bound is None:
+            left = self.budget.left
+            if left.tokens is None and (left.usd is None or self._is_free()):
+                return None
+            limit = "tokens" if left.tokens is not None else "money"
+            raise DefinitionError(
+                f"{self.name}: {self.budget} limits {limit}, and nothing limits this model's "
+                "answers; make the model with max_tokens="
+            )
+        if type(bound) is not int or not 0 <= bound <= _MOST_TOKENS // 2:
+            raise DefinitionError(
+                f"{self.name}: max_tokens must be a number of tokens, got {bound!r:.80}"
+            )
+        return bound
+
+    def cost(self, input_tokens: int, output_tokens: int) -> Decimal:
+        """Return the cost of tokens in US dollars; 0 if no limit is of money.
+
+        Raises:
+            UnknownPrice: the price is not known
+        """
+        prices = _PRICES if self.budget.prices is None else self.budget.prices
+        try:
+            return prices.cost(self.name, input_tokens, output_tokens)
+        except UnknownPrice:
+            from moothall.models.local import LocalModel
+
+            if self.budget.left.usd is None or isinstance(self.model, LocalModel):
+                return Decimal(0)
+            raise
+
+    def _is_free(self) -> bool:
+        return not self.cost(1, 1)
+
+    # -- the call, and after it --------------------------------------------------------------------
+
+    async def _next(self, parts: AsyncGenerator[StreamPart, None]) -> Any:
+        """Return the next part; cancel the call and raise at the deadline."""
+        left = self.budget.remaining_seconds()
+        if left is None:
+            return await anext(parts, _END)
+        late = f"{self.name}: the seconds of {self.budget} were over before it had answered"
+        if left <= 0:
+            raise DeadlineExceeded(late)
+        try:
+            async with asyncio.timeout(left) as limit:
+                return await anext(parts, _END)
+        except Exception as error:
+            # A TimeoutError of the model itself is not the deadline's. A cancellation from outside
+            # is not an Exception and does not come here.
+            if limit.expired():
+                raise DeadlineExceeded(late) from error
+            raise
+
+    def _settle(self, held: Reservation, bound: _Bound, reply: Any) -> None:
+        usage = getattr(reply, "usage", None)
+        given = _tokens(getattr(usage, "input_tokens", None))
+        answered = _tokens(getattr(usage, "output_tokens", None))
+        said = not isinstance(reply, ModelReply) or reply.text or reply.calls or reply.reasoning
+        output = answered or (bound.output if said or not given else 0)
+        input = given or bound.input
+        if input is None or output is None:
+            held.settle()  # as reserved, since the usage is not known
+        else:
+            held.settle(tokens=input + output, usd=self.cost(input, output))
+
+
+def _has_more_than_text(message: Any) -> bool:
+    """Return whether a message has blocks whose tokens do not follow from bytes, such as images."""
+    content = message.get("content") if isinstance(message, dict) else None
+    return isinstance(content, list) and any(
+        isinstance(block, dict) and block.get("type", "text") != "text" for block in content
+    )
+
+
+def _give_back(held: Reservation, error: Exception) -> None:
+    """Release what certainly cost nothing in a call that failed before its first part."""
+    if isinstance(error, RemoteForbidden | MissingExtra):
+        held.release()
+    elif isinstance(error, ContextOverflow):
+        held.settle(tokens=0, usd=0)
+
+
+def _tokens(value: Any) -> int:
+    """Return a stated number of tokens; 0 if the value is no such number."""
+    return value if type(value) is int and 0 < value <= _MOST_TOKENS // 2 else 0

@@ -1,0 +1,81 @@
+"""Several models as one: if one cannot answer, the next is asked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
+
+from moothall.errors import ContextOverflow, DefinitionError, MissingExtra, ModelError
+from moothall.models.base import Answering, Request
+from moothall.models.names import model as named
+from moothall.models.protocol import Model, StreamPart
+
+logger = logging.getLogger("moothall.models")
+
+
+class FallbackModel(Answering):
+    """Asks models one after the other until one answers.
+
+    The next is asked when one raises `ModelError`, whatever the reason: no network, a limit, a
+    prompt too long for it, a call that `MOOTHALL_OFFLINE=1` forbids; or when its extra is not
+    installed. Each time a warning is logged.
+    Cancelling ends it. Any other exception passes through: it is a fault of the program, which
+    another model would only hide. In a stream, the next is asked only before the first piece.
+
+    Its `context_tokens` is the smallest known one, so that an agent's memory fits every model. Its
+    `max_tokens` is the largest, or None if one is not known, so that a budget's bound suffices for
+    every model.
+
+    Args:
+        models: models, or names of models, in the order in which they are asked
+        name: what people call it
+
+    Raises:
+        DefinitionError: `models` is not a list of models, or is empty
+        ModelError: there is no model of a name
+    """
+
+    def __init__(self, models: Iterable[Model | str], *, name: str | None = None) -> None:
+        if isinstance(models, str) or not isinstance(models, Iterable):
+            raise DefinitionError(
+                f"FallbackModel takes a list of models, not one {type(models).__name__}"
+            )
+        self.models = tuple(named(each) for each in models)
+        if not self.models:
+            raise DefinitionError("FallbackModel takes at least one model")
+        self._names = [str(getattr(each, "name", type(each).__name__)) for each in self.models]
+        self.name = name or f"fallback({', '.join(self._names)})"
+        known = [getattr(each, "context_tokens", None) for each in self.models]
+        self.context_tokens: int | None = min(filter(None, known), default=None)
+        longest: list[int | None] = [getattr(each, "max_tokens", None) for each in self.models]
+        given = [each for each in longest if each is not None]
+        self.max_tokens: int | None = max(given) if len(given) == len(longest) else None
+
+    async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
+        errors: list[Exception] = []
+        for each in self.models:
+            begun = False
+            try:
+                async with aclosing(request.asked_of(each)) as parts:
+                    async for part in parts:
+                        begun = True
+                        yield part
+                return
+            except (ModelError, MissingExtra) as error:
+                if begun:
+                    raise  # the next model's answer would not continue these pieces
+                errors.append(error)
+                if len(errors) < len(self.models):
+                    logger.warning("%s; asking %s", error, self._names[len(errors)])
+        raise self._none(errors) from errors[-1]
+
+    def _none(self, errors: list[Exception]) -> ModelError:
+        # As `ContextOverflow`, it tells the caller that a shorter prompt may fit.
+        kind = (
+            ContextOverflow if all(isinstance(e, ContextOverflow) for e in errors) else ModelError
+        )
+        reasons = "; ".join(
+            f"{number}. {' '.join(str(error).split())}" for number, error in enumerate(errors, 1)
+        )
+        return kind(f"{self.name}: no model answered: {reasons}")

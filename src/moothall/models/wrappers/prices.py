@@ -1,0 +1,163 @@
+"""Prices of models: US dollars per million tokens, by the models' names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from types import MappingProxyType
+from typing import TypeAlias
+
+from moothall.budget.amounts import picodollars
+from moothall.errors import DefinitionError, UnknownPrice
+from moothall.http.network import is_loopback
+from moothall.text import excerpt, shorten
+
+# Models in this process, and scripted ones.
+_FREE = ("local:", "gguf:", "hf:", "scripted")
+
+PriceLike: TypeAlias = "Price | tuple[float | Decimal, float | Decimal]"
+
+
+@dataclass(frozen=True, init=False, slots=True)
+class Price:
+    """A model's price, in US dollars per million tokens.
+
+    If it varies, by the length of the prompt or by the hour, state the highest.
+
+    Args:
+        input: per million input tokens
+        output: per million output tokens, including reasoning tokens
+
+    Raises:
+        DefinitionError: a price is not a number from 0 on
+    """
+
+    input: Decimal
+    output: Decimal
+    # In whole picodollars a cost is exact, whatever the precision of the caller's decimals.
+    _each: tuple[int, int] = field(repr=False, compare=False)
+
+    def __init__(self, input: float | Decimal, output: float | Decimal) -> None:
+        each = picodollars("Price", input, "input"), picodollars("Price", output, "output")
+        object.__setattr__(self, "input", Decimal(str(input)))  # 0.15 means 0.15 exactly
+        object.__setattr__(self, "output", Decimal(str(output)))
+        object.__setattr__(self, "_each", each)
+
+    def cost(self, input_tokens: int, output_tokens: int) -> Decimal:
+        """Return the exact cost of tokens in US dollars."""
+        total = self._each[0] * input_tokens + self._each[1] * output_tokens
+        return Decimal(f"{total}E-18")
+
+
+FREE = Price(0, 0)
+
+LISTED_ON = "2025-08"
+"""The date on which OpenAI stated the prices below."""
+
+LISTED: Mapping[str, Price] = MappingProxyType(
+    {
+        "openai:gpt-4.1": Price(2.00, 8.00),
+        "openai:gpt-4.1-mini": Price(0.40, 1.60),
+        "openai:gpt-4.1-nano": Price(0.10, 0.40),
+        "openai:gpt-4o": Price(2.50, 10.00),
+        "openai:gpt-4o-mini": Price(0.15, 0.60),
+        "openai:gpt-5": Price(1.25, 10.00),
+        "openai:gpt-5-mini": Price(0.25, 2.00),
+        "openai:gpt-5-nano": Price(0.05, 0.40),
+        "openai:o3": Price(2.00, 8.00),
+        "openai:o4-mini": Price(1.10, 4.40),
+    }
+)
+"""Prices without discounts (cache, batch), in the region and tier without a surcharge."""
+
+
+class Prices:
+    """Prices of models by name: the built-in list, and your own, which take precedence.
+
+    Providers change their prices; the built-in list is of `LISTED_ON`. Models of this machine
+    (`local`, `gguf:`, `hf:`, `scripted`, and servers on loopback) cost nothing unless you state a
+    price for them. No name is guessed from another: a dated version needs its own entry.
+
+    Args:
+        stated: `{"openai:NAME": Price(input, output)}`, in US dollars per million tokens; a pair of
+            numbers may replace a `Price`
+
+    Raises:
+        DefinitionError: a name or a price is not valid
+    """
+
+    def __init__(self, stated: Mapping[str, PriceLike] | None = None) -> None:
+        if stated is not None and not isinstance(stated, Mapping):
+            raise DefinitionError(
+                f"Prices takes names and their prices, got {excerpt(stated)}: "
+                "Prices({'openai:NAME': Price(input, output)})"
+            )
+        self._stated: dict[str, Price] = {}
+        for name, price in (stated or {}).items():
+            if isinstance(price, tuple) and len(price) == 2:
+                price = Price(*price)
+            if not isinstance(price, Price):
+                raise DefinitionError(
+                    f"Prices: {excerpt(name)} has no price but {excerpt(price)}; "
+                    "write Price(input, output)"
+                )
+            self._state(name, price)
+
+    def set_price(
+        self,
+        name: str,
+        input_usd_per_million: float | Decimal,
+        output_usd_per_million: float | Decimal,
+    ) -> None:
+        """Set a model's price from now on.
+
+        Args:
+            name: the model's name, such as `openai:NAME`
+            input_usd_per_million: US dollars per million input tokens
+            output_usd_per_million: US dollars per million output tokens
+
+        Raises:
+            DefinitionError: the name or a price is not valid
+        """
+        self._state(name, Price(input_usd_per_million, output_usd_per_million))
+
+    def price(self, name: str) -> Price:
+        """Return a model's price.
+
+        Raises:
+            UnknownPrice: the price is not known
+        """
+        found = self._stated.get(name) or LISTED.get(name)
+        if found is None and _is_free(name):
+            found = FREE
+        if found is None:
+            shown = repr(shorten(name, 200))
+            raise UnknownPrice(
+                f"no price is known for {shown}, so no money can be reserved for it; pass "
+                f"Budget(usd=…, prices=Prices({{{shown}: Price(input, output)}})), in US dollars "
+                "per million tokens"
+            )
+        return found
+
+    def cost(self, model: str, input_tokens: int, output_tokens: int) -> Decimal:
+        """Return the cost in US dollars of a model's tokens.
+
+        Raises:
+            UnknownPrice: the model's price is not known
+        """
+        return self.price(model).cost(input_tokens, output_tokens)
+
+    def _state(self, name: object, price: Price) -> None:
+        if not isinstance(name, str) or not name:
+            raise DefinitionError(f"Prices: a model's name must be a text, got {excerpt(name)}")
+        self._stated[name] = price
+
+    def __repr__(self) -> str:
+        return f"<Prices: {len(self._stated)} stated, {len(LISTED)} listed on {LISTED_ON}>"
+
+
+def _is_free(name: str) -> bool:
+    if name == "local" or name.startswith(_FREE):
+        return True
+    return name.startswith(("http://", "https://")) and is_loopback(name)

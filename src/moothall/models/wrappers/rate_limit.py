@@ -1,0 +1,115 @@
+"""Keeping to a provider's limits of requests and tokens in any minute."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from moothall.arguments import check_count
+from moothall.threads import WaitingLine
+
+_MINUTE_S = 60.0
+
+
+@dataclass(eq=False, slots=True)
+class Reservation:
+    """A call's share of a limit."""
+
+    _limit: RateLimit
+    at: float
+    tokens: int
+    counted: bool = True
+
+    def settle(self, tokens: int) -> None:
+        """Replace the estimate by the provider's count; 0 is no count."""
+        if not tokens:
+            return
+        limit = self._limit
+        with limit._guard:
+            if self.counted:
+                limit._tokens += tokens - self.tokens
+            fewer = tokens < self.tokens
+            self.tokens = tokens
+        if fewer:
+            limit._line.wake_first()
+
+
+class RateLimit:
+    """A limit of requests and tokens in any 60 seconds, shared by all that use this object.
+
+    Models, agents, threads and event loops may share one. Requests begin in order of arrival: a
+    small one does not overtake a large one. A waiting request holds no lock, and one that is
+    cancelled while waiting takes nothing.
+
+    A request counts by its estimate when it begins, and by the provider's count when it has ended.
+    A request with an estimate above the limit waits until no other counts.
+
+    Args:
+        requests_per_minute: how many requests may begin in any 60 seconds; None for no limit
+        tokens_per_minute: how many tokens these may have together; None for no limit
+        clock: for tests, what has `now()` in seconds and an async `sleep(seconds)`
+
+    Raises:
+        DefinitionError: a limit is not a whole number from 1
+    """
+
+    def __init__(
+        self,
+        requests_per_minute: int | None = None,
+        tokens_per_minute: int | None = None,
+        *,
+        clock: Any = None,
+    ) -> None:
+        check_count("RateLimit", "requests_per_minute", requests_per_minute, optional=True)
+        check_count("RateLimit", "tokens_per_minute", tokens_per_minute, optional=True)
+        self.requests_per_minute = requests_per_minute
+        self.tokens_per_minute = tokens_per_minute
+        self._now = time.monotonic if clock is None else clock.now
+        # Held for a few instructions, never while waiting.
+        self._guard = threading.Lock()
+        self._begun: deque[Reservation] = deque()
+        self._tokens = 0
+        self._line = WaitingLine(asyncio.sleep if clock is None else clock.sleep)
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait."""
+        return len(self._line)
+
+    async def acquire(self, tokens: int = 0) -> Reservation:
+        """Wait until a request may begin.
+
+        Args:
+            tokens: an estimate of its tokens
+        """
+        try:
+            return await self._line.wait(partial(self._take, tokens))
+        finally:
+            self._line.wake_first()
+
+    def _take(self, tokens: int, first: bool) -> tuple[Reservation | None, float | None]:
+        """Return a reservation if there is room, else in how many seconds there may be."""
+        if not first:
+            return None, None
+        with self._guard:
+            now = self._now()
+            begun = self._begun
+            while begun and begun[0].at + _MINUTE_S <= now:
+                past = begun.popleft()
+                past.counted = False
+                self._tokens -= past.tokens
+            requests, most = self.requests_per_minute, self.tokens_per_minute
+            full = requests is not None and len(begun) >= requests
+            if most is not None and not full:
+                full = bool(self._tokens) and self._tokens + tokens > most
+            if full:
+                return None, max(begun[0].at + _MINUTE_S - now, 0.001)
+            taken = Reservation(self, now, tokens)
+            begun.append(taken)
+            self._tokens += tokens
+            return taken, None

@@ -1,0 +1,245 @@
+"""A model whose answers are recorded in a file and replayed for the same request."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hashlib
+import json
+import logging
+import os
+import threading
+import weakref
+from collections.abc import AsyncGenerator
+from concurrent.futures import Future
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from moothall.errors import ModelError
+from moothall.models.base import Answering, Closing, Request, in_pieces
+from moothall.models.names import model as named
+from moothall.models.protocol import Model, ModelReply, StreamPart, answer_json, answer_of_json
+from moothall.text import one_line
+
+logger = logging.getLogger("moothall.models")
+
+_FORMAT = "moothall recorded model"
+_VERSION = 1
+
+
+class RecordedModel(Answering, Closing):
+    """Asks a model once for each request, and replays the recorded answer from then on.
+
+    Requests are compared by content: messages, actions (name, description and parameters), schema.
+    With `None` for the model it only replays and calls no model: a request that is not in the file
+    raises a `ModelError` that shows it. Errors are not recorded.
+
+    Concurrent equal requests cause one call. The answers are in memory; the file only grows, a line
+    at a time, so a killed process loses at most the line that it was writing. Only one process at a
+    time may use the file: what another adds is not seen.
+
+    A recorded answer is streamed word by word. A stream is recorded at its end; one that broke off,
+    or was closed earlier, is not.
+
+    Args:
+        model: the model, or the name of one; None to replay
+        path: the file; it belongs to one model, whose name is in it
+        name: what people call it; the model's own name if left out
+        context_tokens: when replaying, replaces the recorded value
+        max_tokens: when replaying, replaces the recorded value
+
+    Raises:
+        ModelError: the file is missing, damaged, or another model's
+    """
+
+    def __init__(
+        self,
+        model: Model | str | None,
+        path: str | Path,
+        *,
+        name: str | None = None,
+        context_tokens: int | None = None,
+        max_tokens: int | None = None,
+    ) -> None:
+        self.path = Path(path).expanduser()
+        self.model = None if model is None else named(model)
+        self._lock = threading.Lock()
+        self._asking: dict[str, Future[None]] = {}  # each ends with the answer to its request
+        self._file = _File(self.path, self.model)
+        self._finalizer = weakref.finalize(self, self._file.close)
+        self.name = name or self._file.model
+        self.context_tokens = context_tokens or self._file.context_tokens
+        # The model's, if there is one; old recordings do not have it.
+        longest = self._file.max_tokens
+        if self.model is not None:
+            longest = getattr(self.model, "max_tokens", None)
+        self.max_tokens: int | None = max_tokens or longest
+
+    def __len__(self) -> int:
+        """How many answers are recorded."""
+        return len(self._file.replies)
+
+    def __repr__(self) -> str:
+        return f"RecordedModel({self.name!r}, {str(self.path)!r})"
+
+    def close(self) -> None:
+        """Close the file; a closed model answers no more."""
+        with self._lock:
+            self._finalizer()
+
+    async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
+        content = request.as_json(self.name, sort_keys=True, allow_nan=False)
+        key = hashlib.sha256(content.encode()).hexdigest()
+        about = _about(request)
+        known = await self._turn(key, about)
+        if known is not None:
+            for part in in_pieces(known) if request.stream else (known,):
+                yield part
+            return
+        assert self.model is not None  # without a model `_turn` raises
+        asking = self._asking[key]
+        reply: ModelReply | None = None
+        try:
+            async with aclosing(request.asked_of(self.model)) as parts:
+                async for part in parts:
+                    if isinstance(part, ModelReply):
+                        reply = part
+                        break
+                    yield part
+            if reply is None:
+                raise ModelError(f"{self.name}: its stream ended without an answer")
+            with self._lock:
+                if self._finalizer.alive:
+                    self._file.add(key, reply, about)
+        except ModelError as error:
+            asking.set_exception(error)
+            raise
+        finally:
+            with self._lock:
+                del self._asking[key]
+            if not asking.done():
+                asking.set_result(None)
+        yield reply
+
+    async def _turn(self, key: str, about: str) -> ModelReply | None:
+        """Return the recorded answer; None means that the caller must ask for it."""
+        while True:
+            with self._lock:
+                if not self._finalizer.alive:
+                    raise ModelError(f"{self.name}: the recording {self.path} is closed")
+                if (known := self._file.replies.get(key)) is not None:
+                    return known
+                if self.model is None:
+                    raise ModelError(
+                        f"{self.name}: {self.path} has no answer to this request: {about}"
+                    )
+                asking = self._asking.get(key)
+                if asking is None:
+                    self._asking[key] = Future()
+                    return None
+            # If the asking caller is cancelled, one of the waiting callers asks in its place. A
+            # waiting caller's cancellation does not affect the others.
+            await asyncio.shield(asyncio.wrap_future(asking))
+
+
+def _about(request: Request) -> str:
+    """Describe a request in one line, for people."""
+    messages, actions, schema, _ = request
+    text = messages[-1].get("content")
+    shown = one_line(text if isinstance(text, str) else json.dumps(text, ensure_ascii=False), 80)
+    names = ", ".join(action.name for action in actions or ())
+    offered = f"actions {names}" if names else "no actions"
+    return (
+        f"{len(messages)} messages, the last from {messages[-1].get('role')}: {shown!r}; "
+        f"{offered[:200]}; {'a' if schema is not None else 'no'} schema"
+    )
+
+
+class _File:
+    """The lines of a recording: a head that names the model, then one answer per line."""
+
+    def __init__(self, path: Path, model: Model | None) -> None:
+        self.path = path
+        self.replies: dict[str, ModelReply] = {}  # by the hashes of their requests
+        self._out: BinaryIO | None = None
+        try:
+            if model is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+                # Unbuffered, a line is one write, which no other writer's line interrupts.
+                self._out = open(os.open(path, flags, 0o600), "wb", buffering=0)  # noqa: SIM115
+            head = self._load()
+            if head is None:
+                if model is None:
+                    raise ModelError(f"{path} is empty: nothing was recorded")
+                head = {"format": _FORMAT, "version": _VERSION}
+                head |= {"model": model.name, "context_tokens": model.context_tokens}
+                head["max_tokens"] = getattr(model, "max_tokens", None)
+                self._write(head)
+            elif model is not None and head["model"] != model.name:
+                raise ModelError(f"{path} is a recording of {head['model']}, not of {model.name}")
+        except BaseException as error:
+            self.close()
+            if isinstance(error, FileNotFoundError):
+                raise ModelError(f"there is no recording {path}") from None
+            if isinstance(error, OSError):
+                reason = error.strerror or error
+                raise ModelError(f"the recording {path} cannot be opened: {reason}") from error
+            raise
+        self.model: str = head["model"]
+        self.context_tokens: int | None = head["context_tokens"]
+        self.max_tokens: int | None = head.get("max_tokens")
+
+    def close(self) -> None:
+        if self._out is not None:
+            self._out.close()
+
+    def _load(self) -> dict[str, Any] | None:
+        """Read the answers; return the head, or None if the file is empty."""
+        head: dict[str, Any] | None = None
+        end = 0
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    logger.warning("the recording %s ends with an unfinished line", self.path)
+                    if self._out is not None:
+                        # A process was killed as it wrote this line; a next line would be damaged.
+                        self._out.truncate(end)
+                    break
+                try:
+                    record = json.loads(line)
+                    if head is not None:
+                        self.replies.setdefault(record["key"], answer_of_json(record["reply"]))
+                    elif (record["format"], record["version"]) == (_FORMAT, _VERSION):
+                        head = {"context_tokens": None, **record, "model": str(record["model"])}
+                    else:
+                        raise ValueError
+                except (KeyError, TypeError, ValueError, RecursionError):
+                    what = f"line {number} is damaged; delete it to record it again"
+                    if head is None:
+                        what = f"is not a recording of a model, of version {_VERSION}"
+                    raise ModelError(f"{self.path}: {what}") from None
+                end += len(line)
+        return head
+
+    def add(self, key: str, reply: ModelReply, about: str) -> None:
+        answer = answer_json(reply)
+        del answer["type"]
+        if not reply.reasoning:
+            del answer["reasoning"]
+        try:
+            self._write({"key": key, "about": about, "reply": answer})
+        except OSError as error:
+            reason = error.strerror or error
+            raise ModelError(f"{self.path}: cannot be written: {reason}") from error
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ModelError(f"{self.path}: an answer is not JSON: {error}") from error
+        self.replies[key] = reply
+
+    def _write(self, record: dict[str, Any]) -> None:
+        assert self._out is not None  # open, since there is a model to record
+        line = json.dumps(record, allow_nan=False).encode() + b"\n"
+        if (written := self._out.write(line)) != len(line):
+            self._out.truncate(self._out.tell() - (written or 0))  # remove the partial line
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -1,0 +1,150 @@
+"""A model with prepared replies, for tests, examples and measurements."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing
+from typing import Any
+
+from moothall.errors import DefinitionError, ModelError
+from moothall.models.base import Answering, Request, in_pieces
+from moothall.models.protocol import Call, ModelReply, StreamPart, TextPiece
+
+_OF_A_FUNCTION = 1000
+
+
+class ScriptedModel(Answering):
+    """Returns prepared replies, one after the other.
+
+    A reply is one of
+
+    * a text;
+    * a `ModelReply`;
+    * a `Call`, or a dict `{"name": …, "args": {…}}`, or a list of these for several calls at once;
+    * an exception, which is raised;
+    * a function of the messages and the actions, plain or `async`, that returns any of these;
+    * an async generator function of the messages and the actions, which yields the pieces of a text
+      to stream.
+
+    Any other text is streamed word by word. A call that is cancelled has used up its reply.
+
+    Args:
+        replies: its replies, in order; or one function of the messages and the actions, as above,
+            that answers every call
+        name: what people call it
+        context_tokens: the value of its `context_tokens`
+        max_tokens: the value of its `max_tokens`; nothing is cut. Default: the tokens of the
+            longest reply: the output that a `ModelReply` states, else one token per byte, and 1,000
+            for a function.
+
+    Attributes:
+        received: the messages that it received, a list for each call of `complete` or `stream`
+    """
+
+    def __init__(
+        self,
+        replies: Iterable[Any] | Callable[..., Any] = (),
+        name: str = "scripted",
+        *,
+        context_tokens: int | None = None,
+        max_tokens: int | None = None,
+    ) -> None:
+        if isinstance(replies, str | Mapping | ModelReply | Call):
+            raise DefinitionError(
+                f"ScriptedModel takes a list of replies, not one {type(replies).__name__}"
+            )
+        self._answers_all = callable(replies) and not isinstance(replies, type)
+        if not self._answers_all and not isinstance(replies, Iterable):
+            raise DefinitionError(
+                f"ScriptedModel: replies= must be a list of replies or a function, got "
+                f"{replies!r:.80}"
+            )
+        self.name = name
+        self.context_tokens = context_tokens
+        self._max_tokens = max_tokens
+        self.received: list[list[dict[str, Any]]] = []
+        self._replies: list[Any] = [replies] if callable(replies) else list(replies)
+        self._skipped = 0
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The stated longest answer in tokens; a budget reserves it for each call."""
+        if self._max_tokens is None:
+            self._max_tokens = max(map(_most_tokens, self._replies), default=0)
+        return self._max_tokens
+
+    def skip(self, replies: int) -> None:
+        """Skip replies that a resumed run was given in another process."""
+        self._skipped += replies
+
+    async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
+        place = len(self.received) + self._skipped
+        self.received.append(list(request.messages))
+        if not self._answers_all and place >= len(self._replies):
+            raise ModelError(
+                f"{self.name}: asked for reply {place + 1}, but it was given {len(self._replies)}"
+            )
+        reply = self._replies[0 if self._answers_all else place]
+        if not isinstance(reply, type) and callable(reply):
+            reply = reply(request.messages, request.actions)
+            if inspect.isawaitable(reply):
+                reply = await reply
+        if not inspect.isasyncgen(reply):
+            made = self._reply(reply, place)
+            for part in in_pieces(made) if request.stream else (made,):
+                yield part
+            return
+        said: list[str] = []
+        async with aclosing(reply):
+            async for piece in reply:
+                if not isinstance(piece, str):
+                    raise DefinitionError(
+                        f"{self.name}: reply {place + 1} yields {piece!r:.80}, which is not text"
+                    )
+                if piece:
+                    said.append(piece)
+                    yield TextPiece(piece)
+        yield ModelReply("".join(said))
+
+    def _reply(self, reply: Any, place: int) -> ModelReply:
+        if isinstance(reply, ModelReply):
+            return reply
+        if isinstance(reply, str):
+            return ModelReply(reply)
+        if isinstance(reply, BaseException):
+            raise reply
+        if isinstance(reply, Call | Mapping):
+            reply = [reply]
+        if isinstance(reply, list | tuple) and reply:
+            calls = [self._call(item, place, number) for number, item in enumerate(reply)]
+            return ModelReply(calls=tuple(calls), finish_reason="calls")
+        raise self._fault(reply, place)
+
+    def _call(self, item: Any, place: int, number: int) -> Call:
+        if isinstance(item, Call):
+            return item
+        if isinstance(item, Mapping) and "name" in item and item.keys() <= {"name", "args", "id"}:
+            # The arguments are passed on unchecked: a test may need wrong ones.
+            id = item.get("id", f"call_{place + 1}_{number + 1}")
+            return Call(id, item["name"], item.get("args", {}))
+        raise self._fault(item, place)
+
+    def _fault(self, reply: Any, place: int) -> DefinitionError:
+        return DefinitionError(
+            f"{self.name}: reply {place + 1} is {reply!r}, which is neither text, ModelReply, "
+            "Call, {'name', 'args'}, a list of calls, an exception nor a function"
+        )
+
+
+def _most_tokens(reply: Any) -> int:
+    """Return the most tokens that a prepared reply takes."""
+    if isinstance(reply, ModelReply):
+        stated = reply.usage.output_tokens
+        if type(stated) is int and stated > 0:
+            return stated
+        reply = [reply.text, [[call.name, call.args] for call in reply.calls]]
+    if callable(reply):
+        return _OF_A_FUNCTION
+    text = reply if isinstance(reply, str) else repr(reply)
+    return len(text.encode("utf-8", "surrogatepass"))

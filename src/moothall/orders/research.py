@@ -1,0 +1,171 @@
+"""The order of `moothall research`, and the researcher that carries it out."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from moothall.errors import ConfigError, FileError, MissingExtra, PageError
+from moothall.orders.models import budget_of, made_model
+
+if TYPE_CHECKING:
+    from moothall.action import Action
+    from moothall.journal import Journal
+    from moothall.research.report import Report
+    from moothall.research.researcher import Researcher
+
+
+@dataclass(frozen=True)
+class ResearchOrder:
+    """The settings of `moothall research` from the command line."""
+
+    command: ClassVar = "research"
+    part: ClassVar = "moothall research"
+    may_change: ClassVar = (
+        *("objectives", "iterations", "max_usd", "max_tokens", "max_seconds"),
+        *("out", "html"),
+    )
+    paths: ClassVar = ("folder", "out", "html")
+    addresses: ClassVar = ("model", "searxng")
+
+    objectives: list[str]
+    folder: str | None = None  # the folder to search
+    search_web: bool = False
+    searxng: str | None = None  # the address of the SearXNG that is asked
+    iterations: int = 3
+    model: str | None = None  # None for the extractive form
+    role: str = ""  # who the researcher is, in words for the model
+    site: str | None = None  # the host that the web is restricted to
+    # Hosts of this machine or network that may be visited all the same.
+    allow_hosts: list[str] = field(default_factory=list)
+    max_usd: float | None = None
+    max_tokens: int | None = None
+    max_seconds: float | None = None
+    out: str | None = None  # the file of the report
+    html: str | None = None  # the file of the page
+
+    @property
+    def task(self) -> str:
+        """The objectives in one text."""
+        return "\n".join(self.objectives)
+
+    @property
+    def in_words(self) -> str:
+        """The settings, in a line."""
+        where = [self.folder] if self.folder else []
+        where += [f"the web by {self.searxng}"] if self.searxng else []
+        where += ["the web"] if self.search_web and not self.searxng else []
+        site = f", {self.site} alone" if self.site else ""
+        return f"{self.model or 'no model, extractive'}; {' and '.join(where)}{site}"
+
+
+def check(order: ResearchOrder) -> None:
+    """Check that an order can be carried out, before anything is paid; ConfigError if it cannot."""
+    if not all(each.strip() for each in order.objectives):
+        raise ConfigError("an OBJECTIVE is empty")
+    on_web = order.search_web or order.searxng
+    if not order.folder and not on_web:
+        raise ConfigError(
+            "there is nothing to search: give --folder DIR, --search-web or --searxng URL"
+        )
+    if not on_web and (order.site or order.allow_hosts):
+        which = "--site" if order.site else "--allow-host"
+        raise ConfigError(f"{which} is for the web: give --search-web or --searxng URL too")
+    if on_web:
+        from moothall.research.web.addresses import address_check
+        from moothall.research.web.fetching import checked, checked_site
+
+        checked_site(order.site, "--site")
+        address_check(order.allow_hosts, "--allow-host")
+    if order.searxng:
+        try:
+            checked(order.searxng)
+        except PageError as error:
+            raise ConfigError(f"--searxng: {error}") from None
+    if order.model is None and (order.role or order.max_usd or order.max_tokens):
+        which = "--role" if order.role else "--max-usd" if order.max_usd else "--max-tokens"
+        raise ConfigError(f"{which} is for a model: give --model too")
+    for name, path in (("--out", order.out), ("--html", order.html)):
+        if path and not os.access(Path(path).absolute().parent, os.W_OK):
+            raise ConfigError(f"{name}: nothing can be written in {str(Path(path).parent)!r}")
+    if order.out and order.html and Path(order.out).resolve() == Path(order.html).resolve():
+        raise ConfigError(f"--out and --html must be two files, got {order.out!r} for both")
+    if order.html:
+        MissingExtra.unless("a report as an HTML page", "research", "markdown_it")
+
+
+def researcher(
+    order: ResearchOrder, journal: Journal | None = None, key: str | None = None
+) -> Researcher:
+    """Return the researcher that an order asks for; `key` is for its model."""
+    from moothall.research.researcher import Researcher
+
+    model = None if order.model is None else made_model(order.model, key)
+    limits = {"seconds": order.max_seconds, "tokens": order.max_tokens, "usd": order.max_usd}
+    budget = budget_of(order.command, model, **limits)
+    return Researcher(
+        "researcher",
+        model,
+        order.objectives,
+        _tools(order),
+        order.iterations,
+        order.role,
+        journal=journal,
+        budget=budget,
+    )
+
+
+def write(
+    report: Report, order: ResearchOrder, *, ended_at: float | None = None
+) -> list[tuple[str, str]]:
+    """Write a report to the files of the order; return what was written, and the paths.
+
+    With `ended_at`, only those files that were not written, or not whole, since the run ended.
+    """
+    from moothall.research.page import sanitized
+
+    made = (
+        ("page", order.html, report.html),
+        ("report", order.out, lambda: sanitized(report.markdown)),
+    )
+    written = [(what, path, text().encode()) for what, path, text in made if path]
+    if ended_at is not None:
+        written = [each for each in written if not _is_there(*each[1:], ended_at)]
+    for what, path, data in written:
+        try:
+            Path(path).write_bytes(data)
+        except OSError as error:  # of a full disk, it does not name the file
+            why = error.strerror or error
+            raise FileError(f"the {what} {path!r} cannot be written: {why}") from error
+    return [(what, path) for what, path, _ in written]
+
+
+def _is_there(path: str, data: bytes, ended_at: float) -> bool:
+    """Return whether a file has this, or what somebody has made of it since."""
+    if not os.path.isfile(path):
+        return os.path.exists(path)
+    there = Path(path).read_bytes()
+    cut_off = data.startswith(there) or os.path.getmtime(path) < ended_at
+    return there == data or not cut_off
+
+
+def _tools(order: ResearchOrder) -> list[Action]:
+    from moothall.research import read_pdf, search_folder, search_web, visit_page
+    from moothall.research.calling import without
+
+    tools: list[Action] = []
+    if order.folder:
+        # The report files of this order are no sources.
+        own = [Path(os.path.realpath(each)).as_uri() for each in (order.out, order.html) if each]
+        results = 8 if order.model else 24  # a model is paid for what it reads
+        tools.append(without(search_folder(order.folder, results=results), own))
+    if order.search_web or order.searxng:
+        hosts, site = order.allow_hosts, order.site
+        tools += [
+            search_web(searxng=order.searxng, allow_hosts=hosts, site=site),
+            visit_page(allow_hosts=hosts, site=site),
+            read_pdf(allow_hosts=hosts, site=site),
+        ]
+    return tools

@@ -1,0 +1,124 @@
+"""The order of `moothall simulate`, and the society that it asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from moothall.clock import DAY_S, seconds_of
+from moothall.errors import ConfigError
+from moothall.orders.models import budget_of, made_model
+from moothall.text import counted
+
+if TYPE_CHECKING:
+    from moothall.journal import Journal
+    from moothall.society import Society
+
+MOST_AGENTS: Final = 10_000
+"""More citizens than this live in columns, unless a model decides."""
+_MOST_DAYS: Final = 100_000
+_SAVED_S: Final = DAY_S // 4
+"""How many simulated seconds pass between two recorded states."""
+_CALL_TOKENS: Final = 900
+"""Measured in steps of 15min to 6h: 1.2 calls a citizen and step, prompts of 800 tokens."""
+
+
+@dataclass(frozen=True)
+class SimulateOrder:
+    """The settings of `moothall simulate` from the command line."""
+
+    command: ClassVar = "simulate"
+    part: ClassVar = "moothall simulate"
+    may_change: ClassVar = ("max_usd", "max_calls", "out", "parquet", "threads")
+    paths: ClassVar = ("out",)
+    addresses: ClassVar = ("model",)
+
+    citizens: int = 1000
+    days: float = 1.0
+    seed: int = 0  # what the town, its people and all chance are drawn from
+    step: str = "15min"
+    model: str | None = None  # which citizens ask; None for rules alone
+    max_usd: float | None = None
+    max_calls: int | None = None
+    out: str | None = None  # the folder of the tables
+    parquet: bool | None = None  # or CSV; None for Parquet where pyarrow is installed
+    threads: int = 1  # for citizens in columns
+
+    @property
+    def steps(self) -> int:
+        """The number of steps."""
+        return round(self.days * DAY_S / seconds_of(self.step))
+
+    @property
+    def in_columns(self) -> bool:
+        """Whether citizens are a population in columns: many, and without a model."""
+        return self.model is None and self.citizens > MOST_AGENTS
+
+    @property
+    def save_every(self) -> int:
+        """How many steps pass between two recorded states."""
+        return max(1, _SAVED_S // seconds_of(self.step))
+
+    @property
+    def expected(self) -> tuple[int, int]:
+        """The expected number of model calls, and of tokens in all; both are estimates."""
+        calls = self.citizens * self.steps * 6 // 5
+        return calls, calls * _CALL_TOKENS
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether its model is on a server, which may cost money."""
+        return (self.model or "").partition(":")[0] in ("openai", "http", "https", "litellm")
+
+    @property
+    def task(self) -> str:
+        """How many citizens live for how many steps, in a line."""
+        steps = counted(self.steps, "step")
+        return f"{self.citizens:,} citizens, {steps} of {self.step}, seed {self.seed}"
+
+    @property
+    def in_words(self) -> str:
+        """The settings, in a line."""
+        how = self.model or ("rules, in columns" if self.in_columns else "rules")
+        return f"by {how}{f'; tables in {self.out}' if self.out else ''}"
+
+
+def check(order: SimulateOrder) -> None:
+    """Check that an order can be carried out; ConfigError if it cannot."""
+    seconds = seconds_of(order.step, "--step")
+    if not 0 < order.days <= _MOST_DAYS:
+        raise ConfigError(f"--days must be above 0, at most {_MOST_DAYS}, got {order.days:g}")
+    if not order.steps or abs(order.days * DAY_S / seconds - order.steps) > 1e-6:
+        raise ConfigError(f"--days {order.days:g} is not a whole number of steps of {order.step}")
+    if order.out == "":
+        raise ConfigError("--out must be a folder, got an empty text")
+    if order.parquet is not None and order.out is None:
+        which = "--parquet" if order.parquet else "--csv"
+        raise ConfigError(f"{which} is for the tables: give --out DIR too")
+    if order.model is None and (order.max_usd or order.max_calls):
+        which = "--max-usd" if order.max_usd else "--max-calls"
+        raise ConfigError(f"{which} is for a model: give --model too")
+
+
+def society_of(
+    order: SimulateOrder, journal: Journal | None = None, key: str | None = None
+) -> Society:
+    """Return the society that an order asks for: its city, people and services, by its seed.
+
+    Run it by `await society.run(order.days, order.step, run_id=…, save_every=order.save_every)`.
+    Making many citizens takes seconds: call this in a thread, not on an event loop.
+    """
+    from moothall.society.experiments.models import town
+
+    model = None if order.model is None else made_model(order.model, key)
+    budget = budget_of(order.command, model, usd=order.max_usd, model_calls=order.max_calls)
+    made: Society = town(
+        order.seed,
+        citizens=order.citizens,
+        llm=model,
+        budget=budget,
+        columns=order.in_columns,
+        threads=order.threads,
+        journal=journal,
+    )
+    return made

@@ -1,0 +1,353 @@
+"""Conversational agents: they reply, observe, can be interrupted and stream their events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from moothall.action import action
+from moothall.agent import CURRENT, leads_to
+from moothall.errors import DefinitionError, HopLimitExceeded
+from moothall.jsonvalue import readable
+from moothall.reasoning.group import check_reply_budget
+from moothall.reasoning.hooks import Hooked, observe_with_hooks, reply_with_hooks
+from moothall.reasoning.reply import ANSWERED, GIVEN, Reply
+from moothall.reasoning.reply_request import ReplyRequest, as_memory, marked_with, thread_id
+from moothall.reasoning.replying import JOINED, ONCE, REPLYING, Replying, approver_of_group
+from moothall.reasoning.stream import Watched
+from moothall.reasoning.thread import Interruption, Thread, steer
+from moothall.reasoning.threaded import Threaded
+from moothall.threads import loop_is_running
+
+if TYPE_CHECKING:
+    from moothall.approval import Approver
+    from moothall.budget import Budget
+    from moothall.reasoning.stream import ReplyStream
+
+_NESTED = 32
+"""How deep replies may be nested, each called by an action of the one before."""
+
+
+@runtime_checkable
+class Conversational(Protocol):
+    """Anything that replies and observes: an agent with a model, a conversation, a person."""
+
+    id: str | int
+
+    async def reply(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: Any = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+    ) -> Reply:
+        """Answer."""
+        ...
+
+    async def observe(self, message: str | dict[str, Any], thread: str | int | None = None) -> None:
+        """Remember something without answering."""
+        ...
+
+
+class ConversationalAgent(Hooked, Watched, Threaded):
+    """An agent that replies: one reply at a time in each thread, several threads concurrently.
+
+    A thread is one conversation, with its own memory. In a space each sender has threads of its
+    own. A subclass implements `_respond`, which replies, and `_remember`, which handles what it
+    observes.
+
+    Args:
+        id: its id
+        shared: whether it has one conversation with all senders: one memory, one reply at a time,
+            each line of a message marked with its sender
+        **options: the options of `Agent`
+    """
+
+    _gives: frozenset[str] = GIVEN
+    """The stop reasons for which `say` returns the text."""
+
+    def __init__(self, id: str | int, *, shared: bool = False, **options: Any) -> None:
+        super().__init__(id, **options)
+        if shared is not False:
+            if shared is not True:
+                raise DefinitionError(
+                    f"agent {id!r}: shared= must be True or False, got {shared!r:.80}"
+                )
+            self.shared = True
+
+    # -- what a subclass defines -------------------------------------------------------------------
+
+    async def _respond(self, request: ReplyRequest) -> Reply:
+        """Answer. Called in this thread's turn, and in a space on the space's loop."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how it responds")
+
+    async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
+        """Remember a chat message in a thread."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how it remembers")
+
+    def _as_once(self) -> tuple[str, int] | None:
+        """Return the run and number of the message that it observes; None outside of a run."""
+        once = ONCE.get()
+        return None if once is None else (f"{once[0]}/{self.id}", once[1])
+
+    @property
+    def _member_agents(self) -> Sequence[Any]:
+        """Return the members that reply on its behalf."""
+        return ()
+
+    def _resumes(self, action: str) -> bool:
+        # A user's own `say` may do work that the journal does not have.
+        own = type(self).say is ConversationalAgent.say
+        return action == "say" and own and getattr(self, "journal", None) is not None
+
+    def _run_of_message(self) -> str | None:
+        """Return the run id for a `say` over a broker, the same for a redelivered one."""
+        key = self._idempotency_key("say") if self._resumes("say") else None
+        if key is None:
+            return None
+        return sha256(f"{key}\n{self.id}".encode(errors="surrogatepass")).hexdigest()[:32]
+
+    # -- asking it ---------------------------------------------------------------------------------
+
+    @action
+    async def say(self, content: str, thread: str | None = None) -> str:
+        """Say something to the agent.
+
+        Args:
+            content: what to say
+            thread: which of your conversations with the agent this belongs to
+
+        Returns:
+            what the agent replies
+        """
+        in_thread = self._thread_of_message(thread)
+        reply = await self.reply(content, thread=in_thread, run_id=self._run_of_message())
+        # A text that nobody accepted is returned too.
+        if reply.stop_reason not in (self._gives if reply.text else ANSWERED):
+            reply._raise(self.id)
+        return reply.text
+
+    async def reply(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: Any = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        *,
+        deps: Any = None,
+        budget: Budget | None = None,
+    ) -> Reply:
+        """Answer.
+
+        Replies of one thread wait for each other. The exception is a re-entrant call, where the
+        thread's own reply asks another agent that asks back: it is answered within the other reply.
+        Replies of different threads run concurrently.
+
+        Cancelling it stops the model's answer and the actions at their next await; their results
+        until then are remembered.
+
+        Args:
+            text: the prompt: a text, or blocks of content as providers take them, such as
+                `{"type": "text", "text": …}` and `{"type": "image_url", "image_url": {"url": …}}`
+            schema: the form of the answer: a JSON schema, or a type such as a dataclass, a pydantic
+                model or `list[int]`; the reply's `value` is of that form
+            thread: the id of the conversation, each with a memory of its own; defaults to the
+                agent's own
+            run_id: the id of the run; a new one by default. With a journal, an unfinished run of
+                this id is resumed, and one that has ended returns its reply again.
+            deps: what actions find in their `Context` in this reply; defaults to the agent's own
+            budget: what this reply may spend, within the agent's own budget
+
+        Raises:
+            TypeError, ValueError: an argument is not valid
+            DefinitionError: the schema is not valid, the memory has no threads, or the budget
+                limits a cost that is not known
+            ConfigError: the budget is not part of the agent's own
+            RunHeld: the run is in use elsewhere
+            RunMismatch: another program began it
+            JournalError: the journal cannot be used, or is damaged; once the run is under way, it
+                stops with the reason `error` instead
+        """
+        return await self._reply_on_loop(ReplyRequest(text, schema, thread, run_id, deps, budget))
+
+    def reply_sync(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: Any = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        *,
+        deps: Any = None,
+        budget: Budget | None = None,
+    ) -> Reply:
+        """Call `reply` from a script, and wait for the answer.
+
+        Raises:
+            RuntimeError: called where an event loop is running, which it would block
+        """
+        self._may_wait("reply_sync", "reply(text)")
+        options: Any = {} if deps is None and budget is None else {"deps": deps, "budget": budget}
+        return asyncio.run(self.reply(text, schema, thread, run_id, **options))
+
+    def _may_wait(self, called: str, instead: str) -> None:
+        if loop_is_running():
+            raise RuntimeError(
+                f"{called} of agent {self.id!r} was called where an event loop is running, which "
+                f"would stop until it returned: await {instead} instead"
+            )
+
+    def stream(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: Any = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        *,
+        deps: Any = None,
+        budget: Budget | None = None,
+    ) -> ReplyStream:
+        """Answer, and stream the events of the reply.
+
+        The arguments are those of `reply`. The reader sees an action's `CallStarted` before its
+        approver is asked: the reply continues when the next event is requested.
+
+        Returns:
+            An async iterator of events: pieces of text as the model gives them, calls started and
+            ended, messages remembered, and last `Done` with the reply. Closing or dropping it
+            cancels the reply.
+
+        Raises:
+            TypeError, ValueError: an argument is not valid
+            DefinitionError: the schema is not valid
+        """
+        from moothall.reasoning.stream import ReplyStream
+
+        request = ReplyRequest(text, schema, thread, run_id, deps, budget)
+        return ReplyStream(str(self.id), request, self._reply_on_loop)
+
+    async def observe(self, message: str | dict[str, Any], thread: str | int | None = None) -> None:
+        """Remember something without answering.
+
+        Args:
+            message: a text, a chat message (`role`, `content`) or a message of a space
+            thread: the id of the conversation that it belongs to; defaults to the agent's own
+
+        Raises:
+            TypeError: the message is none of these
+            ValueError: the thread's id is not valid
+            DefinitionError: the memory has no threads
+            HookError: a hook failed
+        """
+        item = as_memory(message)
+        id = thread_id(thread)
+        if self.shared and id is not None:
+            item["content"], id = marked_with(id, item.get("content")), None
+        if self._mailbox is None:
+            await self._observe(item, id)
+            return
+        await self._mailbox.carry(lambda: self._observe(item, id))
+
+    def interrupt(self, text: str, thread: str | int | None = None) -> Interruption:
+        """Interrupt a reply under way: it stops its current work and continues with this text.
+
+        The model's answer or the actions are cancelled, at their next await. (A plain function in
+        a worker thread runs on; its result is dropped.) What ended until then is remembered, and so
+        is the text, as the user's. If no reply is under way, the next one of the thread hears the
+        text first. It can be called in any thread of the process.
+
+        Args:
+            text: the text
+            thread: the id of the conversation, an empty text for the agent's own; defaults to that
+                of the only reply under way, or else to the agent's own
+
+        Returns:
+            An object that is true if a reply was under way; awaiting it waits until that reply has
+            heard the text.
+
+        Raises:
+            TypeError: `text` is not a text
+            ValueError: several replies are under way, and no thread is named
+            MailboxFull: no reply is under way, and a hundred texts wait for the next one already
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"interrupt takes a text, got {type(text).__name__}")
+        return steer(self._thread_to_steer(thread), readable(text), self._keep)
+
+    # -- how it replies ----------------------------------------------------------------------------
+
+    async def _reply_on_loop(self, request: ReplyRequest) -> Reply:
+        joined = JOINED.get()
+        if joined is not None and joined[0] is self:
+            # They apply to this reply alone, not to nested ones.
+            _, request.record, request.offered = joined
+            JOINED.set(None)
+        if request.budget is not None:
+            check_reply_budget(self, request.budget)
+        if self.shared and request.thread is not None:
+            request.content = request.given = marked_with(request.thread, request.content)
+            request.thread = None
+        if self._mailbox is not None:
+            return await self._mailbox.carry(lambda: self._in_turn(request))
+        return await self._in_turn(request)
+
+    async def _in_turn(self, request: ReplyRequest) -> Reply:
+        """Reply in the thread's turn."""
+        outer = REPLYING.get()
+        if len(outer) >= _NESTED:
+            raise HopLimitExceeded(
+                f"agent {self.id!r} is to reply within {len(outer)} replies, each called by an "
+                "action of the one before"
+            )
+        handling = CURRENT.get()
+        threads = self._kept
+        thread = request.state = threads.take(request.thread)
+        turns = thread.turns
+        # The thread's own reply waits for this one: to wait for its turn would be a deadlock.
+        nested = any(each.turns is turns and each.open for each in outer) or (
+            turns.handling is not None and leads_to(turns.handling, handling)
+        )
+        mine = Replying(self, request, turns)
+        token = REPLYING.set((*outer, mine))
+        answer = partial(reply_with_hooks, self) if self._hooks else self._respond
+        if self._watchers:
+            answer = partial(self._answered, answer)
+        try:
+            if nested:
+                return await answer(request)
+            await turns.take()
+            try:
+                turns.handling = handling
+                return await answer(request)
+            finally:
+                thread.underway = None
+                turns.end()
+        finally:
+            mine.open = False
+            threads.release(thread)
+            try:
+                REPLYING.reset(token)
+            except ValueError:
+                pass  # a coroutine that never finished is closed in another context
+
+    def _approver(self) -> Approver | None:
+        """Return its own approver or its space's, or else that of its group."""
+        approver = super()._approver()
+        return approver_of_group(self) if approver is None else approver
+
+    async def _observe(self, item: dict[str, Any], thread: str | None) -> None:
+        threads = self._kept
+        state = threads.take(thread)
+        try:
+            if self._hooks:
+                await observe_with_hooks(self, item, state)
+            else:
+                await self._remember(item, state)
+        finally:
+            threads.release(state)
+
+    def _as_observed(self, message: Any) -> dict[str, Any]:
+        """Return a message that a hook changed, as it is remembered; raise if it is invalid."""
+        return as_memory(message)

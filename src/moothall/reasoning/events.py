@@ -1,0 +1,190 @@
+"""The events of a reply."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeAlias
+
+from moothall.models.protocol import ReasoningPiece, TextPiece
+from moothall.reasoning.conversation.state import Utterance
+from moothall.reasoning.dualact.conclusions import Conclusion, HumanDecision
+from moothall.reasoning.reply import Reply
+
+
+# Not frozen: that takes four times as long to make, and a streamed turn makes four events.
+@dataclass(slots=True)
+class ReplyEvent:
+    """The common part of all events of a reply.
+
+    Attributes:
+        agent: the id of the event's agent; for a call, the agent whose model chose it
+        past: whether it happened in an earlier process; a resumed run emits those events first
+        run_id: the id of the run
+        thread: the id of the conversation; None for the agent's own
+    """
+
+    kind: ClassVar[str]
+    agent: str
+    past: bool = field(default=False, kw_only=True)
+    run_id: str | None = field(default=None, kw_only=True)
+    thread: str | None = field(default=None, kw_only=True)
+
+
+@dataclass(slots=True)
+class CallStarted(ReplyEvent):
+    """The model called an action; if it needs approval, the approver is asked after this event.
+
+    Attributes:
+        iteration: which answer of the model chose it, from 1
+        call_id: the call's id, unique within the reply
+        action: the action's name
+        args: its arguments
+    """
+
+    kind: ClassVar[str] = "call_started"
+    iteration: int
+    call_id: str
+    action: str
+    args: dict[str, Any]
+
+
+@dataclass(slots=True)
+class CallEnded(ReplyEvent):
+    """An action that was called has ended.
+
+    Attributes:
+        iteration: which answer of the model chose it, from 1
+        call_id: the call's id
+        action: the action's name
+        result: the environment's result
+        error: what went wrong, or None
+    """
+
+    kind: ClassVar[str] = "call_ended"
+    iteration: int
+    call_id: str
+    action: str
+    result: dict[str, Any]
+    error: str | None
+
+
+@dataclass(slots=True)
+class MessageAdded(ReplyEvent):
+    """A chat message was added to an agent's memory."""
+
+    kind: ClassVar[str] = "message"
+    message: dict[str, Any]
+
+
+@dataclass(slots=True)
+class DecisionMade(ReplyEvent):
+    """The reviewer, H, of a dual act has decided.
+
+    Attributes:
+        loop: which decision it is, from 1
+        decision: H's decision
+    """
+
+    kind: ClassVar[str] = "decision"
+    loop: int
+    decision: HumanDecision
+
+
+@dataclass(slots=True)
+class ConclusionReached(ReplyEvent):
+    """The worker, R, of a dual act has reached a conclusion.
+
+    Attributes:
+        loop: which run of R it is, from 1
+        conclusion: R's conclusion; those of several R merged
+    """
+
+    kind: ClassVar[str] = "conclusion"
+    loop: int
+    conclusion: Conclusion
+
+
+@dataclass(slots=True)
+class BlockStarted(ReplyEvent):
+    """A block of an agent has begun its part of a step, such as Plan of a researcher.
+
+    Attributes:
+        block: the name of the block
+        iteration: which step of the agent it is, from 1
+    """
+
+    kind: ClassVar[str] = "block_started"
+    block: str
+    iteration: int
+
+
+@dataclass(slots=True)
+class BlockEnded(ReplyEvent):
+    """A block of an agent has ended its part of a step.
+
+    Attributes:
+        block: the name of the block
+        iteration: which step of the agent it is, from 1
+        result: its result, as JSON data: for Plan the tasks, for Evaluate the remark, …
+    """
+
+    kind: ClassVar[str] = "block_ended"
+    block: str
+    iteration: int
+    result: dict[str, Any]
+
+
+@dataclass(slots=True)
+class TurnStarted(ReplyEvent):
+    """A participant begins to speak: the next events belong to its turn.
+
+    Attributes:
+        speaker: the id of the participant
+        turn: which turn of the reply it is, from 1
+    """
+
+    kind: ClassVar[str] = "turn_started"
+    speaker: str
+    turn: int
+
+
+@dataclass(slots=True)
+class TurnEnded(ReplyEvent):
+    """A participant has spoken, or failed to.
+
+    Attributes:
+        speaker: the id of the participant
+        turn: which turn of the reply it was, from 1
+        utterance: its entry in the transcript
+    """
+
+    kind: ClassVar[str] = "turn_ended"
+    speaker: str
+    turn: int
+    utterance: Utterance
+
+
+@dataclass(slots=True)
+class Done(ReplyEvent):
+    """The reply has ended; this is the last event."""
+
+    kind: ClassVar[str] = "done"
+    reply: Reply
+
+
+Event: TypeAlias = (
+    TextPiece
+    | ReasoningPiece
+    | CallStarted
+    | CallEnded
+    | MessageAdded
+    | DecisionMade
+    | ConclusionReached
+    | BlockStarted
+    | BlockEnded
+    | TurnStarted
+    | TurnEnded
+    | Done
+)
+"""The events of `stream`, for every agent. `kind` names the type in one word, for programs in
+other languages; docs/replies.md has a table."""

@@ -1,0 +1,155 @@
+"""Groups of agents: checks of their parts, and one budget for all."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from moothall.agent import Agent
+from moothall.errors import BudgetExceeded, ConfigError, DefinitionError, ModelError
+
+if TYPE_CHECKING:
+    from moothall.budget import Budget
+    from moothall.reasoning.reply_request import ReplyRequest
+
+
+def check_part(part: object, names: tuple[str, ...], what: str, id: object) -> None:
+    """Refuse an object without these attributes early; it would fail during a reply."""
+    missing = [name for name in names if not hasattr(part, name)]
+    if missing or isinstance(part, type):
+        given = f"the class {part.__name__}" if isinstance(part, type) else repr(part)[:80]
+        raise DefinitionError(
+            f"agent {id!r}: {what}= needs an object with {', '.join(names)}, not {given}"
+        )
+
+
+def check_model(model: object, id: object) -> None:
+    """Refuse what is neither a model nor the name of one, without importing or loading a model."""
+    if not isinstance(model, str):
+        check_part(model, ("complete",), "model", id)
+        return
+    from moothall.models.names import check_name
+
+    try:
+        check_name(model)
+    except ModelError as error:
+        raise type(error)(f"agent {id!r}: {error}") from None
+
+
+def share_budget(owner: Any, agents: Iterable[Any], budget: Budget | None) -> None:
+    """Give agents a budget; an agent that has a child of it keeps that."""
+    if budget is None:
+        raise ConfigError(f"agent {owner.id!r}: what was spent counts in the budget it had")
+    check_part(budget, ("reserve", "deadline", "is_part_of"), "budget", owner.id)
+    agents = list(agents)
+    for agent in agents:
+        had = getattr(agent, "budget", None)
+        if had is not None and not had.is_part_of(budget):
+            raise ConfigError(
+                f"{owner.id!r} and {agent.id!r} have budgets of their own: give the agent a "
+                "child() of the other, or none"
+            )
+    for agent in agents:
+        if getattr(agent, "budget", budget) is None:
+            agent.budget = budget
+
+
+def check_reply_budget(owner: Any, budget: Budget) -> None:
+    """Refuse a reply's budget that is not part of the agent's own or not shared by its members."""
+    check_part(budget, ("reserve", "deadline", "is_part_of"), "budget", owner.id)
+    had = getattr(owner, "budget", None)
+    if had is not None and not budget.is_part_of(had):
+        raise ConfigError(
+            f"agent {owner.id!r} has a budget: give the reply a child() of it as budget="
+        )
+    _check_members(owner, owner, budget)
+
+
+def _check_members(owner: Any, of: Any, budget: Budget) -> None:
+    for member in getattr(of, "_member_agents", ()):
+        had = getattr(member, "budget", None)
+        if had is not None and not (had.is_part_of(budget) or budget.is_part_of(had)):
+            raise ConfigError(
+                f"{owner.id!r} is given a budget for a reply, and its member {member.id!r} has one "
+                "that is not a part of it: give the member none, or a child() of it"
+            )
+        _check_members(owner, member, budget)
+
+
+def options_for(member: Any, request: ReplyRequest) -> dict[str, Any]:
+    """Return the thread, and the deps and the budget, if it takes them, for a member."""
+    options = {"thread": request.thread, "deps": request.deps}
+    if budget_of(member, request.budget) is request.budget:
+        options["budget"] = request.budget
+    return {
+        name: value
+        for name, value in options.items()
+        if value is not None and takes(member.reply, name)
+    }
+
+
+def budget_of(member: Any, budget: Budget | None) -> Budget | None:
+    """Return the budget that a member uses in a reply with this budget, or None."""
+    had: Budget | None = getattr(member, "budget", None)
+    return had if budget is None or (had is not None and had.is_part_of(budget)) else budget
+
+
+def in_thread(function: Any, thread: str | None) -> dict[str, Any]:
+    """Return the argument `thread` for a member's `observe` or `interrupt`, if it takes one."""
+    # An empty text means the member's own thread, so that no other reply is interrupted.
+    if getattr(function, "__name__", "") == "interrupt" and isinstance(
+        getattr(function, "__self__", None), Agent
+    ):
+        thread = thread or ""
+    return {"thread": thread} if thread is not None and takes(function, "thread") else {}
+
+
+def takes(function: Any, parameter: str) -> bool:
+    """Return whether a function has a parameter of that name."""
+    try:
+        return parameter in _parameters(getattr(function, "__func__", function))
+    except (TypeError, ValueError):
+        return False
+
+
+@lru_cache(maxsize=1000)
+def _parameters(function: Any) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)
+
+
+def members_without_threads(members: Iterable[Any]) -> str | None:
+    """Return which member cannot keep threads apart, and why, in words; None if all can."""
+    for member in members:
+        own = getattr(member, "_one_thread_only", None)
+        if own is not None:
+            why = None if member.shared else own()
+            if why is not None:
+                return f"{member.id!r}: {why}"
+        elif not takes(member.reply, "thread") or not takes(member.observe, "thread"):
+            return f"reply and observe of {member.id!r} take no thread="
+    return None
+
+
+def is_spent_for_all(budget: Budget | None, agent: Any, *, late: bool) -> bool:
+    """Return whether the limit that stopped an agent holds for all that share the budget."""
+    if budget is None:
+        return False
+    if _has_no_own(agent, budget):
+        return True
+    if late:
+        return budget.remaining_seconds() == 0
+    try:
+        budget.check()
+    except BudgetExceeded:
+        return True
+    left = budget.left
+    return 0 in (left.tokens, left.usd, left.model_calls, left.actions)
+
+
+def _has_no_own(agent: Any, budget: Budget) -> bool:
+    """Return whether an agent and its members use only this budget."""
+    return getattr(agent, "budget", None) is budget and all(
+        _has_no_own(member, budget) for member in getattr(agent, "_member_agents", ())
+    )

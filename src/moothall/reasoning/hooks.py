@@ -1,0 +1,266 @@
+"""Hooks: user functions that see, and may change, what an agent is about to do or did."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from moothall.errors import DeadlineExceeded, DefinitionError, HookError
+from moothall.jsonvalue import copy_json
+from moothall.models.protocol import ModelReply, Usage
+from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Record
+from moothall.reasoning.reply import Reply, Stop
+from moothall.reasoning.reply_request import ReplyRequest, check_changed, checked_content
+from moothall.reasoning.replying import ONCE, within
+from moothall.text import nearest
+from moothall.threads import is_cancelled
+
+if TYPE_CHECKING:
+    from moothall.budget import Budget
+    from moothall.reasoning.step import Step
+    from moothall.reasoning.thread import Thread
+
+HOOK_TYPES: Final = tuple(
+    f"{when}_{what}"
+    for what in ("reply", "observe", "reasoning", "acting")
+    for when in ("pre", "post")
+)
+"""The types of hooks."""
+
+_OVER_S: Final = 0.05
+"""With less than this left, the time is over: work that the deadline ends may end a bit early."""
+
+Hook: TypeAlias = Callable[
+    [Any, dict[str, Any]], dict[str, Any] | Awaitable[dict[str, Any] | None] | None
+]
+"""`fn(agent, kwargs)`. The returned dict is merged into `kwargs`; None changes nothing."""
+
+
+async def run_hooks(
+    agent: Any,
+    type: str,
+    kwargs: dict[str, Any],
+    check: Callable[[dict[str, Any]], object],
+    budget: Budget | None = None,
+) -> dict[str, Any]:
+    """Call an agent's hooks of a type in order; return the arguments as they changed them."""
+    for name, fn in agent._hooks.get(type, {}).items():
+        limit: asyncio.Timeout | None = None
+        try:
+            # Copies: only the returned dict counts, so that a failed hook has changed nothing.
+            given = dict(kwargs)
+            for key, value in kwargs.items():
+                if isinstance(value, (dict, list)):
+                    given[key] = value.copy()
+            result: Any = fn(agent, given)
+            if result is None:
+                continue
+            if inspect.isawaitable(result):
+                limit = asyncio.timeout(_seconds(type, budget))
+                async with limit:
+                    result = await result
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and is_cancelled():
+                raise
+            if limit is not None and limit.expired():
+                raise DeadlineExceeded(
+                    f"agent {str(agent.id)!r}: the time limit was reached before the {type} "
+                    f"hook {name!r} had ended"
+                ) from error
+            detail = f"{error.__class__.__name__}: {error}"
+            raise HookError(str(agent.id), type, name, detail) from error
+        if result is None:
+            continue
+        if not isinstance(result, dict):
+            reason = f"it returned {result!r:.80}, which is neither a dict nor None"
+            raise HookError(str(agent.id), type, name, reason)
+        kwargs = {**kwargs, **result}
+        try:
+            check(kwargs)
+        except Exception as error:
+            raise HookError(str(agent.id), type, name, str(error)) from None
+    return kwargs
+
+
+async def as_hooked(
+    record: Record[Any],
+    key: str,
+    agent: Any,
+    type: str,
+    kwargs: dict[str, Any],
+    name: str,
+    check: Callable[[Any], object],
+    budget: Budget | None = None,
+    **options: Any,
+) -> Any:
+    """Return `kwargs[name]` as hooks changed it: the recorded value, or by calling them now."""
+
+    async def call(step: Step) -> Any:
+        made = await run_hooks(agent, type, kwargs, lambda made: check(made[name]), budget)
+        return made[name]
+
+    if record is NULL_RECORD:  # the faster way
+        return await call(NULL_STEP)
+    return await record.step(f"{type}.{key}", call, **options)
+
+
+def _seconds(type: str, budget: Budget | None) -> float | None:
+    """Return how many seconds a hook may take; None for no limit."""
+    left = None if budget is None else budget.remaining_seconds()
+    return None if left is not None and left < _OVER_S and type.startswith("post_") else left
+
+
+def expect(value: object, kind: type) -> None:
+    """Check that a hook returned a value of this kind."""
+    if not isinstance(value, kind):
+        raise TypeError(f"it gave no {kind.__name__} but {value!r:.80}")
+
+
+def expect_messages(made: dict[str, Any]) -> None:
+    """Check that a hook returned messages for a model."""
+    messages = made["messages"]
+    if not isinstance(messages, list) or not messages:
+        raise TypeError(f"it gave no list of messages but {messages!r:.80}")
+    for message in messages:
+        if not isinstance(message, dict):
+            raise TypeError(f"a message is a dict, and among those it gave is {message!r:.80}")
+
+
+def expect_answer(given: object, answer: Any) -> None:
+    """Check that a hook returned a `ModelReply`, or an answer of the model's own class."""
+    if type(answer) is not type(given):
+        expect(answer, ModelReply)
+
+
+def expect_args(made: dict[str, Any]) -> None:
+    """Check that a hook returned the arguments of a call."""
+    expect(made["args"], dict)
+    copy_json(made["args"])
+
+
+class Hooked:
+    """The part of an agent that has hooks."""
+
+    # By type and name, in order of registration. Replaced at each change: a hook may make one.
+    _hooks: Mapping[str, Mapping[str, Hook]] = {}
+
+    def register_hook(self, type: str, name: str, fn: Hook) -> None:
+        """Register a function to be called before or after what the agent does.
+
+        It is called as `fn(agent, kwargs)`, and may be async: then the reply's deadline ends it,
+        except a `post_` hook that begins after the deadline, for example to log it. A plain one is
+        called on the event loop and must be short. The dict that it returns is merged into
+        `kwargs`, for the next hook and for the agent; None changes nothing. Hooks are called in
+        order of registration; a hook with the name of an existing one replaces it.
+
+        ==================  ==================================================================
+        type                `kwargs`; those in capitals may be changed
+        ==================  ==================================================================
+        `pre_reply`         `TEXT`, `SCHEMA`
+        `post_reply`        `text`, `schema`, `REPLY`
+        `pre_observe`       `MESSAGE`, as it will be remembered
+        `post_observe`      `message`
+        `pre_reasoning`     `MESSAGES` for the model, `iteration`
+        `post_reasoning`    `iteration`, `ANSWER`
+        `pre_acting`        `action`, `ARGS`, `iteration`, `call_id`
+        `post_acting`       `action`, `args`, `iteration`, `call_id`, `RESULT`
+        ==================  ==================================================================
+
+        All have `thread`, the id of the conversation (None for the agent's own), and `run_id` (None
+        for the `observe` hooks).
+
+        If a `pre_acting` hook raises, the call is not executed and the exception is its result. Any
+        other hook that raises ends the reply with the reason `error`. So does any hook that
+        replaces a value by one of another kind.
+
+        Args:
+            type: one of those above
+            name: its name, by which it can be removed or replaced
+            fn: the function
+
+        Raises:
+            DefinitionError: there is no such type, or `fn` is not a function
+        """
+        _check_type(type)
+        if not isinstance(name, str) or not name:
+            raise DefinitionError(f"the name of a hook must be a text, got {name!r}")
+        if not callable(fn):
+            raise DefinitionError(f"the {type} hook {name!r} must be a function, got {fn!r:.80}")
+        self._hooks = {**self._hooks, type: {**self._hooks.get(type, {}), name: fn}}
+
+    def remove_hook(self, type: str, name: str) -> None:
+        """Remove a hook.
+
+        Raises:
+            KeyError: there is no hook of that name
+        """
+        _check_type(type)
+        left = dict(self._hooks.get(type, {}))
+        if left.pop(name, None) is None:
+            raise KeyError(f"there is no {type} hook {name!r}")
+        self._hooks = {**self._hooks, type: left}
+
+    def clear_hooks(self, type: str | None = None) -> None:
+        """Remove all hooks, or all of one type."""
+        if type is not None:
+            _check_type(type)
+        self._hooks = {key: each for key, each in self._hooks.items() if type and key != type}
+
+
+async def reply_with_hooks(agent: Any, request: ReplyRequest) -> Reply:
+    """Let an agent reply, with its `pre_reply` and `post_reply` hooks around it."""
+    budget = getattr(agent, "budget", None) if request.budget is None else request.budget
+
+    async def call(type: str, kwargs: dict[str, Any], check: Callable[[Any], object]) -> Any:
+        try:
+            return await run_hooks(agent, type, kwargs, check, budget)
+        except DeadlineExceeded as error:
+            raise Stop.at_limit(error) from error
+
+    reply: Any = None
+    kwargs = {"text": request.content, "schema": request.schema, **request.of_run}
+    try:
+        kwargs = await call("pre_reply", kwargs, lambda made: check_changed(made, request))
+        request.content = checked_content(kwargs["text"], "reply")
+        if kwargs["schema"] is not request.schema:
+            request.want(kwargs["schema"])
+        reply = await agent._respond(request)
+        kwargs = {**kwargs, "reply": reply}
+        made = await call("post_reply", kwargs, lambda made: expect(made["reply"], Reply))
+        return made["reply"]  # type: ignore[no-any-return]
+    except Stop as stop:
+        return _ended(reply, request, stop)
+    except HookError as error:
+        return _ended(reply, request, Stop.on_hook(agent.id, error))
+
+
+async def observe_with_hooks(agent: Any, item: dict[str, Any], thread: Thread) -> None:
+    """Let an agent remember a message, with its `pre_observe` and `post_observe` hooks around."""
+
+    def check(made: dict[str, Any]) -> dict[str, Any]:
+        item: dict[str, Any] = agent._as_observed(made["message"])
+        return item
+
+    kwargs = {"run_id": None, "thread": thread.id, "message": item}
+    with within(ONCE, None):  # an observation that a hook causes is not this message of the run
+        item = check(await run_hooks(agent, "pre_observe", kwargs, check))
+    await agent._remember(item, thread)
+    with within(ONCE, None):
+        await run_hooks(agent, "post_observe", {**kwargs, "message": item}, check)
+
+
+def _ended(reply: Reply | None, request: ReplyRequest, stop: Stop) -> Reply:
+    """Return the reply, or an empty one, with the reason of the hook that ended it."""
+    reply = reply or Reply("", "", [], [], Usage(), stop.reason, run_id=request.run_id)
+    return replace(reply, stop_reason=stop.reason, detail=stop.detail, error=stop.error)
+
+
+def _check_type(type: object) -> None:
+    if type not in HOOK_TYPES:
+        raise DefinitionError(
+            f"there are no {type!r} hooks; there are {', '.join(HOOK_TYPES)}"
+            f"{nearest(str(type), HOOK_TYPES)}"
+        )

@@ -1,0 +1,251 @@
+"""Reading a model's answer, and the names that models call actions by.
+
+An answer is data: nothing in it is guessed at, repaired or run. Providers allow letters, digits,
+`_` and `-` in a name, and 64 of them; the public names of actions may be `block.action` or hold an
+agent's id, which is any text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from copy import copy
+from dataclasses import dataclass, field
+from types import MethodType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from moothall.action import Action
+from moothall.errors import InvalidArguments
+from moothall.jsonvalue import NotJSON, Unreadable, copy_json, read_json, readable
+from moothall.text import json_type, shorten
+
+EMPTY = "The answer was empty. Answer with text, or call an action."
+MAX_NAME = 64
+
+_SAFE = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+def is_safe(name: str) -> bool:
+    """Return whether every provider accepts this name for an action."""
+    return _SAFE.fullmatch(name) is not None
+
+
+def safe_name(name: str) -> str:
+    """Return a name that every provider accepts, as close to this one as possible."""
+    if is_safe(name):
+        return name
+    return _UNSAFE.sub("_", name)[:MAX_NAME] or "_"
+
+
+def safe_names(names: Iterable[str]) -> dict[str, str]:
+    """Return a different safe name for each; a safe name stays, equal ones get part of a hash."""
+    public = list(dict.fromkeys(names))
+    wanted = {name: safe_name(name) for name in public}
+    times = Counter(wanted.values())
+    found: dict[str, str] = {}
+    for name, near in wanted.items():
+        if near == name or times[near] == 1:
+            found[name] = near
+        else:
+            digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+            found[name] = f"{near[: MAX_NAME - 17]}_{digest[:16]}"
+    # A public name may itself end like a hash.
+    taken: dict[str, str] = {}
+    for name in sorted(found, key=lambda name: (name != found[name], name)):
+        safe = found[name]
+        number = 2
+        while safe in taken:
+            safe = f"{found[name][: MAX_NAME - 8]}_{number}"
+            number += 1
+        taken[safe] = name
+        found[name] = safe
+    return found
+
+
+_NOTHING: dict[str, str] = {}
+
+
+class OfferedActions:
+    """The actions that a model is shown; `public` has the names that differ from the safe ones."""
+
+    __slots__ = ("actions", "public")
+
+    def __init__(self, actions: list[Action]) -> None:
+        by_name = {action.name: action for action in actions}
+        if len(by_name) == len(actions) and all(map(_SAFE.fullmatch, by_name)):
+            self.actions = actions
+            self.public = _NOTHING
+            return
+        self.public = {}
+        self.actions = []
+        safe_of = safe_names(by_name)
+        for name, action in by_name.items():
+            safe = safe_of[name]
+            if safe == name:
+                self.actions.append(action)
+            else:
+                self.public[safe] = name
+                shown = copy(action)
+                shown.name = safe
+                self.actions.append(shown)
+
+
+MAX_CALLS = 128
+"""How many calls one answer may have."""
+MAX_ARGS_CHARS = 1_000_000
+"""How long the JSON text of one call's arguments may be."""
+
+
+@dataclass(slots=True)
+class RequestedCall:
+    """One call of an answer."""
+
+    id: str  # different from those of the reply's other calls
+    name: str  # the action's public name
+    shown: str  # the safe name, as in the messages
+    args: dict[str, Any] = field(default_factory=dict)  # as JSON data; empty if unreadable
+    action: Action | None = None
+    kwargs: dict[str, Any] = field(default_factory=dict)  # the arguments for the function
+    fault: str | None = None  # what is wrong with the call
+    begun: bool = False  # whether its execution has begun
+    result: dict[str, Any] | None = None  # the environment's, once it has ended
+
+
+@dataclass(slots=True)
+class Answer:
+    """A model's answer, read."""
+
+    text: str
+    calls: list[RequestedCall]
+    fault: str = ""  # why it cannot be used, in words
+
+
+def read_answer(
+    answer: Any,
+    ids: set[str],
+    find: Callable[[str], tuple[str, Action | None]],
+    known: Callable[[], list[str]],
+) -> Answer:
+    """Read a model's answer; `ids` are those of the reply's calls so far."""
+    text = getattr(answer, "text", None)
+    calls = getattr(answer, "calls", None)
+    if not (isinstance(text, str) or text is None) or not isinstance(calls, (tuple, list)):
+        return Answer("", [], f"the model gave no answer but {shorten(type(answer).__name__)}")
+    text = readable(text) if text and not text.isspace() else ""
+    if not calls:
+        if text:
+            return Answer(text, [])
+        if getattr(answer, "finish_reason", None) == "length":
+            return Answer("", [], f"{EMPTY} (It was cut at its length limit.)")
+        return Answer("", [], EMPTY)
+    if len(calls) > MAX_CALLS:
+        fault = (
+            f"Your answer calls {len(calls)} actions, and at most {MAX_CALLS} are allowed in one. "
+            "None was executed."
+        )
+        return Answer(text, [], fault)
+    wanted = [_read_call(call, ids, find, known) for call in calls]
+    return Answer(text, wanted, "; ".join([each.fault for each in wanted if each.fault]))
+
+
+def _read_call(
+    call: Any,
+    ids: set[str],
+    find: Callable[[str], tuple[str, Action | None]],
+    known: Callable[[], list[str]],
+) -> RequestedCall:
+    id = _id(getattr(call, "id", None), ids)
+    given = getattr(call, "name", None)
+    if not isinstance(given, str):
+        wanted = RequestedCall(id, "?", "_")
+        wanted.fault = f"the name of an action must be a text, got {json_type(given)}"
+        return wanted
+    name, action = find(given)
+    wanted = RequestedCall(id, name, safe_name(given))
+    if action is None:
+        names = known()
+        listed = ", ".join(names[:20]) + (" and others" if len(names) > 20 else "")
+        listed = f"the actions are {listed}" if names else "there are no actions"
+        wanted.name = readable(shorten(given, 255))
+        wanted.fault = f'"{readable(shorten(given))}" is not an action; {listed}'
+        return wanted
+    try:
+        args = _read_args(getattr(call, "args", None))
+        wanted.args = copy_json(args)
+    except NotJSON as error:
+        wanted.fault = f'the arguments of "{given}" are not JSON: {error}'
+        return wanted
+    except Unreadable as error:
+        wanted.fault = f'the arguments of "{given}" {error}'
+        return wanted
+    wanted.action = action
+    try:
+        wanted.kwargs = action.check(args)
+    except InvalidArguments as error:
+        wanted.fault = readable(str(error))
+    return wanted
+
+
+def _id(given: Any, taken: set[str]) -> str:
+    """Return the id that the model gave a call; a new one if it is invalid or taken."""
+    if isinstance(given, str) and 0 < len(given) <= 255 and given.isascii() and given not in taken:
+        id: str = given
+    else:
+        number = len(taken) + 1
+        while (id := f"call_{number}") in taken:
+            number += 1
+    taken.add(id)
+    return id
+
+
+def _read_args(args: Any) -> dict[str, Any]:
+    """Return a call's arguments, copied from the model's answer."""
+    if isinstance(args, str):
+        if len(args) > MAX_ARGS_CHARS:
+            raise Unreadable(f"are longer than {MAX_ARGS_CHARS} characters")
+        if not args or args.isspace():
+            return {}  # what providers send for an action without parameters
+        try:
+            args = read_json(args)
+        except Unreadable as error:
+            raise Unreadable(f"are {error}") from None
+    elif isinstance(args, dict):
+        args = copy_json(args)
+    if not isinstance(args, dict):
+        raise Unreadable(f"must be a JSON object, not {json_type(args)}")
+    return args
+
+
+_FOREIGN: WeakKeyDictionary[Any, Action] = WeakKeyDictionary()
+"""Actions as models are shown them, where they differ from the given ones."""
+
+
+def as_action(given: Any) -> Action:
+    """Return an action, maybe of a user's own class, as an `Action`, the same one each time."""
+    if isinstance(given, Action):
+        function = given.function
+        if type(function) is not MethodType or function.__name__ != "say":
+            return given
+        return _without_thread(given)
+    made = _FOREIGN.get(given)
+    if made is None:
+        made = _FOREIGN[given] = Action.of(given)
+    return made
+
+
+def _without_thread(say: Action) -> Action:
+    """Return an agent's `say` without the parameter `thread`, which the model must not set."""
+    parameters = say.parameters
+    properties = parameters.get("properties", {})
+    if "thread" not in properties:
+        return say
+    made = _FOREIGN.get(say)
+    if made is None:
+        shown = {name: each for name, each in properties.items() if name != "thread"}
+        made = _FOREIGN[say] = copy(say)
+        made._parameters, made._validator = {**parameters, "properties": shown}, None
+    return made

@@ -1,0 +1,161 @@
+"""The part of a run of the loop that asks the model."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from functools import partial
+from typing import Any
+
+from moothall.action import Action
+from moothall.errors import BudgetExceeded, HookError, JournalError
+from moothall.memory.memory import Memory
+from moothall.models.base import streamed
+from moothall.models.protocol import Model, ReasoningPiece, TextPiece, Usage
+from moothall.reasoning.charging import begun, budgeted
+from moothall.reasoning.hooks import as_hooked, expect_answer, expect_messages, run_hooks
+from moothall.reasoning.loop.answer import OfferedActions, as_action
+from moothall.reasoning.loop.given import Given, system_text
+from moothall.reasoning.loop.parts import LoopAgent
+from moothall.reasoning.loop.recording import LoopState
+from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Record, Step
+from moothall.reasoning.reply import Stop
+from moothall.reasoning.reply_request import ReplyRequest
+from moothall.reasoning.state import ANSWER
+from moothall.text import error_message, log_failure
+
+logger = logging.getLogger("moothall.reasoning")
+
+
+class Asking:
+    """The request and the state of a run of the loop, and the calls of its model."""
+
+    shown: OfferedActions
+
+    def __init__(
+        self,
+        agent: LoopAgent,
+        request: ReplyRequest,
+        memory: Memory,
+        record: Record[LoopState] = NULL_RECORD,
+    ) -> None:
+        self.agent = agent
+        self.id = str(agent.id)
+        self.request = request
+        self.emit = request.emit
+        self.memory = memory
+        self.thread = request.state
+        self.budget = agent.budget if request.budget is None else request.budget
+        self.model: Model = agent.model
+        if self.budget is not None:
+            self.model = budgeted(self.model, self.budget)
+        self.schema = request.answer
+        self.state = LoopState()
+        self.record = record
+        self._given = Given(record, self.thread)
+        self._remembered = 0  # how many messages are in the memory
+
+    async def ask(self) -> Any:
+        """Return the model's answer, unchecked: the recorded one, or a new one."""
+        record, iteration = self.record, self.state.iteration
+        try:
+            self.shown = self.agent._show(self.thread, self.request.offered)
+            if record is NULL_RECORD and not self.agent._hooks:  # the fastest way
+                given = await self._answer(self.prompt())
+            else:
+                name = getattr(self.model, "name", None)
+                given = await record.step(f"{iteration}", self._ask, of=ANSWER, model=name)
+            # Count usage before reading: an unreadable answer costs tokens too.
+            usage = getattr(given, "usage", None)
+            if isinstance(usage, Usage) and usage.total:
+                self.state.usage = self.state.usage + usage
+            if not self.agent._hooks.get("post_reasoning"):
+                return given
+            about, check = self._about("answer", given), partial(expect_answer, given)
+            hooks = (self.agent, "post_reasoning", about, "answer", check, self.budget)
+            return await as_hooked(record, f"{iteration}", *hooks, of=ANSWER)
+        except BudgetExceeded as error:
+            raise Stop.at_limit(error) from error
+        except HookError as error:
+            raise Stop.on_hook(self.agent.id, error) from error
+        except (JournalError, Stop):
+            raise
+        except Exception as error:
+            log_failure(logger, f"the model of agent {self.agent.id!r} failed", error)
+            kind, text = type(error).__name__, error_message(error)
+            detail = f"{kind}: {text}" if text else kind
+            raise Stop("error", detail, error) from error
+
+    def _about(self, name: str, value: Any) -> dict[str, Any]:
+        """Return what hooks get."""
+        iteration, run, thread = self.state.iteration, self.request.run_id, self.request.thread
+        return {name: value, "iteration": iteration, "run_id": run, "thread": thread}
+
+    async def _ask(self, step: Step) -> Any:
+        hooked = None
+        if self.agent._hooks.get("pre_reasoning"):
+            await self.record.commit()  # which puts messages into memory, and so the prompt
+            hooks = (self.agent, "pre_reasoning", self._about("messages", self.prompt()))
+            hooked = (await run_hooks(*hooks, expect_messages, self.budget))["messages"]
+        if step is NULL_STEP:
+            return await self._answer(hooked or self.prompt())
+        most: tuple[Any, ...] = ()
+        schema = None if self.schema is None else self.schema.json
+        if self.budget is not None:  # `begins` commits, which adds the other messages to memory
+            shown = hooked or [*self.prompt(), *self.state.messages[self._remembered :]]
+            most = (shown, self.shown.actions or None, schema)
+        with await begun(step, self.budget, self.model, *most):
+            prompt = hooked or self.prompt()
+            step.tell(prompt=self._given.note(prompt, self.state.messages, self.shown, schema))
+            return await self._answer(prompt)
+
+    async def _answer(self, prompt: list[dict[str, Any]]) -> Any:
+        actions = self.shown.actions or None
+        schema = None if self.schema is None else self.schema.json
+        given: Any = None
+        if self.emit is None:
+            # Pass a schema only if there is one: a user's own model may not have the parameter.
+            more = {} if schema is None else {"schema": schema}
+            given = self.model.complete(prompt, actions=actions, **more)
+            return await given if inspect.isawaitable(given) else given
+        parts = streamed(self.model, prompt, actions, schema)
+        try:
+            async for part in parts:
+                kind = type(part)
+                if kind is TextPiece or kind is ReasoningPiece:
+                    self.emit(kind(part.text, self.id, self.request.run_id, self.request.thread))
+                else:
+                    given = part
+        except BaseException:  # at its end the iterator is closed already
+            await parts.aclose()
+            raise
+        return given
+
+    def prompt(self) -> list[dict[str, Any]]:
+        """Return the model's prompt, from the current memory and goals."""
+        agent = self.agent
+        try:
+            prompt = self.memory.get_memories()
+        except Exception as error:
+            raise Stop.on_memory(agent.id, error) from error
+        if agent.system_prompt or agent._goals:
+            system = system_text(agent.system_prompt, agent._goals or ())
+            prompt = [{"role": "system", "content": system}, *prompt]
+        return prompt
+
+    def find(self, name: str) -> tuple[str, Action | None]:
+        """Return the public name and the action for a name that the model used."""
+        public = self.shown.public.get(name, name)
+        return public, self.action(public)
+
+    def action(self, name: str) -> Action | None:
+        """Return the action of a public name."""
+        for offered in self.request.offered:
+            if offered.name == name:
+                return offered
+        found = self.agent.actions.get_action(name)
+        return (self.thread.discovered or {}).get(name) if found is None else as_action(found)
+
+    def known(self) -> list[str]:
+        """Return the names that the model may call."""
+        return [action.name for action in self.shown.actions]

@@ -1,0 +1,167 @@
+"""Discovery: the actions of other agents, as actions that a model may call.
+
+An agent's description of itself is untrusted data: it is shortened, put on one line, and marked
+as coming from that agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import secrets
+from collections.abc import Iterable
+from typing import Any
+
+from moothall.action import Action
+from moothall.agent import Agent
+from moothall.errors import MoothallError
+from moothall.message import MAX_ID
+from moothall.reasoning.replying import own_reply
+from moothall.text import escaped, shorten
+
+logger = logging.getLogger("moothall.reasoning")
+
+HELP_TIMEOUT_S = 3.0
+"""How long an agent may take to say what it can do."""
+
+_MAX_ACTIONS = 200
+_MAX_ARGS = 100
+_MAX_DESCRIPTION = 2000
+_MAX_DEPTH = 8
+
+# The allowed keywords of an untrusted schema. Not `$ref`, which names an address, nor `pattern`,
+# which may take exponential time: the agent that has the action checks its arguments anyway.
+_KINDS = frozenset(("string", "integer", "number", "boolean", "array", "object", "null"))
+
+
+async def discover(agent: Agent, which: str | Iterable[str | int]) -> list[Action]:
+    """Return the actions of other agents in the agent's space, each named `AgentId.action`.
+
+    An agent that does not answer in time, or not with help, is left out and logged. So is an action
+    with the name of an earlier agent's: `b.c` of the agent `a`, after `c` of the agent `a.b`.
+    """
+    own = str(agent.id)
+    ids = await agent.space._everyone() if which == "*" else which
+    others = [id for id in dict.fromkeys(map(str, ids)) if id != own]
+    helps = await asyncio.gather(*(_help_of(agent, id) for id in others))
+    found: dict[str, Action] = {}
+    for id, help in zip(others, helps, strict=True):
+        for action in () if help is None else discovered_actions(agent, id, help):
+            if found.setdefault(action.name, action) is not action:
+                about = "agent %r leaves out an action of %r: another is called %r already"
+                logger.warning(about, agent.id, id, action.name)
+    return list(found.values())
+
+
+async def _help_of(agent: Agent, id: str) -> Any:
+    try:
+        # The answer names the request, so that observers of the space can tell it from an action.
+        known = f"help-{secrets.token_hex(4)}"
+        message = {"id": known, "to": id, "action": {"name": "help", "args": {}}}
+        return await agent.request(message, timeout=HELP_TIMEOUT_S)
+    except MoothallError as error:
+        logger.warning("agent %r discovers nothing of %r: %s", agent.id, id, error)
+        return None
+
+
+def discovered_actions(agent: Agent, id: str, help: Any) -> list[Action]:
+    """Return the actions that an agent's help describes, without the unusable ones."""
+    if not isinstance(help, dict):
+        logger.warning("agent %r discovers nothing of %r: its help is not an object", agent.id, id)
+        return []
+    found = []
+    for name, described in list(help.items())[:_MAX_ACTIONS]:
+        parameters = _parameters(described, name)
+        if parameters is not None:
+            found.append(_action(agent, id, name, described, parameters))
+            continue
+        about = "agent %r leaves out the action %r of %r: its help names no arguments"
+        logger.warning(about, agent.id, shorten(name), id)
+    if len(help) > _MAX_ACTIONS:
+        about = "agent %r uses %d of the %d actions of %r"
+        logger.warning(about, agent.id, _MAX_ACTIONS, len(help), id)
+    return found
+
+
+def _action(
+    agent: Agent, id: str, name: str, described: dict[str, Any], parameters: dict[str, Any]
+) -> Action:
+    # We set the thread of a `say`; the model must not.
+    is_say = name == "say" and "thread" in described["args"]
+
+    async def call(**args: Any) -> Any:
+        request = own_reply(agent) if is_say else None
+        if request is not None and request.thread is not None:
+            args["thread"] = request.thread
+        return await agent.ask(id, name, **args)
+
+    text = _line(described.get("description")) or "not described"
+    described_as = f"Action of the agent {_line(id)!r}: {text}"
+    return Action._described(_joined(id, name), call, described_as, parameters)
+
+
+def _joined(id: str, name: str) -> str:
+    joined = f"{id}.{name}"
+    if len(joined) <= MAX_ID:
+        return joined
+    digest = hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{id[:110]}….{name[:110]}…{digest}"
+
+
+def _parameters(described: Any, name: str) -> dict[str, Any] | None:
+    """Return the JSON schema of the arguments; None if the help has nothing to make it from."""
+    args = described.get("args") if isinstance(described, dict) else None
+    if not isinstance(args, dict) or len(args) > _MAX_ARGS:
+        return None
+    if not all(isinstance(said, dict) for said in args.values()):
+        return None
+    shown = {each: said for each, said in args.items() if (name, each) != ("say", "thread")}
+    return {
+        "type": "object",
+        "properties": {each: _schema(said, 0) for each, said in shown.items()},
+        "required": [each for each, said in shown.items() if "default" not in said],
+        "additionalProperties": False,
+    }
+
+
+def _schema(said: Any, depth: int) -> dict[str, Any]:
+    """Return a schema's allowed keywords; empty, which admits anything, if it is unusable."""
+    if not isinstance(said, dict) or depth > _MAX_DEPTH:
+        return {}
+    schema = {key: said[key] for key in ("default", "const") if key in said}
+    kind = said.get("type")
+    kinds = kind if isinstance(kind, list) else [kind]
+    if kinds and all(isinstance(each, str) and each in _KINDS for each in kinds):
+        schema["type"] = list(dict.fromkeys(kinds)) if isinstance(kind, list) else kind
+    if description := _line(said.get("description")):
+        schema["description"] = description
+    if _short(said.get("enum"), list):
+        schema["enum"] = said["enum"]
+    if _short(said.get("anyOf"), list):
+        schema["anyOf"] = [_schema(choice, depth + 1) for choice in said["anyOf"]]
+    for key in ("items", "additionalProperties"):
+        if isinstance(said.get(key), dict):
+            schema[key] = _schema(said[key], depth + 1)
+    if isinstance(said.get("additionalProperties"), bool):
+        schema["additionalProperties"] = said["additionalProperties"]
+    if _short(said.get("properties"), dict):
+        inner = {name: _schema(item, depth + 1) for name, item in said["properties"].items()}
+        schema["properties"] = inner
+        if isinstance(said.get("required"), list):
+            schema["required"] = [
+                n for n in dict.fromkeys(map(str, said["required"])) if n in inner
+            ]
+    return schema
+
+
+def _short(value: Any, kind: type[list[Any] | dict[str, Any]]) -> bool:
+    """Return whether a value has this type and a limited number of items, at least one."""
+    return isinstance(value, kind) and 0 < len(value) <= _MAX_ARGS
+
+
+def _line(text: Any) -> str:
+    """Return a text on one line, shortened, without terminal or template control characters."""
+    if not isinstance(text, str):
+        return ""
+    return escaped(" ".join(shorten(text, _MAX_DESCRIPTION).split()))

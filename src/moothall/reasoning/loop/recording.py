@@ -1,0 +1,188 @@
+"""Recording of the loop: its state, restoring memory and spending, and replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from moothall.errors import MoothallError
+from moothall.models.protocol import Usage
+from moothall.reasoning.charging import charge_spent, spending
+from moothall.reasoning.events import CallEnded, CallStarted, MessageAdded
+from moothall.reasoning.loop.given import error_of
+from moothall.reasoning.read_record import ReadRecord, fingerprint
+from moothall.reasoning.record import APPENDED, Record
+from moothall.reasoning.reply import Reply, Step, Stop
+from moothall.reasoning.reply_request import AnswerSchema
+from moothall.reasoning.resume import ReplayOffsets, overlap, reply_at_end
+
+if TYPE_CHECKING:
+    from moothall.budget import Budget
+    from moothall.journal import Entry
+    from moothall.journal.run import RecordedPart
+    from moothall.memory.memory import Memory
+    from moothall.reasoning.loop.parts import LoopAgent
+    from moothall.reasoning.reply_request import ReplyRequest
+
+KIND = "ReActAgent"
+_OFFSETS = ReplayOffsets()
+
+
+@dataclass(slots=True)
+class LoopState:
+    """The state of a run of the loop between two turns."""
+
+    iteration: int = 0  # how many answers were handled
+    text: str = ""  # the last text that the model gave
+    faults: str = ""  # what was wrong with the last answer; empty if nothing
+    same: int = 0  # how many times in a row the calls and their results were equal
+    # The last calls, each with its name, arguments and the result that the model was shown.
+    before: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    messages: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
+    steps: list[Step] = field(default_factory=list, metadata=APPENDED)
+
+
+def over(reply: Reply) -> dict[str, Any]:
+    """Return what is recorded of the end, besides the state."""
+    usage = [reply.usage.input_tokens, reply.usage.output_tokens]
+    return {"detail": reply.detail, "text": reply.text, "value": reply.value, "usage": usage}
+
+
+def as_it_ended(record: ReadRecord[LoopState], schema: AnswerSchema | None = None) -> Reply:
+    """Return the reply that a run ended with, its value as the requested type."""
+    state, over = record.state or LoopState(), record.over
+    assert over is not None
+    return reply_at_end(record, schema, state.messages, state.steps, Usage(*over["usage"]))
+
+
+def program_of(agent: LoopAgent) -> dict[str, Any]:
+    """Return an agent's program: what it does, independent of the request."""
+    parts: dict[str, Any] = {
+        "agent": [KIND, str(agent.id)],
+        "system_prompt": agent.system_prompt,
+        "goals": [[goal.priority, goal.name, goal.description] for goal in agent._goals or ()],
+        "actions": sorted(
+            [action.name, action.description, action.parameters]
+            for action in agent.actions.get_actions()
+        ),
+    }
+    try:
+        parts["model"] = getattr(agent.model, "name", None)
+    except MoothallError:
+        pass  # a model that cannot be made fails at its first call, which in a group is a turn
+    return fingerprint(**parts)
+
+
+# -- what this process knows -----------------------------------------------------------------------
+
+
+def catch_up(
+    agent: LoopAgent, record: Record[LoopState], memory: Memory, budget: Budget | None
+) -> None:
+    """Restore memory, scripted-model position and budget from the record."""
+    try:
+        _catch_up_memory(memory, record)
+    except Exception as error:
+        raise Stop.on_memory(agent.id, error) from error
+    catch_up_models(record, agent._model, agent.model, budget)
+
+
+def catch_up_models(record: Record[Any], known: Any, model: Any, budget: Budget | None) -> None:
+    """Let a model skip the recorded answers, and charge a budget for them."""
+    entries = record.entries()
+    skip: Callable[[int], None] | None = getattr(model, "skip", None)
+    answers = spending(entries[_known(known, record, "entries") :]).answers
+    _set_known(known, record, len(entries))
+    if answers and callable(skip):
+        skip(answers)
+    # A budget made for this reply is new; the one that it is part of may be charged already.
+    for account, alone in () if budget is None else budget._each():
+        before = _known(account, record, "entries")
+        if before < len(entries):
+            _set_known(account, record, len(entries))  # counted, even if the charge is refused
+            charge_spent(alone, model, spending(entries[before:]))
+
+
+def mark_known(record: Record[Any], model: Any, budget: Budget | None) -> None:
+    """Mark what this process has recorded as known to a model and a budget."""
+    accounts = () if budget is None else budget._accounts
+    for each in (model, *accounts):
+        _OFFSETS.set(each, record.key, record.count)
+
+
+def remember(
+    memory: Memory, record: Record[Any], messages: Sequence[dict[str, Any]], first: int = 0
+) -> None:
+    """Add messages of a run, `first` being the number of the first, to a memory, each once."""
+    once: Any = getattr(memory, "add_once", None)
+    for number, message in enumerate(messages, first):
+        if callable(once):
+            once(message, record.key_of(number), number)
+        else:
+            memory.add_memory(message)
+    if not callable(once):
+        _OFFSETS.set(memory, record.key, first + len(messages))
+
+
+def _catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:
+    messages = record.state.messages if record.state is not None else []
+    after = 0
+    if not callable(getattr(memory, "add_once", None)):  # then compare with what it has
+        after = _known(memory, record, "messages") or overlap(memory.get_memories(), messages)
+    remember(memory, record, messages[after:], after)
+
+
+def _known(of: Any, record: Record[Any], what: Literal["entries", "messages"]) -> int:
+    """Return how many of these of a run an object knows, from this run or those it copies."""
+    known = _OFFSETS.get(of, record.key)
+    for each in record.copied:
+        known = max(known, min(_OFFSETS.get(of, each["key"]), each[what]))
+    return known
+
+
+def _set_known(of: Any, record: Record[Any], entries: int) -> None:
+    """Mark entries of a run, also in those it copies, as known to an object."""
+    _OFFSETS.set(of, record.key, entries)
+    for each in record.copied:
+        _OFFSETS.set(of, each["key"], max(_OFFSETS.get(of, each["key"]), each["entries"]))
+
+
+# -- what was recorded -----------------------------------------------------------------------------
+
+
+def replayed(part: RecordedPart) -> Reply:
+    """Return the reply that a run ended with."""
+    return as_it_ended(ReadRecord(part, LoopState))
+
+
+def tell_past(agent: str, request: ReplyRequest, entries: Sequence[Entry]) -> None:
+    """Emit the recorded calls and messages as past events."""
+    begun: set[tuple[str, str]] = set()
+    for entry in entries:
+        if entry.kind == "state":
+            for message in entry.data["appended"].get("messages", ()):
+                request.tell(MessageAdded, agent, message, past=True)
+        for event, *parts in call_events(agent, entry, begun):
+            request.tell(event, *parts, past=True)
+
+
+def call_events(agent: str, entry: Entry, begun: set[tuple[str, str]]) -> Iterator[tuple[Any, ...]]:
+    """Yield the events of an action's call from its entry, each as its class and what it takes.
+
+    `begun` has the calls that have begun so far.
+    """
+    data, about = entry.data, entry.data.get("about", {})
+    if entry.kind not in ("started", "ended") or not {"action", "iteration"} <= about.keys():
+        return
+    common = (agent, about["iteration"], about["id"], about["action"])
+    is_over = entry.kind == "ended"
+    # A refused call has no recorded start.
+    if (entry.path, data["key"]) not in begun:
+        args = data["result"]["args"] if is_over else data.get("args")
+        yield CallStarted, *common, args or {}
+    begun.add((entry.path, data["key"]))
+    if is_over:
+        result = data["result"]["result"]
+        yield CallEnded, *common, result, error_of(result)

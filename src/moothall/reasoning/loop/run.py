@@ -1,0 +1,361 @@
+"""One run of the loop, from the request to the stop reason."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from moothall.action import Action
+from moothall.errors import StateError
+from moothall.jsonvalue import Unreadable, json_text
+from moothall.memory.memory import Memory
+from moothall.reasoning.events import MessageAdded
+from moothall.reasoning.loop.answer import Answer, RequestedCall, read_answer
+from moothall.reasoning.loop.asking import Asking
+from moothall.reasoning.loop.calls import Calls, doubts_of, execute
+from moothall.reasoning.loop.given import MAX_RESULT_CHARS, NOT_RUN, error_of, result_content
+from moothall.reasoning.loop.parts import LoopAgent
+from moothall.reasoning.loop.recording import (
+    LoopState,
+    as_it_ended,
+    catch_up,
+    mark_known,
+    over,
+    remember,
+    tell_past,
+)
+from moothall.reasoning.record import NULL_RECORD, Record
+from moothall.reasoning.reply import Reply, Step, Stop
+from moothall.reasoning.reply_request import ReplyRequest
+from moothall.reasoning.resume import ended, guarded
+from moothall.text import counted
+
+SAME_CALLS = 3
+"""How many answers in a row with the same calls and results end a run as `no_progress`."""
+_LEAST_CHARS = 200
+"""How many characters of each result are shown even in a small context."""
+_CUT = {
+    "length": "cut at the model's length limit",
+    "content_filter": "cut by the provider's content filter",
+}
+
+
+class Run(Asking):
+    """One run of the loop, which asks the model and executes its calls until it stops."""
+
+    def __init__(
+        self,
+        agent: LoopAgent,
+        request: ReplyRequest,
+        memory: Memory,
+        record: Record[LoopState] = NULL_RECORD,
+    ) -> None:
+        super().__init__(agent, request, memory, record)
+        self._saved = 0  # how many messages are recorded
+        self._ids: set[str] = set()  # of the calls
+        # For interruptions: our own cancellations of this task are undone with `uncancel`, as
+        # asyncio.timeout does.
+        self.loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._cancels = 0
+        self._under_way = False
+        self._told: list[str] = []
+
+    async def reply(self) -> Reply:
+        """Ask the model and execute its calls until there is a reason to stop."""
+        if self.thread.underway is None:
+            self.thread.underway = self
+        record = self.record
+        try:
+            if record is NULL_RECORD:
+                return await self._reply()
+            if not ended(record):
+                return await guarded(record, self._resumed, over, self.end)
+        except Stop as stop:  # its memory failed between two turns, or at the end
+            return self.end(stop)
+        with suppress(Stop):  # its memory failed
+            self._resume()
+        return as_it_ended(record, self.schema)
+
+    async def _resumed(self) -> Reply:
+        self._resume()
+        return await self._reply()
+
+    async def _reply(self) -> Reply:
+        agent, state = self.agent, self.state
+        is_new = not state.messages
+        if self.thread.unheard:
+            self._told.extend(self.thread.hear())
+            if not self.record.past(f"{state.iteration + 1}"):
+                self._hear()
+        if is_new:
+            self._add(role="user", content=self.request.content)
+            self.save()
+        elif state.messages[-1]["role"] == "tool":
+            # A run that was cancelled beside a terminal action that had succeeded.
+            last = (step for step in state.steps if step.iteration == state.iteration)
+            reply = self._terminal((self.action(step.action), step) for step in last)
+            if reply is not None:
+                return reply
+        while state.iteration < agent.max_iterations:
+            state.iteration += 1
+            self._under_way = True
+            try:
+                reply = await self.turn()
+            except Stop as stop:
+                reply = self.end(stop)
+            except asyncio.CancelledError:
+                reply = None
+                if self._interrupted():
+                    self.save()
+                elif self._task.cancelling():
+                    raise
+                else:
+                    reply = self.end(Stop("cancelled", "the model's answer was cancelled"))
+            finally:
+                self._under_way = False
+                if self._told or self._cancels:
+                    self._hear()
+            if reply is not None:
+                return reply
+        detail = f"no answer after {counted(state.iteration, 'iteration')}"
+        if state.faults:
+            detail += f"; the last could not be used: {state.faults}"
+        return self.end(Stop("max_iterations", detail))
+
+    async def turn(self) -> Reply | None:
+        """Handle one answer of the model and its calls; return the reply, or None to continue."""
+        state = self.state
+        given = await self.ask()
+        answer = read_answer(given, self._ids, self.find, self.known)
+        if answer.text:
+            state.text = answer.text
+        value: Any = answer.text
+        cut = "" if answer.calls else _CUT.get(str(getattr(given, "finish_reason", "")), "")
+        if self.schema is not None and not answer.calls and not answer.fault:
+            try:
+                value = self.schema.read(answer.text)
+            except Unreadable as error:
+                answer.fault = f"{error} (It was {cut}.)" if cut else str(error)
+        if faults := answer.fault:
+            if self.record.past(f"{state.iteration}."):
+                # Calls of this answer ran before: the model must not read that none was executed.
+                raise _gone(faults)
+            self._add_faults(answer, faults)
+            again = bool(state.faults)
+            state.faults = faults
+            state.same, state.before = 0, []
+            self.save()
+            return self.end(Stop("unreadable", faults)) if again else None
+        state.faults = ""
+        if not answer.calls:
+            self._add(role="assistant", content=answer.text)
+            state.same, state.before = 0, []
+            self.save()
+            if self._told:
+                return None  # the user has interrupted meanwhile
+            return self.end(Stop("done", cut), value)
+        contents = await self.act(answer)
+        reply = None
+        if not self._told:
+            actions = [call.action for call in answer.calls]
+            reply = self._terminal(zip(actions, state.steps[-len(actions) :], strict=True))
+            reply = reply or self._unless_progress(answer, contents)
+        self.save()
+        return reply
+
+    def _terminal(self, called: Iterable[tuple[Action | None, Step]]) -> Reply | None:
+        """Return the reply if a terminal action of an answer succeeded."""
+        for action, step in called:
+            if action is not None and action.terminal and step.error is None and step.executed:
+                value = step.result.get("result")
+                self.state.text = "" if value is None else json_text(value)
+                return self.end(Stop("terminal", ""), value)
+        return None
+
+    def _unless_progress(self, answer: Answer, contents: list[str]) -> Reply | None:
+        now = [
+            (call.name, call.args, content)
+            for call, content in zip(answer.calls, contents, strict=True)
+        ]
+        state = self.state
+        state.same = state.same + 1 if now == state.before else 1
+        state.before = now
+        if state.same < SAME_CALLS:
+            return None
+        names = " and ".join(dict.fromkeys(f'"{name}"' for name, _, _ in now))
+        detail = (
+            f"{names} called {SAME_CALLS} times in a row with the same arguments and the same "
+            "result"
+        )
+        return self.end(Stop("no_progress", detail))
+
+    # -- going on ----------------------------------------------------------------------------------
+
+    def _resume(self) -> None:
+        """Continue from the recorded state; restore memory, model and budget."""
+        record = self.record
+        record.at_end = partial(mark_known, record, self.agent._model, self.budget)
+        if record.state is not None:
+            self.state = record.state
+            calls = (call for each in record.state.messages for call in each.get("tool_calls", ()))
+            self._ids = {call["id"] for call in calls}
+            self._saved = self._remembered = len(record.state.messages)
+        if self.emit is not None:
+            tell_past(self.id, self.request, record.entries())
+        catch_up(self.agent, record, self.memory, self.budget)
+
+    # -- being interrupted -------------------------------------------------------------------------
+
+    def interrupt(self, text: str) -> None:
+        """Stop the current turn and continue with this text. Call it on the run's own loop."""
+        self._told.append(text)
+        # In the run's own task, an action interrupts its own run: do not cancel it.
+        if self._under_way and asyncio.current_task() is not self._task:
+            self._cancels += 1
+            self._task.cancel()
+
+    def _interrupted(self) -> bool:
+        """Undo our own cancellations; return whether there were any, and none from outside."""
+        cancels, self._cancels = self._cancels, 0
+        for _ in range(cancels):
+            self._task.uncancel()
+        return cancels > 0 and not self._task.cancelling()
+
+    def _hear(self) -> None:
+        self._interrupted()  # the turn may have ended in spite of our cancellation
+        told, self._told = self._told, []
+        for text in told:
+            self._add(role="user", content=text)
+        self.state.faults = ""
+        self.state.same, self.state.before = 0, []
+        self.save()
+
+    # -- acting ------------------------------------------------------------------------------------
+
+    async def act(self, answer: Answer) -> list[str]:
+        """Execute the calls of an answer concurrently; add them and their results in call order."""
+        agent, record, wanted = self.agent, self.record, answer.calls
+        if record is not NULL_RECORD and (doubts := doubts_of(record, self.state.iteration)):
+            raise Stop("in_doubt", doubts)
+        plain = record is NULL_RECORD and not (self.emit or self.budget or agent._hooks)
+        try:
+            if plain and len(wanted) == 1:  # the fastest way
+                wanted[0].result = await execute(agent, wanted[0], self.request)
+            else:
+                calls = self._calls(answer)
+                await (calls.execute() if self.budget is None else calls.within(self.budget))
+        except BaseException:
+            cut_off = any(call.begun and call.result is None for call in answer.calls)
+            # A recorded turn that was cancelled while it waited for approvals asks for them again.
+            if cut_off or self._told or record is NULL_RECORD or not self._task.cancelling():
+                self._keep(answer)
+                self.save()
+            raise
+        return self._keep(answer)
+
+    def _calls(self, answer: Answer) -> Calls:
+        return Calls(self.agent, answer.calls, self.request, self.record, self.state.iteration)
+
+    def _keep(self, answer: Answer) -> list[str]:
+        """Add the calls and their results, together: memory has no call without its result."""
+        contents = []
+        limit = self._room(len(answer.calls))
+        run_id, thread, iteration = self.request.run_id, self.request.thread, self.state.iteration
+        self._add_calls(answer)
+        for place, wanted in enumerate(answer.calls):
+            result = wanted.result
+            if result is None:
+                result = self._calls(answer).cut_off(place)
+            error = error_of(result)
+            step = Step(iteration, wanted.name, wanted.args, result, error, run_id, thread)
+            self.state.steps.append(step)
+            content = result_content(result, limit)
+            contents.append(content)
+            self._add_result(wanted, content)
+        return contents
+
+    def _room(self, results: int) -> int:
+        """Return how many characters of each result are shown: together about half the context."""
+        context = getattr(self.model, "context_tokens", None)
+        if not isinstance(context, int):
+            return self.agent.max_result_chars
+        return min(self.agent.max_result_chars, max(context // results, _LEAST_CHARS))
+
+    # -- memory ------------------------------------------------------------------------------------
+
+    def save(self) -> None:
+        """Record the state; its new messages go to memory once they are in the file."""
+        # Memory never has a message that the journal lacks: a resumed run might produce another.
+        record, after, upto = self.record, self._saved, len(self.state.messages)
+        self._saved = upto
+        if record is NULL_RECORD:
+            self._in_file(after, upto)
+            return
+        record.save(self.state)
+        if upto > after:
+            record.then(partial(self._in_file, after, upto))
+
+    def _in_file(self, after: int, upto: int) -> None:
+        """Add a range of messages to memory, and emit them."""
+        new = self.state.messages[after:upto]
+        try:
+            if self.record is NULL_RECORD:
+                add = self.memory.add_memory
+                for message in new:
+                    add(message)
+            else:
+                remember(self.memory, self.record, new, after)
+        except Exception as error:
+            raise Stop.on_memory(self.id, error) from error
+        self._remembered = upto
+        if self.emit is not None:
+            for message in new:
+                self.request.tell(MessageAdded, self.id, message)
+
+    def _add(self, **message: Any) -> None:
+        """Add a message to the reply; the next `save` adds it to memory."""
+        self.state.messages.append(message)
+
+    def _add_faults(self, answer: Answer, faults: str) -> None:
+        """Add an answer that cannot be used, and the reason, to the messages."""
+        if answer.calls:
+            self._add_calls(answer)
+            for call in answer.calls:
+                content = result_content({"error": call.fault or NOT_RUN}, MAX_RESULT_CHARS)
+                self._add_result(call, content)
+        else:
+            # Some chat formats require an answer between two messages of the user.
+            self._add(role="assistant", content=answer.text or "(no answer)")
+            self._add(role="user", content=faults)
+
+    def _add_calls(self, answer: Answer) -> None:
+        calls = [{"id": c.id, "name": c.shown, "args": c.args} for c in answer.calls]
+        made = {"role": "assistant", "content": answer.text, "tool_calls": calls}
+        self.state.messages.append(made)
+
+    def _add_result(self, call: RequestedCall, content: str) -> None:
+        made = {"role": "tool", "tool_call_id": call.id, "name": call.shown, "content": content}
+        self.state.messages.append(made)
+
+    def end(self, stop: Stop, value: Any = None) -> Reply:
+        """Return the reply as it stands, with the stop reason."""
+        state, reason = self.state, stop.reason
+        if reason not in ("done", "terminal"):
+            value = state.text if self.schema is None else None
+        made = (state.text, value, state.messages, state.steps, state.usage)
+        return Reply(*made, reason, stop.detail, stop.error, self.request.run_id)
+
+
+def _gone(faults: str) -> Stop:
+    """Return the Stop for a partly executed answer whose actions the agent no longer has."""
+    detail = (
+        "the process ended while the calls of an answer were executed, and they cannot be "
+        f"resumed: {faults}; give the agent the actions that it had"
+    )
+    return Stop("error", detail, StateError(detail))

@@ -1,0 +1,272 @@
+"""Agents made of others, which share one record, one budget and the same threads."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from moothall.action import is_async
+from moothall.errors import DeadlineExceeded, DefinitionError, ModelError, StateError
+from moothall.reasoning.events import CallStarted, Done, Event
+from moothall.reasoning.group import members_without_threads, options_for, share_budget, takes
+from moothall.reasoning.record import NULL_RECORD, Record, Step, dumped, loaded
+from moothall.reasoning.recorded_agent import RecordedAgent
+from moothall.reasoning.reply import ANSWERED, Reply
+from moothall.reasoning.replying import JOINED, within
+from moothall.reasoning.resume import ENDED
+from moothall.reasoning.state import REPLY, opened, state
+from moothall.reasoning.thread import Threads
+from moothall.threads import WORKERS, is_cancelled
+
+if TYPE_CHECKING:
+    from moothall.action import Action
+    from moothall.budget import Budget
+    from moothall.reasoning.reply_request import ReplyRequest
+
+
+T = TypeVar("T")
+
+
+class Group(RecordedAgent):
+    """An agent made of others. A subclass names its members and defines how they work together."""
+
+    _called = ""
+    """Its name in errors."""
+    _own_budget: Budget | None = None
+
+    @property
+    def budget(self) -> Budget | None:
+        """Return what its members may spend together, or None."""
+        return self._own_budget
+
+    @budget.setter
+    def budget(self, budget: Budget | None) -> None:
+        share_budget(self, self._member_agents, budget)
+        self._own_budget = budget
+
+    def _one_thread_only(self) -> str | None:
+        return members_without_threads(self._member_agents)
+
+    def _check_thread(self, thread: str | None) -> None:
+        """Refuse a thread, if a member cannot keep threads apart."""
+        if thread is not None and (why := self._one_thread_only()) is not None:
+            raise DefinitionError(
+                f"{self._called} {self.id!r} cannot keep threads apart: {why}. Leave out thread=, "
+                f"or make the {self._called} with shared=True"
+            )
+
+    def _check_request(self, request: ReplyRequest) -> None:
+        self._check_thread(request.thread)
+
+    # -- saved and loaded --------------------------------------------------------------------------
+
+    @property
+    def _saved_members(self) -> dict[str, Any]:
+        """Return the members whose states are saved with its own, by name."""
+        raise NotImplementedError(f"{type(self).__name__} does not name its members")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return its state and its members' memories, as JSON, to resume in another process.
+
+        Members without `state_dict` are not saved; make them again with the same settings. Call it
+        after any turn of a dual act, in `post_` hooks too, and between two turns of a conversation.
+
+        Raises:
+            RuntimeError: a participant of a conversation is speaking
+            StateError: something remembered is not JSON
+        """
+        self._check_still(loads=False)
+        members = {
+            name: member.state_dict()
+            for name, member in self._saved_members.items()
+            if hasattr(member, "state_dict")
+        }
+        own = self._kept.default.own
+        threads = {each.id: self._saved(each.own) for each in self._kept if each.own is not None}
+        mine = None if own is None else self._saved(own)
+        return state(self._kind, own=mine, threads=threads, members=members)
+
+    def _check_still(self, *, loads: bool) -> None:
+        """Refuse to save or load a state during a turn."""
+
+    def _saved(self, own: Any) -> dict[str, Any]:
+        return dumped(own)
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Load a saved state; `resume` continues from it.
+
+        Raises:
+            StateError: the state is of another kind or of other members; nothing was loaded
+            Exception: what a member raises that refuses its state; earlier members have theirs
+            RuntimeError: a reply of a conversation is under way
+        """
+        self._check_still(loads=True)
+        found = opened(saved, self._kind)
+        whose = f"{self._called} {self.id!r} cannot resume from this state"
+        threads, theirs = found.get("threads"), found.get("members")
+        if not isinstance(threads, dict) or not isinstance(theirs, dict):
+            raise StateError(f"{whose}: threads and members must be objects")
+        kept = Threads(self._together)
+        for id, given in [(None, found.get("own")), *threads.items()]:
+            kept.get(id).own = None if given is None else self._loaded(given, whose)
+        members = self._saved_members
+        if theirs.keys() - members.keys():
+            raise StateError(f"{whose}: it is of {[*theirs]!r:.200}, not of {[*members]!r:.200}")
+        for name in theirs:
+            if not hasattr(members[name], "load_state_dict"):
+                raise StateError(f"{whose}: member {name!r} has no load_state_dict")
+        for name, its in theirs.items():
+            members[name].load_state_dict(its)
+        self._threads = kept
+
+    def _loaded(self, given: Any, whose: str) -> Any:
+        return loaded(self._state_type, given, whose)
+
+
+def end_of(record: Record[Any], state: Any, name: str, reply: Reply) -> dict[str, Any]:
+    """Return what is recorded of the end."""
+    about = {"detail": reply.detail, "text": reply.text, "value": reply.value}
+    if reply.stop_reason not in ENDED:
+        # A resumed run repeats a turn that was stopped: only the end has its partial outcome.
+        return {**about, name: dumped(state)}
+    record.save(state)
+    return about
+
+
+async def ask_member(
+    agent: Any,
+    content: Any,
+    part: str,
+    request: ReplyRequest,
+    record: Record[Any],
+    emit: Callable[[Event], Any] | None = None,
+    schema: Any = None,
+    offered: tuple[Action, ...] = (),
+    **about: Any,
+) -> Reply:
+    """Return the reply of a member in its turn, `part`: the recorded one, or a new one.
+
+    Its events go to `emit`, if it streams; its `Done` in any case. Its model also has `offered`.
+    """
+    options = options_for(agent, request)
+    if schema is not None:
+        options["schema"] = schema
+    if takes(agent.reply, "run_id"):
+        options["run_id"] = _run_id(agent, part, request.run_id, record)
+
+    async def ask_once(step: Step) -> Reply:
+        await step.begins()
+        reply = await await_own(_request(agent, content, options, request, emit))
+        if reply.stop_reason not in ANSWERED and getattr(agent, "decides_in_words", False):
+            raise _Unanswered(reply)  # a resumed run asks a person again
+        return reply  # type: ignore[no-any-return]
+
+    if getattr(agent, "_records", False):
+        its = (agent, record.member(part, str(agent.id), **about), offered)
+        with within(JOINED, its):
+            return await await_own(_request(agent, content, options, request, emit))  # type: ignore[no-any-return]
+    try:
+        reply = await record.step(part, ask_once, of=REPLY, **about)
+    except _Unanswered as unanswered:
+        return unanswered.reply
+    await record.commit()  # before the reply is used
+    return reply  # type: ignore[no-any-return]
+
+
+def _run_id(agent: Any, part: str, run_id: str, record: Record[Any]) -> str | None:
+    """Return the run id for a turn; a turn that a member records itself is a run of its own."""
+    if record is not NULL_RECORD or getattr(agent, "journal", None) is None:
+        return run_id
+    made = f"{run_id}/{part}"
+    return made if len(made) <= 255 and made.isprintable() else None
+
+
+async def _request(
+    agent: Any,
+    content: Any,
+    options: dict[str, Any],
+    request: ReplyRequest,
+    emit: Callable[[Event], Any] | None,
+) -> Reply:
+    reply: Any = None
+    if emit is None or not hasattr(agent, "stream"):
+        reply = agent.reply(content, **options)
+        if inspect.isawaitable(reply):
+            reply = await reply
+        if emit is not None and isinstance(reply, Reply):
+            emit(Done(str(agent.id), reply, **request.of_run))
+    else:
+        async with AsyncExitStack() as stack:
+            events = agent.stream(content, **options)
+            if hasattr(events, "aclose"):
+                stack.push_async_callback(events.aclose)
+            async for event in events:
+                emit(event)
+                if isinstance(event, CallStarted) and request.seen is not None:
+                    await request.seen()  # before an approver is asked about it
+                if isinstance(event, Done):
+                    reply = event.reply  # its members' replies come first, its own last
+    if not isinstance(reply, Reply):
+        raise ModelError(f"agent {agent.id!r} must give a Reply, got {reply!r:.80}")
+    if not isinstance(reply.text, str) or not isinstance(reply.steps, list):
+        raise ModelError(f"the Reply of agent {agent.id!r} has no text, or no list of steps")
+    return reply
+
+
+async def await_own(given: Any) -> Any:
+    """Await a user's awaitable, if it is one; its own cancellation becomes a ModelError."""
+    if not inspect.isawaitable(given):
+        return given
+    try:
+        return await given
+    except asyncio.CancelledError as error:
+        if is_cancelled():
+            raise
+        raise ModelError("it was cancelled from elsewhere") from error
+
+
+async def called(function: Any, *args: Any, in_thread: bool = True) -> Any:
+    """Call a user's function, plain or `async`; a plain one runs in a thread."""
+    if in_thread and not is_async(function):
+        given = await WORKERS.run(asyncio.get_running_loop(), function, *args)
+    else:
+        given = function(*args)
+    return await given if inspect.isawaitable(given) else given
+
+
+async def in_time(request: Any, budget: Budget | None, what: str) -> Any:
+    """Await a user's awaitable; DeadlineExceeded if the budget's time was over before `what`."""
+    limit = asyncio.timeout(None if budget is None else budget.remaining_seconds())
+    try:
+        async with limit:
+            return await await_own(request)
+    except TimeoutError as error:
+        if not limit.expired():  # a timeout of the awaitable itself
+            raise
+        raise DeadlineExceeded(f"the seconds of {budget} were over before {what}") from error
+
+
+async def side_by_side(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run coroutines at once, and return their results; if one raises, the others are cancelled."""
+    if len(works) == 1:
+        return [await works[0]]
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            if not task.cancelling():  # a second one would cut its cleanup off
+                task.cancel()
+        await asyncio.wait(tasks)
+        raise
+
+
+class _Unanswered(Exception):
+    """A person gave no answer."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(reply.detail)
+        self.reply = reply

@@ -1,0 +1,177 @@
+"""An agent's reply: the answer, and how it came about."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from moothall.errors import BudgetExceeded, DeadlineExceeded, HookError, InDoubt, ModelError
+from moothall.jsonvalue import deep_json
+from moothall.models.protocol import Usage
+from moothall.text import cut, error_message, log_failure, shorten
+
+_LOGGER = logging.getLogger("moothall.reasoning")
+
+StopReason: TypeAlias = Literal[
+    "done",
+    "terminal",
+    "max_iterations",
+    "no_progress",
+    "unreadable",
+    "budget",
+    "deadline",
+    "in_doubt",
+    "terminated",
+    "max_loops",
+    "cancelled",
+    "error",
+]
+"""Why a run ended.
+
+* `done`: the model answered with text
+* `terminal`: a terminal action succeeded; its result is the reply
+* `max_iterations`: the model still called actions in the last answer that it may give
+* `no_progress`: the model repeated the same calls with the same results
+* `unreadable`: two answers in a row could not be used
+* `budget`: the budget does not cover the next call, which was not begun
+* `deadline`: the seconds of the run are over; the call under way was cancelled
+* `in_doubt`: an action was running when the process ended, so its outcome is unknown; nobody has
+decided yet whether to execute it again
+* `terminated`: in a dual act, H accepted
+* `max_loops`: in a dual act, R ran as often as it may, and H did not accept
+* `cancelled`: the model's answer was cancelled, though the run was not
+* `error`: the model or a hook failed; `Reply.error` is the exception
+"""
+
+ANSWERED: Final = frozenset(("done", "terminal", "terminated"))
+"""The reasons for which a reply's text is an answer."""
+
+GIVEN: Final = ANSWERED | {"max_loops"}
+"""The reasons for which `say` returns the text, including a conclusion that nobody accepted."""
+
+
+@dataclass(slots=True)
+class Step:
+    """One action that was called.
+
+    Attributes:
+        iteration: which answer of the model called it, from 1
+        action: the action's name
+        args: its arguments, as the model gave them
+        result: the environment's result
+        error: what went wrong, or None
+        run_id: the id of the run
+        thread: the id of the conversation; None for the agent's own
+    """
+
+    iteration: int
+    action: str
+    args: dict[str, Any]
+    result: dict[str, Any]
+    error: str | None
+    run_id: str | None = None
+    thread: str | None = None
+
+    @property
+    def executed(self) -> bool:
+        """Return whether the action was executed, according to the environment."""
+        return bool(self.result.get("tool_executed", True))
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An agent's answer.
+
+    Attributes:
+        text: the answer; if the run ended without one, the model's last text
+        value: the answer as a value: the result of a terminal action, or the text read by the
+            requested schema, or else the text; None if a schema was requested and the run ended
+            without an answer
+        messages: the chat messages that the run added to memory
+        steps: the actions that were called, in order
+        usage: the tokens that the run took
+        stop_reason: why it ended
+        detail: more on the stop reason, in words; may be empty
+        error: the exception that ended it, if `stop_reason` is `error`
+        run_id: the id of the run
+    """
+
+    text: str
+    value: Any = ...
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    stop_reason: StopReason = "done"
+    detail: str = ""
+    error: BaseException | None = None
+    run_id: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.value is ...:  # a reply made without a value
+            object.__setattr__(self, "value", self.text)
+
+    def __repr__(self) -> str:
+        # Kept short: debuggers and `asyncio.run` format results, and messages may hold megabytes.
+        text, steps = shorten(self.text, 80), len(self.steps)
+        return f"Reply(stop_reason={self.stop_reason!r}, text={text!r}, steps={steps})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON data; what has no JSON form, such as the error, becomes text."""
+        made: dict[str, Any] = deep_json(self)
+        return made
+
+    def raise_for_error(self) -> None:
+        """Raise what ended the run; do nothing if its text is an answer.
+
+        Raises:
+            BudgetExceeded: the run reached its budget; `DeadlineExceeded` for its time
+            InDoubt: the outcome of an action is unknown: it was running when the process ended
+            ModelError: there is no answer for another reason, which the text states
+            Exception: the error, if `stop_reason` is `error`
+        """
+        if self.stop_reason not in ANSWERED:
+            self._raise(None)
+
+    def _raise(self, agent: str | int | None) -> None:
+        """Raise an error that names the agent and says why there is no answer."""
+        if self.error is not None:
+            raise self.error
+        who = "the agent" if agent is None else f"agent {agent!r}"
+        said = f"; it had said: {cut(self.text, 500)}" if self.text else ""
+        text = f"{who} has no reply ({self.stop_reason}): {self.detail}{said}"
+        if agent is None and self.stop_reason == "deadline":
+            raise DeadlineExceeded(text)
+        if agent is None and self.stop_reason == "budget":
+            raise BudgetExceeded(text, "budget")
+        if agent is None and self.stop_reason == "in_doubt":
+            raise InDoubt(text)
+        raise ModelError(text)
+
+
+class Stop(Exception):
+    """Raised to end a run during a turn, with the stop reason."""
+
+    def __init__(self, reason: StopReason, detail: str, error: BaseException | None = None) -> None:
+        super().__init__(detail)
+        self.reason: StopReason = reason
+        self.detail = detail
+        self.error = error
+
+    @classmethod
+    def at_limit(cls, error: BudgetExceeded, detail: str | None = None) -> Stop:
+        """Return the Stop for a limit of the run's budget."""
+        reason: StopReason = "deadline" if isinstance(error, DeadlineExceeded) else "budget"
+        return cls(reason, str(error) if detail is None else detail)
+
+    @classmethod
+    def on_hook(cls, agent: str | int, error: HookError) -> Stop:
+        """Log an agent's hook that failed, and return the Stop."""
+        log_failure(_LOGGER, f"a hook of agent {agent!r} failed", error)
+        return cls("error", str(error), error)
+
+    @classmethod
+    def on_memory(cls, agent: str | int, error: Exception) -> Stop:
+        """Log an agent's memory that failed, and return the Stop."""
+        log_failure(_LOGGER, f"the memory of agent {agent!r} failed", error)
+        return cls("error", f"{type(error).__name__}: {error_message(error)}", error)

@@ -1,0 +1,229 @@
+"""The request of a reply, checked, and the schema of its answer."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.errors import DefinitionError
+from moothall.jsonvalue import NotJSON, Unreadable, copy_json, json_text, read_json, readable
+from moothall.signature.annotation import Mismatch, form_of, read, schemas_of, spelled, validator_of
+from moothall.signature.schema import WrongSchema, checked
+from moothall.text import cut, escaped, render_path, shorten
+
+if TYPE_CHECKING:
+    from moothall.action import Action
+    from moothall.budget import Budget
+    from moothall.journal import Part
+    from moothall.reasoning.thread import Thread
+
+
+class ReplyRequest:
+    """A request for a reply: the content, the schema and the options."""
+
+    def __init__(
+        self,
+        content: Any,
+        schema: Any = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        deps: Any = None,
+        budget: Budget | None = None,
+    ) -> None:
+        self.content: str | list[dict[str, Any]] = checked_content(content, "reply")
+        self.given = self.content  # the content before hooks
+        self.want(schema)
+        self.thread = thread_id(thread)  # None for the agent's own
+        self.run_id = secrets.token_hex(8) if run_id is None else _text(run_id, "run_id")
+        self.deps = deps  # for the `Context` of its actions; None for the agent's own
+        self.budget = budget  # what it may spend; None for the agent's own budget
+        self.emit: Callable[[Any], Any] | None = None  # where events go
+        # Waits until the reader has seen the events; None without a reader to wait for.
+        self.seen: Callable[[], Awaitable[None]] | None = None
+        self.state: Thread  # the thread, set before its turn
+        self.record: Part | None = None  # the part of another's run that records it
+        self.offered: tuple[Action, ...] = ()  # extra actions for its model in this reply
+        self.resumed = False  # whether it resumes a stopped reply
+
+    @property
+    def of_run(self) -> dict[str, Any]:
+        """Return `run_id` and `thread`, as events and hooks have them."""
+        return {"run_id": self.run_id, "thread": self.thread}
+
+    def tell(self, event: Callable[..., Any], *parts: Any, past: bool = False) -> None:
+        """Emit an event of this class, if somebody listens."""
+        if self.emit is not None:
+            self.emit(event(*parts, past=past, run_id=self.run_id, thread=self.thread))
+
+    def want(self, schema: Any) -> None:
+        """Set the form of the answer: a JSON schema or a type; None for any text."""
+        self.schema = schema
+        self.answer = None if schema is None else AnswerSchema(schema)
+
+
+def checked_content(content: Any, what: str) -> str | list[dict[str, Any]]:
+    """Return a text or blocks, checked and copied, ready to be sent and remembered."""
+    if isinstance(content, str):
+        return readable(content)
+    if not isinstance(content, list):
+        raise TypeError(f"{what} takes a text or a list of blocks, got {type(content).__name__}")
+    if not content:
+        raise ValueError(f"{what} was given an empty list of blocks")
+    try:
+        blocks: list[dict[str, Any]] = copy_json(content)
+    except NotJSON as error:
+        raise ValueError(f"{what} takes blocks that are JSON: {error}") from None
+    for number, block in enumerate(blocks):
+        if not isinstance(block, dict) or not isinstance(block.get("type"), str):
+            raise TypeError(
+                f"{what} takes blocks such as {{'type': 'text', 'text': …}}; "
+                f"block {number} is {block!r:.80}"
+            )
+        if block["type"] == "text" and not isinstance(block.get("text"), str):
+            raise TypeError(f"{what}: block {number} is of type 'text' and has no text")
+    return blocks
+
+
+def thread_id(thread: str | int | None) -> str | None:
+    """Return the id of a thread as a text; None for the agent's own."""
+    if type(thread) is int:
+        thread = str(thread)
+    return None if thread is None else _text(thread, "thread")
+
+
+def _text(given: Any, what: str) -> str:
+    if not isinstance(given, str) or not 0 < len(given) <= 255:
+        raise ValueError(f"{what}= must be a text of 1 to 255 characters, got {given!r:.80}")
+    return given
+
+
+def check_changed(made: dict[str, Any], request: ReplyRequest) -> None:
+    """Refuse a text or schema that a hook set, if it is invalid."""
+    checked_content(made["text"], "reply")
+    schema = made["schema"]
+    if schema is not None and schema is not request.schema:
+        AnswerSchema(schema)
+
+
+def marked_with(speaker: str, content: Any) -> Any:
+    """Return a text or blocks with the speaker at the beginning of each line of text."""
+    mark = f"{escaped(speaker)}: "
+    if isinstance(content, list):
+        blocks = [
+            {**block, "text": marked_with(speaker, block["text"])}
+            if isinstance(block, dict) and isinstance(block.get("text"), str)
+            else block
+            for block in content
+        ]
+        return [{"type": "text", "text": mark.rstrip()}, *blocks]
+    return "\n".join(mark + line for line in str(content).splitlines()) or mark.rstrip()
+
+
+def as_memory(message: str | dict[str, Any]) -> dict[str, Any]:
+    """Return the chat message by which an observation is remembered."""
+    if isinstance(message, str):
+        return {"role": "user", "content": readable(message)}
+    if isinstance(message, dict):
+        if isinstance(message.get("role"), str):
+            return dict(message)
+        action = message.get("action")
+        if isinstance(action, dict) and isinstance(action.get("name"), str):
+            sender = message.get("from", "someone")
+            args = action.get("args", {})
+            if action["name"] == "say" and isinstance(args, dict) and "content" in args:
+                text = json_text(args["content"])
+            else:
+                text = f"{action['name']} {json_text(args)}"
+            return {"role": "user", "content": f"{readable(str(sender))}: {text}"}
+    raise TypeError(
+        "observe takes a text, a chat message with `role` and `content`, or a message of a space, "
+        f"not {cut(repr(message), 100)}"
+    )
+
+
+MAX_ANSWER_CHARS: Final = 10_000_000
+"""How long the text of an answer by a schema may be."""
+_MAX_TOLD = 4000
+"""How many characters of the schema a model is shown after it did not follow it."""
+
+
+class AnswerSchema:
+    """The schema of an answer, and its JSON form."""
+
+    __slots__ = ("_convert", "json")
+
+    def __init__(self, wanted: Any) -> None:
+        self.json: dict[str, Any]
+        self._convert: Callable[[Any], Any]
+        if isinstance(wanted, dict):
+            self.json, self._convert = _of_schema(wanted)
+        else:
+            self.json, self._convert = _of_type(wanted)
+
+    def read(self, text: str) -> Any:
+        """Return a text's value by this schema; Unreadable tells a model what to answer."""
+        try:
+            return self.parse(text)
+        except Unreadable as error:
+            schema = cut(json.dumps(self.json, ensure_ascii=False), _MAX_TOLD)
+            raise Unreadable(
+                f"Your answer {error}. Answer with JSON alone that follows this schema: "
+                f"{readable(schema)}"
+            ) from None
+
+    def parse(self, text: str) -> Any:
+        """Return a text's value by this schema; Unreadable says only what is wrong."""
+        try:
+            if len(text) > MAX_ANSWER_CHARS:
+                raise Unreadable(f"longer than {MAX_ANSWER_CHARS} characters")
+            return self._convert(copy_json(read_json(text)))
+        except RecursionError:
+            fault = "is nested too deep for the schema"
+        except Mismatch as error:
+            fault = f"does not follow the schema: {error}"
+        except NotJSON as error:  # a lone surrogate, or an infinite number
+            fault = f"is not JSON: {error}"
+        except Unreadable as error:
+            fault = f"is {error}"
+        raise Unreadable(readable(fault))
+
+
+def _of_schema(wanted: dict[str, Any]) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+    from jsonschema.exceptions import best_match
+
+    try:
+        schema: dict[str, Any] = copy_json(wanted)
+        checks = checked(json.dumps(schema))
+    except (NotJSON, WrongSchema) as error:
+        raise DefinitionError(f"schema= is not a JSON schema: {shorten(str(error), 300)}") from None
+
+    def convert(value: Any) -> Any:
+        wrong = best_match(checks.iter_errors(value))
+        if wrong is not None:
+            where = render_path([*wrong.absolute_path], "answer")
+            raise Mismatch((where, f"is wrong: {shorten(wrong.message, 300)}"))
+        return value
+
+    return schema, convert
+
+
+def _of_type(wanted: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+    try:
+        if inspect.isroutine(wanted):  # pydantic would call it
+            raise TypeError("a function is not a type")
+        form = form_of(wanted)
+        found, definitions = schemas_of({"answer": form})
+        schema = found["answer"]
+        if definitions:
+            schema = {**schema, "$defs": definitions}
+    except Exception as error:  # its classes may run user code
+        reason = shorten(str(error).partition("\n")[0], 200)
+        raise DefinitionError(
+            f"schema= must be a JSON schema or a type with a JSON form, got {spelled(wanted)} "
+            f"({type(error).__name__}: {reason})"
+        ) from error
+    reader = validator_of({"answer": form}, ["answer"])
+    return schema, lambda value: read(reader, {"answer": value})["answer"]

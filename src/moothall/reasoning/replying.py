@@ -1,0 +1,90 @@
+"""The context of a reply: the outer replies that led to it, and the run that it is a part of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from moothall.agent import Agent
+from moothall.reasoning.thread import thread_of_sender
+
+if TYPE_CHECKING:
+    from moothall.action import Action
+    from moothall.approval import Approver
+    from moothall.journal import Part
+    from moothall.reasoning.reply_request import ReplyRequest
+    from moothall.reasoning.thread import Turns
+
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class Replying:
+    """A reply under way; a background task of one of its tools may outlive it."""
+
+    agent: Agent
+    request: ReplyRequest
+    turns: Turns  # the lock that it holds
+    open: bool = True  # whether it is still under way
+
+
+REPLYING: ContextVar[tuple[Replying, ...]] = ContextVar("moothall_replying", default=())
+"""The replies that led to the current code, outermost first, in this task or thread."""
+
+Joined: TypeAlias = "tuple[Agent, Part | None, tuple[Action, ...]]"
+
+JOINED: ContextVar[Joined | None] = ContextVar("moothall_joined", default=None)
+"""The member to be asked, the part that records its reply, and the actions offered in it."""
+
+ONCE: ContextVar[tuple[str, int] | None] = ContextVar("moothall_told_once", default=None)
+"""The run and the number of the message being observed, if it belongs to a recorded run."""
+
+
+def own_reply(agent: Any) -> ReplyRequest | None:
+    """Return the request that an agent is replying to in this context; None if there is none."""
+    for each in reversed(REPLYING.get()):
+        if each.agent is agent and each.open:
+            return each.request
+    return None
+
+
+def thread_of_caller(agent: Any, thread: str | None) -> str | None:
+    """Return the thread of a `say` that a program, or another agent's reply, calls directly."""
+    within = next((each for each in reversed(REPLYING.get()) if each.open), None)
+    if within is None or within.request.thread is None:
+        return thread
+    its = within.request.thread
+    if within.agent is agent:
+        return its
+    return thread_of_sender(str(within.agent.id), its if thread is None else f"{its}/{thread}")
+
+
+@contextmanager
+def within(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Set a context variable within a `with` block."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # a coroutine that never finished is closed in another context
+            variable.reset(token)
+
+
+def approver_of_group(agent: Agent) -> Approver | None:
+    """Return the approver of the group on whose behalf an agent replies."""
+    replying = [each.agent for each in REPLYING.get()]
+    while replying and replying[-1] is not agent:
+        replying.pop()
+    member = agent
+    for group in reversed(replying):
+        # An agent that called it by a tool is not its group and does not approve for it.
+        if any(each is member for each in getattr(group, "_member_agents", ())):
+            approver = Agent._approver(group)
+            if approver is not None:
+                return approver
+            member = group
+    return None

@@ -1,0 +1,132 @@
+"""Resuming a run: what its objects know of it, how it ended, and recording its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import finalize
+
+from moothall.errors import JournalError, MoothallError
+from moothall.jsonvalue import Unreadable
+from moothall.models.protocol import Usage
+from moothall.reasoning.reply import Reply, Step, Stop
+from moothall.text import error_text, log_failure
+
+if TYPE_CHECKING:
+    from moothall.reasoning.read_record import ReadRecord
+    from moothall.reasoning.record import Record
+    from moothall.reasoning.reply_request import AnswerSchema
+
+logger = logging.getLogger("moothall.reasoning")
+
+_MOST: Final = 10_000
+"""How many runs an object's marks cover; those of the run set longest ago are dropped first."""
+
+
+class ReplayOffsets:
+    """Replay offsets of objects, such as memories and budgets, in each run.
+
+    A memory that has the first five messages of a run gets only those from the sixth on when the
+    run is resumed. Objects are compared by identity; one without weak references has no marks.
+    """
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._of: dict[int, OrderedDict[str, int]] = {}
+
+    def get(self, of: Any, run: str) -> int:
+        """Return an object's offset in a run; 0 if unknown."""
+        marks = self._of.get(id(of))
+        return 0 if marks is None else marks.get(run, 0)
+
+    def set(self, of: Any, run: str, place: int) -> None:
+        """Set an object's offset in a run."""
+        marks = self._of.get(id(of))
+        if marks is None:
+            try:
+                finalize(of, self._of.pop, id(of), None)
+            except TypeError:
+                return
+            marks = self._of.setdefault(id(of), OrderedDict())
+        with self._guard:
+            marks[run] = place
+            marks.move_to_end(run)
+            if len(marks) > _MOST:
+                marks.popitem(last=False)
+
+
+R = TypeVar("R", bound=Reply)
+
+ENDED = frozenset(
+    ("done", "terminal", "terminated", "max_loops", "max_iterations", "no_progress", "unreadable")
+)
+"""The reasons for which a run is over. After any other, the next call resumes it."""
+
+
+def ended(record: ReadRecord[Any]) -> bool:
+    """Return whether a run is over for good."""
+    return record.over is not None and record.over["reason"] in ENDED
+
+
+def reply_at_end(
+    record: ReadRecord[Any],
+    schema: AnswerSchema | None,
+    messages: list[dict[str, Any]],
+    steps: list[Step],
+    usage: Usage,
+) -> Reply:
+    """Return the reply that a run ended with, its value as the requested type."""
+    over = record.over
+    assert over is not None
+    text, value, reason = over["text"], over["value"], over["reason"]
+    if schema is not None and reason == "done":
+        with suppress(Unreadable):  # from a terminal action, or by another schema
+            value = schema.read(text)
+    made = (text, value, messages, steps, usage)
+    return Reply(*made, reason, over["detail"], None, record.run_id)
+
+
+async def guarded(
+    record: Record[Any],
+    run: Callable[[], Awaitable[R]],
+    over: Callable[[R], Mapping[str, Any]],
+    stopped: Callable[[Stop], R],
+) -> R:
+    """Run to the end, and record its reason and what `over` returns, even if it is an exception."""
+    past = record.over  # of a run that is resumed
+    try:
+        try:
+            reply = await run()
+        except Stop as stop:
+            reply = stopped(stop)
+        await record.end(reply.stop_reason, **over(reply))
+    except JournalError as error:
+        log_failure(logger, f"run {record.run_id!r} stops", error)
+        return stopped(Stop("error", str(error), error))
+    except BaseException as error:
+        if record.over is past:  # else the end is noted already, and only not written
+            cut_off = Stop("cancelled", error_text(error))
+            record.note_end("cancelled", **over(stopped(cut_off)))
+        try:
+            if isinstance(error, Exception | asyncio.CancelledError):
+                await record.commit()
+            else:
+                record.commit_now()  # nothing can be awaited here
+        except MoothallError as lost:  # also an error of the memory: raise what stopped the run
+            logger.error("run %r: its end is not kept: %s", record.run_id, lost)
+        raise
+    return reply
+
+
+def overlap(known: list[Any], messages: list[Any]) -> int:
+    """Return how many of a run's messages are at the end of a memory that has no `add_once`."""
+    for count in range(len(messages), 0, -1):
+        shared = min(count, len(known))
+        if shared and known[-shared:] == messages[count - shared : count]:
+            return count
+    return 0

@@ -1,0 +1,247 @@
+"""The threads of an agent: the data of each conversation, and which threads are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from moothall.memory.memory import Memory
+from moothall.threads import settle
+
+if TYPE_CHECKING:
+    from moothall.agent import Handling
+
+MAX_THREADS: Final = 1000
+"""How many threads of an agent are kept in the process."""
+
+# One lock for all: it is held for a few instructions, and there are many agents.
+_GUARD = threading.Lock()
+
+
+class Underway(Protocol):
+    """A reply under way that can be interrupted. Use it on its own loop only."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Return the event loop that it runs on."""
+        ...
+
+    def interrupt(self, text: Any) -> None:
+        """Stop the current work and continue with this text."""
+        ...
+
+
+class Turns:
+    """A lock for coroutines of any loops and OS threads: first come, first served."""
+
+    __slots__ = ("_taken", "_waiting", "handling")
+
+    def __init__(self) -> None:
+        self._taken = False
+        self.handling: Handling | None = None  # the message that led to the turn under way
+        # Made when a task has to wait: most agents have one request at a time.
+        self._waiting: deque[asyncio.Future[None]] | None = None
+
+    async def take(self) -> None:
+        """Wait for a turn. A cancelled wait leaves the queue."""
+        with _GUARD:
+            if not self._taken:
+                self._taken = True
+                return
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            if self._waiting is None:
+                self._waiting = deque()
+            waiting = self._waiting
+            waiting.append(turn)
+        try:
+            await turn
+        except BaseException:
+            with _GUARD:
+                if turn in waiting:
+                    waiting.remove(turn)
+                    raise
+            self.end()  # the turn was granted already
+            raise
+
+    def end(self) -> None:
+        """End the turn; the next one begins."""
+        with _GUARD:
+            self.handling = None
+            while self._waiting:
+                if settle(self._waiting.popleft()):
+                    return
+            self._taken = False
+
+
+@dataclass(slots=True, eq=False)
+class Thread:
+    """One conversation of an agent."""
+
+    id: str | None  # None for the agent's own
+    turns: Turns = field(default_factory=Turns)  # may be shared by all threads of the agent
+    memory: Memory | None = None  # None until it is first used
+    underway: Underway | None = None  # the reply under way, if it can be interrupted
+    unheard: tuple[Any, ...] = ()  # interruptions for the next reply
+    discovered: dict[str, Any] | None = None  # other agents' actions that were found last, by name
+    shown: Any = None  # the actions as last shown to the model, and their source
+    own: Any = None  # an orchestrator's data for the thread
+    remembered: Any = None  # what it remembers from earlier runs, as a journal keeps it
+    uses: int = 0  # how many replies and other calls are using it
+    left: bool = False  # whether its sender has left: it goes when nothing uses it
+
+    def keep(self, text: Any, most: int) -> bool:
+        """Keep a text for the next reply; return False if `most` texts wait already."""
+        with _GUARD:
+            if len(self.unheard) >= most:
+                return False
+            self.unheard = (*self.unheard, text)
+            return True
+
+    def hear(self) -> tuple[Any, ...]:
+        """Return the texts kept for the next reply, and clear them."""
+        with _GUARD:
+            unheard, self.unheard = self.unheard, ()
+        return unheard
+
+
+class Threads:
+    """The threads of one agent: its own, and many others, the least recently used dropped first."""
+
+    __slots__ = ("_by_id", "_turns", "default")
+
+    def __init__(self, together: bool = False) -> None:
+        self.default = Thread(None)
+        self._turns = self.default.turns if together else None
+        self._by_id: OrderedDict[str, Thread] = OrderedDict()
+
+    def get(self, id: str | None) -> Thread:
+        """Return the thread of that id; make it if there is none."""
+        if id is None:
+            return self.default
+        with _GUARD:
+            return self._get(id)
+
+    def take(self, id: str | None) -> Thread:
+        """Return the thread of that id; it is in use until `release` is called."""
+        with _GUARD:
+            thread = self.default if id is None else self._get(id)
+            thread.uses += 1
+            return thread
+
+    def release(self, thread: Thread) -> None:
+        """End a use of the thread."""
+        with _GUARD:
+            thread.uses -= 1
+            id = thread.id
+            if thread.left and not thread.uses and id and self._by_id.get(id) is thread:
+                del self._by_id[id]
+
+    def _get(self, id: str) -> Thread:
+        threads = self._by_id
+        thread = threads.get(id)
+        if thread is not None:
+            threads.move_to_end(id)
+            return thread
+        if len(threads) >= MAX_THREADS:
+            oldest = next((key for key, each in threads.items() if not each.uses), None)
+            if oldest is not None:
+                del threads[oldest]
+        thread = threads[id] = Thread(id, self._turns or Turns())
+        return thread
+
+    def forget_sender(self, sender: str) -> list[str]:
+        """Drop a leaving sender's threads, those in use at the end of their use; return the ids."""
+        key, prefix = thread_of_sender(sender), f"{_quoted(sender)}/"
+        with _GUARD:
+            ids = [id for id in self._by_id if id == key or id.startswith(prefix)]
+            for id in ids:
+                thread = self._by_id[id]
+                if thread.uses:
+                    thread.left = True
+                else:
+                    del self._by_id[id]
+        return ids
+
+    def under_way(self) -> list[Thread]:
+        """Return the threads that have a reply under way."""
+        with _GUARD:
+            return [each for each in (self.default, *self._by_id.values()) if each.underway]
+
+    def __iter__(self) -> Iterator[Thread]:
+        """Iterate over the threads except the agent's own, the least recently used first."""
+        with _GUARD:
+            return iter(list(self._by_id.values()))
+
+
+def thread_of_sender(sender: str, thread: str | None = None) -> str:
+    """Return the id of a sender's thread, unique to that sender."""
+    id = _quoted(sender)
+    if thread is not None:
+        id = f"{id}/{thread}"
+    elif id == "default":  # the name of the agent's own thread in a durable memory
+        id = "%64efault"
+    if len(id) > 255 or id.startswith("sha256:"):
+        id = f"sha256:{sha256(id.encode(errors='surrogatepass')).hexdigest()}"
+    return id
+
+
+def _quoted(sender: str) -> str:
+    return sender.replace("%", "%25").replace("/", "%2F")
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Interruption:
+    """A text sent to an agent that may be replying.
+
+    It is true if a reply was under way. Awaiting it waits until that reply has heard the text.
+    """
+
+    _heard: concurrent.futures.Future[None] | None
+
+    def __bool__(self) -> bool:
+        return self._heard is not None
+
+    def __await__(self) -> Generator[Any, None, bool]:
+        if self._heard is not None:
+            yield from asyncio.wrap_future(self._heard).__await__()
+        return bool(self)
+
+    def __repr__(self) -> str:
+        return f"<Interruption of {'a reply' if self else 'nothing'}>"
+
+
+def steer(thread: Thread, text: Any, keep: Callable[[Any, Thread], None]) -> Interruption:
+    """Interrupt the reply under way in a thread; without one, `keep` the text for the next."""
+    underway = thread.underway
+    if underway is None:
+        keep(text, thread)
+        return Interruption(None)
+    heard: concurrent.futures.Future[None] = concurrent.futures.Future()
+
+    def tell() -> None:
+        try:
+            if thread.underway is underway:
+                underway.interrupt(text)
+            else:  # the reply has ended meanwhile
+                keep(text, thread)
+        except Exception as error:  # such as MailboxFull
+            heard.set_exception(error)
+        else:
+            heard.set_result(None)
+
+    if asyncio._get_running_loop() is underway.loop:
+        tell()
+        heard.result()
+        return Interruption(heard)
+    try:
+        underway.loop.call_soon_threadsafe(tell)
+    except RuntimeError:  # its loop has ended
+        keep(text, thread)
+        return Interruption(None)
+    return Interruption(heard)

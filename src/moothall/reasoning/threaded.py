@@ -1,0 +1,124 @@
+"""Agents that keep threads for each sender."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moothall.agent import CURRENT, Agent
+from moothall.errors import DefinitionError, MailboxFull
+from moothall.message import Message, check_message
+from moothall.reasoning.reply_request import thread_id
+from moothall.reasoning.replying import own_reply, thread_of_caller
+from moothall.reasoning.thread import Thread, Threads, thread_of_sender
+
+_MAX_UNHEARD = 100
+"""How many interruptions wait for the next reply of a thread."""
+
+
+class Threaded(Agent):
+    """The part of an agent that keeps its threads and finds the thread of a message."""
+
+    shared: bool = False
+    _together = False
+    """Whether replies of different threads wait for each other."""
+    _threads: Threads | None = None
+
+    def _one_thread_only(self) -> str | None:
+        """Return why it cannot keep conversations apart, in words; None if it can."""
+        return None
+
+    @property
+    def _kept(self) -> Threads:
+        """Return its threads in this process."""
+        threads = self._threads
+        if threads is None:  # atomic: several OS threads may be here at once
+            threads = self.__dict__.setdefault("_threads", Threads(self._together))
+        return threads
+
+    def _thread_to_steer(self, thread: str | int | None) -> Thread:
+        threads = self._kept
+        if self.shared or thread == "":
+            return threads.default
+        if thread is not None:
+            return threads.get(thread_id(thread))
+        under_way = threads.under_way()
+        if len(under_way) > 1:
+            ids = ", ".join(repr(each.id or "") for each in under_way)
+            raise ValueError(
+                f"agent {self.id!r} has replies under way in the threads {ids}: say which one is "
+                "meant, interrupt(text, thread=…)"
+            )
+        return under_way[0] if under_way else threads.default
+
+    def _thread_of_message(self, thread: str | None = None) -> str | None:
+        """Return the thread of the message being handled, or of the calling reply."""
+        handling = CURRENT.get()
+        if handling is None or handling.agent is not self:
+            return thread_of_caller(self, thread)
+        message = handling.message()
+        if message is None:
+            return None
+        sender: str = message["from"]
+        if self.shared:
+            return sender  # each line is marked with it
+        answered = handling.answered_thread
+        if answered is not None:
+            return answered or None
+        return thread_of_sender(sender, None if thread is None else thread_id(thread))
+
+    def _lane(self, message: dict[str, Any], thread: str | None) -> str | None:
+        """Return the lane of a message: its thread's, or None for a message that needs no order."""
+        sent = message["action"]
+        name = sent["name"]
+        # A `help` with `in_order` tells a sender that its earlier messages were handled.
+        if name == "help" and (message.get("meta") or {}).get("in_order") is True:
+            name = "say"
+        if name not in ("say", "response", "error"):
+            return None
+        if self.shared or self._together:
+            return ""  # one lane for all senders
+        if thread is not None:
+            return thread
+        named = sent["args"].get("thread") if sent["name"] == "say" else None
+        return thread_of_sender(message["from"], named if isinstance(named, str) else None)
+
+    def send(self, message: Message | dict[str, Any]) -> None:
+        """Send a message; its response belongs to the thread of the reply that sends it."""
+        mailbox = self._mailbox
+        if mailbox is None or self.shared:
+            super().send(message)
+            return
+        request = own_reply(self)
+        thread = self._thread_of_message() if request is None else request.thread
+        mailbox.send(check_message(message, mailbox.id)._replace(thread=thread or ""))
+
+    def _asked_by(self, message: dict[str, Any]) -> tuple[str | None, str | None]:
+        request = own_reply(self)
+        return super()._asked_by(message) if request is None else (request.run_id, request.thread)
+
+    def _sender_left(self, sender: str) -> None:
+        """Drop the threads of a sender that has left the space, in members too."""
+        if self._threads is not None:
+            for thread in self._threads.forget_sender(sender):
+                self._forget_memory(thread)
+        for member in getattr(self, "_member_agents", ()):
+            if isinstance(member, Threaded):
+                member._sender_left(sender)
+
+    def _forget_memory(self, thread: str) -> None:
+        """Drop a thread's memory, unless it is in a file."""
+
+    def _before_add(self) -> None:
+        why = None if self.shared else self._one_thread_only()
+        if why is not None:
+            raise DefinitionError(
+                f"agent {self.id!r} cannot be added to a space, where each sender has a "
+                f"conversation of its own: {why}. Pass shared=True for one conversation with all"
+            )
+
+    def _keep(self, text: Any, thread: Thread) -> None:
+        if not thread.keep(text, _MAX_UNHEARD):
+            raise MailboxFull(
+                f"agent {self.id!r} has {_MAX_UNHEARD} interruptions that wait for its next "
+                "reply, and takes no more until then"
+            )

@@ -1,0 +1,20 @@
+"""Research: plan, research, update, narrate, evaluate, until the objectives are understood."""
+
+from __future__ import annotations
+
+from moothall.text import lazily
+
+_NAMES = {
+    "findings": "Citation Findings Narrative Objective Passage ResearchResult ResearchTask "
+    "Resource Section",
+    "folder.index": "search_folder",
+    "pool": "ResourcePool",
+    "report": "Report",
+    "researcher": "Researcher",
+    "steps": "Evaluate Narrate Plan Research Update",
+    "web.tools": "read_pdf search_web visit_page",
+}
+_HOME = {name: home for home, names in _NAMES.items() for name in names.split()}
+
+__all__ = sorted(_HOME)
+__getattr__, __dir__ = lazily(__name__, _HOME)

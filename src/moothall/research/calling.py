@@ -1,0 +1,164 @@
+"""Calls of tools: gather the resources of a call, and turn its return value into a result."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from moothall.action import Action, ActionRegistry
+from moothall.errors import DefinitionError, InvalidArguments
+from moothall.jsonvalue import NotJSON, as_json, copy_json, json_text
+from moothall.reasoning.loop.answer import RequestedCall
+from moothall.reasoning.state import dumped, loaded
+from moothall.research.findings import ResearchResult, ResearchTask, Resource
+from moothall.research.pool import ResourcePool
+
+
+def tools_of(given: Any, id: str | int) -> dict[str, Action]:
+    """Return the tools that a researcher was given, by name."""
+    if isinstance(given, ActionRegistry):
+        return {each.name: each for each in given.get_actions()}
+    registry = ActionRegistry()
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise DefinitionError(f"agent {id!r}: tools= must be a list of actions, got {given!r:.80}")
+    for each in given:
+        registry.register(each)
+    return dict(registry.actions)
+
+
+def check_tools(tools: dict[str, Action], id: str | int, *, extractive: bool) -> None:
+    """Raise DefinitionError if Plan can do nothing with these tools."""
+    if not tools:
+        raise DefinitionError(
+            f"agent {id!r} has no tools to research with: give it tools=[…], such as "
+            "search_folder(PATH)"
+        )
+    if extractive and not any(taking(tools, "query")):
+        raise DefinitionError(
+            f"agent {id!r} has no model, so one of its tools must require exactly one text, a "
+            f"query; got {', '.join(map(repr, tools))}"
+        )
+
+
+def taking(tools: dict[str, Action], what: str) -> Iterator[tuple[str, str]]:
+    """Yield the tools that need only one text, a `query` or a `url`, with its parameter's name."""
+    for name, tool in tools.items():
+        properties = tool.parameters.get("properties", {})
+        needed = tool.parameters.get("required", list(properties))
+        is_text = len(needed) == 1 and properties.get(needed[0], {}).get("type") == "string"
+        if is_text and ("url" in needed[0].lower()) is (what == "url"):
+            yield name, needed[0]
+
+
+def call_of(
+    task: ResearchTask, number: int, tools: dict[str, Action], pool: ResourcePool
+) -> RequestedCall:
+    """Return a task as a call of its tool; an impossible call has a `fault`."""
+    call = RequestedCall(f"task_{number}", task.tool, task.tool)
+    tool = tools.get(task.tool)
+    if tool is None:
+        call.fault = f"there is no tool {task.tool!r}; there are {', '.join(tools) or 'none'}"
+        return call
+    call.action = _gathering(tool, task, ResourcePool(beyond=pool))
+    try:
+        call.args = copy_json(task.args)
+        call.kwargs = tool.check(call.args)
+    except (NotJSON, InvalidArguments) as error:
+        call.fault = str(error)
+    return call
+
+
+def result_of(task: ResearchTask, given: dict[str, Any] | None) -> ResearchResult:
+    """Return the result of a task from the recorded outcome of its call."""
+    made = ResearchResult(task.tool, task.args, task.reasoning)
+    error, found = (given or {}).get("error"), (given or {}).get("result")
+    if error is not None or not isinstance(found, dict):
+        made.error = "it gave no result" if error is None else str(error)
+        return made
+    made.result = found.get("value")
+    made.resources = [loaded(Resource, each, "a resource") for each in found.get("resources", ())]
+    read = next((each for each in made.resources if each.visited), None)
+    made.citation = None if read is None else read.url
+    return made
+
+
+def sourced(result: ResearchResult) -> ResearchResult:
+    """Fill in the resources of a result from the user's own Research step."""
+    if not result.resources and result.error is None:
+        found = _gathered(result.result, result, ResourcePool())["resources"]
+        result.resources = [loaded(Resource, each, "a resource") for each in found]
+    return result
+
+
+def without(tool: Action, urls: Collection[str]) -> Action:
+    """Return a copy of a tool that leaves out the resources with these URLs."""
+    return _changed(tool, lambda found: [each for each in found if each.url not in urls])
+
+
+def _changed(
+    tool: Action,
+    after: Callable[[Any], Any],
+    before: Callable[[dict[str, Any]], dict[str, Any]] = lambda args: args,
+) -> Action:
+    """Return a copy of an action: `before` maps its arguments, `after` its result."""
+
+    async def later(given: Awaitable[Any]) -> Any:
+        return after(await given)
+
+    def call(**kwargs: Any) -> Any:
+        given = tool.execute(**before(kwargs))
+        return later(given) if inspect.isawaitable(given) else after(given)
+
+    async def acall(**kwargs: Any) -> Any:
+        return await later(tool.execute(**before(kwargs)))
+
+    return Action._described(
+        tool.name,
+        functools.wraps(tool.function)(acall if tool.is_async else call),
+        tool.description,
+        tool.parameters,
+        terminal=tool.terminal,
+        access_policy=tool.access_policy,
+        idempotent=tool.idempotent,
+        timeout=tool.timeout,
+        help=tool.help,
+    )
+
+
+def _gathering(tool: Action, task: ResearchTask, pool: ResourcePool) -> Action:
+    """Return a copy of an action whose result holds the resources that it found and read."""
+    try:
+        injected = tool.signature.injected
+    except DefinitionError:
+        injected = {}
+    pools = {name: pool for name, kind in injected.items() if issubclass(kind, ResourcePool)}
+    return _changed(
+        tool, lambda given: _gathered(given, task, pool), lambda args: {**args, **pools}
+    )
+
+
+def _gathered(given: Any, task: ResearchTask, pool: ResourcePool) -> dict[str, Any]:
+    listed = list(given) if isinstance(given, list | tuple) else [given]
+    found = [each for each in listed if isinstance(each, Resource)]
+    for each in found:
+        pool.add(each)
+    changes = pool.changes()
+    if found:
+        value: Any = [[each.url, each.description] for each in found]
+    else:
+        value = as_json(given)
+        text = "" if value in (None, "", [], {}) else json_text(value)
+        if text.strip() and not any(each.visited for each in changes):
+            args = {name: json_text(value) for name, value in task.args.items()}
+            url = f"action:{task.tool}{'?' * bool(args)}{urlencode(args)}"
+            title = f"{task.tool}({', '.join(map('='.join, args.items()))})"
+            cited = getattr(task, "citation", None) or url
+            changes = [*changes, Resource(cited, title, True, text)]
+    for each in changes:
+        if each.visited and each.fetched_at is None:
+            each.fetched_at = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"value": value, "resources": [dumped(each) for each in changes]}

@@ -1,0 +1,150 @@
+"""Check the footnotes of a narrative against their passages, and renumber them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from moothall.research.citations.evidence import BETWEEN, fault
+from moothall.research.findings import Citation, Passage
+from moothall.research.sentences import FOOTNOTE, UNDERLINED, sentences
+
+UNSUPPORTED = "[unsupported]"
+"""The mark after a sentence that none of its citations supports."""
+
+_TOGETHER = 8  # passages that are tried together for one sentence, at most
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A narrative in which every footnote is for a passage that supports its sentence."""
+
+    markdown: str
+    citations: list[Citation]  # one for each footnote that was kept, in order
+    unsupported: list[tuple[str, str]]  # sentences that lost all footnotes, with reasons
+    uncited: int  # how many sentences had no footnote
+
+
+_NOTE = re.compile(rf"([ \t]*)({FOOTNOTE}(?:[ \t]*{FOOTNOTE})*)")
+# Text that would become a footnote once a footnote inside it is dropped.
+_AROUND = re.compile(r"\[\^(?=[^\]\n]*\[)")
+_NUMBERED = re.compile(r"\[\^([\d\s,;^]+)\]")
+_MARK = re.compile(r"\s*\\?\[\s*unsupported\s*\\?\]", re.IGNORECASE)
+_DEFINITION = re.compile(
+    r"^[ \t>]*(?:[-*+][ \t]+)?\[\^[^\[\]\n]{1,60}\]:[^\n]*(?:\n[ \t]+[^\n]*)*\n?", re.MULTILINE
+)
+_LIST = re.compile(
+    r"^[ \t]*(?:#{1,6}[ \t]*|\*\*|__)?(?:sources?|references?|footnotes?|citations?|bibliography|"
+    r"works cited|quellen(?:verzeichnis)?|literatur|fußnoten|références)[ \t]*:?(?:\*\*|__)?:?"
+    r"[ \t#]*\n(?:[-=]{3,}[ \t]*\n)?(?=\s*(?:[-*+]|\d{1,3}[.)]|\[|https?:|<))"
+    r"(?:(?!^[ \t]*#)[^\n]*+(?:\n|\Z))*+\Z",
+    re.MULTILINE | re.IGNORECASE,
+)
+_FENCED = re.compile(  # models like to write Markdown as code, with a line before and after it
+    r"[^`\[]{0,200}```(?:markdown|md)[ \t]*\n(.*)\n```[^`\[]{0,200}"
+    r"|\s*```[ \t]*\n((?:(?!\n```).)*)\n```\s*",
+    re.DOTALL | re.IGNORECASE,
+)
+
+
+def check(markdown: str, passages: Mapping[int, Passage], *, by_rules: bool = False) -> Checked:
+    """Keep the footnotes whose passages support their sentences; mark sentences that lose all.
+
+    A sentence that cites several passages keeps each that supports it alone; if none does, those
+    that support it together. A fence around the text, the text's own definitions of footnotes, a
+    list of sources at its end and every mark `[unsupported]` in it are removed first. Rules write
+    no such list: of theirs, what looks like one is the objective “References”.
+    """
+    citations: list[Citation] = []
+    unsupported: list[tuple[str, str]] = []
+    uncited = 0
+
+    if fenced := None if by_rules else _FENCED.fullmatch(markdown):
+        markdown = fenced[1] or fenced[2]
+    text = _DEFINITION.sub("", _unmarked(markdown))
+    text = text if by_rules else _LIST.sub("", text)
+    made: list[str] = []
+    at = 0
+    for start, end in sentences(text):
+        sentence = text[start:end]
+        # Nothing outside a sentence, such as code, can cite.
+        made.append(_NOTE.sub("", text[at:start]))
+        at = end
+        notes = [*_NOTE.finditer(sentence)]
+        if not notes:
+            line = text[text.rfind("\n", 0, start) + 1 : start]
+            uncited += not (line.lstrip(" >").startswith("#") or UNDERLINED.match(text, end))
+            made.append(sentence)
+            continue
+        bare = " ".join(re.sub(r"\n[ \t]*>(?!>>)", " ", _NOTE.sub("", sentence)).split())
+        if not any(map(str.isalnum, bare)):  # a footnote in a paragraph of its own
+            continue
+        cited = dict.fromkeys(number for note in notes for number in _numbers(note))
+        kept, why = _supporting(bare, {n: passages[n] for n in cited if n in passages})
+        citations.extend(Citation(number, bare, passages[number]) for number in kept)
+        left = _with_notes(sentence, {number: number for number in kept})
+        if not kept:
+            unsupported.append((bare, why))
+            left = f"{left} {UNSUPPORTED}"
+        made.append(left)
+    made.append(_NOTE.sub("", text[at:]))
+    return Checked("".join(made), citations, unsupported, uncited)
+
+
+def renumbered(markdown: str, citations: list[Citation]) -> tuple[str, list[Citation]]:
+    """Number the footnotes from 1 in the order of the text; one passage has one number."""
+    passages = {each.number: each.passage for each in citations}
+    new: dict[int, int] = {}
+    numbers: dict[tuple[str, str], int] = {}
+    for number in (n for note in _NOTE.finditer(markdown) for n in _numbers(note)):
+        if number in passages:
+            key = (passages[number].url, passages[number].text)
+            new[number] = numbers.setdefault(key, len(numbers) + 1)
+    again = [replace(each, number=new[each.number]) for each in citations]
+    return _with_notes(markdown, new), list(dict.fromkeys(again))
+
+
+def _unmarked(markdown: str) -> str:
+    """Return a narrative without marks that look like ours, even nested ones."""
+    markdown = markdown.replace("\0", "")
+    while (less := _MARK.sub("", markdown)) != markdown:
+        markdown = less
+    return _AROUND.sub("", markdown)
+
+
+def _numbers(notes: re.Match[str]) -> list[int]:
+    """Return the numbers of adjoining footnotes; named footnotes have none."""
+    return [int(n) for each in _NUMBERED.findall(notes[2]) for n in re.findall(r"\d+", each)]
+
+
+def _with_notes(text: str, new: Mapping[int, int]) -> str:
+    """Give footnotes their new numbers; drop those without one."""
+
+    def note(found: re.Match[str]) -> str:
+        numbers = dict.fromkeys(new[number] for number in _numbers(found) if number in new)
+        return found[1] + "".join(f"[^{each}^]" for each in numbers) if numbers else ""
+
+    return _NOTE.sub(note, text)
+
+
+def _supporting(sentence: str, cited: dict[int, Passage]) -> tuple[list[int], str]:
+    """Return the passages that support a sentence; if none does, the reason."""
+
+    def fault_of(numbers: list[int]) -> str | None:
+        texts = BETWEEN.join(cited[number].text for number in numbers)
+        titles = "\n".join(cited[number].title for number in numbers)
+        return fault(sentence, texts, titles)
+
+    faults = {number: fault_of([number]) for number in cited}
+    alone = [number for number, why in faults.items() if why is None]
+    if alone or not cited:
+        return alone, "cites an unknown source"
+    needed = list(cited)[:_TOGETHER]
+    if why := faults[needed[0]] if len(needed) == 1 else fault_of(needed):
+        return [], why
+    for number in list(needed):
+        fewer = [each for each in needed if each != number]
+        if fault_of(fewer) is None:
+            needed = fewer
+    return needed, ""

@@ -1,0 +1,249 @@
+"""The data of research: objectives, resources, tasks, results, findings and progress."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from hashlib import sha256
+from math import inf
+from typing import Any
+
+from moothall.errors import ConfigError, DefinitionError
+from moothall.models.protocol import Usage
+from moothall.reasoning.record import APPENDED
+from moothall.reasoning.reply import StopReason
+
+
+@dataclass
+class Objective:
+    """Something to find out.
+
+    Attributes:
+        topic: what to find out, in words
+        expertise: how well it is understood, from 0 to 1
+
+    Raises:
+        DefinitionError: the topic is not a text, or is empty, or the expertise is not from 0 to
+            1; also if one is set later
+    """
+
+    topic: str
+    expertise: float = 0.0
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "topic" and (not isinstance(value, str) or not value.strip()):
+            raise DefinitionError(f"an objective's topic must be a text, got {value!r:.80}")
+        if name == "expertise":
+            value = checked_expertise(value, self.topic)
+        super().__setattr__(name, value)
+
+
+def checked_expertise(given: Any, topic: str) -> float:
+    """Return an expertise, from 0 to 1; anything else raises DefinitionError."""
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
+        raise DefinitionError(
+            f"objective {topic!r:.80}: expertise must be from 0 to 1, got {given!r:.80}"
+        )
+    return float(given)
+
+
+def positive(number: Any, what: str) -> int:
+    """Return a whole number of at least 1; anything else raises ConfigError."""
+    if type(number) is not int or number < 1:
+        raise ConfigError(f"{what} must be a whole number from 1, got {number!r:.80}")
+    return number
+
+
+def seconds(number: Any, what: str, *, zero: bool = False) -> float:
+    """Return a finite number of seconds above 0, or also 0; anything else raises ConfigError."""
+    if type(number) not in (int, float) or not 0 <= number < inf or not (number or zero):
+        more = "from 0" if zero else "above 0"
+        raise ConfigError(f"{what} must be a number of seconds {more}, got {number!r:.80}")
+    return float(number)
+
+
+def objectives_of(given: Any, id: str | int) -> list[Objective]:
+    """Return the objectives that a researcher was given, each topic once."""
+    listed = [given] if isinstance(given, str | Objective) else given
+    if not isinstance(listed, Iterable):
+        raise DefinitionError(
+            f"agent {id!r}: objectives= must be texts or objectives, got {given!r:.80}"
+        )
+    made = [each if isinstance(each, Objective) else Objective(each) for each in listed]
+    return list({each.topic: each for each in made}.values())
+
+
+@dataclass
+class Section:
+    """Where a part of a resource's content begins.
+
+    Attributes:
+        start: the index of its first character in the content
+        anchor: what follows `#` in the URL of that part, such as `page=3`; empty for none
+        title: its name for readers: its headings, or `page 3`
+        fetched_at: when it was read, if later than the resource's other parts
+    """
+
+    start: int
+    anchor: str = ""
+    title: str = ""
+    fetched_at: str | None = None
+
+
+@dataclass
+class Resource:
+    """A page, a document or anything else that can be read.
+
+    Attributes:
+        url: its URL; `file:` for a file on this machine
+        description: what it is about: its title, or what a search engine says of it
+        visited: whether it was read
+        content: its text, once it was read
+        sections: where the parts of the content begin, in order; empty for a single part
+        fetched_at: when it was read, as ISO 8601 with its offset; None if it was not
+    """
+
+    url: str
+    description: str | None = None
+    visited: bool | None = False
+    content: str | None = None
+    sections: list[Section] = field(default_factory=list)
+    fetched_at: str | None = None
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A piece of a resource's text as it was read; footnotes cite it.
+
+    Attributes:
+        url: its URL, with the part of the resource after `#`
+        text: its text, word for word
+        fetched_at: when it was read, as ISO 8601
+        sha256: the hash of the text as UTF-8, in hex
+        title: the titles of the resource and of the part
+    """
+
+    url: str
+    text: str
+    fetched_at: str
+    sha256: str
+    title: str = ""
+
+    @classmethod
+    def of(cls, url: str, text: str, fetched_at: str, title: str = "") -> Passage:
+        """Return a passage with the hash of its text."""
+        digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        return cls(url, text, fetched_at, digest, title)
+
+
+@dataclass
+class ResearchTask:
+    """One call of a tool that Plan wants.
+
+    Attributes:
+        tool: the name of the tool
+        args: its arguments
+        reasoning: why Plan wants the call
+    """
+
+    tool: str
+    args: dict[str, Any]
+    reasoning: str
+
+
+@dataclass
+class ResearchResult(ResearchTask):
+    """The result of a task.
+
+    Attributes:
+        result: what the tool returned, as JSON data; None if it failed
+        citation: the URL of what was read; None if there is nothing to cite
+        error: why the tool failed; None if it did not
+        resources: what the tool found and read, for Update to add to the pool
+    """
+
+    result: Any = None
+    citation: str | None = None
+    error: str | None = None
+    resources: list[Resource] = field(default_factory=list)
+
+
+@dataclass
+class Narrative:
+    """The report so far.
+
+    Attributes:
+        markdown: the text, with footnotes `[^1^]`
+    """
+
+    markdown: str
+
+
+@dataclass
+class Findings:
+    """The findings of Evaluate, for the next iteration.
+
+    Attributes:
+        narrative: the narrative that was evaluated
+        remark: what to improve, and what to keep doing
+        generated_objectives: smaller objectives that lead to the given ones
+    """
+
+    narrative: str
+    remark: str
+    generated_objectives: list[Objective]
+
+
+def check_given(step: str, given: Any) -> None:
+    """Raise DefinitionError if a user's step returned neither its kind of result nor None."""
+    many = {"plan": ResearchTask, "research": ResearchResult}.get(step)
+    kind = many or {"narrate": Narrative, "evaluate": Findings}.get(step, object)
+    each = given if many else [given]
+    is_list = isinstance(each, list | tuple)
+    if given is not None and not (is_list and all(isinstance(one, kind) for one in each)):
+        what = f"a list of {kind.__name__}s" if many else f"a {kind.__name__}"
+        raise DefinitionError(f"{step}= must return {what}, got {given!r:.80}")
+    name, of = {"plan": ("args", dict), "narrate": ("markdown", str)}.get(step, ("", object))
+    for one in each if name and given is not None else ():
+        if not isinstance(getattr(one, name), of):
+            raise DefinitionError(
+                f"{step}= must return {kind.__name__}s whose {name} is a {of.__name__}, got "
+                f"{getattr(one, name)!r:.80}"
+            )
+
+
+@dataclass(frozen=True)
+class Citation:
+    """A sentence of a report, and the passage that supports it.
+
+    Attributes:
+        number: the number of the footnote, from 1
+        sentence: the sentence, without its footnotes
+        passage: the passage that supports it
+    """
+
+    number: int
+    sentence: str
+    passage: Passage
+
+
+@dataclass
+class Progress:
+    """The state of research: enough to resume it in another process."""
+
+    objectives: list[Objective] = field(default_factory=list)  # the given ones
+    generated: list[Objective] = field(default_factory=list)  # the smaller ones of Evaluate
+    iteration: int = 0  # how many iterations are over
+    done: list[ResearchTask] = field(default_factory=list, metadata=APPENDED)
+    changes: list[Resource] = field(default_factory=list, metadata=APPENDED)  # of the pool
+    passages: list[Passage] = field(default_factory=list, metadata=APPENDED)  # number 1 first
+    narrative: str = ""  # as Markdown; its footnotes number `passages`
+    citations: list[tuple[int, str]] = field(default_factory=list)  # the number and the sentence
+    unsupported: list[tuple[str, str]] = field(default_factory=list)  # with the reasons
+    uncited: int = 0  # how many sentences have no footnote
+    remark: str = ""
+    told: list[str] = field(default_factory=list, metadata=APPENDED)  # by the user, meanwhile
+    usage: Usage = field(default_factory=Usage)
+    fresh: int = 0  # how often the last iteration read what no other had
+    stop: StopReason | None = None
+    detail: str = ""

@@ -1,0 +1,103 @@
+"""The files of a folder: list them, and read any one of them."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from moothall.agents.folder import Folder
+from moothall.errors import FileError, FileTooLarge, MissingExtra, MoothallError
+from moothall.research.reading.documents import kind_of, read_document
+from moothall.research.reading.html import Document
+from moothall.text import error_text, one_line
+
+MAX_BYTES: Final = 20 * 2**20  # larger files are left out
+
+_SKIPPED: Final = {"node_modules", "__pycache__", "_sources"}  # the last: Sphinx's copies
+_TRIES: Final = 5
+
+
+class FileRead(NamedTuple):
+    """The result of reading a file: a document or a fault."""
+
+    path: str
+    status: os.stat_result
+    read_ns: int
+    document: Document | None
+    fault: str | None
+
+
+def walk(root: str, left_out: list[tuple[str, str]]) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the regular files below a folder; put in `left_out` why and what is left out.
+
+    No link is followed, so there is no way out and no loop; a link's target inside is found at
+    its own place. If a link replaces a folder meanwhile, its files are refused on opening.
+    """
+
+    def note(error: OSError) -> None:
+        left_out.append(("in folders that cannot be read", os.path.relpath(error.filename, root)))
+
+    for folder, below, names in os.walk(root, onerror=note):
+        inside = os.path.relpath(folder, root)
+        below[:] = sorted(filter(_is_indexed, below))
+        names = sorted([*filter(_is_indexed, names), *below])
+        for name in names:
+            path = os.path.normpath(os.path.join(inside, name))
+            try:
+                status = os.lstat(os.path.join(root, path))
+            except OSError:  # gone meanwhile
+                continue
+            if stat.S_ISREG(status.st_mode):
+                yield path, status
+            elif stat.S_ISLNK(status.st_mode):
+                left_out.append(("links, which are not followed", path))
+
+
+def _is_indexed(name: str) -> bool:
+    return not name.startswith(".") and name not in _SKIPPED
+
+
+def read_file(folder: Folder, path: str) -> FileRead | None:
+    """Read a file below a folder; None if it is gone."""
+    read_ns = time.time_ns()
+    status = document = fault = None
+    try:
+        data, status = _data(folder, path)
+        url = Path(folder.root, path).as_uri()
+        document = read_document(kind_of(path) or "", os.path.basename(path), data, url)
+        if document is None:
+            fault = "it is binary or minified"
+        else:
+            (document.title + document.text).encode()  # a lone surrogate is a fault
+    except FileNotFoundError:
+        return None
+    except Exception as error:  # a parser may raise anything; one bad file stops nothing
+        document, ours = None, isinstance(error, MoothallError)
+        fault = one_line(str(error), 200) if ours else error_text(error)
+        if isinstance(error, MissingExtra):
+            read_ns = 0  # read again once it is installed
+    if status is None:
+        try:
+            status = os.lstat(os.path.join(folder.root, path))
+        except OSError:
+            return None
+    return FileRead(path, status, read_ns, document, fault)
+
+
+def _data(folder: Folder, path: str) -> tuple[bytes, os.stat_result]:
+    """Return the bytes and status of a file that did not change while it was read."""
+    for _ in range(_TRIES):
+        with folder.reading(path) as handle:
+            before = os.fstat(handle)
+            if before.st_size > MAX_BYTES:
+                raise FileTooLarge(f"it has more than {MAX_BYTES // 2**20} MiB")
+            with os.fdopen(handle, "rb", closefd=False) as file:
+                data = file.read(before.st_size + 1)
+            after = os.fstat(handle)
+        if len(data) == before.st_size and before.st_mtime_ns == after.st_mtime_ns:
+            return data, after
+    raise FileError("it changes again and again while it is read")

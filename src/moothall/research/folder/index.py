@@ -1,0 +1,340 @@
+"""The tool that searches a folder, and its index: an SQLite file kept up to date."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from hashlib import sha256
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any, Final
+
+from moothall.action import Action
+from moothall.agents.folder import Folder
+from moothall.errors import DefinitionError, FolderIndexError, SearchError
+from moothall.models import weights
+from moothall.research.findings import Resource, Section, positive
+from moothall.research.folder.files import MAX_BYTES, FileRead, read_file, walk
+from moothall.research.folder.ranking import ranked
+from moothall.research.pool import pieces
+from moothall.research.reading.documents import kind_of
+from moothall.research.reading.html import Document
+from moothall.sqlite import SQLiteFile, SQLitePool
+from moothall.sqlite.fulltext import indexed
+from moothall.text import escaped
+
+logger = logging.getLogger("moothall.research.folder")
+
+APPLICATION: Final = 0x63766631
+"""The application id in the file's header (`cvf1`): no other program's database is changed."""
+PER_FILE: Final = 3  # passages of one file that come before those of others
+
+_BATCH_CHARS: Final = 8_000_000
+_BATCH_FILES: Final = 500
+_FEW: Final = 500  # a folder with no more entries is looked at before each search
+# The clocks of file systems are coarse: a file that was read within this many nanoseconds of its
+# mtime may have changed since. It is read again at each search, until its mtime is older.
+_RECENT_NS: Final = 2_000_000_000
+
+_EMPTIED: Final = (
+    "INSERT INTO words (words) VALUES ('delete-all')",
+    "DELETE FROM passages",
+    "DELETE FROM files",
+)
+# Append only, like those of memory. If documents.py, pool.py or `indexed` change what they return
+# for a file, add a migration that empties the tables; the next search fills them again.
+# `words` keeps no text: to delete from it, pass the deleted text again, word for word.
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    (
+        "CREATE TABLE folder (path BLOB NOT NULL, pattern TEXT)",
+        """CREATE TABLE files (
+            number INTEGER PRIMARY KEY,
+            path BLOB NOT NULL UNIQUE,
+            size INTEGER NOT NULL,
+            mtime_ns INTEGER NOT NULL,
+            read_ns INTEGER NOT NULL,
+            title TEXT NOT NULL,
+            fault TEXT
+        )""",
+        """CREATE TABLE passages (
+            number INTEGER PRIMARY KEY,
+            file INTEGER NOT NULL REFERENCES files (number),
+            anchor TEXT NOT NULL,
+            title TEXT NOT NULL,
+            text TEXT NOT NULL
+        )""",
+        "CREATE INDEX passages_of_file ON passages (file)",
+        """CREATE VIRTUAL TABLE words USING fts5 (
+            title, text, content = '', tokenize = 'porter unicode61 remove_diacritics 2'
+        )""",
+        # Written out after 16 MB, not 1: a third faster to fill.
+        "INSERT INTO words (words, rank) VALUES ('hashsize', 16777216)",
+    ),
+    _EMPTIED,  # passages have up to 2,000 characters, not 1,000
+    _EMPTIED,  # code keeps its lines, and no passage has half a block of it
+)
+_PASSAGE: Final = (
+    "SELECT files.path, files.title, read_ns, anchor, passages.title, text "
+    "FROM passages JOIN files ON files.number = file WHERE passages.number = ?"
+)
+
+
+def search_folder(
+    path: str | os.PathLike[str],
+    *,
+    index: str | os.PathLike[str] | None = None,
+    results: int = 8,
+    pattern: str | None = None,
+) -> Action:
+    """Return an action `search_folder` that finds passages in the files below a folder.
+
+    Text, Markdown, reStructuredText, HTML, PDF, CSV and source files are put into a full-text
+    index (SQLite FTS5), which each search updates; of more than 500 files at most once a second,
+    and for a twentieth of the time. Hidden files and folders, `node_modules`, `__pycache__`,
+    links, binary files and those larger than 20 MiB are left out; unreadable files are logged.
+
+    The action returns a `Resource` for each file, best first. Its content is the file's best
+    passages, each as a section; a passage is cited as `file:///…#anchor`. If no file has text
+    that can be read, it fails and says why.
+
+    Args:
+        path: the folder
+        index: the file of the index; by default one in the user's cache folder, never in the folder
+        results: how many passages a search returns at most; three of one file, or a quarter of
+            `results` if that is more, unless other files have too few
+        pattern: which files, by name or by path below the folder: `*.md`, `docs/*`
+
+    Raises:
+        DefinitionError: `results` is not a positive number, or `pattern` is not a text
+        FileError: the folder does not exist, or is not a folder
+        FolderIndexError: the index cannot be used, or belongs to another folder or program
+    """
+    positive(results, "search_folder: results")
+    if not isinstance(pattern, str | None):
+        raise DefinitionError(f"search_folder: pattern must be a text, got {pattern!r:.80}")
+    files = FolderIndex(path, None if index is None else os.fspath(index), pattern)
+
+    def search(query: str) -> list[Resource]:
+        """Search the files of a folder for the passages that answer a question best.
+
+        Args:
+            query: The question, or words to look for
+        """
+        return files.search(query, results)
+
+    return Action("search_folder", search, idempotent=True)
+
+
+class FolderIndex:
+    """Finds passages in the files of a folder. It blocks: call it in a thread."""
+
+    def __init__(self, folder: str | os.PathLike[str], index: str | None, pattern: str | None):
+        self._folder = Folder(folder, max_bytes=MAX_BYTES)
+        self.root = self._folder.root
+        self._pattern = pattern
+        self._refreshing = threading.Lock()
+        self._next = 0.0
+        self._faults: list[tuple[str, str]] = []  # why and which file
+        file = SQLiteFile(
+            index or _cached(self.root, pattern),
+            kind="folder index",
+            maker="search_folder",
+            application=APPLICATION,
+            migrations=MIGRATIONS,
+            error=FolderIndexError,
+        )
+        self._pool = SQLitePool(file, 30.0, "SELECT count(*) FROM folder")
+        mine = (os.fsencode(self.root), pattern)
+        select = "SELECT path, pattern FROM folder"
+        with self._pool.reading() as db:
+            theirs = db.execute(select).fetchone()
+        if theirs is None:
+            insert = "INSERT INTO folder SELECT ?, ? WHERE NOT EXISTS (SELECT 1 FROM folder)"
+            with self._pool.writing() as db:
+                db.execute(insert, mine)
+                theirs = db.execute(select).fetchone()
+        if theirs != mine:
+            raise file.error(
+                f"it is of the folder {_shown(os.fsdecode(theirs[0]))} with pattern={theirs[1]!r}: "
+                "name another file"
+            )
+
+    def search(self, query: str, results: int) -> list[Resource]:
+        """Return the files with the best passages for a query, best first, with only these."""
+        self._refresh()
+        taken: list[tuple[Any, ...]] = []
+        spare: list[tuple[Any, ...]] = []
+        of: Counter[bytes] = Counter()
+        with self._pool.reading() as db:
+            for number in ranked(db, query, 4 * results + 50):
+                row = db.execute(_PASSAGE, (number,)).fetchone()
+                if row is None:
+                    raise self._pool.damaged(
+                        f"passage {number} is in the index but not in the file"
+                    )
+                of[row[0]] += 1
+                (taken if of[row[0]] <= max(PER_FILE, results // 4) else spare).append(row)
+                if len(taken) == results:
+                    break
+            if not of and db.execute("SELECT 1 FROM passages LIMIT 1").fetchone() is None:
+                raise SearchError(f"folder {escaped(self.root)} has no text to search{self._why()}")
+        found: dict[bytes, Resource] = {}
+        for path, title, read_ns, anchor, section, text in (taken + spare)[:results]:
+            if path not in found:
+                url = Path(self.root, os.fsdecode(path)).as_uri()
+                read = datetime.fromtimestamp(read_ns / 1e9, UTC).isoformat(timespec="seconds")
+                found[path] = Resource(url, title, True, "", [], read)
+            resource = found[path]
+            before = f"{resource.content}\n\n" if resource.content else ""
+            resource.sections.append(Section(len(before), anchor, section))
+            resource.content = before + text
+        return list(found.values())
+
+    def _refresh(self) -> None:
+        """Index new and changed files, and remove those that are gone."""
+        with self._refreshing:
+            if time.monotonic() < self._next:
+                return
+            start = time.monotonic()
+            self._folder.require_root()
+            with self._pool.reading() as db:
+                rows = db.execute("SELECT path, number, size, mtime_ns, read_ns FROM files")
+                stored = {os.fsdecode(path): row for path, *row in rows}
+            faults: list[tuple[str, str]] = []
+            files = [*walk(self.root, faults)]
+            seen = {p: at for p, at in files if kind_of(p) is not None and self._matches_pattern(p)}
+            seconds = time.monotonic() - start
+            if gone := stored.keys() - seen.keys():
+                with self._pool.writing() as db:
+                    for path in gone:
+                        _remove(db, stored[path][0])
+            self._index_files(
+                path
+                for path, status in seen.items()
+                if path not in stored or not _is_current(status, *stored[path][1:])
+            )
+            if len(files) > _FEW:
+                self._next = time.monotonic() + max(1.0, 20 * seconds)
+            self._report(faults)
+
+    def _matches_pattern(self, path: str) -> bool:
+        names = (path, os.path.basename(path))
+        return self._pattern is None or any(fnmatchcase(each, self._pattern) for each in names)
+
+    def _index_files(self, paths: Iterable[str]) -> None:
+        """Read files, and write them in batches, each a transaction."""
+        batch: list[FileRead] = []
+        chars = 0
+        for path in paths:
+            read = read_file(self._folder, path)
+            if read is not None:
+                batch.append(read)
+                chars += len(read.document.text) if read.document else 0
+            if chars > _BATCH_CHARS or len(batch) >= _BATCH_FILES:
+                self._write(batch)
+                batch, chars = [], 0
+        if batch:
+            self._write(batch)
+
+    def _write(self, batch: list[FileRead]) -> None:
+        with self._pool.writing() as db:
+            (last,) = db.execute("SELECT max(number) FROM passages").fetchone()
+            number = (last or 0) + 1
+            for read in batch:
+                # Looked up here, not before: another process may have indexed it meanwhile.
+                select = "SELECT number, read_ns FROM files WHERE path = ?"
+                row = db.execute(select, (os.fsencode(read.path),)).fetchone()
+                if row is None or row[1] <= read.read_ns:
+                    if row:
+                        _remove(db, row[0])
+                    number = _insert(db, read, number)
+
+    def _report(self, faults: list[tuple[str, str]]) -> None:
+        """Log which files are left out and why, if that has changed."""
+        select = "SELECT fault, path FROM files WHERE fault IS NOT NULL ORDER BY path"
+        with self._pool.reading() as db:
+            faults += [(fault, os.fsdecode(path)) for fault, path in db.execute(select)]
+        told, self._faults = self._faults, faults
+        if faults and faults != told:
+            logger.warning("folder %s%s", escaped(self.root), self._why())
+
+    def _why(self) -> str:
+        """Return which files are left out and why, as the end of a line; empty for none."""
+        if not self._faults:
+            return ""
+        paths: dict[str, list[str]] = {}
+        for fault, path in self._faults:
+            paths.setdefault(fault, []).append(path)
+        most = sorted(paths.items(), key=lambda each: -len(each[1]))[:5]
+        some = "; ".join(f"{len(of)} × {fault} ({_some(of)})" for fault, of in most)
+        count = len(self._faults)
+        return f": {count} {'file is' if count == 1 else 'files are'} left out: {some}"
+
+
+def _some(paths: list[str]) -> str:
+    return escaped(", ".join(paths[:3])) + ", …" * (len(paths) > 3)
+
+
+def _is_current(status: os.stat_result, size: int, mtime_ns: int, read_ns: int) -> bool:
+    same = (size, mtime_ns) == (status.st_size, status.st_mtime_ns)
+    return same and read_ns != 0 and abs(read_ns - mtime_ns) > _RECENT_NS
+
+
+def _remove(db: Connection, file: int) -> None:
+    (title,) = db.execute("SELECT title FROM files WHERE number = ?", (file,)).fetchone() or ("",)
+    rows = db.execute("SELECT number, title, text FROM passages WHERE file = ?", (file,))
+    db.executemany(
+        "INSERT INTO words (words, rowid, title, text) VALUES ('delete', ?, ?, ?)",
+        [(number, *_words(title, section, text)) for number, section, text in rows],
+    )
+    db.execute("DELETE FROM passages WHERE file = ?", (file,))
+    db.execute("DELETE FROM files WHERE number = ?", (file,))
+
+
+def _insert(db: Connection, read: FileRead, number: int) -> int:
+    """Store a file and its passages; return the number of the next passage."""
+    document = read.document or Document("", "", [])
+    title = " ".join(document.title.split())[:300] or _shown(read.path)
+    at = read.status
+    row = os.fsencode(read.path), at.st_size, at.st_mtime_ns, read.read_ns, title, read.fault
+    insert = "INSERT INTO files (path, size, mtime_ns, read_ns, title, fault) VALUES "
+    file = db.execute(f"{insert}(?, ?, ?, ?, ?, ?)", row).lastrowid
+    passages = [
+        (place, file, section.anchor, section.title, text)
+        for place, (text, section) in enumerate(pieces(document.text, document.sections), number)
+    ]
+    db.executemany("INSERT INTO passages VALUES (?, ?, ?, ?, ?)", passages)
+    db.executemany(
+        "INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)",
+        [(place, *_words(title, section, text)) for place, _, _, section, text in passages],
+    )
+    return number + len(passages)
+
+
+def _words(title: str, section: str, text: str) -> tuple[str, str]:
+    """Return what is indexed of a passage: its titles, which weigh more, and its text."""
+    # A title such as `page 3` says nothing about the content.
+    named = section.startswith(("page ", "line ", "row ")) and section[-1].isdigit()
+    return indexed(title if named else f"{title} {section}"), indexed(text)
+
+
+def _shown(path: str) -> str:
+    return escaped(os.fsencode(path).decode("utf-8", "backslashreplace"))
+
+
+def _cached(root: str, pattern: str | None) -> str:
+    name = sha256(os.fsencode(root) + b"\0" + (pattern or "").encode()).hexdigest()[:32]
+    folder = weights.folder().parent / "folders"
+    path = str(folder / f"{name}.db")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        reason = f"its folder cannot be made ({error.strerror}): set MOOTHALL_HOME to one that can"
+        raise FolderIndexError(path, reason) from error
+    return path

@@ -1,0 +1,83 @@
+"""Rank the passages of an index for a question: those with its rare words, by BM25."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from sqlite3 import Connection
+from typing import Final
+
+from moothall.research.sentences import is_stop_word
+from moothall.sqlite.fulltext import any_of, distinct, terms
+
+QUERY_WORDS: Final = 32
+"""How many different words of a question are used; more would add nothing."""
+_QUERY_CHARS: Final = 10_000
+
+_TITLE_WEIGHT: Final = 1.5
+"""Low, as headings are in the text as well, and titles in every passage of their file."""
+_PAIR_WEIGHT: Final = 0.4  # of two words that are adjacent, as in the question
+_SCORED: Final = 4_000  # passages that are scored at once: about 3 ms
+_COMMON: Final = 20_000
+"""A word in this many passages, or in half of all, says as little as a stop word.
+
+Scoring it takes 10 ms or more.
+"""
+
+
+def ranked(db: Connection, query: str, most: int) -> list[int]:
+    """Return the numbers of the passages that fit a question best, best first."""
+    said = list(terms(query[:_QUERY_CHARS]))
+    given = [word.lower() for word in said]
+    words = [word.lower() for word in said if not is_stop_word(word)] or given
+    counted = sorted(
+        (_count(db, f'"{word}"', _COMMON), word) for word in distinct(words, QUERY_WORDS)
+    )
+    (last,) = db.execute("SELECT max(number) FROM passages").fetchone()
+    common = min(_COMMON, (last or 0) / 2)
+    # The scores are as if all words were joined by OR, but a passage must have a rare one.
+    rare: list[str] = []
+    often: list[str] = []
+    total = 0
+    for count, word in counted:
+        total += count
+        if count and total <= _SCORED:
+            rare.append(word)
+        elif count and (count < common or not (rare or often)):
+            often.append(word)
+    if not rare:
+        return [number for number, _ in _of_all(db, often)][:most]
+    scores = dict(_scored(db, any_of(rare)))
+    if often:
+        scores.update(_scored(db, f"({any_of(rare)}) AND ({any_of(often)})"))
+    searched = {*rare, *often}
+    pairs = (f"{one} {two}" for one, two in pairwise(given) if one in searched and two in searched)
+    if match := any_of(distinct(pairs, QUERY_WORDS)):
+        for number, score in _scored(db, match):
+            if number in scores:
+                scores[number] += _PAIR_WEIGHT * score
+    return sorted(scores, key=lambda number: (scores[number], number))[:most]
+
+
+def _of_all(db: Connection, words: list[str]) -> list[tuple[int, float]]:
+    """Score some passages with most of the words, rarest first, if each word is in many."""
+    match, count = "", _SCORED
+    for word in words:
+        narrower = f'{match} AND "{word}"' if match else f'"{word}"'
+        if count < _SCORED or not (count := _count(db, narrower, _SCORED)):
+            break
+        match = narrower
+    return _scored(db, match) if match else []
+
+
+def _count(db: Connection, match: str, most: int) -> int:
+    select = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
+    return int(db.execute(select, (match, most)).fetchone()[0])
+
+
+def _scored(db: Connection, match: str) -> list[tuple[int, float]]:
+    """Return passages with their scores, best first; a lower score is better."""
+    return db.execute(
+        "SELECT * FROM (SELECT rowid, bm25(words, ?, 1.0) AS score FROM words WHERE words MATCH ? "
+        "LIMIT ?) ORDER BY score, rowid",
+        (_TITLE_WEIGHT, match, _SCORED),
+    ).fetchall()

@@ -1,0 +1,143 @@
+"""A report as one self-contained HTML page: no script, no request."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from hashlib import sha256
+from html import escape
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.errors import MissingExtra
+from moothall.research.reading.html import CONTROL
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_inline import StateInline
+
+    from moothall.research.findings import Passage
+
+_STYLE: Final = """
+:root { color-scheme: light dark; --ink: light-dark(#1d1d1f, #e6e6ea);
+  --paper: light-dark(#fff, #17181b); --soft: light-dark(#5c5c66, #a2a2ad);
+  --line: light-dark(#d8d8de, #3a3b42); --link: light-dark(#0b57a4, #8ab8f5);
+  --mark: light-dark(#fff3c4, #453a12) }
+body { margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 44rem; color: var(--ink);
+  background: var(--paper); font: 1rem/1.6 system-ui, sans-serif; overflow-wrap: anywhere }
+h1, h2, h3 { line-height: 1.25; margin: 2rem 0 .6rem }
+h1 { font-size: 1.6rem; margin-top: 0 } h2 { font-size: 1.25rem } h3 { font-size: 1.05rem }
+a { color: var(--link) } a.note { padding: 0 .2em; text-decoration: none; font-weight: 600 }
+pre, table { overflow-x: auto; display: block } pre, code { font: .9em ui-monospace, monospace }
+th, td { border: 1px solid var(--line); padding: .2rem .5rem; text-align: left }
+.sources { padding: 0; list-style: none } .sources > li { margin: 1.2rem 0; padding: .2rem .6rem;
+  border-left: 3px solid var(--line) } .sources > li:target { background: var(--mark) }
+.sources > li:target blockquote { color: var(--ink) }
+.a-note:target { background: var(--mark) }
+blockquote { margin: .4rem 0; padding: 0 0 0 .6rem; white-space: pre-wrap; color: var(--soft) }
+.about, footer { color: var(--soft); font-size: .875rem } .about { margin: .3rem 0 }
+footer { border-top: 1px solid var(--line); margin-top: 2.5rem }
+@media print { body { max-width: none; padding: 0 } a { color: inherit } .back { display: none }
+  .sources > li { break-inside: avoid } }
+"""
+_ELSEWHERE: Final = 'rel="noopener noreferrer nofollow" target="_blank"'
+_NOTE: Final = re.compile(r"\[\^([0-9]{1,6})\^\]")
+_OPENS: Final = re.compile(r"(?:https?://|file:///)", re.IGNORECASE)
+_LINKS: Final = re.compile(r"https?://", re.IGNORECASE)
+
+
+def page(report: Any, *, files: bool = True, scheme: str | None = None) -> str:
+    """Return a `Report` as one HTML page; each footnote opens the stored passage further down.
+
+    HTML and images of the report and its passages are shown as text, and only links to http and
+    https are kept. A source links to a file too, unless `files` is false: a served page cannot
+    open files. `scheme` is `light`, `dark` or None for that of the reader's system.
+    """
+    passages = {each.number: each.passage for each in report.citations}
+    body, line, foot = report.markdown.rpartition("\n\n---\n\n")
+    if not line:
+        body, foot = foot, ""
+    if passages:  # the page lists its own below, with the passages
+        body = body.rpartition("\n\n## Sources\n\n")[0] or body
+    uses = dict.fromkeys(sorted(passages), 0)
+    markdown = _markdown(uses)
+    shown = markdown.render(body)
+    sources = "".join(_source(n, passages[n], uses[n], _OPENS if files else _LINKS) for n in uses)
+    if sources:
+        sources = f'<h2>Sources</h2>\n<ol class="sources">\n{sources}</ol>\n'
+    title = re.sub(r"\\(.)", r"\1", body.strip().partition("\n")[0].lstrip("# "))
+    css = _STYLE.replace("light dark", scheme or "light dark")
+    style = b64encode(sha256(css.encode()).digest()).decode()
+    made = (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta http-equiv="Content-Security-Policy" content="'
+        f"default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; form-action 'none'\">\n"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="referrer" content="no-referrer">\n'
+        f"<title>{escape(title)}</title>\n<style>{css}</style>\n</head>\n<body>\n"
+        f"<main>\n{shown}{sources}</main>\n"
+        f"<footer>\n{markdown.render(foot)}</footer>\n</body>\n</html>\n"
+    )
+    return sanitized(made)
+
+
+def sanitized(text: str) -> str:
+    """Replace by U+FFFD the characters that no page may hold and that a terminal might obey."""
+    return CONTROL.sub("\ufffd", text)
+
+
+def _markdown(uses: dict[int, int]) -> MarkdownIt:
+    """Return a renderer of Markdown as HTML; it counts each footnote's uses in `uses`."""
+    MissingExtra.unless("a report as an HTML page", "research", "markdown_it")
+    from markdown_it import MarkdownIt
+
+    def note(state: StateInline, silent: bool) -> bool:
+        found = _NOTE.match(state.src, state.pos)
+        if found is None or int(found[1]) not in uses:
+            return False
+        if not silent:
+            token = state.push("note", "", 0)
+            token.meta["number"] = int(found[1])
+        state.pos = found.end()
+        return True
+
+    def shown(self: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
+        number = tokens[at].meta["number"]
+        uses[number] += 1
+        return (
+            f'<sup class="a-note" id="note-{number}-{uses[number]}">'
+            f'<a class="note" href="#passage-{number}">{number}</a></sup>'
+        )
+
+    def opened(self: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
+        return f'<a href="{escape(tokens[at].attrs["href"])}" {_ELSEWHERE}>'
+
+    def closed(self: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
+        first = max(place for place in range(at) if tokens[place].type == "link_open")
+        url = tokens[first].attrs["href"]
+        said = "".join(each.content for each in tokens[first + 1 : at])
+        return "</a>" if said == url else f'</a> <span class="about">({escape(url)})</span>'
+
+    # Definitions of links are off, as each footnote would become one; images are off, too.
+    made = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["reference", "image"])
+    made.inline.ruler.before("link", "note", note)
+    made.add_render_rule("note", shown)
+    made.add_render_rule("link_open", opened)
+    made.add_render_rule("link_close", closed)
+    made.validateLink = lambda url: _LINKS.match(url) is not None  # type: ignore[method-assign]
+    return made
+
+
+def _source(number: int, passage: Passage, uses: int, opens: re.Pattern[str]) -> str:
+    name, url = escape(passage.title or passage.url), escape(passage.url)
+    if opens.match(passage.url):
+        name = f'<a href="{url}" {_ELSEWHERE}>{name}</a>'
+    where = f"<br>{url}" if passage.title else ""
+    back = " ".join(f'<a href="#note-{number}-{n}">↩&#xFE0E;{n}</a>' for n in range(1, uses + 1))
+    read = f"read {escape(passage.fetched_at[:10]) or 'on no known day'}"
+    digest = escape(passage.sha256)
+    return (
+        f'<li id="passage-{number}"><p class="about"><b>{number}</b> <bdi>{name}</bdi>{where}</p>\n'
+        f"<blockquote>{escape(passage.text)}</blockquote>\n"
+        f'<p class="about">{read}, sha256 <span title="{digest}">{digest[:12]}…</span>'
+        f' <span class="back">{back}</span></p></li>\n'
+    )

@@ -1,0 +1,204 @@
+"""The pool of resources: those that are known, those that were read, and their passages."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from string import printable
+from typing import Self
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from pydantic_core import Url
+
+from moothall.errors import InvalidArguments
+from moothall.research.findings import Passage, Resource, Section
+
+LONGEST = 2000  # no passage has more characters, unless a single word has
+
+_PARAGRAPH = re.compile(  # or a fenced block of code
+    r"^[ \t]*```(?:(?!\n[ \t]*```)[^\0])*+\n[ \t]*```[^\n]*|[^\n]+(?:\n(?![^\S\n]*\n)[^\n]+)*", re.M
+)
+_BREAK = re.compile(r"(?<=[.!?;:])\s+|\n")
+_END_DOT = re.compile(r"\.(?=:\d+$|$)")  # of a host
+_TRACKING = re.compile(r"(?:utm_\w+|gclid|fbclid|msclkid|mc_[ce]id)(?:=|$)", re.IGNORECASE)
+_ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
+_SAFE = "!$&'()*+,;=:@/~-._?%"
+
+
+def normalized(url: str) -> str:
+    """Return a URL in normal form, so that one page has one URL.
+
+    Scheme and host are in lower case; user name, default port, fragment and tracking parameters
+    are dropped; dots in the path are resolved; only characters that must be are escaped.
+    """
+    bare = url.strip().partition("#")[0]
+    try:
+        parts = urlsplit(str(Url(quote(bare, safe=printable, errors="surrogatepass"))))
+    except ValueError:
+        return bare or url.strip()
+    if not parts.netloc and parts.scheme != "file":
+        return bare
+    host = _END_DOT.sub("", parts.netloc.rpartition("@")[2])
+    query = "&".join(
+        needed_escapes(each) for each in parts.query.split("&") if not _TRACKING.match(each)
+    )
+    return urlunsplit((parts.scheme, host, needed_escapes(parts.path), query, ""))
+
+
+def needed_escapes(text: str) -> str:
+    """Percent-encode a path or query where it must be; keep the escapes that it needs."""
+    whole = re.sub(r"%(?![0-9A-Fa-f]{2})", "%25", text)
+    return _ENCODED.sub(_needed, quote(whole, safe=_SAFE, errors="surrogatepass"))
+
+
+def _needed(found: re.Match[str]) -> str:
+    byte = bytes.fromhex(found[0][1:])
+    return byte.decode() if byte.isalnum() or byte in b"-._~" else found[0].upper()
+
+
+class ResourcePool:
+    """Resources by normalized URL: one page is one resource.
+
+    A tool with a parameter that is annotated with this class gets the pool of its run. Several
+    threads may use a pool.
+
+    Args:
+        resources: the resources that it has at the start
+        beyond: another pool, whose resources are found here too; additions stay in this pool
+    """
+
+    __moothall_injected__ = True
+
+    def __init__(self, resources: Iterable[Resource] = (), *, beyond: Self | None = None) -> None:
+        self._of: dict[str, Resource] = {}
+        self._lock = threading.Lock()
+        self._beyond = beyond
+        for each in resources:
+            self.add(each)
+
+    def find(self, url: str) -> Resource | None:
+        """Return the resource of a URL, however it is spelled; None if there is none."""
+        found = self._of.get(normalized(url))
+        return self._beyond.find(url) if found is None and self._beyond is not None else found
+
+    def add(self, resource: Resource | str, description: str | None = None) -> Resource:
+        """Add a resource, or add what is new to the known one; return the one that is kept.
+
+        Args:
+            resource: a resource, or the URL of one
+            description: what it is about, if a URL is given
+        """
+        given = Resource(resource, description) if isinstance(resource, str) else resource
+        for name in ("url", "description", "content"):
+            text = getattr(given, name, None)
+            if not isinstance(text, str) and (name == "url" or text is not None):
+                raise InvalidArguments(f"a resource's {name} must be a text, got {text!r:.80}")
+        url = normalized(given.url)
+        with self._lock:
+            kept = self._of.get(url)
+            if kept is None:
+                kept = self._of[url] = replace(given, url=url, sections=list(given.sections))
+                return kept
+            if given.description and (given.visited or not kept.description):
+                kept.description = given.description  # its own title, rather than a search engine's
+            kept.visited = bool(kept.visited or given.visited)
+            kept.fetched_at = kept.fetched_at or given.fetched_at
+            _add_content(kept, given)
+            return kept
+
+    def visit(self, url: str, content: str | None = None) -> Resource:
+        """Mark a resource as read, and add it if it is new.
+
+        Args:
+            url: its URL
+            content: its text
+        """
+        return self.add(Resource(url, visited=True, content=content))
+
+    def get_all(self) -> list[Resource]:
+        """Return every resource, in the order in which they were added."""
+        known = {} if self._beyond is None else {each.url: each for each in self._beyond.get_all()}
+        return list({**known, **self._of}.values())
+
+    def changes(self) -> list[Resource]:
+        """Return the resources added to this pool itself, not to the one beyond it."""
+        return list(self._of.values())
+
+    def get_unvisited(self) -> list[Resource]:
+        """Return the resources that were not read yet."""
+        return [each for each in self.get_all() if not each.visited]
+
+    def __len__(self) -> int:
+        return len(self.get_all())
+
+
+def _add_content(kept: Resource, given: Resource) -> None:
+    """Add the sections of a resource's content that are not there yet."""
+    if not given.content:
+        return
+    if not kept.content:
+        kept.content, kept.sections = given.content, list(given.sections)
+        return
+    starts = given.sections or [Section(0)]
+    ends = [each.start for each in starts[1:]] + [len(given.content)]
+    for section, end in zip(starts, ends, strict=True):
+        text = given.content[section.start : end].strip()
+        if text and text not in kept.content:
+            kept.sections = kept.sections or [Section(0)]
+            at = section.fetched_at or given.fetched_at
+            kept.sections.append(replace(section, start=len(kept.content) + 2, fetched_at=at))
+            kept.content += f"\n\n{text}"
+
+
+def pieces(content: str, sections: list[Section]) -> Iterator[tuple[str, Section]]:
+    """Yield the passages of a text, word for word, each with its section."""
+    starts = [*sections] if sections and sections[0].start == 0 else [Section(0), *sections]
+    ends = [each.start for each in starts[1:]] + [len(content)]
+    for section, end in zip(starts, ends, strict=True):
+        for begin, stop in _packed(content, section.start, end):
+            text = content[begin:stop].strip()
+            if text:
+                yield text, section
+
+
+def passages_of(resource: Resource) -> list[Passage]:
+    """Return the passages of a resource that was read."""
+    title = resource.description or ""
+    made = []
+    for text, section in pieces(resource.content or "", resource.sections):
+        url = f"{resource.url}#{section.anchor}" if section.anchor else resource.url
+        named = " – ".join(dict.fromkeys(each for each in (title, section.title) if each))
+        read = section.fetched_at or resource.fetched_at or ""
+        made.append(Passage.of(url, text, read, named))
+    return made
+
+
+def _packed(content: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the spans of paragraphs: short ones joined, long ones cut between sentences."""
+    begin = stop = start
+    for found in _PARAGRAPH.finditer(content, start, end):
+        for first, last in _cut(content, found.start(), found.end()):
+            if stop > begin and last - begin > LONGEST:
+                yield begin, stop
+                begin = first
+            elif stop == begin:
+                begin = first
+            stop = last
+        if stop - found.start() > LONGEST:  # its end would open a block for what follows
+            yield begin, stop
+            begin = stop
+    if stop > begin:
+        yield begin, stop
+
+
+def _cut(content: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    while end - start > LONGEST:
+        breaks = [found.end() for found in _BREAK.finditer(content, start, start + LONGEST)]
+        space = content.rfind(" ", start, start + LONGEST)
+        at = breaks[-1] if breaks else space + 1 if space > start else start + LONGEST
+        yield start, at
+        start = at
+    if end > start:
+        yield start, end

@@ -1,0 +1,253 @@
+"""Read files by kind: the title, the text, and where the parts of the text begin."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import logging
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import zip_longest
+from pathlib import PurePosixPath
+from typing import Final, NamedTuple
+
+from moothall.errors import MissingExtra, UnreadableDocument
+from moothall.research.findings import Section
+from moothall.research.reading.html import Document, declared, decoded, plain, read_html
+
+_KINDS: Final = {
+    "text": ".txt .text .log",
+    "markdown": ".md .markdown .mdown .mkd",
+    "rest": ".rst .rest",
+    "html": ".html .htm .xhtml",
+    "pdf": ".pdf",
+    "table": ".csv .tsv",
+    "python": ".py .pyi",
+    "source": ".adoc .bash .bat .c .cc .cfg .clj .cmake .conf .cpp .cs .css .cxx .dart .diff .el "
+    ".erl .ex .exs .f90 .go .gradle .groovy .h .hpp .hs .ini .java .jl .js .json .jsonl .jsx .kt "
+    ".lisp .lua .m .mjs .mk .ml .org .patch .php .pl .pm .proto .ps1 .r .rb .rs .scala .sh .sql "
+    ".svg .swift .tcl .tex .toml .ts .tsx .vim .xml .yaml .yml .zig .zsh",
+}
+_KIND_OF: Final = {suffix: kind for kind, all in _KINDS.items() for suffix in all.split()}
+
+_LOOKED_AT: Final = 8192  # bytes at the start of a file; with a NUL among them it is binary
+_TITLE: Final = 300  # characters of a heading that are kept
+_LINES: Final = 40
+_ROWS: Final = 10
+_MINIFIED: Final = (".js", ".css", ".mjs", ".svg")
+_LONG: Final = 500  # bytes; longer lines on average were not written by a person
+_NAME: Final = 80  # characters of a column's name, which each row repeats
+
+_UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_DECLARED = re.compile(rb"(?:coding|charset|encoding)[ \t]*[:=][ \t]*[\"']?([\w.-]+)")
+
+_MARKDOWN = re.compile(
+    r"^ {0,3}(?:"
+    r"(?P<fence>`{3,}|~{3,})[^\n]*"
+    r"|(?P<level>#{1,6})(?:[ \t]+(?P<title>[^\n]*))?"
+    r"|(?P<above>[^\s#>|*+`~-][^\n]*)\n {0,3}(?P<below>=+|-+)[ \t]*)$",
+    re.MULTILINE,
+)
+_FENCED = re.compile(
+    r"(^ {0,3}```(?:(?!\n {0,3}```).)*+\n {0,3}```[^\n]*)", re.MULTILINE | re.DOTALL
+)
+_UNSEEN = re.compile(r"<!--.*?-->", re.DOTALL)
+_LINK = re.compile(
+    r"(`[^`\n]+`)|!?\[([^\[\]\n]*)\]\([^()\n]*\)|(?<=\S)\[\^[\w-]+\](?!:)|^\[\^[\w-]+\]:[ \t]*",
+    re.M,
+)
+_FRONT_MATTER = re.compile(r"---\n(?:.*\n)*?(?:---|\.\.\.)\n")
+_FRONT_TITLE = re.compile(r"^title:[ \t]*(.+)$", re.MULTILINE)
+_MARKUP = re.compile(r"!?\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])|[*`]+|<[^>]{1,200}>")
+_REST = re.compile(
+    r"^(?P<over>(?P<mark>[!-/:-@\[-`{-~])(?P=mark){2,}[ \t]*\n)?"
+    r"[ \t]*(?P<title>\S[^\n]*)\n(?P<under>([!-/:-@\[-`{-~])\5{2,})[ \t]*$",
+    re.MULTILINE,
+)
+_ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{2,}\s*")
+_HYPHEN = re.compile(r"(?<=[a-zß-öø-ÿ])-\n(?=[a-zß-öø-ÿ])")  # at the end of a line
+_PYTHON = re.compile(r"^(?:@[^\n]*\n){0,20}(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)", re.MULTILINE)
+
+
+def kind_of(name: str) -> str | None:
+    """Return a file's kind by its name: text without a suffix, None if it is not read."""
+    suffixes = PurePosixPath(name).suffixes[-2:]
+    if suffixes[-1:] == [".txt"] and suffixes[0] in _KIND_OF:  # such as `.rst.txt` of Sphinx
+        suffixes.pop()
+    return _KIND_OF.get(suffixes[-1].lower()) if suffixes else "text"
+
+
+def read_document(kind: str, name: str, data: bytes, url: str) -> Document | None:
+    """Read a file of a kind of `kind_of`; None if it is binary or minified; parsers may raise."""
+    if kind == "pdf":
+        return read_pdf_bytes(data)
+    if b"\0" in data[:_LOOKED_AT] and not data.startswith(_UTF16):
+        return None
+    if name.endswith(_MINIFIED) and len(data) > _LONG * (data.count(b"\n") + 1):
+        return None
+    if kind == "html":
+        return read_html(data, None, url)
+    try:
+        text = plain(data.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        text = plain(decoded(data, declared(data[:1024], _DECLARED)))
+    if kind == "markdown":
+        return _markdown("".join(map(_as_read, _FENCED.split(text))))
+    if kind == "rest":
+        return _rest(text)
+    if kind == "table":
+        # Of a quote that is never closed the rest of the file would be one value.
+        with suppress(csv.Error):
+            return _table(text, "\t" if name.lower().endswith(".tsv") else None)
+    sections_of = {"python": _python, "source": _by_lines, "table": _by_lines}.get(kind)
+    return Document("", text, sections_of(text) if sections_of else [])
+
+
+class _Heading(NamedTuple):
+    start: int
+    level: int
+    title: str
+
+
+def _by_headings(text: str, headings: Iterable[_Heading], anchors: Iterator[str]) -> Document:
+    """Return a document with a section for each heading; its title is the first heading."""
+    title = ""
+    above: list[_Heading] = []
+    sections: list[Section] = []
+    for heading, anchor in zip(headings, anchors, strict=False):
+        if not sections:
+            title = heading.title
+        while above and above[-1].level >= heading.level:
+            above.pop()
+        above.append(heading)
+        path = " – ".join(each.title for each in above if each.title != title)
+        sections.append(Section(heading.start, anchor, path))
+    return Document(title, text, sections)
+
+
+def _as_read(text: str) -> str:
+    """Return Markdown as read: links as texts, no comments or footnote marks, code unchanged."""
+    return text if _FENCED.match(text) else _LINK.sub(r"\1\2", _UNSEEN.sub("", text))
+
+
+def _markdown(text: str) -> Document:
+    front = _FRONT_MATTER.match(text, 0, 20_000)
+    headings, fence = [], ""
+    for found in _MARKDOWN.finditer(text, front.end() if front else 0):
+        mark = found["fence"]
+        if mark and (not fence or mark.startswith(fence)):
+            fence = "" if fence else mark
+        elif not fence and not mark:
+            title = found["title"] or found["above"] or ""
+            title = _MARKUP.sub(r"\1", title.strip()[:_TITLE].rstrip("#").strip())
+            level = len(found["level"] or "") or (1 if found["below"][0] == "=" else 2)
+            headings.append(_Heading(found.start(), level, title))
+    made = _by_headings(text, headings, _github_anchors(headings))
+    named = _FRONT_TITLE.search(text, 0, front.end()) if front else None
+    first = next((each.title for each in headings if each.level == 1), made.title)
+    return made._replace(title=named[1].strip("\"' ") if named else first)
+
+
+def _github_anchors(headings: list[_Heading]) -> Iterator[str]:
+    used: Counter[str] = Counter()
+    for heading in headings:
+        anchor = re.sub(r"[^\w\- ]", "", heading.title.lower()).replace(" ", "-")
+        used[anchor] += 1
+        yield anchor if used[anchor] == 1 else f"{anchor}-{used[anchor] - 1}"
+
+
+def _rest(text: str) -> Document:
+    headings: list[_Heading] = []
+    styles: list[tuple[str, bool]] = []
+    for found in _REST.finditer(text):
+        title, under = found["title"].strip()[:_TITLE], found["under"]
+        if len(under) < min(len(title), 4) or _ADORNMENT.fullmatch(found["title"]):
+            continue
+        style = (under[0], found["over"] is not None)
+        if style not in styles:
+            styles.append(style)
+        headings.append(_Heading(found.start(), styles.index(style), title))
+    anchors = (re.sub(r"[^a-z0-9]+", "-", each.title.lower()).strip("-") for each in headings)
+    return _by_headings(text, headings, anchors)
+
+
+def _python(text: str) -> list[Section]:
+    sections, line, at = [Section(0, "L1")], 1, 0
+    for found in _PYTHON.finditer(text):
+        line, at = line + text.count("\n", at, found.start()), found.start()
+        sections.append(Section(at, f"L{line}", found[1]))
+    return sections
+
+
+def _by_lines(text: str) -> list[Section]:
+    starts = [found.start() for found in re.finditer(r"^", text, re.MULTILINE)]
+    numbered = [*enumerate(starts, 1)][::_LINES]
+    return [Section(start, f"L{line}", f"line {line}") for line, start in numbered]
+
+
+def _table(text: str, delimiter: str | None) -> Document:
+    """Return each row as a paragraph `column: value; …`."""
+    first = text[:10_000].partition("\n")[0]
+    delimiter = delimiter or max(",;\t|", key=first.count)
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    names = [name.strip()[:_NAME] for name in next(rows, [])]
+    pieces: list[str] = []
+    sections: list[Section] = []
+    size, room = 0, 20 * len(text) + 10_000
+    for number, row in enumerate(rows):
+        if number % _ROWS == 0:
+            sections.append(Section(size, f"row-{number + 1}", f"row {number + 1}"))
+        cells = zip_longest(names, (" ".join(value.split()) for value in row))
+        shown = (f"{name}: {value}" if name else value for name, value in cells if value)
+        pieces.append("; ".join(shown) + "\n\n")
+        size += len(pieces[-1])
+        if size > room:  # long names of columns, almost empty rows
+            return Document("", text, _by_lines(text))
+    return Document("", "".join(pieces) or text, sections)
+
+
+# The limits of a PDF: a longer one, or one that takes more seconds, is not read.
+PAGES, CHARACTERS, SECONDS = 2000, 20_000_000, 120.0
+
+
+def read_pdf_bytes(data: bytes) -> Document:
+    """Return a PDF's title and text, with a section for each page with text. It may take long."""
+    MissingExtra.unless("reading PDF", "research", "pypdf")
+    import pypdf
+
+    logging.getLogger("pypdf").setLevel(logging.ERROR)  # it warns of each flaw that it repairs
+    try:
+        reader = pypdf.PdfReader(io.BytesIO(data))
+        if reader.is_encrypted and not reader.decrypt(""):
+            raise UnreadableDocument("the PDF is encrypted: a password is needed")
+        if len(reader.pages) > PAGES:
+            raise UnreadableDocument(
+                f"the PDF has {len(reader.pages)} pages, {PAGES} are read at most"
+            )
+        title = plain(str((reader.metadata and reader.metadata.title) or "")).strip()
+        until = time.monotonic() + SECONDS
+        written: list[str] = []
+        sections: list[Section] = []
+        length = 0
+        for number, page in enumerate(reader.pages, 1):
+            if text := _HYPHEN.sub("", plain(page.extract_text())).strip():
+                sections.append(Section(length, f"page={number}", f"page {number}"))
+                written.append(text)
+                length += len(text) + 2
+            if length > CHARACTERS:
+                raise UnreadableDocument(f"the PDF has more than {CHARACTERS} characters of text")
+            if time.monotonic() > until:
+                raise UnreadableDocument(
+                    f"the PDF took longer than {SECONDS:g} s, at page {number}"
+                )
+    except UnreadableDocument:
+        raise
+    except Exception as error:  # a malicious file can make the parser raise anything
+        raise UnreadableDocument(f"the PDF is damaged: {type(error).__name__}: {error}") from error
+    if not written:
+        raise UnreadableDocument("the PDF has no text: its pages may be pictures")
+    return Document(title, "\n\n".join(written), sections)

@@ -1,0 +1,138 @@
+"""Records of research: the program's fingerprint, the data of a step, and replay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from moothall.errors import MoothallError
+from moothall.journal.run import ReadPart
+from moothall.jsonvalue import as_json
+from moothall.models.protocol import Usage
+from moothall.reasoning.read_record import ReadRecord, fingerprint
+from moothall.reasoning.reply import Reply
+from moothall.reasoning.state import dumped, loaded
+from moothall.research.findings import Objective, Progress, Resource
+from moothall.research.pool import ResourcePool
+from moothall.research.report import QUIET, Report, made
+
+if TYPE_CHECKING:
+    from moothall.journal import Entry
+    from moothall.journal.run import RecordedPart
+    from moothall.research.workbench import Workbench
+
+KIND = "Researcher"
+_RESULTS = {
+    "narrate": ("narrative", "citations", "unsupported", "uncited"),
+    "evaluate": ("objectives", "generated", "remark"),
+}
+
+
+def program_of(researcher: Workbench) -> dict[str, Any]:
+    """Return the fingerprint of a researcher, without its objectives and iterations."""
+    parts: dict[str, Any] = {
+        "agent": [KIND, str(researcher.id)],
+        "role": researcher.role,
+        "tools": sorted(
+            [tool.name, tool.description, tool.parameters] for tool in researcher.tools.values()
+        ),
+        "steps": [type(each).__name__ for each in researcher.steps.values()],
+    }
+    try:
+        parts["model"] = getattr(researcher.model, "name", None)
+    except MoothallError:
+        pass  # a model that cannot be made fails when it is asked
+    return fingerprint(**parts)
+
+
+def step_of(researcher: Workbench, step: str, numbered: int) -> dict[str, Any]:
+    """Return the result of a step as JSON data; that of Research and Update abridged."""
+    progress, results = researcher.progress, researcher.results
+    if step == "plan":
+        return {"tasks": as_json(researcher.tasks)}
+    if step == "research":
+        named = ("tool", "args", "citation", "error")
+        return {"results": [{n: getattr(each, n) for n in named} for each in results]}
+    if step == "update":
+        found = [each for result in results for each in result.resources]
+        about = ("url", "description", "visited")
+        return {"resources": [{n: getattr(each, n) for n in about} for each in found]}
+    data = {name: as_json(getattr(progress, name)) for name in _RESULTS[step]}
+    return data | ({"passages": as_json(progress.passages[numbered:])} if step == "narrate" else {})
+
+
+def take_step(progress: Progress, data: dict[str, Any]) -> None:
+    """Apply the data of a recorded step to the progress."""
+    progress.usage = progress.usage + Usage(*data.get("spent", (0, 0)))
+    given = loaded(Progress, data, "a recorded step")
+    for name in data.keys() - {"spent", "tasks"}:
+        if name == "passages":
+            progress.passages.extend(given.passages)
+        elif name == "objectives":
+            reached = {each.topic: each.expertise for each in given.objectives}
+            for each in progress.objectives:
+                each.expertise = reached.get(each.topic, each.expertise)
+        else:
+            setattr(progress, name, getattr(given, name))
+
+
+def reply_of(report: Report, run_id: str | None, error: BaseException | None = None) -> Reply:
+    """Return a report as an agent's reply; `max_iterations` and `no_progress` become `done`."""
+    reason = "done" if report.stop_reason in QUIET else report.stop_reason
+    text, detail = report.markdown, report.detail
+    return Reply(text, report, [], [], report.usage, reason, detail, error, run_id)
+
+
+def over(reply: Reply) -> dict[str, Any]:
+    """Return what is recorded of a reply, beside its stop reason."""
+    return {"detail": reply.detail, "text": reply.text, "report": report_json(reply.value)}
+
+
+def report_json(report: Report) -> dict[str, Any]:
+    """Return a report as JSON data, without its run id."""
+    return {name: value for name, value in dumped(report).items() if name != "run_id"}
+
+
+def replayed(part: RecordedPart) -> Reply:
+    """Return the reply that a run ended with."""
+    over = ReadRecord(part, Progress).over
+    assert over is not None
+    return reply_of(_ended_with(over, part.run_id), part.run_id)
+
+
+def _ended_with(over: dict[str, Any], run_id: str) -> Report:
+    return loaded(Report, {**over["report"], "run_id": run_id}, "a recorded report")
+
+
+def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = False) -> Report:
+    """Return the report of a run, or if it has none yet, one of all that was recorded.
+
+    Raises StateError if no researcher, or another version of moothall, recorded the run.
+    """
+    record = ReadRecord(ReadPart(run_id, entries), Progress)
+    if record.over is not None and "report" in record.over:
+        return _ended_with(record.over, run_id)
+    begun = record.begun or {}
+    progress = record.state or Progress()
+    if not progress.objectives:
+        topics = str(begun.get("task", "")).splitlines()
+        progress.objectives = [Objective(each) for each in topics if each.strip()]
+    pool = ResourcePool(progress.changes)
+    for past in record.past(f"{progress.iteration + 1}."):
+        if past.state == "ended" and isinstance(past.result, dict):
+            step = past.key.partition(".")[2]
+            if step.isdecimal():  # a task
+                outcome = past.result.get("result")
+                found = outcome.get("result") if isinstance(outcome, dict) else None
+                resources = found.get("resources", ()) if isinstance(found, dict) else ()
+                for each in resources:
+                    pool.add(loaded(Resource, each, "a resource"))
+            elif step in ("plan", "narrate", "evaluate"):
+                take_step(progress, past.result)
+    progress.stop = progress.stop or "cancelled"
+    program = begun.get("fingerprint", {})
+    steps = str(program.get("steps", ""))  # hashed if it is long
+    own = steps.startswith("[") and '"Narrate"' not in steps
+    asked = any("model" in entry.data.get("about", ()) for entry in entries)
+    extractive = not (own or asked) and program.get("model") == "null"
+    return made(progress, pool.get_all(), run_id, extractive=extractive, under_way=under_way)

@@ -1,0 +1,198 @@
+"""The report: the narrative with its footnotes, its sources, and what a reader must know of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from moothall.models.protocol import Usage
+from moothall.reasoning.reply import Reply, StopReason
+from moothall.research.findings import Citation, Objective, Progress, Resource
+from moothall.research.pool import passages_of
+from moothall.research.relevance import RELEVANT, Index
+from moothall.text import counted, one_line
+
+ENDED: Final[dict[str, str]] = {
+    "done": "the targets were reached",
+    "max_iterations": "the iterations were used up",
+    "no_progress": "nothing new was left to find",
+    "budget": "the budget was spent",
+    "deadline": "the time limit was reached",
+    "cancelled": "it was interrupted",
+    "in_doubt": "a call is in doubt",
+    "unreadable": "the model's answers could not be used",
+    "error": "it failed",
+}
+"""Why research ended, in words."""
+QUIET: Final = frozenset(("done", "max_iterations", "no_progress"))
+_ESCAPED = re.compile(r"([\\\[\]<>`*_]|&(?=#?\w+;))")
+_OF_MARKDOWN = re.compile(r"\.(?:md|markdown)(?:#|$)", re.IGNORECASE)
+# What Markdown would not show as it stands in a quote: `*args`, `__init__`. Code spans stay.
+_CHANGED = re.compile(
+    r"(\[\^\d+\^\]|(?<!`)(`+)(?!`).+?(?<!`)\2(?!`))"
+    r"|(`|(?<!\s)\*|\*(?!\s)|(?<![^\W_])_|_(?![^\W_])|\\(?=[!-/:-@\[-`{-~])|&(?=#?\w+;))"
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """The result of research.
+
+    Attributes:
+        markdown: the report, with footnotes `[^1^]`, its sources and what a reader must know
+        citations: the footnotes that their passages support, in the order of the text
+        stop_reason: why it ended: `done` (targets reached), `max_iterations`, `no_progress`
+            (nothing new), `budget`, `deadline`, `cancelled`, `in_doubt`, `unreadable` or `error`
+        detail: the stop reason in more detail
+        objectives: the objectives, with the expertise reached
+        unsupported: sentences that their sources do not support, each with the reason
+        uncited: how many sentences have no source
+        iterations: how many iterations were made
+        usage: the tokens that were used
+        run_id: the id of the run
+    """
+
+    markdown: str
+    citations: list[Citation]
+    stop_reason: StopReason
+    detail: str = ""
+    objectives: list[Objective] = field(default_factory=list)
+    unsupported: list[tuple[str, str]] = field(default_factory=list)
+    uncited: int = 0
+    iterations: int = 0
+    usage: Usage = field(default_factory=Usage)
+    run_id: str | None = None
+
+    def raise_for_error(self) -> None:
+        """Raise the error that stopped the research; do nothing if it ended by itself.
+
+        Raises:
+            BudgetExceeded: the budget was spent; `DeadlineExceeded`: its time was over
+            InDoubt: a call was running when its process ended, and no end is recorded
+            ModelError: anything else, such as a model that failed or unusable answers
+        """
+        reason = "done" if self.stop_reason in QUIET else self.stop_reason
+        Reply("", self, [], [], self.usage, reason, self.detail).raise_for_error()
+
+    def html(self) -> str:
+        """Return the report as one self-contained HTML page; footnotes open the stored passage.
+
+        Raises:
+            MissingExtra: markdown-it-py is not installed
+        """
+        from moothall.research.page import page
+
+        return page(self)
+
+
+def made(
+    progress: Progress,
+    known: list[Resource],
+    run_id: str | None,
+    *,
+    extractive: bool,
+    under_way: bool = False,
+) -> Report:
+    """Return a report of what is known now; if the run is `under_way`, its foot says so."""
+    from moothall.research.citations import renumbered
+
+    passages = progress.passages
+    cited = [Citation(number, text, passages[number - 1]) for number, text in progress.citations]
+    narrative, citations = renumbered(progress.narrative, cited)
+    if extractive:
+        narrative = _verbatim(narrative, citations)
+    stop: StopReason = progress.stop or "max_iterations"
+    topics = [each.topic for each in progress.objectives]
+    index = Index(passage for each in known if each.visited for passage in passages_of(each))
+    # What a model has understood, and cites, may be in other words or another language.
+    rest = [o.topic for o in progress.objectives if not citations or o.expertise < 0.5]
+    empty = [t for t in rest if not any(each.share >= RELEVANT for each in index.search(t))]
+    parts = [f"# {_plain(topics[0]) if len(topics) == 1 else 'Report'}", narrative.strip()]
+    if parts[1].startswith("# "):  # a model's own title
+        del parts[0]
+    nothing, end = "relevant was found", "."
+    if not any(each.visited for each in known):
+        if stop == "error" and progress.iteration:
+            nothing = "could be read"
+        elif known or stop not in QUIET:
+            end = ": nothing was read."
+    parts.extend(f"Nothing {nothing} for “{_plain(topic)}”{end}" for topic in empty)
+    written = under_way or progress.narrative.strip()
+    if not (extractive or written) and any(each.visited for each in known):
+        parts.append("No report was written of what was read.")
+    if extractive and stop in QUIET and not under_way:
+        lines = progress.narrative.split("\n")  # one objective alone has no heading
+        parts.extend(
+            f"No sentence of what was read for “{_plain(topic)}” can be quoted."
+            for topic in topics
+            if topic not in empty
+            and (not written or (len(topics) > 1 and f"## {one_line(topic, 200)}" not in lines))
+        )
+    if citations:
+        parts.append("## Sources\n\n" + "\n".join(_sources(citations)))
+    ended = None if under_way else stop
+    parts.append("---\n\n" + _foot(progress, citations, ended, extractive))
+    return Report(
+        "\n\n".join(filter(None, parts)) + "\n",
+        citations,
+        stop,
+        progress.detail,
+        [Objective(o.topic, o.expertise) for o in progress.objectives],
+        list(progress.unsupported),
+        progress.uncited,
+        progress.iteration,
+        progress.usage,
+        run_id,
+    )
+
+
+def _sources(citations: list[Citation]) -> list[str]:
+    lines = []
+    for number, passage in sorted({each.number: each.passage for each in citations}.items()):
+        # What can stand between angle brackets.
+        url = "".join(c for c in passage.url if c not in "<>" and c.isprintable())
+        day = passage.fetched_at[:10] or "on an unknown day"
+        title = _plain(passage.title or passage.url)
+        lines.append(f"[^{number}^]: {title} – <{url.replace(' ', '%20')}>, read {day}  ")
+    return lines
+
+
+def _foot(progress: Progress, citations: list[Citation], stop: str | None, extractive: bool) -> str:
+    cited = len({each.sentence for each in citations})
+    lines = [
+        f"{counted(cited, 'sentence')} supported by a source, "
+        f"{len(progress.unsupported)} marked [unsupported], {progress.uncited} without a source."
+    ]
+    if extractive:
+        lines.append(
+            "This report is extractive: no model wrote it. It quotes the sentences that share the "
+            "most words with each objective, the best first."
+        )
+    expertise = "; ".join(f"{_plain(o.topic)}: {o.expertise:.2f}" for o in progress.objectives)
+    lines.append(f"Expertise reached, from 0 to 1: {expertise}.")
+    iterations = counted(progress.iteration, "iteration")
+    if stop is None:
+        lines.append(f"It is under way: {iterations} done.")
+        return "\n\n".join(lines)
+    # The program that interrupted it knows why.
+    more = f" ({_plain(progress.detail)})" if progress.detail and stop != "cancelled" else ""
+    lines.append(f"It ended after {iterations}: {ENDED[stop]}{more}.")
+    return "\n\n".join(lines)
+
+
+def _plain(text: str) -> str:
+    """Return a text in one line, with its Markdown escaped."""
+    return _ESCAPED.sub(r"\\\1", one_line(text, 10_000))
+
+
+def _verbatim(narrative: str, citations: list[Citation]) -> str:
+    """Escape what Markdown would change in topics and quotes; Markdown files keep their marks."""
+    marked = {f"[^{c.number}^]" for c in citations if _OF_MARKDOWN.search(c.passage.url)}
+    lines = narrative.split("\n")
+    for at, line in enumerate(lines):
+        if line.startswith("## "):
+            lines[at] = f"## {_plain(line[3:])}"
+        elif line.rpartition(" ")[2] not in marked:
+            lines[at] = _CHANGED.sub(lambda found: found[1] or f"\\{found[3]}", line)
+    return "\n".join(lines)

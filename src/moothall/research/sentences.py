@@ -1,0 +1,289 @@
+"""Split prose and Markdown into sentences, and find the words that carry their content."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+
+from moothall.sqlite.fulltext import UNSPACED
+
+
+def listed(words: str) -> frozenset[str]:
+    """Return the words of a list as a set."""
+    return frozenset(words.split())
+
+
+STOP_WORDS = listed(
+    # English
+    "a about above after again all already also am an and any are as at be because been before "
+    "being below between both but by can could did do does doing done down during each either "
+    "else ever every few for from further get gets got had has have having he her here hers him "
+    "his how however i if in into is it its itself just let lets like made make makes many may me "
+    "might more most much must my no nor not now of off often on once one only onto or other our "
+    "out over own per quite rather same shall she should since so some still such than that the "
+    "their them then there therefore these they this those though through thus to too under until "
+    "up upon us very via was we well were what when where whether which while who whom whose why "
+    "will with within without would yet you your cannot never none neither nothing nobody nowhere "
+    # German
+    "aber alle als am an auch auf aus bei beim bis da damit dann das dass dem den der des die dies "
+    "diese dieser doch durch ein eine einem einen einer eines er es für haben hat hatte ich ihr im "
+    "in ins ist ja jede jeder kann kein keine können mehr mit muss nach nicht noch nur ob oder "
+    "ohne sein sehr sich sie sind so soll über um und uns unter vom von vor waren was weil wann "
+    "warum welche welchem welchen welcher welches wem wen wenn wer werden wie wir wird wo woher "
+    "wohin wozu wurde wurden zu zum zur zwischen "
+    # French
+    "au aux avec ce ces cet cette combien comme d dans de des donc du elle elles en est et eux il "
+    "ils j je l la le les leur leurs lui mais me même mes moi mon n ne nos notre nous on ont ou où "
+    "par pas plus pour pourquoi qu quand que quel quelle quelles quels qui s sa sans se ses si son "
+    "sont sous sur ta te tes toi ton tu un une vos votre vous y été être "
+    # Russian
+    "без бы был была были было быть в вам вас во вот все всё вы где да для до если есть же за и из "
+    "или им их к как какая какие каков какова какое какой ко когда кто куда ли мне мы на над не "
+    "него нет но он она они оно от откуда по под почему при про сколько так там то только "
+    "уже чего чем что чтобы эта эти это этот я а с со о об у "  # noqa: RUF001
+    # Arabic
+    "أن أو أين إلى التي الذي ثم عن على في كان كم كيف لا لماذا ما ماذا متى مع من هذا هذه هل هو هي و "
+)
+_PART = rf"[^\W{UNSPACED}]"
+_STOP = "。\uff01\uff1f"
+WORD = re.compile(
+    rf"""
+    https?://[^\s<>)\]“”«»]*[^\s<>)\].,;:!?'"*`“”«»]
+    | (?<![\w-])--?[A-Za-z][\w-]*                       # --flag
+    | \b[A-Za-z](?:\+\+|\#)(?!\w)                       # C++, C#
+    | [{UNSPACED}]+
+    | (?<![\w).-])-?\d{{1,3}}(?:\ \d{{3}})+(?![\w.,]*\d)       # 1 000 000
+    | (?:(?<![\w).-])-)?\d+(?:[.,_']\d+)*{_PART}*%?
+    | (?:(?<![\w.)\]])\.(?=[A-Za-z_]))?{_PART}+(?:(?:[.'/-]|::){_PART}++(?!\+\+|\#))*(?:\(\))?
+    """,
+    re.VERBOSE,
+)
+_SIGNS = str.maketrans({"’": "'", "‘": "'", "−": "-", "\u2010": "-", "\u2011": "-", "\u02bc": "'"})
+_PARTS = re.compile(r"[^\W_]+")
+_UNSPACED = re.compile(f"[{UNSPACED}]")
+_ASKING = re.compile("为什么|什么|时候|怎么|怎样|如何|多[少久长高大远重深快]|哪[里个些]|[吗呢谁]")
+_MERELY_ASKING = re.compile(
+    r"(?i)\b(how|wie) (?:long|far(?: away)?|fast|quickly|heavy|deep|high|tall|wide|thick|big|large|"
+    r"small|old|hot|cold|steep|expensive|lange?|weit|schnell|schwer|tief|hoch|breit|dick|groß|klein|"
+    r"alt|teuer)\b|\bdifferences? between\b"
+    r"|^\W*(?:please )?(?:compare(?=\b.* (?:and|or|to|with)\b)|(?:describe|explain|list|name|"
+    r"show|summari[sz]e)(?= (?:all|each|every|how|the|what|which|why)\b))"
+)
+
+
+def normal(text: str) -> str:
+    """Return a text as NFKC, with one kind of apostrophe and one kind of hyphen."""
+    return text if text.isascii() else unicodedata.normalize("NFKC", text).translate(_SIGNS)
+
+
+def words(text: str) -> list[str]:
+    """The words of a text as written: `asyncio.wait_for`, `--flag`, `C++`, `1,000` are one each."""
+    return WORD.findall(normal(text))
+
+
+def subject(question: str) -> str:
+    """Return a question without words that no answer must have: `compare`, `long` after `how`."""
+    return _MERELY_ASKING.sub(r"\1", question)
+
+
+def terms(text: str) -> list[str]:
+    """Return the content words of a text in order: lower case, stemmed, without stop words.
+
+    A compound such as `asyncio.wait_for` becomes itself and then its parts; Chinese, Korean, Thai
+    and the like become pairs of characters.
+    """
+    if text.isupper() and " " in text:
+        text = text.lower()
+    return [term for word in words(text) for term in terms_of(word)]
+
+
+def is_stop_word(word: str) -> bool:
+    """Return whether a word says nothing about the subject; in capitals it is a name: WHO, MIT."""
+    return word.casefold() in STOP_WORDS and not (len(word) > 1 and word.isupper())
+
+
+@lru_cache(maxsize=1 << 16)
+def terms_of(word: str) -> tuple[str, ...]:
+    """Return the terms of one word from `words`; none for a stop word."""
+    small = word.casefold().removesuffix("()")
+    if _UNSPACED.match(small):
+        runs = filter(None, _ASKING.split(small))
+        return tuple(run[at : at + 2] for run in runs for at in range(max(1, len(run) - 1)))
+    if "'" in small and not small[0].isdigit():
+        before, _, after = small.rpartition("'")
+        if after in ("s", "re", "ll", "ve", "d", "m"):
+            small = before
+        elif after == "t":
+            return ()
+        elif len(before) <= 2:  # French: l'homme, qu'il
+            small = after
+    if is_stop_word(small.upper() if word.isupper() else small) or not small.strip("_-"):
+        return ()
+    parts = _PARTS.findall(small)
+    if len(parts) > 1 and not small[0].isdigit():
+        return (small, *(stem(part) for part in parts if part not in STOP_WORDS))
+    return (stem(small) if small.isalpha() else small,)
+
+
+# Suffixes with their replacements, longer ones first.
+_ENDINGS = (
+    "abilitie ability ibilitie ibility ization>iz isation>iz ational ically>ic ation ment nesse "
+    "ness itie ity ally ibly ably able ible ating ated ator ate izing>iz ized>iz izer>iz ize>iz "
+    "erring erred ering ered ing ied ier ie er or ed ive>iv al ion ly ful ous ance ence ant ent es "
+    "e y"
+)
+_SUFFIXES = tuple((old, new) for old, _, new in (e.partition(">") for e in _ENDINGS.split()))
+_BRIEF = {"ing", "ed", "er", "es", "e"}
+_IRREGULAR = (
+    "begin began begun|break broke broken|bring brought|build built|buy bought|catch caught|"
+    "child children|choose chose chosen|come came|deal dealt|draw drew drawn|drive drove driven|"
+    "eat ate eaten|fall fell fallen|feel felt|fight fought|find found|fly flew flown|foot feet|"
+    "forget forgot forgotten|freeze froze frozen|give gave given|go went gone|grow grew grown|"
+    "hear heard|hide hid hidden|hold held|index indices|keep kept|know knew known|lead led|"
+    "leave left|lend lent|lose lost|man men|matrix matrices|mean meant|meet met|mouse mice|"
+    "pay paid|person people|rise rose risen|run ran|see saw seen|seek sought|sell sold|send sent|"
+    "shrink shrank shrunk|sing sang sung|sink sank sunk|sleep slept|speak spoke spoken|spend spent|"
+    "stand stood|steal stole stolen|stick stuck|swim swam swum|take took taken|teach taught|"
+    "tell told|think thought|throw threw thrown|tooth teeth|understand understood|vertex vertices|"
+    "wake woke woken|wear wore worn|win won|woman women|write wrote written"
+)
+_BASES = {form: of.split()[0] for of in _IRREGULAR.split("|") for form in of.split()}
+
+
+@lru_cache(maxsize=1 << 16)
+def stem(word: str) -> str:
+    """Return a lower-case word without common English endings, by a rule of our own.
+
+    It is lighter than Porter's: it removes a plural's `s`, one ending, and a doubled letter.
+    Irregular forms have the stem of their base: wrote that of write.
+    """
+    word = _BASES.get(word, word)
+    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    for suffix, put in _SUFFIXES:
+        if word.endswith(suffix) and len(word) - len(suffix) >= (2 if suffix in _BRIEF else 3):
+            word = word[: -len(suffix)] + put
+            break
+    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "sz":
+        return word[:-1]
+    return word[:-1] if len(word) > 3 and word[-1] in "ey" else word
+
+
+_FENCE = re.compile(r"[ \t>]*(`{3,}(?=[^`]*$)|~{3,})")
+_MARKER = re.compile(
+    r"[ \t]*(?:>[ \t]?)*[ \t]*"
+    r"(?P<item>(?:[-*+•]|\d{1,3}[.)]|\.\. \w+::)[ \t]+(?:\[[ xX]\][ \t]+)?)?"
+)
+_HEADING = re.compile(r"[ \t]*(?:>[ \t]?)*#{1,6}[ \t]+")
+_RULE = re.compile(r"[ \t>]*[-=*_~^#+|:\s]{3,}$")
+UNDERLINED = re.compile(r"[ \t|]*\n[ \t|:]*(?:---|===|\+==)")  # after a title, a table's head
+_TABLE = re.compile(r"[ \t>]*\|[ \t|]*")
+FOOTNOTE = r"\[\^(?:[\d\s,;^]{1,60}|[^\[\]\n]{0,60}\^)\]"
+"""A footnote: `[^1^]`, `[^1]`, `[^1,2^]`, `[^name^]`; `[^a-z]` is a pattern in code."""
+_END = re.compile(
+    rf"[.!?…]+[\"'”’»“)\]*_`]*(?:\s*{FOOTNOTE})*(?=\s|$)"
+    rf"|[{_STOP}]+[」』”’\uff09]*(?:\s*{FOOTNOTE})*"
+)
+_HELD = re.compile(
+    r'`[^`\n]+`|“[^”]{1,800}”|«[^»]{1,800}»|„[^“”]{1,800}[“”]|(?<!\w)"(?=\S)[^"]{1,800}"(?!\w)'
+)
+_SHORT = re.compile(
+    r"(?:^|(?<!\d)[\s(\[\"'“«*_])(?:[Ee]\.g|[Ii]\.e|[Cc]f|vs|Dr|Mr|Mrs|Ms|Prof|St|Sr|Jr|[Ff]igs?|[Ee]q|"
+    r"[Ss]ec|[Cc]h|No|Nr|[Vv]ol|pp?|eds?|[Aa]pprox|[Cc]a|[Rr]esp|al|Inc|Ltd|Gen|Gov|Sen|Rep|"
+    r"[Zz]|[Zz]\.\s?B|d|d\.\s?h|[Uu]|[Uu]\.\s?a|bzw|[Vv]gl|Abs|[Bb]spw|ggf|usw|evtl|sog|M|Mme|Mlle|"
+    r"[Pp]\.\s?ex|[Aa]rt|Jan|Feb|Mar|Apr|Aug|Sept?|Oct|Nov|Dec)$"
+)
+_MAYBE = re.compile(r"(?:^|[\s(])(?:etc|[A-Z]|(?:[A-Za-z]\.)+[A-Za-z])$")
+_IDENTIFIER = re.compile(r"\w+(?:[._]\w|\(\))")
+_MONTH = re.compile(r"(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)")
+
+
+def sentences(text: str) -> list[tuple[int, int]]:
+    """Return the start and end of each sentence of a text, without the space around it.
+
+    A heading, a list item and a row of a table each end a sentence; a fenced block has none.
+    Footnotes after the full stop belong to the sentence.
+    """
+    return [span for start, end in _blocks(text) for span in _split(text, start, end)]
+
+
+def _blocks(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the spans of paragraphs, headings, list items and table rows, without markers."""
+    begin = -1  # of the paragraph that is being read
+    at = 0
+    fence = ""
+    for line in text.splitlines(keepends=True):
+        start, at = at, at + len(line)
+        bare = line.rstrip()
+        found = _FENCE.match(bare)
+        if fence:
+            if found and found[1].startswith(fence) and not bare[found.end() :]:
+                fence = ""
+            continue
+        marker = _MARKER.match(bare)
+        lead = marker.end() if marker else 0
+        empty = not bare.strip("> \t") or _RULE.match(bare)
+        alone = _TABLE.match(bare) or _HEADING.match(bare)
+        item = marker and marker["item"]
+        if begin >= 0 and (
+            found or empty or alone or item or _is_title(text, begin, start, bare[lead:])
+        ):
+            yield begin, start
+            begin = -1
+        if found:
+            fence = found[1]
+        elif alone and not empty:
+            yield start + alone.end(), start + len(bare.rstrip("| "))
+        elif begin < 0 and not empty:
+            begin = start + lead
+    if begin >= 0:
+        yield begin, at
+
+
+def _is_title(text: str, begin: int, end: int, following: str) -> bool:
+    """Return whether the line before is a title: short, without a mark, before a capital."""
+    last = text[max(begin, text.rfind("\n", begin, end - 1) + 1) : end].strip()
+    return len(last) < 45 and last[-1:].isalnum() and following[:1].isupper()
+
+
+def _split(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    held = [each.span() for each in _HELD.finditer(text, start, end)][::-1]
+    for found in _END.finditer(text, start, end):
+        while held and held[-1][1] <= found.start():
+            held.pop()
+        if held and held[-1][0] <= found.start() and found.end() < held[-1][1]:
+            continue
+        following = text[found.end() : min(end, found.end() + 60)].lstrip()
+        before = text[max(start, found.start() - 40) : found.start()]
+        if following and not _ends(before, found[0], following):
+            continue
+        yield from _trimmed(text, start, found.end())
+        start = found.end()
+    yield from _trimmed(text, start, end)
+
+
+def _ends(before: str, mark: str, following: str) -> bool:
+    """Return whether a mark that is followed by more text ends a sentence."""
+    if mark[0] in _STOP:
+        return True
+    if following.lstrip("\"'“«„(*_")[:1].islower() and "[^" not in mark:
+        # A sentence may begin with `asyncio.run`, and with no other word in small letters.
+        return bool(_IDENTIFIER.match(following) and not _SHORT.search(before))
+    if mark[0] != "." or mark.startswith(".."):
+        return True
+    if _SHORT.search(before) or (before[-1:].isdigit() and _MONTH.match(following)):
+        return False
+    if _MAYBE.search(before):
+        first = WORD.search(following)
+        return bool(first and first[0].casefold() in STOP_WORDS) or before.endswith("etc")
+    return True
+
+
+def _trimmed(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    piece = text[start:end]
+    start += len(piece) - len(piece.lstrip())
+    stop = start + len(piece.strip())
+    if any(c.isalnum() for c in text[start:stop]):
+        yield start, stop

@@ -1,0 +1,214 @@
+"""Fetching pages politely: addresses, robots.txt, a rate for each host, redirects, validators."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from http.client import responses
+from typing import NamedTuple
+from urllib.parse import urldefrag, urljoin, urlsplit
+from weakref import WeakKeyDictionary
+
+from moothall.errors import ConfigError, PageError
+from moothall.http import Client, HTTPError, Response
+from moothall.research.findings import positive, seconds
+from moothall.research.web.addresses import address_check
+from moothall.research.web.robots import Robots
+from moothall.text import excerpt, one_line
+
+USER_AGENT = "moothall (an agent that researches)"
+REDIRECTS = 10
+_LONGEST_URL = 4000
+_ROBOTS_BYTES = 2**20
+_ROBOTS_S, _NO_ROBOTS_S = 3600.0, 60.0
+_LONGEST_DELAY_S = 10.0
+_KEPT_BYTES = 64 * 2**20
+_ACCEPT = "text/html,application/xhtml+xml,application/pdf,text/*;q=0.9,*/*;q=0.5"
+
+
+class Fetched(NamedTuple):
+    """A server's answer, after redirects; the type is empty if the server does not state one."""
+
+    url: str
+    data: bytes
+    type: str
+    charset: str | None
+    fetched_at: str
+
+
+@dataclass
+class _Host:
+    """The state of a server in one event loop."""
+
+    places: asyncio.Semaphore
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    next_s: float = 0.0  # no request starts before this time
+    robots: Robots | str = ""  # or why it could not be read
+    until_s: float = -1.0  # robots.txt is not read again before this time
+
+
+class Fetcher:
+    """Fetches pages; see `visit_page` for its arguments."""
+
+    def __init__(
+        self,
+        name: str,
+        allow_hosts: Iterable[str],
+        timeout_s: float,
+        max_bytes: int,
+        user_agent: str = USER_AGENT,
+        per_host: int = 4,
+        delay_s: float = 0.0,
+        site: str | None = None,
+    ) -> None:
+        seconds(timeout_s, f"{name}: timeout_s")
+        if not isinstance(user_agent, str) or not re.match(r"\s*[^\s/]", user_agent):
+            raise ConfigError(f"{name}: user_agent must have a name, got {user_agent!r:.80}")
+        if not (user_agent.isprintable() and user_agent.isascii()):  # it is a header
+            raise ConfigError(f"{name}: user_agent must be ASCII in one line, got {user_agent!r}")
+        check = address_check(allow_hosts)
+        make = partial(Client, name, timeout_s=timeout_s, check_address=check, extra="research")
+        self._client = make(max_bytes=positive(max_bytes, f"{name}: max_bytes"), max_retries=1)
+        self._robots = make(max_bytes=_ROBOTS_BYTES, max_retries=0)
+        self._user_agent = user_agent
+        self._name = user_agent.partition("/")[0].split()[0]  # our name in robots.txt
+        self._per_host = positive(per_host, f"{name}: per_host")
+        self._delay_s = seconds(delay_s, f"{name}: delay_s", zero=True)
+        self.site = checked_site(site, f"{name}: site")
+        self._kept: OrderedDict[str, tuple[dict[str, str], Fetched]] = OrderedDict()
+        self._lock = threading.Lock()
+        # Locks and semaphores belong to the loop that waits on them.
+        self._hosts: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _Host]]
+        self._hosts = WeakKeyDictionary()
+
+    async def fetch(self, url: str) -> Fetched:
+        """Fetch a URL; each redirect is checked like the first URL."""
+        way: list[str] = []
+        url = checked(url)
+        while len(way) <= REDIRECTS:
+            if not is_on(url, self.site):
+                raise PageError(f"{url} is not on {self.site}, which is all that is read")
+            if url in way:
+                raise PageError(f"{way[0]} redirects in a circle: {' → '.join([*way[-3:], url])}")
+            way.append(url)
+            with self._lock:
+                kept = self._kept.get(url)
+            response = await self._get(url, kept[0] if kept else {})
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            if kept and response.status == 304:
+                return kept[1]._replace(fetched_at=now)
+            to = response.headers.get("location")
+            if 300 <= response.status < 400 and to:
+                url = checked(to, url)
+                continue
+            if not 200 <= response.status < 300:
+                raise PageError(f"{url} answered {status_text(response.status)}")
+            kind, charset = _content_type(response.headers.get("content-type", ""))
+            fetched = Fetched(url, response.content, kind, charset, now)
+            self._keep(fetched, response.headers)
+            return fetched
+        raise PageError(f"{way[0]} redirects more than {REDIRECTS} times")
+
+    async def _get(self, url: str, headers: Mapping[str, str]) -> Response:
+        parts = urlsplit(url)
+        site = f"{parts.scheme}://{parts.netloc.lower()}"
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            hosts = self._hosts.setdefault(loop, {})
+        host = hosts.setdefault(site, _Host(asyncio.Semaphore(self._per_host)))
+        delay_s = max(self._delay_s, await self._allowed(url, site, host))
+        headers = {"User-Agent": self._user_agent, "Accept": _ACCEPT, **headers}
+        async with host.places:
+            now = loop.time()
+            begin = max(now, host.next_s)
+            host.next_s = begin + delay_s
+            await asyncio.sleep(begin - now)
+            try:
+                return await self._client.request("GET", url, headers=headers)
+            except HTTPError as error:
+                named = "" if url[:80] in str(error) else f"{url}: "
+                raise PageError(f"{named}{error}") from None
+
+    async def _allowed(self, url: str, site: str, host: _Host) -> float:
+        """Check a URL by robots.txt (PageError if refused); return the seconds between requests."""
+        loop = asyncio.get_running_loop()
+        async with host.lock:
+            if host.until_s < loop.time():
+                host.robots = await self._rules(f"{site}/robots.txt")
+                failed = isinstance(host.robots, str)
+                host.until_s = loop.time() + (_NO_ROBOTS_S if failed else _ROBOTS_S)
+        if isinstance(host.robots, str):
+            raise PageError(f"{url} is not read: {host.robots}; try again in a minute")
+        if not host.robots.allows(url):
+            raise PageError(f"{url} is not read: the robots.txt of its host forbids it")
+        return min(host.robots.delay_s, _LONGEST_DELAY_S)
+
+    async def _rules(self, url: str) -> Robots | str:
+        """Return a robots.txt, or why nothing may be read; if there is none, all may be read."""
+        headers = {"User-Agent": self._user_agent}
+        try:
+            response = await self._robots.request("GET", url, headers=headers, redirects=5)
+        except HTTPError as error:
+            return f"{url} cannot be read ({error})"
+        if response.status >= 500:
+            return f"{url} answered {status_text(response.status)}"
+        rules = response.content.decode("utf-8-sig", "replace") if response.status < 300 else ""
+        return Robots(rules, self._name)
+
+    def _keep(self, fetched: Fetched, headers: Mapping[str, str]) -> None:
+        known = {"If-None-Match": "etag", "If-Modified-Since": "last-modified"}
+        validators = {name: value for name, of in known.items() if (value := headers.get(of))}
+        if not validators:
+            return
+        with self._lock:
+            self._kept[fetched.url] = validators, fetched
+            self._kept.move_to_end(fetched.url)
+            while sum(len(each.data) for _, each in self._kept.values()) > _KEPT_BYTES:
+                self._kept.popitem(last=False)
+
+
+def checked(url: str, base: str = "") -> str:
+    """Return an http or https URL without its fragment; raise PageError for anything else."""
+    try:
+        parts = urlsplit(urldefrag(urljoin(base, url)).url)
+        if parts.scheme not in ("http", "https"):
+            raise PageError(f"only http and https are read, got {excerpt(url)}")
+        if len(url) > _LONGEST_URL:
+            raise PageError(f"a URL has at most {_LONGEST_URL} characters, got {len(url)}")
+        # Characters that parsers interpret differently.
+        odd = any(c.isspace() or not c.isprintable() or c in "\\@" for c in parts.netloc)
+        if not parts.hostname or odd or parts.port == 0:
+            raise PageError(f"{excerpt(url)} does not name a host that can be read")
+    except ValueError:
+        raise PageError(f"{excerpt(url)} is not a URL") from None
+    return parts.geturl()
+
+
+def checked_site(site: str | None, what: str) -> str | None:
+    """Return a site as it was given; anything but a host or None raises ConfigError."""
+    if site is not None and (not isinstance(site, str) or not re.fullmatch(r"[^\s/:*]+", site)):
+        raise ConfigError(f"{what} must be a host such as docs.python.org, got {site!r}")
+    return site
+
+
+def is_on(url: str, site: str | None) -> bool:
+    """Return whether a URL is on a site (a host and the hosts below it); None is every site."""
+    host = (urlsplit(url).hostname or "").rstrip(".")
+    return site is None or f".{host}".endswith(f".{site.lower().strip('.')}")
+
+
+def status_text(status: int) -> str:
+    """Return a status in words."""
+    return f"{status} ({responses[status]})" if status in responses else str(status)
+
+
+def _content_type(header: str) -> tuple[str, str | None]:
+    kind, _, rest = header.partition(";")
+    charset = re.search(r"(?:^|;)\s*charset\s*=\s*([^;]*)", rest, re.IGNORECASE)
+    return one_line(kind.strip().lower(), 80), charset and charset[1].strip("\"' ")

@@ -1,0 +1,115 @@
+"""JSON schemas written by hand: check that they can be used, and check values by them.
+
+Importing jsonschema takes about as long as everything else here together, so it is imported for
+the first such schema. Nothing is ever fetched: a reference must lead to a place in the schema
+itself.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any
+
+from moothall.jsonvalue import NotJSON, copy_json
+from moothall.text import excerpt, shorten
+
+_MAX_TOLD = 200
+
+
+class WrongSchema(ValueError):
+    """A schema cannot be used; the text says why."""
+
+
+def object_schema(**properties: Any) -> dict[str, Any]:
+    """Return the schema of an object with exactly these properties, all required."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def validator(schema: dict[str, Any]) -> Any:
+    """Return a validator for a schema that `check_schema` has accepted."""
+    from jsonschema import Draft202012Validator
+    from referencing import Registry
+
+    # Without a registry, jsonschema fetches references from the network.
+    return Draft202012Validator(schema, registry=Registry())
+
+
+@lru_cache(maxsize=64)
+def checked(schema: str) -> Any:
+    """Return the validator of a schema given as JSON; WrongSchema if it cannot be used."""
+    # A check takes milliseconds, and a service or a dual act is given the same schema each time.
+    made = json.loads(schema)
+    check_schema(made)
+    return validator(made)
+
+
+def check_schema(schema: dict[str, Any]) -> None:
+    """Raise WrongSchema if a schema, or a reference in it, is wrong."""
+    try:
+        copy_json(schema)
+        _check_form(schema)
+        _check_references(schema)
+    except NotJSON as error:
+        raise WrongSchema(str(error)) from None
+    except RecursionError:
+        raise WrongSchema("it is nested too deep") from None
+
+
+def _check_form(schema: Any) -> None:
+    from jsonschema import Draft202012Validator, SchemaError
+
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        raise WrongSchema(shorten(error.message, _MAX_TOLD)) from None
+
+
+def _check_references(schema: dict[str, Any]) -> None:
+    """Follow each reference, and those in its target, until all are checked."""
+    from referencing import Registry
+    from referencing.jsonschema import DRAFT202012
+
+    try:
+        registry: Any = Registry()
+        resolver = registry.resolver_with_root(DRAFT202012.create_resource(schema))
+        ahead: list[tuple[Any, Any]] = [(schema, resolver)]
+        known: set[int] = set()
+        while ahead:
+            found, resolver = ahead.pop()
+            if not isinstance(found, dict) or id(found) in known:
+                continue
+            known.add(id(found))
+            for inner in DRAFT202012.subresources_of(found):
+                resource = DRAFT202012.create_resource(inner)
+                ahead.append((inner, resolver.in_subresource(resource)))
+            for keyword in found.keys() & {"$ref", "$dynamicRef"}:
+                target = _looked_up(found[keyword], resolver)
+                ahead.append((target.contents, target.resolver))
+    except WrongSchema:
+        raise
+    except ValueError as error:  # an $id is no address
+        raise WrongSchema(f"an $id in it cannot be read: {error}") from None
+
+
+def _looked_up(reference: str, resolver: Any) -> Any:
+    from referencing.exceptions import Unresolvable
+
+    try:
+        target = resolver.lookup(reference)
+    except Unresolvable:
+        raise WrongSchema(
+            f"its reference {excerpt(reference)} leads nowhere in it (nothing is fetched): put "
+            'what it names under "$defs"'
+        ) from None
+    if not isinstance(target.contents, dict | bool):
+        raise WrongSchema(
+            f"its reference {excerpt(reference)} leads to no schema but {excerpt(target.contents)}"
+        )
+    _check_form(target.contents)  # it may be where the first check found no schema
+    return target

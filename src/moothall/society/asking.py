@@ -1,0 +1,169 @@
+"""A society's calls of models: limited in time, recorded, and shared for equal prompts."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any, Final, TypeAlias
+from weakref import WeakKeyDictionary
+
+from moothall.agent import Agent
+from moothall.budget import Budget
+from moothall.errors import JournalError, ModelError, MoothallError
+from moothall.models.protocol import ModelReply, answer_json, answer_of_json
+from moothall.reasoning.charging import begun, budgeted, charge_spent, spending
+from moothall.reasoning.record import NULL_RECORD, Record
+from moothall.reasoning.step import Step
+from moothall.text import error_text
+
+logger = logging.getLogger("moothall.society")
+
+_KNOWN: Final[WeakKeyDictionary[Any, set[str]]] = WeakKeyDictionary()
+"""For each budget account, the runs whose recorded spending it has already counted."""
+Prompt: TypeAlias = tuple[list[dict[str, Any]], Any, Any]
+"""The messages, the actions and the schema that a model receives."""
+
+
+class Asking:
+    """Asks models on behalf of citizens, each call for at most `timeout_s` seconds.
+
+    The outcome of a call (answer, failure or timeout) is a step of the run's record, so a resumed
+    run takes the same course. With `once`, citizens with the same prompt in the same step share one
+    answer.
+    """
+
+    def __init__(self, timeout_s: float, budget: Budget | None, *, once: bool) -> None:
+        self.timeout_s = timeout_s
+        self.budget = budget
+        self.once = once
+        self.record: Record[Any] = NULL_RECORD
+        self.step = 0
+        self.calls = 0
+        self.prompts = 0
+        """The sum of the SHA-256 of all prompts of the run, whose order does not matter."""
+        self.unused = ""
+        """Why the first answer that no citizen could use was unusable."""
+        self._numbers: dict[str, int] = {}
+        self._keys: dict[str, str] = {}
+        self._shared: dict[str, asyncio.Future[dict[str, Any]]] = {}
+
+    def begin(self, step: int) -> None:
+        """Begin a step: reset the counts, keys and shared answers."""
+        self.step = step
+        self.calls = 0
+        self._numbers.clear()
+        self._keys.clear()
+        self._shared.clear()
+
+    async def complete(self, asked: AskedModel, prompt: Prompt) -> ModelReply:
+        """Return a model's answer to a citizen. Raises ModelError: the call failed or timed out."""
+        messages, actions, schema = prompt
+        id = str(asked.agent.id)
+        self.calls += 1
+        text = json.dumps([asked.name, messages, schema], sort_keys=True, default=str)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        self.prompts = (self.prompts + int(digest, 16)) % (1 << 256)
+        if self.once and not actions:
+            key = self._keys[id] = f"{self.step}/{digest[:32]}"
+            outcome = await self._together(key, asked, prompt)
+        else:
+            number = self._numbers[id] = self._numbers.get(id, 0) + 1
+            key = self._keys[id] = f"{self.step}/{id}/{number}"
+            outcome = await self._ask(key, asked, prompt)
+        if "failed" in outcome:
+            raise ModelError(f"the model did not answer agent {id!r}: {outcome['failed']}")
+        return answer_of_json(outcome["answer"])
+
+    def fell_back(self, id: str, why: str) -> None:
+        """Record that the last answer to an agent was unusable; warn of the first."""
+        level = logging.INFO if self.unused else logging.WARNING
+        self.unused = self.unused or why
+        logger.log(level, "agent %r had no use of its model, so a rule decides: %s", id, why)
+        if id in self._keys:
+            key = self._keys[id]
+            self.record.mark(f"{key}#unused#{id}", why, citizen=id, unused=key)
+
+    async def _together(self, key: str, asked: AskedModel, prompt: Prompt) -> dict[str, Any]:
+        shared = self._shared.get(key)
+        if shared is not None:
+            id = str(asked.agent.id)
+            self.record.mark(f"{key}#shared#{id}", citizen=id, shared=key)
+            return await asyncio.shield(shared)
+        shared = self._shared[key] = asyncio.get_running_loop().create_future()
+        try:
+            outcome = await self._ask(key, asked, prompt)
+        except BaseException as error:
+            shared.set_result({"failed": error_text(error, 500)})
+            raise
+        shared.set_result(outcome)
+        return outcome
+
+    async def _ask(self, key: str, asked: AskedModel, prompt: Prompt) -> dict[str, Any]:
+        async def call(step: Step) -> dict[str, Any]:
+            try:
+                async with asyncio.timeout(self.timeout_s):
+                    budget = asked.agent.budget or self.budget
+                    model = budgeted(asked.model, budget)
+                    with await begun(step, budget, model, *prompt, args={"messages": prompt[0]}):
+                        return {"answer": answer_json(await model.complete(*prompt))}
+            except JournalError:
+                raise
+            except Exception as error:  # only this citizen loses its answer
+                if isinstance(error, TimeoutError) and not isinstance(error, MoothallError):
+                    return {"failed": f"it took longer than {self.timeout_s} s"}
+                return {"failed": error_text(error, 500)}
+
+        who = str(asked.agent.id)
+        outcome = await self.record.step(key, call, beside=True, model=asked.name, citizen=who)
+        await self.record.commit()
+        return outcome
+
+    def charge_recorded(self, record: Record[Any], model: Any, mailboxes: Iterable[Any]) -> None:
+        """Charge the budgets, once each, with what another process has spent on a run."""
+        entries, own = record.entries(), {}
+        models = {id(model): model} if model is not None else {}
+        alone = {} if self.budget is None else dict(self.budget._each())
+        shared = set(alone)
+        who = {
+            entry.data["key"]: entry.data["about"].get("citizen")
+            for entry in entries
+            if entry.kind == "started" and "about" in entry.data
+        }
+        for agent in (mailbox.agent for mailbox in mailboxes):
+            if isinstance(agent.llm, AskedModel):
+                models[id(agent.llm.model)] = agent.llm.model
+            if agent.budget is not None:
+                own[str(agent.id)] = dict(agent.budget._each())
+                alone = {**own[str(agent.id)], **alone}
+        dearest = SimpleNamespace(models=list(models.values()))
+        for account, budget in alone.items():
+            if record.key in _KNOWN.setdefault(account, set()):
+                continue
+            _KNOWN[account].add(record.key)
+            by = {id for id in who.values() if account in own.get(id, shared)}
+            mine = [each for each in entries if who.get(each.data.get("key"), "") in by]
+            charge_spent(budget, dearest, spending(mine))
+
+
+class AskedModel:
+    """A model for one citizen, whose calls go through `Asking`; `own` is None for the society's."""
+
+    def __init__(self, asking: Asking, agent: Agent, model: Any, own: Any = None) -> None:
+        self._asking = asking
+        self.agent = agent
+        self.model, self.own = model, own
+        self.name = str(getattr(model, "name", type(model).__name__))
+        self.context_tokens: int | None = getattr(model, "context_tokens", None)
+
+    async def complete(
+        self,
+        messages: list[dict[str, Any]],
+        actions: list[Any] | None = None,
+        schema: dict[str, Any] | None = None,
+    ) -> ModelReply:
+        """Answer a conversation; see `Asking.complete`."""
+        return await self._asking.complete(self, (messages, actions, schema))

@@ -1,0 +1,21 @@
+"""The blocks of citizens: needs, plan, mobility, social life, economy, other acts, and feed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moothall.text import lazily
+
+_NAMES = ("Needs", "Plan", "Mobility", "Social", "Economy", "Other", "Feed")
+_HOME = {f"{name}Block{what}": name.lower() for name in _NAMES for what in ("", "Params")}
+_HOME |= {"CitizenBlock": "block", "CitizenBlockParams": "block"}
+
+__all__ = ["all_blocks", *sorted(_HOME)]
+
+
+def all_blocks() -> list[Any]:
+    """Return one of each block with its default parameters, for one citizen."""
+    return [__getattr__(f"{name}Block")() for name in _NAMES]
+
+
+__getattr__, __dir__ = lazily(__name__, _HOME)

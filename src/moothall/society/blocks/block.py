@@ -1,0 +1,206 @@
+"""The base of citizens' blocks: the citizen's state, plan and place, and one call of a model."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+from typing import Any, ClassVar
+
+from pydantic import ConfigDict, Field
+
+from moothall.block import Block
+from moothall.clock import DAY_S
+from moothall.jsonvalue import Unreadable, read_json
+from moothall.params import BlockParams
+from moothall.signature.schema import checked
+from moothall.society.arrays import np
+from moothall.society.blocks.columns import DOES, code
+from moothall.society.draw import Draws
+from moothall.society.perception import Perception, item_of
+from moothall.society.population.rows import Rows
+from moothall.society.wants import Want
+from moothall.text import error_text, one_line
+
+Item = dict[str, Any]
+"""An item of a plan: `do`, `where` (a place, a kind of place, or None), `from` and `until`."""
+
+
+class CitizenBlockParams(BlockParams):
+    """The parameters of a citizen's block; they are frozen."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    by_model: bool = Field(
+        default=True, description="whether the citizen's model decides, where it has one"
+    )
+
+
+class CitizenBlock(Block):
+    """A block of a citizen.
+
+    A subclass states in `does` which items of a plan it carries out; `fits` follows it. If the
+    citizen has a model, `decide` asks it once, with a schema for the answer. If the model fails or
+    its answer is unusable, the block's rule decides, and `fallbacks` counts this. Numeric rules are
+    functions of the block's module; the column code uses them too.
+
+    Besides the entries of `CitizenMemory`, blocks keep in `status`: `act` (the act of this step),
+    `day` (the day of the plan), `mended` (how often a plan broke and was mended), `stuck` (why the
+    citizen cannot get to its item's place), `visits` (counts of visited places, by kind),
+    `earned`, `income`, `purse` and `savings` (cents) and `fallbacks` (a count for each block).
+
+    Attributes:
+        does: the items of a plan that the block's `forward` carries out
+        enabled_by: the parameter of `CitizenAgentParams` that enables the block
+    """
+
+    ParamsType: ClassVar[type[BlockParams]] = CitizenBlockParams
+    does: ClassVar[tuple[str, ...]] = ()
+    enabled_by: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        llm: Any = None,
+        environment: Any = None,
+        block_params: BlockParams | dict[str, Any] | None = None,
+    ) -> None:
+        # Parameters are frozen, so all blocks without their own share one.
+        super().__init__(llm, environment, block_params or _defaults(self.ParamsType))
+
+    # -- what the block knows ----------------------------------------------------------------------
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """The citizen's state."""
+        return self.agent.memory.status  # type: ignore[no-any-return]
+
+    @property
+    def perceived(self) -> Perception:
+        """The citizen's perception of this step."""
+        return self.agent.perceived  # type: ignore[no-any-return]
+
+    @property
+    def draws(self) -> Draws:
+        """The citizen's random numbers of this step."""
+        return self.agent.draws  # type: ignore[no-any-return]
+
+    @property
+    def city(self) -> Any:
+        """The city: the society's, or the `environment`'s; None if it has no `by_kind`."""
+        city = self.perceived.view.city
+        if city is None:
+            city = self.environment or getattr(self.agent.toolbox, "environment", None)
+            city = getattr(city, "city", city)
+        return city if hasattr(city, "by_kind") else None
+
+    @property
+    def now(self) -> int:
+        """The time at the beginning of the step: seconds since the midnight before the run."""
+        return now_of(self.perceived)
+
+    @property
+    def item(self) -> Item | None:
+        """The current item of the plan."""
+        return item_of(self.status)
+
+    def is_open(self, place: str, time: int) -> bool:
+        """Return whether a place is open at a second of the day; True if places have no hours."""
+        city = self.city
+        return not hasattr(city, "is_open") or city.is_open(place, time)
+
+    def fits(self, context: Any) -> float:
+        """Return how well the block fits a situation: 1 if it carries out the current item, else 0.
+
+        Args:
+            context: the citizen's perception, or an intention in words, `work at office-3`
+        """
+        if not isinstance(context, Perception):
+            return float(str(context).partition(" ")[0].lower() in self.does)
+        item = item_of(context.status)
+        return float(item is not None and item["do"] in self.does)
+
+    def fits_rows(self, rows: Rows) -> Any:
+        """Return `fits` of rows of a population, by their current items."""
+        if not self.does or "item_do" not in rows.population.arrays:
+            return 0.0
+        do = rows.column("item_do")
+        fits = np.zeros(len(do), bool)
+        for each in self.does:
+            if each in DOES:
+                fits |= do == code(each)
+        return fits.astype("float32")
+
+    # -- what the block does -----------------------------------------------------------------------
+
+    def want(self, want: Want) -> None:
+        """Send a want to the world; outside a society, append it to the agent's `wants`."""
+        agent = self.agent
+        if hasattr(agent.space, "books"):
+            agent.want(want)
+        else:
+            vars(agent).setdefault("wants", []).append(want)
+
+    def act(self, act: str) -> None:
+        """Record the citizen's act of this step; its needs change accordingly."""
+        self.status["act"] = act
+
+    def note(self, text: str) -> None:
+        """Remember an event of this step."""
+        self.agent.memory.note(self.perceived.step, text)
+
+    @property
+    def fallbacks(self) -> int:
+        """How often the rule decided because the model failed or its answer was unusable."""
+        return int(self.status.get("fallbacks", {}).get(self.name, 0))
+
+    def fall_back(self, why: str) -> None:
+        """Count one fallback: the rule decides in the model's place."""
+        counts = self.status.setdefault("fallbacks", {})
+        counts[self.name] = counts.get(self.name, 0) + 1
+        self.agent.fell_back(f"{self.name}: {why}")
+
+    async def decide(
+        self, task: str, schema: dict[str, Any], **shown: Any
+    ) -> dict[str, Any] | None:
+        """Ask the citizen's model once; return None without a model or a usable answer.
+
+        Args:
+            task: the decision that the model is to make, in words
+            schema: the JSON schema of the answer, an object
+            shown: JSON data that the model is shown besides the citizen's perception
+        """
+        if self.llm is None or not getattr(self.params, "by_model", True):
+            return None
+        name = self.agent.name or f"citizen {self.agent.id}"
+        status = self.status
+        me = {key: status.get(key) for key in ("profile", "needs", "money") if key in status}
+        task = f"You decide for {name}, a citizen of a simulated town. {task}"
+        prompt = self.perceived.prompt(task, schema, {"you": me, **shown})
+        try:
+            given = self.llm.complete(prompt, schema=schema)
+            reply = await given if inspect.isawaitable(given) else given
+            answer = read_json(getattr(reply, "text", None) or "")
+        except Unreadable as error:
+            self.fall_back(one_line(f"the model's answer is not JSON: {error}", 200))
+            return None
+        except Exception as error:  # an error of the model costs only its answer
+            self.fall_back(error_text(error))
+            return None
+        fault = next(checked(json.dumps(schema)).iter_errors(answer), None)
+        if fault is not None:
+            self.fall_back(one_line(f"the model's answer does not fit: {fault.message}", 200))
+            return None
+        return answer  # type: ignore[no-any-return]
+
+
+def now_of(perceived: Any) -> int:
+    """Return when the step of a `Perception` or `Rows` begins: seconds since the first midnight."""
+    clock = perceived.clock
+    if clock is None:
+        return int(perceived.step * perceived.seconds)
+    return int(clock.day * DAY_S + clock.time)
+
+
+@functools.cache
+def _defaults(kind: type[BlockParams]) -> BlockParams:
+    return kind()

@@ -1,0 +1,158 @@
+"""Needs: they fall with time and rise with the citizen's acts."""
+
+from __future__ import annotations
+
+import functools
+from typing import ClassVar, Final
+
+from pydantic import Field
+
+from moothall.action import action
+from moothall.society.arrays import np
+from moothall.society.blocks import columns
+from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams, now_of
+from moothall.society.blocks.columns import ACTS, code
+from moothall.society.population.column import Column
+from moothall.society.population.rows import Rows
+from moothall.society.wants import Buy, Work
+
+NEEDS: Final = ("hunger", "energy", "safety", "social")
+RATES: Final[dict[str, tuple[int, int, int, int]]] = {
+    # act: hunger, energy, safety, social
+    "sleep": (-30, 125, 20, -25),
+    "eat": (1600, -50, 0, 0),
+    "work": (-120, -50, 20, 20),
+    "study": (-120, -50, 20, 20),
+    "shop": (-120, -50, -50, -100),
+    "social": (-120, -50, 0, 600),
+    "leisure": (-120, -40, 20, -50),
+    "browse": (-120, -40, 20, 50),
+    "travel": (-120, -50, -50, -100),
+    "idle": (-120, -40, -50, -100),
+}
+"""The change of each need in an hour of an act, in thousandths of full."""
+CONTACT: Final = 60
+"""A received message raises the social need by this; at most four count in a step."""
+
+
+def change_of(rate: int, start: int, seconds: int) -> int:
+    """Return the change of a need in `seconds` from `start` at a rate in thousandths an hour.
+
+    The change is the difference of the totals at the end and at the start, both rounded down. So
+    no remainder is carried, and many short steps add up to the change of one long step.
+    """
+    return rate * (start + seconds) // 3600 - rate * start // 3600
+
+
+@functools.lru_cache(maxsize=64)
+def changes_by(act: str, speed: int, start: int, seconds: int) -> tuple[int, ...]:
+    """Return an act's change of each need; `speed` scales falling needs, in thousandths."""
+    rates = RATES.get(act, RATES["idle"])
+    return tuple(change_of(r * speed // 1000 if r < 0 else r, start, seconds) for r in rates)
+
+
+class NeedsBlockParams(CitizenBlockParams):
+    """When a need breaks a plan, and how fast needs fall."""
+
+    hunger: int = Field(default=200, ge=0, le=1000, description="the threshold of hunger")
+    energy: int = Field(default=200, ge=0, le=1000, description="the threshold of energy")
+    safety: int = Field(default=200, ge=0, le=1000, description="the threshold of safety")
+    social: int = Field(default=300, ge=0, le=1000, description="the threshold of social needs")
+    speed: int = Field(
+        default=1000, ge=0, le=10_000, description="how fast needs fall, in thousandths"
+    )
+
+
+class NeedsBlock(CitizenBlock):
+    """A citizen's needs: hunger, energy, safety and social, 0 … 1000, where 1000 is satisfied.
+
+    They are four of the levels of Maslow 1943, "A theory of human motivation", in his order, which
+    is their priority. AgentSociety (Piao et al. 2025, arXiv:2502.08691) has the same four, falling
+    by 0.15, 0.08, 0.05 and 0.10 of full an hour, and calls them urgent at 0.2, 0.2, 0.2 and 0.3.
+    The thresholds are the same here, and so are the rates of safety and of the social need away
+    from home. Hunger falls by 0.12, asleep by a quarter of that, so that three meals a day are
+    enough; energy falls by 0.05 awake and rises by 0.125 asleep, so that 16 hours and 8 balance, as
+    sleep's homeostatic process does (Borbély 1982, "A two process model of sleep regulation"). How
+    much an act restores is assumed (`RATES`): a meal of half an hour 0.8 of hunger, company 0.6 of
+    the social need an hour. The rule is the same with a model.
+
+    The act of a step, `status["act"]`, counts at the start of the next; refused work, meals and
+    purchases count as `idle`.
+    """
+
+    description = "Keeps hunger, energy, safety and social needs"
+    actions: dict[str, str] = {"feel": "Needs fall with time and rise by what is done"}  # noqa: RUF012
+    ParamsType = NeedsBlockParams
+    params: NeedsBlockParams
+    columns: ClassVar = {
+        **columns.ACT,
+        **{need: Column("int16", 1000, key=("needs", need)) for need in NEEDS},
+    }
+
+    async def before_forward(self) -> None:
+        """Change the needs by the act of the step before."""
+        status = self.status
+        needs = status.setdefault("needs", {})
+        for need in NEEDS:
+            needs.setdefault(need, 1000)
+        perceived = self.perceived
+        if perceived.step > 0 and "act" in status:
+            act = status["act"]
+            if act in ("work", "eat", "shop") and any(
+                not answer.done and isinstance(answer.want, Work | Buy)
+                for answer in perceived.answers
+            ):
+                act = "idle"
+            seconds = perceived.view.lasted
+            changes = changes_by(act, self.params.speed, self.now - seconds, seconds)
+            for need, change in zip(NEEDS, changes, strict=True):
+                level = needs[need] + change
+                needs[need] = 0 if level < 0 else 1000 if level > 1000 else level
+        if perceived.messages:
+            heard = sum(each["action"]["name"] == "say" for each in perceived.messages)
+            needs["social"] = min(1000, needs["social"] + CONTACT * min(heard, 4))
+        status["act"] = "idle"
+
+    async def forward(self) -> None:
+        """Do nothing: needs change before each step."""
+
+    def before_rows(self, rows: Rows) -> None:
+        """Do `before_forward` for rows."""
+        act = rows["act"]
+        if rows.step > 0:
+            refused = rows.refused(Work, Buy)
+            if refused is not None:
+                for each in ("work", "eat", "shop"):
+                    act[refused & (act == code(each))] = code("idle")
+            seconds, speed, did = rows.moment.view.lasted, self.params.speed, act.astype(np.int64)
+            start = now_of(rows) - seconds
+            changes = [changes_by(each, speed, start, seconds) for each in ACTS if each]
+            # Clip to int16: beyond ±16,000 a change makes no difference to a need of 0 … 1000.
+            table = np.clip([(0,) * len(NEEDS), *changes], -16_000, 16_000).astype(np.int16)
+            for need, change in zip(NEEDS, table.T, strict=True):
+                level = rows[need]
+                level += change.take(did)
+                np.clip(level, 0, 1000, out=level)
+        heard = rows.heard_count()
+        some = np.flatnonzero(heard)
+        social = rows["social"][some] + CONTACT * np.minimum(heard[some], 4)
+        rows["social"][some] = np.minimum(1000, social)
+        act[...] = code("idle")
+
+    def step_rows(self, rows: Rows) -> None:
+        """Do nothing: needs change before each step."""
+
+    @property
+    def urgent(self) -> str:
+        """The first need at or below its threshold, in the order of `NEEDS`; else empty."""
+        needs, params = self.status.get("needs", {}), self.params
+        return next((n for n in NEEDS if needs.get(n, 1000) <= getattr(params, n)), "")
+
+    @action(idempotent=True)
+    async def needs(self) -> dict[str, int]:
+        """Say how satisfied each need is.
+
+        Returns:
+            hunger, energy, safety and social, 0 … 1000, where 1000 is satisfied
+        """
+        return dict(self.status["needs"])

@@ -1,0 +1,358 @@
+"""A day's plan: making it, and mending it when the world or a need breaks it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pydantic import Field
+
+from moothall.action import action
+from moothall.clock import DAY_S
+from moothall.signature.schema import object_schema
+from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams, Item
+from moothall.society.blocks.columns import DOES, PLANNED, plan_from_status, plan_to_status
+from moothall.society.blocks.needs import NeedsBlock
+from moothall.society.blocks.plan_rows import before_rows, step_rows
+from moothall.society.blocks.rules import LEISURE, REMEDIES
+from moothall.society.blocks.town import LOOKED_AT
+from moothall.society.wants import Move
+
+_HOUR: Final = 3600
+_SLOT: Final = 900
+_MOST: Final = 12
+"""A model's items at most: 12 take 400 of a local model's 512 tokens; 16 are too long."""
+
+
+# -- the rules -------------------------------------------------------------------------------------
+
+
+def with_item(plan: Sequence[Item], item: Item) -> list[Item]:
+    """Return a plan with an item inserted; cut or drop the items that overlap it."""
+    if item["from"] >= item["until"]:
+        return list(plan)
+    made: list[Item] = []
+    for each in plan:
+        if each["from"] < item["from"]:
+            made.append({**each, "until": min(each["until"], item["from"])})
+        if each["until"] > item["until"]:
+            made.append({**each, "from": max(each["from"], item["until"])})
+    made.append(item)
+    return sorted(made, key=lambda each: each["from"])
+
+
+def item_at(plan: Sequence[Item], time: int) -> int:
+    """Return the index of the item at a second of the day; −1 for none."""
+    for index, item in enumerate(plan):
+        if item["from"] <= time < item["until"]:
+            return index
+    return -1
+
+
+def fixed_items(
+    duty: tuple[str, str, int, int] | None,
+    home: str | None,
+    wake: int,
+    bed: int,
+    dinner: tuple[int, str | None],
+) -> list[Item]:
+    """Return the set items of a day: sleep, three meals, and work or school.
+
+    `duty` has the activity (`work`, `study`), place, start and end; `dinner` the start and place.
+    """
+    plan: list[Item] = []
+    if duty is not None:
+        plan.append(_item(duty[0], duty[1], max(duty[2], wake + _HOUR), min(duty[3], bed)))
+        if plan[0]["from"] >= plan[0]["until"]:
+            plan.clear()
+    lunch = 12 * _HOUR + 1800
+    where: str | None = home
+    if plan and plan[0]["from"] <= lunch < plan[0]["until"]:
+        where = duty[1] if duty is not None else home  # lunch at the place of duty
+    for do, at, start, until in (
+        ("eat", where, lunch, lunch + 1800),
+        ("eat", dinner[1], dinner[0], dinner[0] + 2700),
+        ("eat", home, wake, wake + 1800),
+        ("sleep", home, 0, wake),
+        ("sleep", home, bed, DAY_S),
+    ):
+        if (
+            duty is not None
+            and start == dinner[0]
+            and any(
+                each["do"] == duty[0] and each["from"] < until and start < each["until"]
+                for each in plan
+            )
+        ):
+            at = duty[1]
+        plan = with_item(plan, _item(do, at, start, until))
+    return plan
+
+
+def _item(do: str, where: str | None, start: int, until: int) -> Item:
+    return {"do": do, "where": where, "from": start, "until": until}
+
+
+class PlanBlockParams(CitizenBlockParams):
+    """The times of a day, in seconds after midnight."""
+
+    wake: int = Field(default=6 * _HOUR + 1800, ge=0, le=DAY_S, description="when it gets up")
+    bed: int = Field(default=22 * _HOUR + 1800, ge=0, le=DAY_S, description="when it goes to bed")
+    spread: int = Field(default=1800, ge=0, le=6 * _HOUR, description="by how much these vary")
+    begins: int = Field(default=8 * _HOUR, ge=0, le=DAY_S, description="when work begins")
+    hours: int = Field(
+        default=8 * _HOUR + 1800, ge=0, le=DAY_S, description="seconds of work, with the lunch hour"
+    )
+    weekend: bool = Field(default=False, description="whether it works at weekends")
+    dines: int = Field(default=150, ge=0, le=1000, description="dinners out, of a thousand")
+
+
+class PlanBlock(CitizenBlock):
+    """Makes a plan for each day, and mends it when the world or a need breaks it.
+
+    A plan is a list of consecutive items, `{"do", "where", "from", "until"}`, times in seconds
+    after midnight. `where` is a place, None, or a kind of place, of which the mobility block
+    chooses one. Sleep, meals and work or school are set; drawn pieces of half an hour to two hours
+    fill free time. Order and length follow the American Time Use Survey 2022 (Bureau of Labor
+    Statistics: sleep 9 h, work 7.9 h on days worked, meals 1.2 h, leisure 5.2 h, most of it at
+    home). Following a day's plan and mending parts of it is the method of generative agents (Park
+    et al. 2023, arXiv:2304.03442). That a need at its threshold comes before the plan is
+    AgentSociety's rule (Piao et al. 2025, arXiv:2502.08691).
+
+    =====================================  =========================================================
+    the plan breaks when                   it is mended by
+    =====================================  =========================================================
+    the place is full                      another place of its kind, or else staying at home
+    the place is closed or unreachable     another place of its kind, or else staying at home
+    hunger is at its threshold             a meal of half an hour, at the current place
+    energy is at its threshold             two hours of sleep at home
+    safety is at its threshold             an hour at home
+    social is at its threshold             an hour in company, after work or school
+    its home or work changes               a new plan of the day
+    =====================================  =========================================================
+
+    The thresholds are those of the citizen's `NeedsBlock`; no need breaks sleep or a meal. With a
+    model, the day's plan is its answer, and gaps are spent at home. A step carries out the item at
+    its beginning: steps of 15 or 30 minutes follow a plan, longer ones miss meals.
+    """
+
+    description = "Plans the day, and mends the plan when something comes between"
+    actions: dict[str, str] = {"plan": "Plan the day, and mend what breaks"}  # noqa: RUF012
+    ParamsType = PlanBlockParams
+    params: PlanBlockParams
+    columns = PLANNED
+    before_rows, step_rows = before_rows, step_rows
+    to_status, from_status = plan_to_status, plan_from_status
+
+    async def before_forward(self) -> None:
+        """Make this day's plan if there is none, and mend it so that this step can follow it."""
+        status = self.status
+        day, time = divmod(self.now, DAY_S)
+        home, duty = status.get("home"), self._duty_place
+        moved = status.get("plan_home", home) != home or status.get("plan_duty", duty) != duty
+        remade = status.get("day") != day or not status.get("plan") or moved
+        if remade:
+            status["plan"] = await self._by_model() or self._by_rule()
+            status.update(day=day, plan_home=home, plan_duty=duty)
+            status.pop("stuck", None)
+        item, before = self.item, status.get("now")
+        over = before is None or item is None or not item["from"] <= time < item["until"]
+        if over:
+            status["now"] = max(0, item_at(status["plan"], time))
+            if status["now"] != before:
+                status.pop("stuck", None)
+        self._mend(time, begins=remade or over)
+
+    async def forward(self) -> None:
+        """Do nothing: the plan is made and mended before each step."""
+
+    # -- making ------------------------------------------------------------------------------------
+
+    def _by_rule(self) -> list[Item]:
+        status, params, draws = self.status, self.params, self.draws
+        spread = 2 * (params.spread // _SLOT) + 1
+
+        def vary(time: int, what: str) -> int:
+            shift = (draws.below(spread, f"plan.{what}") - spread // 2) * _SLOT
+            return max(0, min(DAY_S, time + shift))
+
+        home = status.get("home")
+        wake = min(vary(params.wake, "wake"), DAY_S - 2 * _HOUR)
+        bed = max(vary(params.bed, "bed"), wake + _HOUR)
+        dinner = min(max(vary(18 * _HOUR + 1800, "dinner"), wake + _HOUR), bed - 2700)
+        dines = draws.below(1000, "plan.dine") < params.dines
+        table = "restaurant" if dines and self._opens("restaurant", dinner) else home
+        plan = fixed_items(self._duty(), home, wake, bed, (dinner, table))
+        for start, until in _gaps(plan):
+            plan += self._free(start, until)
+        return sorted(plan, key=lambda each: each["from"])
+
+    @property
+    def _duty_place(self) -> str | None:
+        """The place of work, or else the school."""
+        return self.status.get("work") or self.status.get("school")
+
+    def _duty(self) -> tuple[str, str, int, int] | None:
+        """Return today's work or school: activity, place, start and end."""
+        status, params = self.status, self.params
+        do = "work" if status.get("work") else "study"
+        place = self._duty_place
+        weekend = getattr(self.perceived.clock, "is_weekend", False)
+        if not place or (weekend and not params.weekend):
+            return None
+        begins, length = params.begins, params.hours if do == "work" else 7 * _HOUR
+        city = self.city
+        if not hasattr(city, "is_open") or place not in city:
+            return do, place, begins, min(begins + length, DAY_S)
+        times = [time for time in range(0, DAY_S, _SLOT) if city.is_open(place, time)]
+        if not times:
+            return None
+        opens = next((time for time in times if time >= begins), times[0])
+        until = opens + _SLOT
+        while until < min(opens + length, DAY_S) and city.is_open(place, until):
+            until += _SLOT
+        return do, place, opens, until
+
+    def _free(self, start: int, until: int) -> list[Item]:
+        """Return drawn items that fill free time."""
+        draws = self.draws
+        home = self.status.get("home")
+        made: list[Item] = []
+        while until - start >= 1800:
+            choice = [each for each in LEISURE if each[1] == "home" or self._opens(each[1], start)]
+            weights = [each[2] for each in choice]
+            length = min(until - start, (2 + draws.below(7, "plan.length", start)) * _SLOT)
+            do, where, _ = choice[draws.choice(weights, "plan.leisure", start)]
+            if do == "shop":
+                length = 1800
+            made.append(_item(do, home if where == "home" else where, start, start + length))
+            start += length
+        if until > start:
+            made.append(_item("leisure", home, start, until))
+        return made
+
+    def _opens(self, kind: str, time: int) -> bool:
+        """Return whether a place of a kind is open at a time and half an hour later."""
+        city = self.city
+        places = () if city is None else city.by_kind(kind)[:LOOKED_AT]
+        return any(self.is_open(each, time) and self.is_open(each, time + 1800) for each in places)
+
+    async def _by_model(self) -> list[Item] | None:
+        """Return the model's plan; None without a model or a usable answer."""
+        if self.llm is None:
+            return None
+        status, city = self.status, self.city
+        kinds = [] if city is None else [each for each in city.kinds() if each != "home"]
+        places = list(dict.fromkeys(["home", *(["work"] if self._duty_place else ()), *kinds]))
+        time = {"type": "string", "pattern": "^([01][0-9]|2[0-4]):[0-5][0-9]$"}
+        piece = object_schema(
+            do={"enum": list(DOES)}, where={"enum": places}, **{"from": time, "until": time}
+        )
+        pieces = {"type": "array", "minItems": 1, "maxItems": _MOST, "items": piece}
+        answer = await self.decide(
+            "Plan the day from 00:00 to 24:00: what, where, from and until when, in order, in "
+            f"{_MOST} items at most.",
+            object_schema(plan=pieces),
+        )
+        if answer is None:
+            return None
+        own = {"home": status.get("home"), "work": self._duty_place}
+        plan = [
+            _item(
+                each["do"],
+                own.get(each["where"], each["where"]),
+                _of_day(each["from"]),
+                _of_day(each["until"]),
+            )
+            for each in answer["plan"]
+        ]
+        ends = [time for each in plan for time in (each["from"], each["until"])]
+        if ends != sorted(ends) or ends[-1] > DAY_S or any(e["from"] == e["until"] for e in plan):
+            self.fall_back("the items of the model's plan overlap, are empty or not in order")
+            return None
+        plan += [_item("leisure", own["home"], *gap) for gap in _gaps(plan)]
+        return sorted(plan, key=lambda each: each["from"])
+
+    # -- mending -----------------------------------------------------------------------------------
+
+    def _mend(self, time: int, begins: bool) -> None:
+        """Mend the plan for this step: first what the world broke, then the needs.
+
+        If an item begins, a way that was refused was to the item before.
+        """
+        item = self.item
+        status = self.status
+        if item is None or status.get("moving"):
+            return
+        why = status.pop("stuck", None)
+        for answer in self.perceived.answers:
+            if isinstance(answer.want, Move) and not answer.done and not begins:
+                why = answer.reason or "it could not get there"
+        where = item["where"]
+        if not why and where in (self.city or ()) and not self.is_open(where, time):
+            why = f"{where} is closed"
+        if why:
+            self._elsewhere(item, time, why)
+        self._urgent(time)
+
+    def _elsewhere(self, item: Item, time: int, why: str) -> None:
+        """Move the item to another place of its kind, or else stay at home."""
+        kind = item.get("kind")
+        avoid = [*item.get("avoid", ()), item["where"]]
+        if kind is not None and item["where"] != kind and len(avoid) <= 3:
+            item.update(where=kind, avoid=avoid)
+            self._mended(why, f"another {kind}")
+            return
+        home = self.status.get("home")
+        if item["where"] == home:
+            item["where"] = None  # home is unreachable: the citizen stays where it is
+            self._mended(why, "stays where it is")
+        else:
+            self._put(_item("leisure", home, time, item["until"]), why)
+
+    def _urgent(self, time: int) -> None:
+        """Insert the remedy of a need at its threshold."""
+        needs = next((block for block in self.agent.blocks if isinstance(block, NeedsBlock)), None)
+        item = self.item
+        if needs is None or item is None or item["do"] in ("sleep", "eat"):
+            return
+        need = needs.urgent
+        if not need or (need == "social" and item["do"] in ("work", "study")):
+            return
+        do, seconds = REMEDIES[need]
+        home = self.status.get("home")
+        if item["do"] == do and (need != "safety" or item["where"] == home):
+            return
+        where = home if need in ("energy", "safety") else None
+        self._put(_item(do, where, time, min(time + seconds, DAY_S)), f"its {need} is too low")
+
+    def _put(self, item: Item, why: str) -> None:
+        status = self.status
+        status["plan"] = with_item(status["plan"], item)
+        status["now"] = item_at(status["plan"], item["from"])
+        self._mended(why, item["do"])
+
+    def _mended(self, why: str, how: str) -> None:
+        self.status["mended"] = self.status.get("mended", 0) + 1
+        self.note(f"Its plan broke: {why}; now {how}.")
+
+    @action(idempotent=True)
+    async def plan(self) -> list[dict[str, Any]]:
+        """Say what is planned for today.
+
+        Returns:
+            the items in order: do, where, from and until (seconds after midnight)
+        """
+        return [dict(item) for item in self.status.get("plan") or ()]
+
+
+def _gaps(plan: Sequence[Item]) -> list[tuple[int, int]]:
+    """Return the times of a day that a plan, in order, leaves free."""
+    ends = [0, *(each[end] for each in plan for end in ("from", "until")), DAY_S]
+    return [gap for gap in zip(ends[::2], ends[1::2], strict=True) if gap[0] < gap[1]]
+
+
+def _of_day(text: str) -> int:
+    """Return the seconds after midnight of `HH:MM`."""
+    hours, _, minutes = text.partition(":")
+    return int(hours) * _HOUR + int(minutes) * 60

@@ -1,0 +1,125 @@
+"""`PlanBlock` for many citizens at once; `columns.PLAN` has its columns."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from moothall.clock import DAY_S
+from moothall.society.arrays import np
+from moothall.society.blocks import day_rows, town
+from moothall.society.blocks.block import now_of
+from moothall.society.blocks.columns import AVOIDS, CHOSEN, KINDS, NONE, WHERE, Plans, code, without
+from moothall.society.blocks.needs import NEEDS, NeedsBlock
+from moothall.society.blocks.rules import REMEDIES
+from moothall.society.population.rows import Rows
+from moothall.society.wants import Move
+
+_AT_ONCE: Final = 1 << 13  # plans made at a time: their arrays fit the processor's cache
+
+
+def before_rows(self: Any, rows: Rows) -> None:
+    """Do `before_forward` for rows: make missing plans of this day, advance and mend plans."""
+    plans = Plans(rows)
+    day, time = divmod(now_of(rows), DAY_S)
+    new = (rows.column("day") != day) | (rows.column("plan_home") != plans.home)
+    new |= rows.column("plan_duty") != plans.duty
+    at = np.flatnonzero(new)
+    for first in range(0, len(at), _AT_ONCE):
+        day_rows.make(self, rows, plans, at[first : first + _AT_ONCE])
+    plans.set("day", at, day)
+    over = rows.column("item_until") <= time
+    over[at] = True
+    plans.advance(np.flatnonzero(over), time)
+    _mend(self, rows, plans, time, ~over)
+
+
+def step_rows(self: Any, rows: Rows) -> None:
+    """Do nothing: the plan is made and mended before each step."""
+
+
+# -- mending ---------------------------------------------------------------------------------------
+
+
+def _mend(self: Any, rows: Rows, plans: Plans, time: int, goes_on: Any) -> None:
+    """Do `PlanBlock._mend`: first what the world broke, then the needs."""
+    stays = ~plans.moving()
+    why = rows.column("stuck") & stays
+    stuck = np.flatnonzero(why)
+    plans.set("stuck", stuck, False)
+    refused = rows.refused(Move)
+    if refused is not None:
+        why |= refused & stays & goes_on
+    is_open = town.open_now(rows, time)
+    if is_open is not None:
+        where = rows.column("item_where")
+        why |= ~is_open[where] & (where >= 0) & stays
+    at = np.flatnonzero(why)
+    if len(at):
+        _elsewhere(plans, at, time)
+    _urgent(rows, plans, stays, time)
+
+
+def _elsewhere(plans: Plans, at: Any, time: int) -> None:
+    """Do `PlanBlock._elsewhere`: another place of the kind, or else home."""
+    arrays = plans.arrays
+    rows = plans.index[at]
+    slot = arrays["plan_now"][rows]
+    place = arrays["item_where"][rows]
+    avoided = (arrays["plan_avoid"][rows] > 0).sum(axis=1)
+    items = arrays["plan"][rows, slot]
+    again = (items & WHERE == CHOSEN) & (avoided < 3)
+    some, which = rows[again], slot[again]
+    if len(some):
+        kind = town.kinds_of(plans.rows)[place[again]].astype(np.int64)
+        arrays["plan_avoid"][some, avoided[again]] = place[again] + 1
+        of_kind = (KINDS + kind).astype(np.uint32) | np.uint32(AVOIDS)
+        arrays["plan"][some, which] = without(items[again], WHERE) | of_kind
+        arrays["plan_chosen"][some] = -1
+        arrays["item_where"][some] = -2 - kind
+        plans.mended(some)
+    barred = ~again & (place == plans.home[at])  # from home: it stays where it is
+    some, which = rows[barred], slot[barred]
+    if len(some):
+        arrays["plan"][some, which] = without(items[barred], WHERE | AVOIDS) | NONE
+        arrays["item_where"][some] = -1
+        plans.forget(some)
+        plans.mended(some)
+    back = at[~again & ~barred]
+    if len(back):
+        until = arrays["item_until"][plans.index[back]]
+        plans.put(back, np.full(len(back), code("leisure")), True, time, until.astype(np.int64))
+
+
+def _urgent(rows: Rows, plans: Plans, stays: Any, time: int) -> None:
+    """Do `PlanBlock._urgent`: insert the remedy of a need at its threshold."""
+    needs = next((each for each in rows.population.blocks if isinstance(each, NeedsBlock)), None)
+    if needs is None:
+        return
+    low = np.zeros(len(rows), bool)
+    for need in NEEDS:
+        low |= rows.column(need) <= getattr(needs.params, need)
+    do = rows.column("item_do")
+    low &= stays & (do != code("sleep")) & (do != code("eat"))
+    at = np.flatnonzero(low)
+    if not len(at):
+        return
+    do, left = do[at], np.ones(len(at), bool)
+    remedy, lasts = np.zeros(len(at), np.uint8), np.zeros(len(at), np.int64)
+    home = np.zeros(len(at), bool)
+    for need in NEEDS:
+        urgent = left & (rows.column(need)[at] <= getattr(needs.params, need))
+        left &= ~urgent
+        what, seconds = REMEDIES[need]
+        if need == "social":
+            urgent &= (do != code("work")) & (do != code("study"))
+        if need == "safety":
+            there = rows.column("item_where")[at] == plans.home[at]
+            urgent &= (do != code("leisure")) | ~there
+        else:
+            urgent &= do != code(what)
+        remedy[urgent], lasts[urgent] = code(what), seconds
+        home[urgent] = need in ("energy", "safety")
+    some = np.flatnonzero(remedy)
+    if len(some):
+        until = np.minimum(time + lasts[some], DAY_S)
+        plans.put(at[some], remedy[some], home[some], time, until)

@@ -1,0 +1,110 @@
+"""Queries of a city for rows: a `City` answers for all at once, others place by place."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from moothall.clock import DAY_S
+from moothall.society.arrays import np
+from moothall.society.population.register import Register
+from moothall.society.population.rows import Rows
+
+LOOKED_AT: Final = 10  # the places of a kind whose hours are checked, at most
+
+
+def kind_numbers(rows: Rows) -> dict[str, int]:
+    """Return the number of each kind of place."""
+    return {} if rows.city is None else {kind: n for n, kind in enumerate(rows.city.kinds())}
+
+
+def kinds_of(rows: Rows) -> Any:
+    """Return the number of each place's kind."""
+    city, numbers = rows.city, kind_numbers(rows)
+    if hasattr(city, "kind_rows"):
+        return city.kind_rows()
+    kinds = (numbers[city.kind(place)] for place in rows.population.places)
+    return rows.once("town.kinds", lambda: np.array([*kinds], "int16"))
+
+
+def open_now(rows: Rows, time: int) -> Any:
+    """Return for each place whether it is open; None if places have no hours."""
+    if not hasattr(rows.city, "is_open"):
+        return None
+    every = np.arange(len(rows.population.places))
+    return rows.once("town.open", lambda: open_at(rows, every, time))
+
+
+def open_at(rows: Rows, places: Any, time: Any) -> Any:
+    """Return whether places, by number, are open at seconds after midnight; broadcasts."""
+    city = rows.city
+    places, time = np.asarray(places), np.asarray(time)
+    if not hasattr(city, "is_open"):
+        return np.ones(np.broadcast_shapes(time.shape, places.shape), bool)
+    if hasattr(city, "open_rows"):
+        return city.open_rows(time, places)
+    names = rows.population.places
+    pairs = np.broadcast(places, time)
+    found = [city.is_open(names[place], int(at) % DAY_S) for place, at in pairs]
+    return np.array(found, bool).reshape(pairs.shape)
+
+
+def opens_at(rows: Rows, kind: str, time: Any) -> Any:
+    """Return for each time whether a place of a kind is open then and 30 minutes later: 0, 1."""
+    kept = rows.moment.found
+    key = ("opens", kind)
+    if key not in kept:
+        kept[key] = np.full(DAY_S, -1, np.int8)
+    known = kept[key]
+    found = known[time]
+    if (found < 0).any():
+        new = np.unique(time[found < 0])
+        places = rows.population.of_kind(kind, LOOKED_AT)
+        for at in new.tolist():
+            both = open_at(rows, places, at) & open_at(rows, places, at + 1800)
+            known[at] = bool(both.any())
+        found = known[time]
+    return found
+
+
+def holds(rows: Rows) -> Any:
+    """Return the capacity of each place; 1 if it has no limit."""
+    return rows.once("town.holds", lambda: room_of(rows.population, slice(None), 1))
+
+
+def room_of(population: Register, places: Any, most: int) -> Any:
+    """Return the capacities of some places; `most` where there is no limit."""
+    city = population.city
+    if hasattr(city, "capacity_rows"):
+        return city.capacity_rows()[places]
+    names = np.array(population.places, object)[places]
+    found = [city.capacity(each) if hasattr(city, "capacity") else None for each in names]
+    return np.array([most if each is None else each for each in found], "int64")
+
+
+def near(rows: Rows, place: Any, kind: str, limit: int, mode: str | None) -> tuple[Any, Any]:
+    """Return the nearest places of a kind (−1: none) and the seconds to them, (n, limit) each."""
+    city = rows.city
+    if hasattr(city, "near_rows"):
+        return city.near_rows(place, kind, limit, mode)  # type: ignore[no-any-return]
+    names, numbers = rows.population.places, rows.population._place
+    found = np.full((len(place), limit), -1, np.int64)
+    seconds = np.zeros((len(place), limit), np.int64)
+    for here in np.unique(place).tolist():
+        at = place == here
+        for rank, each in enumerate(city.near(names[here], kind, limit, mode)):
+            found[at, rank], seconds[at, rank] = numbers[each.id], each.seconds
+    return found, seconds
+
+
+def ways(rows: Rows, place: Any, to: Any, modes: list[str | None]) -> Any:
+    """Return the seconds from `place` to `to` by each mode; int64, (n, modes), −1: no way."""
+    city = rows.city
+    if hasattr(city, "ways_rows"):
+        return city.ways_rows(place, to, modes)
+    made = np.empty((len(place), len(modes)), np.int64)
+    names = rows.population.places
+    for at, (one, other) in enumerate(zip(place.tolist(), to.tolist(), strict=True)):
+        for number, mode in enumerate(modes):
+            seconds = city.seconds(names[one], names[other], mode)
+            made[at, number] = -1 if seconds is None else seconds
+    return made

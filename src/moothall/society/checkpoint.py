@@ -1,0 +1,306 @@
+"""The state of a society between two steps, as JSON: for `state_dict` and the journal."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from moothall.clock import Clock
+from moothall.errors import StateError
+from moothall.message import Envelope
+from moothall.reasoning.record import APPENDED, Record
+from moothall.reasoning.state import memory_state, restore_memory
+from moothall.society.arrays import np
+from moothall.society.population.column import Slots
+from moothall.society.population.messages import PARTS, Messages
+from moothall.society.population.population import Population
+from moothall.society.population.wants import FIELDS, Table
+from moothall.society.router import Sent, SocietyMailbox
+from moothall.society.steps import Steps
+from moothall.society.wants import answer_json, answer_of_json, id_order
+
+KIND: Final = "Society"
+VERSION: Final = 1
+_PART: Final = 1 << 18  # entries of an array stored under one hash
+_KINDS: Final = {kind.__name__: kind for kind in FIELDS}
+_CHUNK: Final = 500  # agents stored in the journal under one hash; an unchanged part is stored once
+
+
+@dataclass
+class SocietyState:
+    """The state of a run: data of no agent (`head`), and the agents in parts, all by hash."""
+
+    first: int = 0
+    step: int = 0
+    prompts: str = "0"  # `Asking.prompts`, as hexadecimal digits
+    head: str = ""
+    parts: list[str] = field(default_factory=list)
+    columns: list[list[Any]] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
+    # Given during the run.
+    interventions: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
+
+
+def head_of(society: Steps) -> dict[str, Any]:
+    """Return the state that belongs to no single agent."""
+    clock = society.clock
+    return {
+        "kind": KIND,
+        "version": VERSION,
+        "seed": society.seed,
+        "step": society.number,
+        "clock": [clock.start.isoformat(), clock.step_s, clock.index, clock.before],
+        "services": society.books.state_dict(),
+        "news": list(society.news),
+        "changed": society.changed.state_dict(),
+        "sent": [_sent_json(each) for each in society.router.sent],
+    }
+
+
+def as_bytes(data: Any, what: str) -> bytes:
+    """Return JSON data as bytes. Raises StateError if it is not JSON data."""
+    try:
+        return json.dumps(data, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError) as error:
+        raise StateError(f"{what} cannot be written as JSON: {error}") from error
+
+
+def agents_as_bytes(mailboxes: list[SocietyMailbox]) -> bytes:
+    """Return agents as bytes; an error names the agent that has no JSON form."""
+    made = [as_bytes(_agent_json(each), f"the state of agent {each.id!r}") for each in mailboxes]
+    return b"[" + b",".join(made) + b"]"
+
+
+def _encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _decoded(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)
+
+
+def state_of(society: Steps) -> dict[str, Any]:
+    """Return a society's whole state, as JSON data that shares nothing with it."""
+    made: dict[str, Any] = json.loads(as_bytes(head_of(society), "the state of the society"))
+    made["agents"] = json.loads(agents_as_bytes(society.mailboxes))
+    if society.population is not None:
+        made["columns"] = _written(_arrays_of(society), _encoded)
+    return made
+
+
+def save(society: Steps, record: Record[SocietyState], state: SocietyState) -> None:
+    """Save a society's state; the agents in parts, each stored once by its hash."""
+    mailboxes = society.mailboxes
+    state.step = society.number
+    state.prompts = f"{society._asking.prompts:x}"
+    state.head = record.keep(as_bytes(head_of(society), "the state of the society"))
+    state.parts = [
+        record.keep(agents_as_bytes(mailboxes[at : at + _CHUNK]))
+        for at in range(0, len(mailboxes), _CHUNK)
+    ]
+    if society.population is not None:
+        state.columns = _written(_arrays_of(society), record.keep)
+    record.save(state)
+
+
+def restore(society: Steps, record: Record[SocietyState], state: SocietyState) -> None:
+    """Restore a society's state from a record."""
+    given = json.loads(record.kept(state.head))
+    given["agents"] = [each for part in state.parts for each in json.loads(record.kept(part))]
+    given["columns"] = state.columns
+    load(society, given, record.kept)
+    society._asking.prompts = int(state.prompts, 16)
+
+
+def load(society: Steps, given: Any, kept: Callable[[str], bytes] = _decoded) -> None:
+    """Load a state into a society built in the same way; StateError if it is of another."""
+    if not isinstance(given, dict) or given.get("kind") != KIND:
+        raise StateError("this is not a state of a Society")
+    if given.get("version") != VERSION:
+        raise StateError(
+            f"this state of a Society is of version {given.get('version')!r:.80}; this moothall "
+            f"reads version {VERSION}"
+        )
+    try:
+        _load(society, given, kept)
+    except StateError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise StateError(f"the state of the Society is damaged: {error!r:.300}") from error
+
+
+def _load(society: Steps, given: dict[str, Any], kept: Callable[[str], bytes]) -> None:
+    if given["seed"] != society.seed:
+        raise StateError(f"the state is of seed {given['seed']}, and the society's is otherwise")
+    mailboxes = {mailbox.id: mailbox for mailbox in society.mailboxes}
+    ids = [str(each["id"]) for each in given["agents"]]
+    strange = sorted(set(ids) - set(mailboxes), key=id_order)
+    if strange:
+        raise StateError(
+            f"the state has agents that the society has not: {', '.join(strange[:5])}: add them "
+            "(or promote them) first; where they joined during a recorded run, resume a fork: "
+            "journal.fork(run_id)"
+        )
+    population = society.population
+    arrays = _read(given.get("columns") or [], kept) if population is not None else {}
+    for id in set(mailboxes) - set(ids):
+        if population is not None and (row := population._row(id)) is not None:
+            population._demote(row)  # it was a row
+        else:
+            society._detach(mailboxes[id])  # it had left
+    society._broken = "a state was loaded in part"
+    if population is not None:
+        _put(population, arrays)
+    society.clock = Clock(*given["clock"])
+    society.number = given["step"]
+    society.news = list(given["news"])
+    router = society.router
+    router.sent = [_sent_of_json(each) for each in given["sent"]]
+    society.changed.load_state_dict(given["changed"])
+    society.city = society.changed.city()
+    society.books = society.new_books()
+    society.books.seconds = society.clock.step_s
+    if population is not None:
+        _put_answers(society.books, arrays)
+    for id, each in zip(ids, given["agents"], strict=True):
+        mailbox = mailboxes[id]
+        mailbox.wants = None
+        mailbox.mail = [_sent_of_json(sent) for sent in each["mail"]]
+        mailbox.answers = [answer_of_json(answer) for answer in each["answers"]]
+        agent: Any = mailbox.agent
+        if "agent" in each:
+            agent.load_state_dict(each["agent"])
+        elif "memory" in each:
+            restore_memory(agent.memory, each["memory"], id)
+        for number, state in each.get("blocks", {}).items():
+            agent.blocks[int(number)].load_state_dict(state)
+        society.enter_books(mailbox)
+    society.books.load_state_dict(given["services"])
+    society._broken = ""
+
+
+def _agent_json(mailbox: SocietyMailbox) -> dict[str, Any]:
+    agent = mailbox.agent
+    made: dict[str, Any] = {"id": mailbox.id}
+    own = getattr(agent, "state_dict", None)
+    if callable(own):
+        made["agent"] = own()
+    elif agent.memory is not None:
+        made["memory"] = memory_state(agent.memory)
+    blocks = {
+        str(number): block.state_dict()
+        for number, block in enumerate(agent.blocks)
+        if hasattr(block, "state_dict")
+    }
+    if blocks:
+        made["blocks"] = blocks
+    made["answers"] = [answer_json(each) for each in mailbox.answers]
+    made["mail"] = [_sent_json(each) for each in mailbox.mail]
+    return made
+
+
+def _sent_json(sent: Sent) -> list[Any]:
+    return [[*sent.envelope], sent.kind, sent.answers]
+
+
+def _sent_of_json(given: Any) -> Sent:
+    parts, kind, answers = given
+    return Sent(Envelope(*parts), kind, answers)
+
+
+# -- the columns of a population -------------------------------------------------------------------
+
+
+def _arrays_of(society: Steps) -> dict[str, Any]:
+    """Return the complete state of a population between two steps, as arrays by name."""
+    population: Any = society.population
+    books: Any = society.books
+    made = {
+        f"column.{name}": _used(values) if population.declared[name].slots else values
+        for name, values in population.columns.items()
+    }
+    for kind, table in books.answers.items():
+        at = f"answer.{kind.__name__}"
+        made |= {f"{at}.{name}": values for name, values in table.fields.items()}
+        made |= {f"{at}.": table.sender, f"{at}.=": table.reason, f"{at}.#": table.value}
+    if books.messages is not None:
+        made |= {f"message.{name}": getattr(books.messages, name) for name in PARTS}
+    strangers = json.dumps(population.strangers).encode()
+    return made | {"strangers": np.frombuffer(strangers, "uint8")}
+
+
+def _used(values: Any) -> Any:
+    """Return a column without its trailing unused slots."""
+    last = values.shape[1]
+    while last > 1 and not values[:, last - 1].any():
+        last -= 1
+    return values[:, :last]
+
+
+def _put(population: Population, arrays: dict[str, Any]) -> None:
+    """Restore saved columns into a population. Raises StateError: they are of another."""
+    population.written()
+    saved = {n.partition(".")[2]: a for n, a in arrays.items() if n.startswith("column.")}
+    strange = set(saved) ^ set(population.arrays)
+    if strange:
+        raise StateError(f"the state and the population differ by the column {min(strange)!r}")
+    for name, own in population.arrays.items():
+        given = saved[name]
+        if len(given) != len(own) or given.dtype != own.dtype:
+            raise StateError(
+                f"column {name!r} of the state is {given.dtype} of shape {given.shape}, and the "
+                f"population's {own.dtype} of shape {own.shape}"
+            )
+    for name, given in saved.items():
+        own = population.arrays[name]
+        if given.shape == own.shape or isinstance(own, Slots):
+            own[...] = given
+        elif population.declared[name].slots and given.shape[1] <= own.shape[1]:
+            own[:, : given.shape[1]] = given
+            if own[:, given.shape[1] :].any():  # written only then: it may take no memory
+                own[:, given.shape[1] :] = 0
+        else:
+            population.arrays[name] = given.copy()  # a column of several values has grown
+
+
+def _put_answers(books: Any, arrays: dict[str, Any]) -> None:
+    """Restore saved answers and messages into books."""
+    tables: dict[str, dict[str, Any]] = {}
+    if "message.receiver" in arrays:
+        books.messages = Messages(*(arrays[f"message.{name}"] for name in PARTS))
+    books.population.strangers = json.loads(arrays["strangers"].tobytes())
+    for name, values in arrays.items():
+        what, _, rest = name.partition(".")
+        if what == "answer":
+            kind, _, part = rest.partition(".")
+            tables.setdefault(kind, {})[part] = values
+    books.answers = {
+        _KINDS[kind]: Table(_KINDS[kind], parts.pop(""), parts, parts.pop("="), parts.pop("#"))
+        for kind, parts in tables.items()
+    }
+
+
+def _written(arrays: dict[str, Any], keep: Callable[[bytes], str]) -> list[list[Any]]:
+    """Return each array as its name, dtype, shape and parts, which `keep` gives a text for."""
+    made: list[list[Any]] = []
+    for name, values in arrays.items():
+        parts = [
+            keep(values[at : at + _PART].tobytes()) for at in range(0, max(1, len(values)), _PART)
+        ]
+        made.append([name, values.dtype.str, list(values.shape), parts])
+    return made
+
+
+def _read(given: Iterable[list[Any]], kept: Callable[[str], bytes]) -> dict[str, Any]:
+    """Read arrays that `_written` wrote."""
+    made = {}
+    for name, dtype, shape, parts in given:
+        kind = np.dtype(dtype)
+        if kind.kind not in "biuf":
+            raise ValueError(f"the type of column {name!r:.80} is {dtype!r:.40}")
+        values = np.frombuffer(b"".join(kept(part) for part in parts), kind)
+        made[str(name)] = values.reshape([int(length) for length in shape])
+    return made

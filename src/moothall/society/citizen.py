@@ -1,0 +1,279 @@
+"""Citizens: agents that live in a society, their memory and their parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any, ClassVar, Final
+
+from pydantic import ConfigDict, Field
+
+from moothall.action import action
+from moothall.agent import Agent
+from moothall.block import checked_params
+from moothall.dispatch import named
+from moothall.errors import BudgetExceeded, DefinitionError, ModelError, NotInSpace, StateError
+from moothall.memory.memory import Memory, last
+from moothall.params import AgentParams
+from moothall.society.draw import Draws
+from moothall.society.perception import Perception, View
+from moothall.society.wants import Want
+from moothall.text import one_line
+
+STREAM: Final = 50  # the events that a citizen remembers
+
+
+class AgentType(StrEnum):
+    """The kinds of agents."""
+
+    Citizen = "citizen"
+    Firm = "firm"
+    Bank = "bank"
+    Government = "government"
+    Supervisor = "supervisor"
+
+
+class CitizenAgentParams(AgentParams):
+    """What a citizen may do. A block's `enabled_by` names the parameter that enables it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    enable_mobility: bool = Field(default=True, description="whether it moves")
+    enable_social: bool = Field(default=True, description="whether it writes to others")
+    enable_economy: bool = Field(default=True, description="whether it works and buys")
+
+
+class CitizenMemory(Memory):
+    """A citizen's memory: its state, and a stream of the latest short events.
+
+    Args:
+        status: the citizen's state, plain JSON data; used without a copy
+        stream: the events, the oldest first
+        most: the number of events at most
+
+    Attributes:
+        status: the citizen's state, such as `needs`, `plan` and `relations`; only the commit stage
+            writes `place`, `moving` and `money`
+        stream: the events: `(step, text)`, and the chat messages of `add_memory`
+    """
+
+    def __init__(
+        self,
+        status: dict[str, Any] | None = None,
+        stream: Iterable[Any] = (),
+        *,
+        most: int = STREAM,
+    ) -> None:
+        if status is not None and type(status) is not dict:
+            raise DefinitionError(f"status= must be a dict, got {type(status).__name__}")
+        if type(most) is not int or most < 1:
+            raise DefinitionError(f"most= must be 1 or more, got {most!r}")
+        self.status: dict[str, Any] = {} if status is None else status
+        self.most = most
+        self.stream: list[Any] = _events(stream, most)
+
+    def _start_empty(self) -> None:
+        self.status = {}
+        self.stream = []
+
+    thread = Memory.thread
+
+    def note(self, step: int, text: str) -> None:
+        """Remember an event of a step; above `most` events, forget the oldest."""
+        self._keep((step, text))
+
+    def add_memory(self, memory: dict[str, Any]) -> None:
+        """Add a chat message, `{"role": …, "content": …}`, to the stream."""
+        self._keep(memory)
+
+    def _keep(self, event: Any) -> None:
+        self.stream.append(event)
+        if len(self.stream) > self.most:
+            del self.stream[0]
+
+    def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """Return the stream as chat messages, the oldest first; an event is a user message.
+
+        Args:
+            limit: return only the last `limit` messages
+
+        Raises:
+            ValueError: the limit is negative
+        """
+        return [
+            {"role": "user", "content": f"Step {each[0]}: {each[1]}"}
+            if isinstance(each, tuple)
+            else each
+            for each in last(self.stream, limit)
+        ]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the memory as JSON data, which shares its parts with the memory."""
+        return {"status": self.status, "stream": self.stream}
+
+    def load_state_dict(self, given: Any) -> None:
+        """Replace the memory by a state of `state_dict`.
+
+        Raises:
+            StateError: it is not such a state
+        """
+        match given:
+            case {"status": dict(status), "stream": list(stream) | tuple(stream)}:
+                self.status, self.stream = status, _events(stream, self.most)
+            case _:
+                raise StateError("the state of a CitizenMemory must have a status and a stream")
+
+
+def _events(stream: Iterable[Any], most: int) -> list[Any]:
+    """Return the last events as stored: JSON's lists as tuples."""
+    return [tuple(each) if isinstance(each, list) else each for each in stream][-most:]
+
+
+class CitizenAgent(Agent):
+    """An agent that lives in a society: it perceives, and runs the block that its dispatcher chose.
+
+    A block is left out if the parameter of `CitizenAgentParams` that its `enabled_by` names is
+    False.
+
+    Args:
+        id: the agent's id; random draws use the number, or the hash of a text
+        memory: the `CitizenMemory`; an empty one if left out
+        blocks: the blocks, which no other citizen shares
+        **options: these and `name`, `type`, `toolbox` and `agent_params`: as for `Agent`
+
+    Attributes:
+        perceived: the citizen's perception in this step
+        draws: the citizen's random numbers of this step
+    """
+
+    ParamsType: ClassVar[type[Any] | None] = CitizenAgentParams
+    type = AgentType.Citizen
+    _decisions = 10
+    memory: CitizenMemory
+    _perceived: Perception | None = None
+    _draws: Draws | None = None
+
+    def __init__(
+        self,
+        id: str | int,
+        name: str | None = None,
+        type: Any = None,
+        toolbox: Any = None,
+        memory: CitizenMemory | None = None,
+        agent_params: Any = None,
+        blocks: Iterable[Any] | None = None,
+        **options: Any,
+    ) -> None:
+        memory = CitizenMemory() if memory is None else memory
+        if not isinstance(getattr(memory, "status", None), dict):
+            raise DefinitionError(f"citizen {id!r}: memory must be a CitizenMemory, got {memory!r}")
+        agent_params = checked_params(self.ParamsType, agent_params)
+        if blocks is not None:
+            may = agent_params or (self.ParamsType or object)()
+            blocks = [
+                each for each in blocks if getattr(may, getattr(each, "enabled_by", ""), True)
+            ]
+        super().__init__(id, name, type, toolbox, memory, agent_params, blocks, **options)
+        for block in self.blocks:
+            if getattr(block, "agent", self) is not self:
+                whose = f"block {named(block)!r} is citizen {block.agent.id!r}'s"
+                raise DefinitionError(f"citizen {id!r}: {whose}: give each citizen its own blocks")
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """The citizen's state, from its memory."""
+        return self.memory.status
+
+    @property
+    def perceived(self) -> Perception:
+        """The perception of this step; outside a society, only the citizen's state."""
+        if self._perceived is None:
+            self._perceived = Perception(View(), str(self.id), self.memory.status)
+        return self._perceived
+
+    @perceived.setter
+    def perceived(self, perceived: Perception) -> None:
+        self._perceived = perceived
+        self._draws = None  # each step has its own random numbers
+
+    @property
+    def draws(self) -> Draws:
+        """The random numbers of this step: pure functions of seed, citizen, step and purpose."""
+        if self._draws is None:
+            seed = getattr(self.space, "seed", 0)
+            self._draws = Draws(seed, number_of(self.id), self.perceived.step)
+        return self._draws
+
+    def want(self, want: Want) -> None:
+        """Send a want to the world; the citizen perceives the answer in the next step.
+
+        Raises:
+            NotInSpace: the citizen is not in a society
+            DefinitionError: `want` is not a Want
+        """
+        mailbox: Any = self._mailbox
+        if not hasattr(mailbox, "want"):
+            raise NotInSpace(f"agent {self.id!r} cannot want: it is not in a Society")
+        if not isinstance(want, Want):
+            raise DefinitionError(f"want must be a Want such as Move(…), got {want!r:.80}")
+        mailbox.want(want)
+
+    async def forward(self) -> Any:
+        """Run the block that the dispatcher chooses for the perception; you may override this.
+
+        Returns:
+            the result of the block's `forward`; None if no block was chosen
+        """
+        dispatcher = self.dispatcher
+        if dispatcher.llm is None:
+            block = dispatcher.by_rule(self.perceived)
+        else:
+            try:
+                block = await dispatcher.dispatch(self.perceived)
+            except (ModelError, BudgetExceeded) as error:
+                self.fell_back(f"its dispatcher: {error}")
+                block = dispatcher.by_rule(self.perceived)
+            else:
+                made = dispatcher.decisions[-1] if dispatcher.decisions else None
+                if block is None and made is not None and made.given is not None:
+                    self.fell_back(f"its dispatcher was given no block: {made.given}")
+        if block is None:
+            return None
+        try:
+            return await block.forward()
+        except BaseException as error:
+            self._noted(error, "forward", block)
+            raise
+
+    @action(idempotent=True)
+    async def say(self, content: str, topic: str = "", opinion: int | None = None) -> None:
+        """Say something to it; it perceives it in this step.
+
+        Args:
+            content: what is said
+            topic: what it is about
+            opinion: what is thought of the topic, -1000 to 1000
+        """
+
+    def fell_back(self, why: str) -> None:
+        """Count and record that a model's answer was unusable; the caller decides instead."""
+        society = self.space
+        if hasattr(society, "fallbacks"):
+            society.fallbacks += 1
+            society._asking.fell_back(str(self.id), one_line(why, 300))
+
+    @property
+    def llm(self) -> Any:
+        """The citizen's model: its toolbox's, else its society's; None for neither.
+
+        In a society, calls are limited in time and recorded.
+        """
+        own = super().llm
+        asked = getattr(self.space, "asked_model", None)
+        return own if asked is None else asked(self, own)
+
+
+def number_of(id: str | int) -> int | str:
+    """Return what `Draws` takes as the citizen: the id's number, also of a text; else the id."""
+    text = str(id)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else text

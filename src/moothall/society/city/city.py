@@ -1,0 +1,337 @@
+"""A city: places on a graph of roads, travel times between them, and opening hours."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from moothall.clock import DAY_S
+from moothall.errors import ConfigError
+from moothall.society.arrays import np
+from moothall.society.city.columns import PlaceColumns
+from moothall.society.city.generate import generated
+from moothall.society.city.map import (
+    MODES,
+    Mode,
+    Place,
+    Road,
+    check_integer,
+    checked_modes,
+    checked_nodes,
+    checked_roads,
+    read,
+    written,
+)
+from moothall.society.city.routes import Nearest, Roads, Route
+from moothall.society.places import Near, NumberedPlaces
+from moothall.text import excerpt
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class City(NumberedPlaces):
+    """Places on a graph of roads. It never changes; frequent queries are cached.
+
+    A place is attached to a road node (`Place.node`), reached along x and y, or is a node itself.
+    A route is the shortest in metres over the roads that the mode may use. Its time is the mode's
+    wait plus the metres by its speed, in whole seconds, rounded up once. The arguments are
+    attributes; places and nodes are in order of id. A `Place` is made when it is asked for.
+
+    Args:
+        places: the places of citizens; ids are unique
+        roads: the edges between nodes and places: `Road`s, or tuples `(a, b, metres)`
+        nodes: road nodes that are not places, with coordinates in metres: `{"n1": (0, 100)}`
+        modes: the modes of travel; the first is the default
+
+    Raises:
+        ConfigError: an id occurs twice, a road or place leads to a node that does not exist, a road
+            names an unknown mode, or a field is wrong.
+    """
+
+    _unknown = "the city has no place"
+    closed: frozenset[str] = frozenset()
+    """The places that an intervention has closed."""
+
+    def __init__(
+        self,
+        places: Iterable[Place],
+        roads: Iterable[Road | tuple[str, str, int]] = (),
+        *,
+        nodes: Mapping[str, tuple[int, int]] | None = None,
+        modes: Iterable[Mode] = MODES,
+    ) -> None:
+        self._modes = checked_modes(modes)
+        self.modes = tuple(self._modes.values())
+        self.nodes = checked_nodes(nodes or {})
+        self.places = PlaceColumns(places, self.nodes)
+        self._ids, self.place_numbers = self.places.ids, self.places.numbers
+        self._kind_names, self._kind_numbers = self.places.kinds, self.places.kind
+        self.roads = checked_roads(roads, self._modes, self.nodes, self.places, self.place_numbers)
+        # Road nodes come first, then the places that are nodes themselves.
+        at = np.stack([self.places.x, self.places.y], axis=1)
+        own = np.flatnonzero(self.places.node < 0)
+        self._node_ids = [*self.nodes, *(self._ids[each] for each in own.tolist())]
+        spots = np.array([*self.nodes.values()], dtype=np.int64).reshape(-1, 2)
+        self._spots = np.concatenate([spots, at[own]])
+        self._hang_rows = self.places.node.copy()
+        self._hang_rows[own] = range(len(self.nodes), len(self._node_ids))
+        self._access_rows = abs(at - self._spots[self._hang_rows]).sum(axis=1)
+        self._graphs: dict[str, Roads] = {}
+        self._build_graphs()
+        rows = {kind: self._rows_of(kind) for kind in (*self.places.kinds, None)}
+        # Copies of a city share its tables.
+        self._nearest = Nearest(rows, self._hang_rows, self._access_rows, self._spots)
+
+    @classmethod
+    def generate(cls, *, seed: int, citizens: int, modes: Iterable[Mode] = MODES) -> City:
+        """Return a plausible town for 10 … 10,000,000 citizens: the same for the same arguments.
+
+        `moothall.society.city.generate` states the numbers of each kind, and their sources.
+        """
+        places, roads, nodes = generated(seed, citizens)
+        return cls(places, roads, nodes=nodes, modes=modes)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> City:
+        """Return the city of a text of `to_json`.
+
+        Raises:
+            ConfigError: it is not such a text; the error names the wrong field.
+        """
+        places, roads, nodes, modes = read(text)
+        return cls(places, roads, nodes=nodes, modes=modes)
+
+    def to_json(self) -> str:
+        """Return the city as JSON, in its canonical form: the same text for the same city."""
+        return written(self.places, self.roads, self.nodes, self.modes)
+
+    @functools.cached_property
+    def sha256(self) -> str:
+        """The SHA-256 of the canonical JSON, in hexadecimal digits."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    def _build_graphs(self) -> None:
+        index = {node: number for number, node in enumerate(self._node_ids)}
+        edges = np.array(
+            [(index[road.a], index[road.b], road.metres) for road in self.roads], dtype=np.int64
+        ).reshape(-1, 3)
+        oneway = np.array([road.oneway for road in self.roads], dtype=bool)
+        shared: dict[bytes, Roads] = {}
+        for mode in self._modes:
+            used = np.array(
+                [road.modes is None or mode in road.modes for road in self.roads], dtype=bool
+            )
+            key = used.tobytes()
+            if key not in shared:
+                shared[key] = Roads(edges[used], oneway[used], self._spots)
+            self._graphs[mode] = shared[key]
+
+    # -- places ------------------------------------------------------------------------------------
+
+    def __getitem__(self, place: str) -> Place:
+        found: Place = self.places[self._number(place)]
+        return found
+
+    def __repr__(self) -> str:
+        return f"<City of {len(self)} places, {len(self.roads)} roads>"
+
+    def capacity(self, place: str) -> int:
+        """Return how many citizens a place holds at a time."""
+        return int(self.places.capacity.item(self._number(place)))
+
+    def is_open(self, place: str, time: int) -> bool:
+        """Return whether a place is open, `time` seconds after midnight (of any day)."""
+        number, (opens, lasts) = self._number(place), self._hours
+        check_integer("time", time, 0, None)
+        return bool((time - opens.item(number)) % DAY_S < lasts.item(number))
+
+    def position(self, place: str) -> tuple[int, int]:
+        """Return x and y in metres, of a place or of a road node."""
+        if place in self.nodes:
+            return self.nodes[place]
+        number = self._number(place)
+        return self.places.x.item(number), self.places.y.item(number)
+
+    # -- routes ------------------------------------------------------------------------------------
+
+    def metres(self, a: str, b: str, mode: str | None = None) -> int | None:
+        """Return the metres of the shortest route from `a` to `b`; None if there is none."""
+        start, end = self._number(a), self._number(b)
+        graph = self._graphs[self._mode(mode).name]
+        if start == end:
+            return 0
+        metres = graph.between(self._hang_rows.item(start), self._hang_rows.item(end))
+        if metres < 0:
+            return None
+        return int(metres + self._access_rows.item(start) + self._access_rows.item(end))
+
+    def seconds(self, a: str, b: str, mode: str | None = None) -> int | None:
+        """Return the whole seconds from `a` to `b`; 0 if they are equal; None without a route.
+
+        Raises:
+            ConfigError: a place or the mode does not exist.
+        """
+        metres = self.metres(a, b, mode)
+        if metres is None or a == b:
+            return metres
+        return int(self._mode(mode).time(metres))
+
+    def route(self, a: str, b: str, mode: str | None = None) -> Route | None:
+        """Return the shortest route from `a` to `b`; None if there is none."""
+        metres, chosen = self.metres(a, b, mode), self._mode(mode)
+        if metres is None:
+            return None
+        if a == b:
+            return Route((a,), 0, 0)
+        ends = (self._hang_rows.item(self._number(each)) for each in (a, b))
+        nodes = [self._node_ids[node] for node in self._graphs[chosen.name].way(*ends) or ()]
+        before, after = [a] if nodes[0] != a else [], [b] if nodes[-1] != b else []
+        return Route((*before, *nodes, *after), int(chosen.time(metres)), metres)
+
+    def near(
+        self, place: str, kind: str | None = None, limit: int = 10, mode: str | None = None
+    ) -> tuple[Near, ...]:
+        """Return the nearest reachable other places, with the seconds to each.
+
+        Args:
+            place: the start
+            kind: the kind of the places; None for all kinds
+            limit: the number of places at most
+            mode: the mode of travel; None for the default
+
+        Distances are compared in metres; ties are in order of id.
+        """
+        check_integer("limit", limit, 1, None)
+        limit = min(limit, len(self))
+        number, chosen = self._number(place), self._mode(mode)
+        node, access = self._hang_rows[number], int(self._access_rows[number])
+        table = self._nearest.table(self._graphs[chosen.name], kind, limit)
+        near = [
+            Near(self._ids[each], int(chosen.time(metres + access)))
+            for each, metres in zip(*(ranked[:, node].tolist() for ranked in table), strict=True)
+            if each not in (-1, number)
+        ]
+        return tuple(near[:limit])
+
+    # -- queries of many places at once, by their numbers in `ids()` -------------------------------
+
+    def capacity_rows(self) -> NDArray[Any]:
+        """Return the capacity of each place; int64."""
+        return self.places.capacity
+
+    def by_area(self, places: Any) -> NDArray[Any]:
+        """Return an order of places in which neighbouring places are close.
+
+        It is Morton's order (1966): the bits of x and y alternate, in steps of 50 m.
+        """
+        x, y = (self._spots[self._hang_rows[places]] - self._spots.min(axis=0)).T // 50
+        key = np.zeros(len(x), np.int64)
+        for bit in range(19):
+            key |= (x >> bit & 1) << (2 * bit) | (y >> bit & 1) << (2 * bit + 1)
+        return np.lexsort((places, key))
+
+    def open_rows(self, time: Any, places: Any = None) -> NDArray[Any]:
+        """Return for each place whether it is open; booleans.
+
+        Args:
+            time: seconds after midnight; whole numbers, broadcast against the places
+            places: the places; all if left out
+        """
+        if np.max(time, initial=0) >= DAY_S or np.min(time, initial=0) < 0:
+            time = time % DAY_S
+        opens, lasts = self._hours
+        if places is not None:
+            opens, lasts = opens[places], lasts[places]
+        since = np.asarray(time).astype(np.int32) - opens
+        since += (since < 0) * np.int32(DAY_S)
+        found = since < lasts
+        if self.closed:
+            shut = np.zeros(len(self.places), bool)
+            shut[[self.place_numbers[each] for each in self.closed]] = True
+            found &= ~(shut if places is None else shut[places])
+        return found
+
+    def seconds_rows(self, place: Any, to: Any, mode: Any, words: Sequence[str]) -> NDArray[Any]:
+        """Return the seconds of routes; int64, −1 without a route, 0 without a start.
+
+        Args:
+            place: the starts; −1 for none
+            to: the destinations
+            mode: the modes of travel, as numbers in `words`; −1 for the default
+            words: the texts by number
+        """
+        place, to = np.asarray(place), np.asarray(to)
+        mode = np.broadcast_to(mode, place.shape)
+        found = np.full(len(place), -1, np.int64)
+        for number in np.unique(mode).tolist():
+            name = self.modes[0].name if number < 0 else words[number]
+            if name in self._modes:
+                at = np.flatnonzero(mode == number)
+                found[at] = self.ways_rows(place[at], to[at], [name])[:, 0]
+        found[place < 0] = 0
+        return found
+
+    def ways_rows(self, place: Any, to: Any, modes: Sequence[str | None]) -> NDArray[Any]:
+        """Return the seconds of routes by each mode; int64, (n, n_modes), −1 without a route."""
+        made = np.empty((len(place), len(modes)), np.int64, order="F")
+        found: dict[Roads, NDArray[Any]] = {}  # modes that use the same roads share the metres
+        for number, mode in enumerate(map(self._mode, modes)):
+            graph = self._graphs[mode.name]
+            if graph not in found:
+                metres = graph.metres(self._hang_rows[place], self._hang_rows[to])
+                reached = metres + self._access_rows[place] + self._access_rows[to]
+                found[graph] = np.where(metres < 0, -1, reached)
+            metres = found[graph]
+            made[:, number] = np.where(metres < 0, -1, mode.time(metres))
+        made[place == to] = 0
+        return made
+
+    def near_rows(
+        self, place: Any, kind: str, limit: int = 10, mode: str | None = None
+    ) -> tuple[Any, Any]:
+        """Return the results of `near` for each place: places (−1: no more) and seconds.
+
+        Returns:
+            two arrays of whole numbers, (n, limit), the nearest first; their `.T` is contiguous
+        """
+        chosen = self._mode(mode)
+        places, metres = self._nearest.table(self._graphs[chosen.name], kind, limit)
+        place = np.asarray(place)
+        node = self._hang_rows[place]
+        found, far = places.take(node, axis=1), metres.take(node, axis=1)
+        number = [*self._kind_names, kind].index(kind)
+        own = np.flatnonzero(self.places.kind[place] == number)
+        if len(own):  # a place is not near itself: drop it, the others move up
+            after = np.logical_or.accumulate(found[:, own] == place[own], axis=0)[:-1]
+            for each in (found, far):
+                each[:-1, own] = np.where(after, each[1:, own], each[:-1, own])
+        found = found[:-1]
+        seconds = chosen.time(far[:-1] + self._access_rows[place])
+        seconds *= found >= 0
+        return found.T, seconds.T
+
+    def keep_near(self, kinds: Collection[str], limit: int) -> None:
+        """Make the tables of routes and of `limit` near places of some kinds; drop other tables."""
+        graph = self._graphs[self.modes[0].name]
+        self._nearest.keep(graph, kinds, limit)
+        graph.metres(self._hang_rows[:1], self._hang_rows[:1])
+
+    @functools.cached_property
+    def _hours(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The second at which each place opens, and for how many seconds."""
+        lasts = self.places.closes - self.places.opens
+        return self.places.opens, np.where(lasts % DAY_S, lasts % DAY_S, DAY_S)
+
+    # -- lookups -----------------------------------------------------------------------------------
+
+    def _mode(self, mode: str | None) -> Mode:
+        if mode is None:
+            return self.modes[0]
+        try:
+            return self._modes[mode]
+        except (KeyError, TypeError):
+            known = ", ".join(self._modes)
+            raise ConfigError(f"mode must be one of {known}; got {excerpt(mode)}") from None

@@ -1,0 +1,92 @@
+"""The places of a city in columns: a city of ten million citizens has 4.6 million."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from operator import eq
+from typing import Any
+
+from moothall.errors import ConfigError
+from moothall.society.arrays import np
+from moothall.society.city.map import Place, numbers_of
+from moothall.text import excerpt
+
+
+class PlaceColumns(Sequence[Place]):
+    """Places in order of id. A `Place` is made when it is asked for.
+
+    Attributes:
+        ids: the ids, rising
+        numbers: the number of each id
+        kinds: the kinds, rising; `kind` has numbers of them
+        nodes: the road nodes; `node` has numbers of them, −1 for none
+        kind, x, y, capacity, opens, closes, node: the columns
+    """
+
+    def __init__(self, places: Iterable[Place], nodes: Mapping[str, Any]) -> None:
+        ids: list[str] = []
+        kinds: dict[str, int] = {}
+        self._names: dict[str, str] = {}
+        self.nodes = tuple(nodes)
+        node_of: dict[str | None, int] = {node: number for number, node in enumerate(nodes)}
+        node_of[None] = -1
+        rows = array("i")
+        for number, place in enumerate(places):
+            if not isinstance(place, Place):
+                raise ConfigError(f"places[{number}] must be a Place, got {excerpt(place)}")
+            node = node_of.get(place.node)
+            if node is None:
+                raise ConfigError(
+                    f"place {excerpt(place.id)}: node {excerpt(place.node)} does not exist: add it "
+                    "to nodes, or leave it out, so that roads lead to the place itself"
+                )
+            ids.append(place.id)
+            if place.name != place.id:
+                self._names[place.id] = place.name
+            kind = kinds.setdefault(place.kind, len(kinds))
+            rows.extend((kind, place.x, place.y, place.capacity, place.opens, place.closes, node))
+        order = sorted(range(len(ids)), key=ids.__getitem__)
+        twice = [other for one, other in pairwise(order) if ids[one] == ids[other]]
+        if twice:
+            raise ConfigError(f"places[{min(twice)}]: id {excerpt(ids[min(twice)])} appears twice")
+        self.ids = tuple([ids[number] for number in order])
+        self.numbers = numbers_of(self.ids)
+        for each in self.nodes:
+            if each in self.numbers:
+                raise ConfigError(f"nodes: {excerpt(each)} is the id of a place too")
+        table = np.array(rows, np.int32).reshape(-1, 7)
+        kind, self.x, self.y, capacity, self.opens, self.closes, self.node = (
+            table[:, column][order] for column in range(7)
+        )
+        self.kinds = tuple(sorted(kinds))
+        self.kind = np.array([self.kinds.index(each) for each in kinds], np.int16)[kind]
+        self.capacity = capacity.astype(np.int64)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, number: Any) -> Any:
+        if isinstance(number, slice):
+            return tuple(self[each] for each in range(len(self))[number])
+        id, node = self.ids[number], self.node.item(number)
+        return Place(
+            id,
+            self.kinds[self.kind.item(number)],
+            self.x.item(number),
+            self.y.item(number),
+            self.capacity.item(number),
+            self.opens.item(number),
+            self.closes.item(number),
+            self._names.get(id, id),
+            None if node < 0 else self.nodes[node],
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or len(self) != len(other):
+            return False
+        return all(map(eq, self, other))
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} places>"

@@ -1,0 +1,121 @@
+"""A grid of cells as a place, for the classic models."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from moothall.errors import ConfigError
+from moothall.society.arrays import np
+from moothall.society.city.map import check_integer
+from moothall.society.places import SteppedPlaces
+from moothall.text import excerpt
+
+_AROUND = ((-1, 0), (0, -1), (0, 1), (1, 0), (-1, -1), (-1, 1), (1, -1), (1, 1))
+
+
+class Grid(SteppedPlaces):
+    """Cells in columns and rows, with ids `"x,y"`, all of kind `cell`. It never changes.
+
+    Args:
+        width: the number of columns
+        height: the number of rows
+        torus: whether the right side joins the left, and the top the bottom
+        around: 4 neighbours (von Neumann) or 8 (Moore); citizens move to neighbours
+        capacity: the citizens that a cell holds at a time; None for any number
+        cell_seconds: the travel time to the next cell; with 0 each way takes one step
+
+    Raises:
+        ConfigError: an argument is wrong.
+    """
+
+    _unknown = "the grid has no cell"
+    _kind_names = ("cell",)
+
+    def __init__(
+        self,
+        width: int,
+        height: int,
+        *,
+        torus: bool = False,
+        around: int = 8,
+        capacity: int | None = 1,
+        cell_seconds: int = 60,
+    ) -> None:
+        check_integer("width", width, 1, 100_000)
+        check_integer("height", height, 1, 100_000)
+        check_integer("cell_seconds", cell_seconds, 0, 86_400)
+        if capacity is not None:
+            check_integer("capacity", capacity, 0, 1_000_000_000)
+        if around not in (4, 8):
+            raise ConfigError(f"around must be 4 or 8, got {excerpt(around)}")
+        if type(torus) is not bool:
+            raise ConfigError(f"torus must be a boolean, got {excerpt(torus)}")
+        self.width = width
+        self.height = height
+        self.torus = torus
+        self.around = around
+        self._around = _AROUND[:around]
+        self._capacity = capacity
+        self._step_seconds = cell_seconds
+
+    def __len__(self) -> int:
+        return self.width * self.height
+
+    def __repr__(self) -> str:
+        return f"<Grid of {self.width} × {self.height} cells>"
+
+    @functools.cached_property
+    def _ids(self) -> tuple[str, ...]:
+        return tuple(sorted(f"{x},{y}" for x in range(self.width) for y in range(self.height)))
+
+    @functools.cached_property
+    def cells(self) -> Any:
+        """The column and row of each cell, in the order of `ids`: int32, (n_cells, 2)."""
+        return np.array([each.split(",") for each in self._ids], "int32")
+
+    @functools.cached_property
+    def next_to(self) -> Any:
+        """The neighbours of each cell, by their index in `ids`, −1 for none: (n_cells, 4 or 8).
+
+        The columns are directions: left, up, down, right, then the diagonals.
+        """
+        x, y = self.cells[:, 0].astype(np.int64), self.cells[:, 1].astype(np.int64)
+        number = np.empty(len(self), np.int32)
+        number[x * self.height + y] = np.arange(len(self), dtype=np.int32)
+        made = []
+        for right, down in self._around:
+            a, b = x + right, y + down
+            if self.torus:
+                a, b = a % self.width, b % self.height
+            inside = (a >= 0) & (a < self.width) & (b >= 0) & (b < self.height)
+            at = np.where(inside, a * self.height + b, 0)
+            made.append(np.where(inside, number[at], -1))
+        return np.column_stack(made)
+
+    def seconds_rows(self, a: Any, b: Any, mode: Any, words: Any) -> Any:
+        """Return `seconds` of cells by index in `ids`: 0 where `a` is −1, −1 with a mode."""
+        seconds = np.where(np.asarray(mode) < 0, self._steps(a, b) * self._step_seconds, -1)
+        return np.where(np.asarray(a) < 0, 0, seconds)
+
+    def capacity(self, place: str) -> int | None:
+        """Return how many citizens a cell holds at a time; None for any number."""
+        self._number(place)
+        return self._capacity
+
+    def position(self, place: str) -> tuple[int, int]:
+        """Return a cell's column and row, counted from 0."""
+        x, y = self.cells[self._number(place)].tolist()
+        return x, y
+
+    def neighbours(self, place: str) -> tuple[str, ...]:
+        """Return the cells next to a cell, in order of id; never the cell itself."""
+        number = self._number(place)
+        others = {*self.next_to[number].tolist()} - {-1, number}
+        return tuple(self._ids[each] for each in sorted(others))
+
+    def _steps(self, start: Any, to: Any) -> Any:
+        dx, dy = np.abs(self.cells[to].astype(np.int64) - self.cells[start]).T
+        if self.torus:
+            dx, dy = np.minimum(dx, self.width - dx), np.minimum(dy, self.height - dy)
+        return np.maximum(dx, dy) if self.around == 8 else dx + dy

@@ -1,0 +1,315 @@
+"""The parts of a city: places, roads and modes of travel; their checks and their JSON."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from moothall.arguments import unknown_argument
+from moothall.clock import DAY_S
+from moothall.errors import ConfigError
+from moothall.text import error_text, excerpt
+
+_FARTHEST = 10_000_000
+_LONGEST_ROAD = 1_000_000
+_MOST = 1_000_000_000
+_FEW = 100_000  # a dict of more places than these would take more than 7 MB
+_FORMAT = "moothall.city/1"
+
+
+def check_text(name: str, value: object) -> None:
+    """Raise ConfigError unless a value is 1–255 printable characters."""
+    if not isinstance(value, str) or not 0 < len(value) <= 255 or not value.isprintable():
+        raise ConfigError(f"{name} must be 1–255 printable characters, got {excerpt(value)}")
+
+
+def check_integer(name: str, value: object, low: int, high: int | None) -> None:
+    """Raise ConfigError unless a value is a whole number in a range; `high` None: no bound."""
+    if type(value) is not int or value < low or (high is not None and value > high):
+        bounds = f"from {low} up" if high is None else f"from {low} to {high}"
+        raise ConfigError(f"{name} must be a whole number {bounds}, got {excerpt(value)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a city.
+
+    Attributes:
+        id: unique in the city, 1–255 printable characters
+        kind: the kind: `home`, `work`, `shop`, …
+        x: metres to the east
+        y: metres to the north
+        capacity: the citizens that it holds at a time; for a home, its residents
+        opens: the opening time, in seconds after midnight, 0 … 86,399
+        closes: the closing time, 0 … 86,400; if before `opens`, it is open over midnight
+        name: the name for display; the id if empty
+        node: the road node that it is attached to; None if roads lead to the place's own id
+
+    Raises:
+        ConfigError: a field is wrong; the text names it.
+    """
+
+    id: str
+    kind: str
+    x: int
+    y: int
+    capacity: int = 1
+    opens: int = 0
+    closes: int = DAY_S
+    name: str = ""
+    node: str | None = None
+
+    def __post_init__(self) -> None:
+        check_text("id", self.id)
+        try:
+            check_text("kind", self.kind)
+            check_integer("x", self.x, -_FARTHEST, _FARTHEST)
+            check_integer("y", self.y, -_FARTHEST, _FARTHEST)
+            check_integer("capacity", self.capacity, 0, _MOST)
+            check_integer("opens", self.opens, 0, DAY_S - 1)
+            check_integer("closes", self.closes, 0, DAY_S)
+            if self.opens == self.closes:
+                raise ConfigError(f"closes must differ from opens, got {self.closes} for both")
+            if self.name == "":
+                object.__setattr__(self, "name", self.id)
+            check_text("name", self.name)
+            if self.node is not None:
+                check_text("node", self.node)
+        except ConfigError as error:
+            raise ConfigError(f"place {excerpt(self.id)}: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Road:
+    """A road between two nodes.
+
+    Attributes:
+        a: a node, or a place without `node`
+        b: the other end
+        metres: the length, 1 … 1,000,000
+        modes: the modes that may use it; None for all
+        oneway: whether it leads from `a` to `b` only
+
+    Raises:
+        ConfigError: a field is wrong; the text names it.
+    """
+
+    a: str
+    b: str
+    metres: int
+    modes: tuple[str, ...] | None = None
+    oneway: bool = False
+
+    def __post_init__(self) -> None:
+        check_text("road: a", self.a)
+        check_text("road: b", self.b)
+        where = f"road {excerpt(self.a)}–{excerpt(self.b)}: "
+        check_integer(where + "metres", self.metres, 1, _LONGEST_ROAD)
+        if self.modes is not None:
+            if not isinstance(self.modes, (tuple, list)):
+                raise ConfigError(f"{where}modes must be names or None, got {excerpt(self.modes)}")
+            for mode in self.modes:
+                check_text(where + "modes", mode)
+            object.__setattr__(self, "modes", tuple(sorted(set(self.modes))))
+        if type(self.oneway) is not bool:
+            raise ConfigError(f"{where}oneway must be a boolean, got {excerpt(self.oneway)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """A mode of travel: `metres` in `seconds`, after a wait. Whole numbers keep times exact.
+
+    Attributes:
+        name: the name, such as `walk`
+        metres: the distance covered in `seconds`
+        seconds: the time for `metres`
+        wait: seconds added to every trip: to park, to wait for a bus
+
+    Raises:
+        ConfigError: a field is wrong; the text names it.
+    """
+
+    name: str
+    metres: int
+    seconds: int = 1
+    wait: int = 0
+
+    def __post_init__(self) -> None:
+        check_text("mode: name", self.name)
+        where = f"mode {excerpt(self.name)}: "
+        check_integer(where + "metres", self.metres, 1, _LONGEST_ROAD)
+        check_integer(where + "seconds", self.seconds, 1, DAY_S)
+        check_integer(where + "wait", self.wait, 0, DAY_S)
+
+    def time(self, metres: Any) -> Any:
+        """Return the whole seconds, rounded up, for a distance (an int, or an int64 array)."""
+        return self.wait + -(-metres * self.seconds // self.metres)
+
+
+MODES = (
+    Mode("walk", metres=7, seconds=5),
+    Mode("cycle", metres=43, seconds=10),
+    Mode("drive", metres=7, wait=120),
+    Mode("transit", metres=5, wait=300),
+)
+"""The usual modes.
+
+Walking 1.4 m/s (Bohannon 1997, Age and Ageing 26: comfortable gait of adults 1.27–1.46 m/s). The
+rest is assumed, in round numbers for towns: cycling 4.3 m/s, driving 7 m/s and two minutes to park,
+public transport 5 m/s and five minutes to wait.
+"""
+
+T = TypeVar("T", Place, Road, Mode)
+
+
+# -- a whole city ----------------------------------------------------------------------------------
+
+
+def numbers_of(ids: Sequence[str]) -> Mapping[str, int]:
+    """Return the number of each id of a rising sequence; in little memory if they are many."""
+    if len(ids) > _FEW:
+        return _Numbers(ids)
+    return {id: number for number, id in enumerate(ids)}  # several times as fast
+
+
+class _Numbers(Mapping[str, int]):
+    """The number of each text of a rising sequence."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = texts
+
+    def __getitem__(self, text: str) -> int:
+        number = bisect_left(self._texts, text) if isinstance(text, str) else len(self._texts)
+        if number == len(self._texts) or self._texts[number] != text:
+            raise KeyError(text)
+        return number
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+
+def checked_modes(modes: Iterable[Mode]) -> dict[str, Mode]:
+    """Return modes of travel by name."""
+    found: dict[str, Mode] = {}
+    for number, mode in enumerate(modes):
+        if not isinstance(mode, Mode):
+            raise ConfigError(f"modes[{number}] must be a Mode, got {excerpt(mode)}")
+        if mode.name in found:
+            raise ConfigError(f"modes[{number}]: name {excerpt(mode.name)} appears twice")
+        found[mode.name] = mode
+    if not found:
+        raise ConfigError("modes must have at least one")
+    return found
+
+
+def checked_nodes(nodes: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    """Return checked road nodes by id, in order of id."""
+    if not isinstance(nodes, Mapping):
+        raise ConfigError(f"nodes must map ids to (x, y), got {excerpt(nodes)}")
+    found = {}
+    for node, spot in nodes.items():
+        check_text("nodes: an id", node)
+        if not isinstance(spot, (tuple, list)) or len(spot) != 2:
+            raise ConfigError(f"nodes: {excerpt(node)}: must be (x, y), got {excerpt(spot)}")
+        for axis, value in zip("xy", spot, strict=True):
+            check_integer(f"nodes: {excerpt(node)}: {axis}", value, -_FARTHEST, _FARTHEST)
+        found[node] = (spot[0], spot[1])
+    return dict(sorted(found.items()))
+
+
+def checked_roads(
+    roads: Iterable[Road | tuple[str, str, int]],
+    modes: Mapping[str, Mode],
+    nodes: Mapping[str, Any],
+    places: Sequence[Place],
+    numbers: Mapping[str, int],
+) -> tuple[Road, ...]:
+    """Return roads; check that their ends and modes exist. `numbers` are those of the places."""
+    found = []
+    for number, road in enumerate(roads):
+        if not isinstance(road, Road):
+            if not isinstance(road, (tuple, list)) or len(road) != 3:
+                raise ConfigError(
+                    f"roads[{number}] must be a Road or (a, b, metres), got {excerpt(road)}"
+                )
+            road = Road(*road)
+        for end in (road.a, road.b):
+            if end in nodes:
+                continue
+            where = f"roads[{number}]: {excerpt(road.a)}–{excerpt(road.b)} leads to {excerpt(end)}"
+            if end not in numbers:
+                raise ConfigError(f"{where}, which is neither a node nor a place")
+            place = places[numbers[end]]
+            if place.node is not None:
+                hangs = excerpt(place.node)
+                raise ConfigError(f"{where}, a place that hangs on node {hangs}: lead it there")
+        for mode in road.modes or ():
+            if mode not in modes:
+                known = ", ".join(modes)
+                raise ConfigError(f"roads[{number}]: mode {excerpt(mode)} is not one of {known}")
+        found.append(road)
+    return tuple(found)
+
+
+def written(
+    places: Iterable[Place],
+    roads: Iterable[Road],
+    nodes: Mapping[str, tuple[int, int]],
+    modes: Iterable[Mode],
+) -> str:
+    """Return a city's canonical JSON: the same text for the same city."""
+    data = {
+        "format": _FORMAT,
+        "modes": [_row(mode) for mode in modes],
+        "nodes": nodes,
+        "places": [_row(place) for place in places],
+        "roads": [_row(road) for road in roads],
+    }
+    return json.dumps(data, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+def read(
+    text: str | bytes,
+) -> tuple[list[Place], list[Road], dict[str, tuple[int, int]], list[Mode]]:
+    """Return the places, roads, nodes and modes of a city's JSON; ConfigError names the field."""
+    try:
+        data = json.loads(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ConfigError(f"the city is not JSON: {error_text(error)}") from None
+    if not isinstance(data, dict) or data.get("format") != _FORMAT:
+        raise ConfigError(f"format must be {excerpt(_FORMAT)}: this is not a city's JSON")
+    for name in sorted(data.keys() ^ {"format", "modes", "nodes", "places", "roads"}):
+        raise ConfigError(f"{excerpt(name)} is {'not a field' if name in data else 'missing'}")
+    if not isinstance(data["nodes"], dict):
+        raise ConfigError(f"nodes must be an object, got {excerpt(data['nodes'])}")
+    return (
+        _read_rows("places", data["places"], Place),
+        _read_rows("roads", data["roads"], Road),
+        data["nodes"],
+        _read_rows("modes", data["modes"], Mode),
+    )
+
+
+def _row(part: Place | Road | Mode) -> dict[str, Any]:
+    return {name: getattr(part, name) for name in part.__slots__}
+
+
+def _read_rows(what: str, rows: object, kind: type[T]) -> list[T]:
+    if not isinstance(rows, list):
+        raise ConfigError(f"{what} must be an array, got {excerpt(rows)}")
+    found = []
+    for number, row in enumerate(rows):
+        if not isinstance(row, dict):
+            raise ConfigError(f"{what}[{number}] must be an object, got {excerpt(row)}")
+        try:
+            found.append(kind(**row))
+        except TypeError as error:
+            why = unknown_argument(kind, row) or error
+            raise ConfigError(f"{what}[{number}]: {why}") from None
+    return found

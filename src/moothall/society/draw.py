@@ -1,0 +1,239 @@
+"""Randomness as a pure function: splitmix64 of (seed, citizen, step, purpose, draw).
+
+The order in which citizens, shards or workers draw has no effect. The scalar form (`Draws`) and
+the form for rows (`integers`, `uniforms`, …) give the same values on every platform: 64-bit
+integers are multiplied, shifted and xored, and floats are 53 of the bits times 2⁻⁵³. The words are
+chained, `h = mix((h ^ word) + 0x9E3779B97F4A7C15)`, in the order seed, step, purpose, citizen,
+draw; `mix` is splitmix64's finalizer (Steele, Lea, Flood 2014, "Fast Splittable Pseudorandom Number
+Generators", OOPSLA; variant 13 of Stafford). This is for simulations, not for secrets.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from moothall.errors import ConfigError
+from moothall.society.arrays import np
+from moothall.text import excerpt
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_MASK = 0xFFFFFFFFFFFFFFFF
+_GAMMA = 0x9E3779B97F4A7C15
+_FIRST = 0xBF58476D1CE4E5B9
+_SECOND = 0x94D049BB133111EB
+_LARGEST_BELOW = 1 << 32
+
+
+class Draws:
+    """The random numbers of one citizen in one step.
+
+    Args:
+        seed: the run's seed, 0 … 2⁶⁴−1
+        citizen: the drawing citizen: a whole number 0 … 2⁶⁴−1, or a text such as `bank`, hashed
+        step: the step of the run, 0 … 2⁶⁴−1
+
+    Every method takes `purpose`, a text that names the use of the number (`"mobility.place"`), and
+    `draw`, the number of the draw for that purpose in that step. The same arguments give the same
+    value, always.
+
+    Raises:
+        ConfigError: an argument is not such a number or text.
+    """
+
+    __slots__ = ("_citizen", "_seed", "_step")
+
+    def __init__(self, seed: int, citizen: int | str, step: int) -> None:
+        self._seed = _word("seed", seed)
+        self._citizen = hashed(citizen) if isinstance(citizen, str) else _word("citizen", citizen)
+        self._step = _word("step", step)
+
+    def integer(self, purpose: str, draw: int = 0) -> int:
+        """Return 64 random bits: 0 … 2⁶⁴−1."""
+        if type(draw) is not int or not 0 <= draw <= _MASK:
+            _word("draw", draw)
+        h = _mix((_prefix(self._seed, self._step, purpose) ^ self._citizen) + _GAMMA & _MASK)
+        return _mix((h ^ draw) + _GAMMA & _MASK)
+
+    def uniform(self, purpose: str, draw: int = 0) -> float:
+        """Return a float in [0, 1): a multiple of 2⁻⁵³."""
+        return (self.integer(purpose, draw) >> 11) * 2.0**-53
+
+    def below(self, n: int, purpose: str, draw: int = 0) -> int:
+        """Return a whole number 0 … n−1, for n of 1 … 2³².
+
+        It is the 64 bits times n, shifted right by 64. No value is more than n/2⁶⁴ likelier than
+        another, at most 2⁻³² of its probability: unbiased enough for any simulation.
+        """
+        return self.integer(purpose, draw) * _count(n) >> 64
+
+    def choice(self, weights: Sequence[float], purpose: str, draw: int = 0) -> int:
+        """Return an index of `weights`, with a probability in proportion to its weight.
+
+        The index is the first whose cumulative weight is above a random share of the total. Weights
+        that are all integers (total at most 2³²) are summed exactly; others as floats, in order.
+
+        Raises:
+            ConfigError: there is no weight, one is negative or not finite, or all are 0.
+        """
+        sums = _cumulative(weights)
+        if type(sums[-1]) is int:
+            share: float = self.below(sums[-1], purpose, draw)
+        else:
+            share = self.uniform(purpose, draw) * sums[-1]
+        return next((index for index, sum in enumerate(sums) if sum > share), _last(sums))
+
+
+def integers(
+    seed: int, citizens: NDArray[Any], step: int, purpose: str, draw: Any = 0
+) -> NDArray[Any]:
+    """Return `Draws.integer` of many citizens: uint64, of the shape of `citizens` (uint64).
+
+    `draw` is one number; here and in `belows` also an array, a number for each citizen.
+    """
+    rows = np.asarray(citizens)
+    whole = rows.ndim and rows.dtype.kind in "ui"
+    if not whole or (rows.dtype.kind == "i" and rows.size and rows.min() < 0):
+        raise ConfigError(f"citizens must be an array of whole numbers from 0 up, got {rows.dtype}")
+    start = _prefix(_word("seed", seed), _word("step", step), purpose)
+    h = rows.astype(np.uint64)
+    h ^= np.uint64(start)
+    rest = np.empty_like(h)
+    _mix_rows(h, rest)
+    many = getattr(draw, "shape", ()) != ()
+    h ^= draw.astype(np.uint64) if many else np.uint64(_word("draw", draw))
+    _mix_rows(h, rest)
+    return h
+
+
+def uniforms(
+    seed: int, citizens: NDArray[Any], step: int, purpose: str, draw: int = 0
+) -> NDArray[Any]:
+    """Return `Draws.uniform` of many citizens: float64, of the shape of `citizens` (uint64)."""
+    return (integers(seed, citizens, step, purpose, draw) >> np.uint64(11)) * 2.0**-53
+
+
+def belows(
+    n: Any, seed: int, citizens: NDArray[Any], step: int, purpose: str, draw: Any = 0
+) -> NDArray[Any]:
+    """Return `Draws.below` of many citizens: int64, of the shape of `citizens` (uint64).
+
+    `n` is one number, or an array, a number for each citizen, each 1 … 2³²−1.
+    """
+    many = getattr(n, "shape", ()) != ()
+    if many and (n.dtype.kind not in "iu" or n.shape != citizens.shape):
+        raise ConfigError(f"n must be whole numbers, one for each citizen, got {n.dtype}{n.shape}")
+    if many and n.size and not (n.min() >= 1 and n.max() < _LARGEST_BELOW):
+        raise ConfigError("n must be whole numbers from 1 to 2**32 - 1")
+    bound = n.astype(np.uint64) if many else _count(n.item() if hasattr(n, "item") else n)
+    return _scaled(integers(seed, citizens, step, purpose, draw), bound).view(np.int64)
+
+
+def choices(
+    weights: Sequence[float],
+    seed: int,
+    citizens: NDArray[Any],
+    step: int,
+    purpose: str,
+    draw: int = 0,
+) -> NDArray[Any]:
+    """Return `Draws.choice` of many citizens: int64, of the shape of `citizens` (uint64)."""
+    sums = _cumulative(weights)
+    shares: Any
+    if type(sums[-1]) is int:
+        shares = belows(sums[-1], seed, citizens, step, purpose, draw)
+        found = np.searchsorted(np.asarray(sums, dtype=np.int64), shares, side="right")
+    else:
+        shares = uniforms(seed, citizens, step, purpose, draw) * sums[-1]
+        found = np.searchsorted(np.asarray(sums, dtype=np.float64), shares, side="right")
+    return np.minimum(found, _last(sums)).astype(np.int64)
+
+
+@functools.lru_cache(maxsize=4096)
+def hashed(text: str) -> int:
+    """Return a text's 64-bit hash: the first 8 bytes of its BLAKE2b, little-endian."""
+    if not isinstance(text, str):
+        raise ConfigError(f"purpose must be a text, got {excerpt(text)}")
+    data = text.encode("utf-8", errors="surrogatepass")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+
+
+@functools.lru_cache(maxsize=4096)
+def _prefix(seed: int, step: int, purpose: str) -> int:
+    """Return the chain after seed, step and purpose, which all citizens of a step share."""
+    h = _mix(seed + _GAMMA & _MASK)
+    h = _mix((h ^ step) + _GAMMA & _MASK)
+    return _mix((h ^ hashed(purpose)) + _GAMMA & _MASK)
+
+
+def _mix(h: int) -> int:
+    h = (h ^ h >> 30) * _FIRST & _MASK
+    h = (h ^ h >> 27) * _SECOND & _MASK
+    return h ^ h >> 31
+
+
+def _mix_rows(h: NDArray[Any], rest: NDArray[Any]) -> None:
+    """Add the constant and mix, in place; `rest` is a buffer of the same shape."""
+    h += np.uint64(_GAMMA)
+    np.right_shift(h, np.uint64(30), out=rest)
+    h ^= rest
+    h *= np.uint64(_FIRST)
+    np.right_shift(h, np.uint64(27), out=rest)
+    h ^= rest
+    h *= np.uint64(_SECOND)
+    np.right_shift(h, np.uint64(31), out=rest)
+    h ^= rest
+
+
+def _scaled(bits: NDArray[Any], n: Any) -> NDArray[Any]:
+    """Return the upper 64 bits of `bits` times n, n at most 2³², without 128-bit numbers."""
+    n = np.asarray(n, np.uint64)
+    low = (bits & np.uint64(0xFFFFFFFF)) * n
+    low >>= np.uint64(32)
+    high = bits >> np.uint64(32)
+    high *= n
+    high += low
+    high >>= np.uint64(32)
+    return high
+
+
+def _cumulative(weights: Sequence[float]) -> list[Any]:
+    values = [value.item() if hasattr(value, "item") else value for value in weights]
+    for index, value in enumerate(values):
+        if type(value) not in (int, float) or not 0 <= value < math.inf:
+            found = excerpt(value)
+            raise ConfigError(f"weights[{index}] must be a number from 0 up, got {found}")
+    exact = all(type(value) is int for value in values)
+    sums = list(itertools.accumulate(values))
+    total = sums[-1] if sums else 0
+    if not total:
+        raise ConfigError("weights must have one above 0")
+    if total > (_LARGEST_BELOW if exact else 1.7e308):
+        raise ConfigError(f"the sum of weights is too large: {total}")
+    return sums
+
+
+def _last(sums: list[Any]) -> int:
+    """Return the last index with a weight: rounding may raise a share to the total."""
+    return sums.index(sums[-1])
+
+
+def _count(n: object) -> int:
+    if type(n) is not int or not 1 <= n <= _LARGEST_BELOW:
+        raise ConfigError(f"n must be a whole number from 1 to 2**32, got {excerpt(n)}")
+    return n
+
+
+def _word(name: str, value: object) -> int:
+    """Return a checked 64-bit word; numpy's integers are allowed, as arrays have citizens."""
+    if type(value) is not int and hasattr(value, "__index__") and not isinstance(value, bool):
+        value = value.__index__()
+    if type(value) is not int or not 0 <= value <= _MASK:
+        raise ConfigError(f"{name} must be a whole number from 0 to 2**64-1, got {excerpt(value)}")
+    return value

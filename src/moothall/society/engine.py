@@ -1,0 +1,97 @@
+"""Engines, which run the turns of a step."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Protocol
+
+from moothall.errors import ConfigError
+from moothall.society.city.map import check_integer
+from moothall.society.population.population import Population
+from moothall.society.population.rows import Moment
+from moothall.society.population.step import Wants, in_threads
+from moothall.society.router import SocietyMailbox, SocietyRouter
+from moothall.threads import WORKERS
+
+_AT_ONCE: Final = 100  # after this many turns the loop runs the waiting ones
+_FROZEN: Final = 10_000  # turns whose objects the collector then leaves alone in this step
+
+
+class Engine(Protocol):
+    """Runs the turns of a step."""
+
+    rows: bool
+    """Whether a population's citizens run as rows; if not, all are full agents."""
+
+    async def run(self, mailboxes: Iterable[SocietyMailbox], router: SocietyRouter) -> None:
+        """Run the turn of each agent, in any order; return when all have ended."""
+
+    async def run_rows(self, population: Population, moment: Moment) -> list[Wants]:
+        """Run a step of a population's rows; return their wants, in the order of the rows."""
+
+    def close(self) -> None:
+        """Release resources such as threads; the society that uses the engine calls this."""
+
+
+class LocalEngine:
+    """Runs the turns on the society's loop.
+
+    A turn that waits for nothing, such as that of a citizen with rules only, runs without its own
+    task. Turns that wait, for example for a model, wait concurrently.
+
+    The rows of a population run in chunks, on `threads` threads, which numpy lets run in parallel.
+    The number of threads does not change the result.
+
+    Args:
+        concurrency: the number of turns that may wait at a time
+        threads: the number of threads that run the rows of a population
+        rows: whether a population runs as rows; False makes all its citizens full agents, the
+            reference for comparing rows
+
+    Raises:
+        ConfigError: a number is not 1 or more
+    """
+
+    def __init__(self, *, concurrency: int = 64, threads: int = 1, rows: bool = True) -> None:
+        check_integer("concurrency", concurrency, 1, None)
+        check_integer("threads", threads, 1, None)
+        if type(rows) is not bool:
+            raise ConfigError(f"rows must be True or False, got {rows!r:.40}")
+        self.concurrency = concurrency
+        self.threads = threads
+        self.rows = rows
+        self._pool: ThreadPoolExecutor | None = None
+
+    async def run_rows(self, population: Population, moment: Moment) -> list[Wants]:
+        """Run a step of a population's rows; return their wants, in the order of the rows."""
+        self._lend_threads(population)
+        work = (in_threads, population, moment, self._pool, self.threads)
+        return await WORKERS.run(asyncio.get_running_loop(), *work)
+
+    def _lend_threads(self, population: Population) -> None:
+        if self.threads > 1 and self._pool is None:
+            self._pool = ThreadPoolExecutor(self.threads, "moothall-rows")
+        population.pool = self._pool
+
+    def close(self) -> None:
+        """End the threads."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown()
+
+    async def run(self, mailboxes: Iterable[SocietyMailbox], router: SocietyRouter) -> None:
+        """Run the turn of each agent; return when all have ended."""
+        most = self.concurrency
+        for number, mailbox in enumerate(mailboxes):
+            while len(router.turns) >= most:
+                await router.wait_turn_end()
+            router.begin(mailbox)
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if number % _FROZEN == _FROZEN - 1:
+                gc.freeze()
+        while router.turns:
+            await router.wait_turn_end()

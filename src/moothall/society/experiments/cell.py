@@ -1,0 +1,261 @@
+"""One cell of an experiment: a condition, a seed and values, run in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import json
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic_core import PydanticSerializationError
+
+from moothall.clock import seconds_of
+from moothall.errors import ConfigError, FileError, MoothallError, StateError
+from moothall.society.experiments.intervention import Intervention
+from moothall.society.experiments.models import MODELS, Source, function_of, importable
+from moothall.society.experiments.pictures import draw_map
+from moothall.society.experiments.results import Measurements, Row, write_whole
+from moothall.society.experiments.survey import Respondent, Survey
+from moothall.society.experiments.workflow import Item, Run, Surveyed, steps_of
+from moothall.society.population.population import Population
+from moothall.society.society import Society
+from moothall.text import error_text
+
+_SUMMED = ("failures", "fallbacks", "model_calls")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one process runs; `values` are the swept parameters, `parameters` all of them."""
+
+    condition: str
+    seed: int
+    values: dict[str, Any]
+    experiment: str
+    folder: Path
+    source: Source
+    step: str | int
+    parameters: dict[str, Any]
+    workflow: list[Item]
+    metrics: list[tuple[str, Source | None]]
+    every: int
+    has_map: bool = False
+
+    def __str__(self) -> str:
+        values = "".join(f", {name}={json.dumps(each)}" for name, each in self.values.items())
+        return f"condition {self.condition!r}, seed {self.seed}{values}"
+
+    @property
+    def steps(self) -> int:
+        """How many steps it runs."""
+        return steps_of(self.workflow, seconds_of(self.step))
+
+    def as_json(self) -> bytes:
+        """Return it for another process. Raises ConfigError if a function is not `file.py:…`."""
+        try:
+            return _adapter().dump_json(self, exclude_unset=True)
+        except PydanticSerializationError:
+            raise ConfigError(
+                "another process needs functions as file.py:function; with jobs=0 all cells run in "
+                "this process, with any function"
+            ) from None
+
+    async def run(self, part: Path, lived: Callable[[int], None]) -> None:
+        """Run the cell, and write its part of the results."""
+        # The folder is importable during the whole run, for imports inside of functions.
+        values = json.dumps(self.values, sort_keys=True)
+        same = {"experiment": self.experiment, "parameters": values, "seed": self.seed}
+        with importable(self.folder), closing(Measurements(part, **same)) as rows:
+            run = _CellRun(self, lived, part.with_suffix(".png"), rows)
+            await run.run(self.workflow, self.condition)
+            rows.write(run.totals)
+
+
+@functools.cache
+def _adapter() -> TypeAdapter[Cell]:
+    return TypeAdapter(Cell)
+
+
+class _CellRun:
+    """A running cell: the rows that it measures, and totals of failures."""
+
+    def __init__(
+        self, cell: Cell, lived: Callable[[int], None], picture: Path, rows: Measurements
+    ) -> None:
+        self._cell, self._lived, self._picture, self.rows = cell, lived, picture, rows
+        make = function_of(cell.source, cell.folder)
+        parameters = dict(cell.parameters)
+        if "folder" in inspect.signature(make).parameters:
+            parameters["folder"] = cell.folder
+        if cell.source in MODELS:
+            self._make = functools.partial(make, seed=cell.seed, **parameters)
+        else:
+            self._make = functools.partial(make, cell.seed, **parameters)
+        self._metrics = [
+            (name, None if by is None else function_of(by, cell.folder))
+            for name, by in cell.metrics
+        ]
+        self.totals: dict[str, Any] = {**dict.fromkeys(_SUMMED, 0), "first_failures": []}
+        self.totals["first_fallback"] = []
+
+    async def run(
+        self,
+        workflow: list[Item],
+        condition: str,
+        saved: Mapping[str, tuple[Any, list[Intervention]]] | None = None,
+        start: str = "",
+    ) -> None:
+        """Run a workflow in a new society, from a saved state or from the start."""
+        saved = dict(saved or {})
+        coming: list[Intervention] = []  # made at the next step, so that no state has them yet
+        made = self._make()
+        if isinstance(made, Population):
+            made = Society(made)
+        if not isinstance(made, Society):
+            raise ConfigError(f"society.make must return a Society, got {made!r:.80}")
+        async with made as society:
+            if start:
+                state, coming = saved[start][0], [*saved[start][1]]
+                society.load_state_dict(state)
+                for each in coming:
+                    society.intervene(each)
+            self._measure(society, condition, {})
+            for item in workflow:
+                if item.run is not None or item.step is not None:
+                    count = item.step or (item.run or Run()).count(seconds_of(self._cell.step))
+                    await self._run(society, condition, count)
+                    coming = []
+                elif item.survey is not None:
+                    await self._survey(society, condition, item.survey)
+                elif item.interview is not None:
+                    who, question = item.interview.citizen, item.interview.question
+                    said = await society.interview(who, question)
+                    name = f"interview {who}: {question} (by {said.source})"
+                    self.rows.append(Row(condition, society.number, name, None, str(said)))
+                elif item.intervene is not None:
+                    coming.append(Intervention(society.number, **item.intervene))
+                    society.intervene(coming[-1])
+                elif item.save is not None:
+                    saved[item.save] = society.state_dict(), [*coming]
+                elif item.branch is not None:
+                    name = f"{condition}/{item.branch.name}"
+                    await self.run(item.branch.workflow, name, saved, item.branch.of)
+            if self._cell.has_map and not start:
+                write_whole(self._picture, functools.partial(draw_map, society))
+            lines = [f"step {n}, {who}: {what}" for n, who, what in society.failures]
+            self.totals["first_failures"] = (self.totals["first_failures"] + lines)[:3]
+            if society._asking.unused:
+                self.totals["first_fallback"] = [society._asking.unused]
+
+    async def _run(self, society: Society, condition: str, steps: int) -> None:
+        every = self._cell.every
+        while steps > 0:
+            chunk = min(steps, every - society.number % every)
+            society.metrics.clear()  # a run of years takes no more memory than one of a day
+            rows = await society.run(step=self._cell.step, steps=chunk)
+            for name in _SUMMED:
+                self.totals[name] += sum(row.get(name, 0) for row in rows)
+            self._measure(society, condition, rows[-1])
+            self._lived(chunk)
+            steps -= chunk
+
+    def _measure(self, society: Society, condition: str, row: Mapping[str, Any]) -> None:
+        """Record the metrics; before the first step only those by functions."""
+        for name, by in self._metrics:
+            value: Any = row.get(name) if by is None else by(society)
+            if by is None and row and name not in row and "." not in name:  # nor of a survey
+                raise ConfigError(
+                    f"metrics: there is no column {name!r}; there are: "
+                    f"{', '.join(key for key in row if key != 'time')}"
+                )
+            value = value.item() if getattr(value, "ndim", None) == 0 else value
+            if value is None:
+                continue
+            if not isinstance(value, Real) or not abs(float(value)) < float("inf"):
+                what = f"must be a finite number, got {value!r:.80} after step {society.number}"
+                raise ConfigError(f"metrics: {name} {what}")
+            self.rows.append(Row(condition, society.number, name, float(value)))
+
+    async def _survey(self, society: Society, condition: str, surveyed: Surveyed) -> None:
+        """Ask a survey, and record the mean answer to each question."""
+        folder = self._cell.folder
+        questions = [each.question(_rule(each.by, folder)) for each in surveyed.questions]
+        answers = await society.survey(Survey(surveyed.name, questions), surveyed.citizens)
+        means: dict[str, list[Any]] = {}
+        for question in questions:
+            given = [each for each in answers if each.question == question.id]
+            values = [each.value for each in given if each.source != "none"]
+            if not values:
+                why = given[0].reason if given else "there is not a citizen"
+                raise ConfigError(f"survey {surveyed.name!r}: no citizen answers: {why}")
+            whose = f"survey {surveyed.name!r}"
+            silent = [f"{whose}, {e.citizen}: {e.reason}" for e in given if e.source == "none"]
+            self.totals["failures"] += len(silent)
+            self.totals["first_failures"] += silent[:3]
+            if question.kind == "choice":
+                for choice in question.choices:
+                    means[f"{question.id}={choice}"] = [value == choice for value in values]
+            else:
+                means[question.id] = values
+        by_model = [each.source == "model" for each in answers]
+        if any(by_model):
+            means["by_model"] = by_model
+        for name, each in means.items():
+            mean = float(sum(each)) / len(each)
+            self.rows.append(Row(condition, society.number, f"{surveyed.name}.{name}", mean))
+
+
+def _rule(by: Source | None, folder: Path) -> Callable[[Respondent], Any] | None:
+    """Return the rule of a question: a value of the status, or a function."""
+    if by is None or not isinstance(by, str) or not by.startswith("status."):
+        return None if by is None else function_of(by, folder)
+    names = by.split(".")[1:]
+    return lambda asked: functools.reduce(lambda value, name: value[name], names, asked.status)
+
+
+def kind_of(error: Exception) -> type[Exception]:
+    """Return the class with which an error of a cell is reported: one of three."""
+    return next((each for each in (ConfigError, FileError) if isinstance(error, each)), StateError)
+
+
+def _placed(error: Exception, folder: Path) -> str:
+    """Return an exception's text and where it was raised, in a file of the experiment if it can."""
+    frames = traceback.extract_tb(error.__traceback__)
+    at = ([each for each in frames if Path(each.filename).is_relative_to(folder)] or frames)[-1]
+    return f"{error_text(error, 1000)} ({Path(at.filename).name}, line {at.lineno}, in {at.name})"
+
+
+def main() -> None:
+    """Run the cell on standard input, a line of JSON, and write its part to the named file.
+
+    If the parent process ends, its end of the pipe is closed, and this process ends, too.
+    """
+    said = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what a society's code prints must not mix with our reports
+    cell = _adapter().validate_json(sys.stdin.readline())
+    threading.Thread(target=lambda: os.read(0, 1) or os._exit(1), daemon=True).start()
+
+    def say(**what: Any) -> None:
+        said.write(json.dumps(what) + "\n")
+
+    try:
+        asyncio.run(cell.run(Path(sys.argv[1]), lambda steps: say(lived=steps)))
+    except Exception as error:  # reported to the parent process, which raises it
+        text = str(error) if isinstance(error, MoothallError) else _placed(error, cell.folder)
+        say(error=text, kind=kind_of(error).__name__)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

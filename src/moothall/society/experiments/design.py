@@ -1,0 +1,371 @@
+"""An experiment as data: a society, a workflow, conditions, seeds and parameters."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    StrictInt,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from moothall.clock import seconds_of
+from moothall.errors import ConfigError
+from moothall.jsonvalue import NotJSON, copy_json
+from moothall.society.experiments.cell import Cell
+from moothall.society.experiments.models import MODELS, Source, function_of, in_words, parameters_of
+from moothall.society.experiments.workflow import (
+    FieldError,
+    Item,
+    Part,
+    Surveyed,
+    Where,
+    steps_of,
+    surveys_of,
+)
+from moothall.society.people.table import read_people
+
+_NONE: Final = "the society has no such parameter"
+_CELLS: Final = 100_000
+_TAGS: Final = frozenset(("int", "constrained-int", "str", "float", "list[int]", "callable"))
+"""The names of a type's alternatives, which pydantic puts into a path."""
+
+
+_WORDS: Final = {
+    "extra_forbidden": "there is no such field",
+    "model_type": "must be a mapping of fields, such as {label: all open}, or {}",
+    "string_pattern_mismatch": "must be letters, digits and _, after the first also spaces, . or -",
+}
+"""What is said instead of pydantic's words, by the type of its error."""
+
+
+class SocietyDesign(BaseModel):
+    """A society to run: a name of `MODELS` or your own function, a step, and its parameters."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    make: Source | None = None
+    model: str = "town"
+    step: str | int = "15min"
+
+    @field_validator("step")
+    @classmethod
+    def _length(cls, given: str | int) -> str | int:
+        seconds_of(given)
+        return given
+
+    @field_validator("model")
+    @classmethod
+    def _known(cls, given: str, info: ValidationInfo) -> str:
+        if info.data.get("make") is not None and given != "town":  # which is the default
+            raise ValueError("must be left out beside make, which names the society's function")
+        if given not in MODELS:
+            raise ValueError(f"must be one of {', '.join(sorted(MODELS))}, got {given!r}")
+        return given
+
+    @property
+    def source(self) -> Source:
+        """The function, or the text that names it."""
+        return self.model if self.make is None else self.make
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The arguments of the function, except the seed."""
+        return dict(self.model_extra or {})
+
+
+class Metric(Part):
+    """A metric: a column of a society's metrics or a function, with label and unit of its axis."""
+
+    name: str = Field(min_length=1, max_length=100)
+    by: Source | None = None
+    label: str = ""
+    unit: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, given: Any) -> Any:
+        return {"name": given} if isinstance(given, str) else given
+
+
+class Condition(Part):
+    """A condition: other parameters (of the society or for `$name`s) or workflow; a label."""
+
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    workflow: list[dict[str, Any]] | None = None
+    label: str = ""
+
+
+class Published(Part):
+    """A published figure, to compare with a metric, times `scale`, after `step` steps."""
+
+    quantity: str
+    published: str
+    metric: str
+    condition: str = "base"
+    scale: float = 1
+    step: int | None = None
+
+
+class Design(Part):
+    """The fields of an `Experiment`, which documents them."""
+
+    name: str = Field(min_length=1, max_length=100, pattern=r"^[\w][\w .-]*$")
+    question: str = ""
+    society: SocietyDesign = Field(default_factory=SocietyDesign)
+    metrics: list[Metric] = Field(default_factory=list)
+    every: int = Field(default=1, ge=1)
+    workflow: list[dict[str, Any]] = Field(min_length=1)
+    conditions: dict[str, Condition] = Field(default_factory=lambda: {"base": Condition()})
+    seeds: StrictInt | list[StrictInt] = 1
+    parameters: dict[str, list[Any]] = Field(default_factory=dict)
+    maps: bool = False
+    published: list[Published] = Field(default_factory=list)
+    source: str = ""
+    notes: str = ""
+    folder: Path = Field(default=Path(), exclude=True)
+    _command: str | None = PrivateAttr(default=None)
+    _cells: list[Cell] = PrivateAttr(default_factory=list)
+
+    def __init__(self, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise FieldError(*faults_of(error)) from None
+        self._check()
+
+    # -- what it asks for --------------------------------------------------------------------------
+
+    @property
+    def all_seeds(self) -> list[int]:
+        """The seeds: 0 … n−1 if a number is given."""
+        return list(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
+
+    @property
+    def command(self) -> str | None:
+        """The command that repeats the experiment; None if a program has made it."""
+        return self._command
+
+    def grid(self) -> list[dict[str, Any]]:
+        """Return the combinations of the parameters' values."""
+        names = list(self.parameters)
+        values = itertools.product(*self.parameters.values())
+        return [dict(zip(names, each, strict=True)) for each in values]
+
+    def cells(self) -> list[Cell]:
+        """Return every condition with every combination of parameters and every seed."""
+        return self._cells
+
+    def surveys(self) -> Iterator[Surveyed]:
+        """Yield the surveys of all workflows."""
+        workflows = {id(cell.workflow): cell.workflow for cell in self._cells}
+        return itertools.chain.from_iterable(map(surveys_of, workflows.values()))
+
+    def _all_cells(self) -> list[Cell]:
+        metrics = [(each.name, each.by) for each in self.metrics]
+        same = (self.name, self.folder, self.society.source, self.society.step)
+        made: list[Cell] = []
+        for name in self.conditions:
+            for at, values in enumerate(self.grid()):
+                lived = (*same, *self._resolved(name, values), metrics, self.every)
+                for seed in self.all_seeds:
+                    has_map = self.maps and at == 0 and seed == self.all_seeds[0]
+                    made.append(Cell(name, seed, values, *lived, has_map))
+        return made
+
+    def _resolved(self, name: str, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[Item]]:
+        """Return the society's parameters and the workflow of a condition with these values."""
+        where: Where = ("workflow",)
+        raw: Any = self.workflow
+        condition = self.conditions[name]
+        if condition.workflow is not None:
+            where, raw = ("conditions", name, "workflow"), condition.workflow
+        given = {**condition.parameters, **values}
+        used: set[str] = set()
+        try:
+            filled = _filled(raw, given, used, where)
+            workflow = TypeAdapter(list[Item]).validate_python(filled, context=self.folder)
+        except ValidationError as error:
+            raise FieldError(*(((*where, *at), what) for at, what in faults_of(error))) from None
+        steps_of(workflow, seconds_of(self.society.step), where)
+        parameters = copy_json(self.society.parameters)
+        known = self.arguments()
+        places: dict[str, Where] = {}  # of parameters that are not set under `society`
+        whole_first = sorted(given.items(), key=lambda each: each[0].count("."))
+        for key, value in whole_first:
+            at: Where = ("parameters", key)
+            if key in condition.parameters:
+                at = ("conditions", name, *at)
+                if key in values:
+                    raise FieldError((at, "it is swept, so no condition can set it"))
+            root, *path = key.split(".")
+            if known is not None and root not in known:
+                if key not in used:
+                    what = f"{_NONE}, and no ${key} is in the workflow; {_there(known)}"
+                    raise FieldError((at, what))
+                continue
+            into, places[key] = parameters, at
+            for step, each in itertools.pairwise((root, *path)):
+                into = into.setdefault(step, {})
+                if not isinstance(into, dict):
+                    raise FieldError((at, f"{step!r} has no {each!r}"))
+            into[path[-1] if path else root] = copy_json(value)  # another cell adds to its own
+        if self.society.make is None:
+            try:
+                kind = parameters_of(self.society.model)
+                kind.model_validate(parameters, context=self.folder)
+            except ValidationError as error:
+                raise FieldError(*_placed(faults_of(error), places)) from None
+        return parameters, workflow
+
+    def arguments(self) -> list[str] | None:
+        """Return the names of the society's parameters; None if it takes any."""
+        where = ("society", "model" if self.society.make is None else "make")
+        parameters = inspect.signature(self._function(where, self.society.source)).parameters
+        if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+            return None
+        if self.society.make is None:
+            others = ("seed", "folder", "budget", "journal")
+            return [name for name in parameters if name not in others]
+        if not parameters:
+            raise FieldError((where, f"{self.society.source!r} must take the seed"))
+        _, *names = parameters  # the first is the seed, whatever it is called
+        return [name for name in names if name != "folder"]
+
+    # -- checks ------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        many = self.seeds if isinstance(self.seeds, int) else len(self.seeds)
+        count = many * len(self.conditions) * math.prod(map(len, self.parameters.values()))
+        if count > _CELLS:  # before a list of so many is made
+            raise FieldError(((), f"it has {count:,} cells, and may have {_CELLS:,}: sweep less"))
+        seeds = self.all_seeds
+        are_seeds = all(0 <= each < 1 << 64 for each in seeds)
+        if not seeds or len(set(seeds)) != len(seeds) or not are_seeds:
+            what = "must be 1 or more, or a list of different seeds, 0 to 2**64 - 1"
+            raise FieldError((("seeds",), what))
+        if not self.conditions:
+            raise FieldError((("conditions",), "must have one or more, or be left out"))
+        for name in self.conditions:
+            if not name.strip() or "/" in name:
+                raise FieldError((("conditions", name), "its name must have a letter, and no /"))
+        for name, each in self.parameters.items():
+            if not each or any(each.count(value) > 1 for value in each):
+                what = "must be a list of one value or more, each once"
+                raise FieldError((("parameters", name), what))
+        measured = {each.name for each in self.metrics}
+        if len(measured) != len(self.metrics):
+            raise FieldError((("metrics",), "two metrics have the same name"))
+        given: list[tuple[Where, dict[str, Any]]] = [
+            (("society",), self.society.parameters),
+            (("parameters",), self.parameters),
+            *((("conditions", n, "parameters"), c.parameters) for n, c in self.conditions.items()),
+        ]
+        for where, values in given:
+            for name, value in values.items():
+                try:
+                    copy_json(value)
+                except NotJSON as error:
+                    raise FieldError(((*where, name), f"must be JSON data: {error}")) from None
+        known = self.arguments()
+        for name in self.society.parameters:
+            if known is not None and name not in known:
+                raise FieldError((("society", name), f"{_NONE}; {_there(known)}"))
+        self._cells = self._all_cells()
+        asked = dict.fromkeys(name for each in self.surveys() for name in each.metrics)
+        for index, metric in enumerate(self.metrics):
+            if metric.by is not None:
+                self._function(("metrics", index, "by"), metric.by)
+            elif "." in metric.name and metric.name not in asked:
+                what = f"no survey measures it; {_there(asked or ['none'])}"
+                raise FieldError((("metrics", index, "name"), what))
+        for index, figure in enumerate(self.published):
+            if figure.metric not in (*measured, *asked):
+                what = f"no metric {figure.metric!r} is measured"
+                raise FieldError((("published", index, "metric"), what))
+            if figure.condition.partition("/")[0] not in self.conditions:
+                what = f"there is no condition {figure.condition!r}"
+                raise FieldError((("published", index, "condition"), what))
+
+    def _function(self, where: Where, source: Source) -> Callable[..., Any]:
+        try:
+            return function_of(source, self.folder)
+        except ConfigError as error:
+            raise FieldError((where, str(error))) from None
+
+    def size(self) -> dict[str, int]:
+        """Return its size: cells, agent_steps and, if a model is named, model_calls (estimated)."""
+        signature = inspect.signature(function_of(self.society.source, self.folder)).parameters
+        default = getattr(signature.get("citizens"), "default", None)
+        cells = self.cells()
+        rows = functools.cache(lambda name: len(read_people(self.folder / name)))
+        agent_steps = calls = 0
+        for cell in cells:
+            many = cell.parameters.get("citizens", default)
+            if isinstance(many, str) and self.society.make is None:
+                many = rows(many)
+            steps = cell.steps * (many if type(many) is int else 1)
+            agent_steps += steps
+            calls += steps * 6 // 5 if cell.parameters.get("llm") else 0
+        return {"cells": len(cells), "agent_steps": agent_steps, "model_calls": calls}
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the design as JSON data, with functions by name."""
+        made: dict[str, Any] = in_words(self.model_dump(exclude_defaults=True))
+        return {"society": {}, **made}
+
+
+def _there(known: Iterable[str]) -> str:
+    return f"there are: {', '.join(known)}"
+
+
+def _placed(
+    faults: Iterable[tuple[Where, str]], places: Mapping[str, Where]
+) -> Iterator[tuple[Where, str]]:
+    """Yield faults of a society's parameters, each with the path where its parameter is set."""
+    for path, what in faults:
+        name = ".".join(map(str, path))
+        pairs = ((f"{key}.", f"{name}.", at) for key, at in places.items())
+        set_at = (at for a, b, at in pairs if a.startswith(b) or b.startswith(a))
+        yield next(set_at, ("society", *path)), what
+
+
+def faults_of(error: ValidationError) -> list[tuple[Where, str]]:
+    """Return pydantic's errors as (path, what is wrong), without names of alternatives."""
+    found: dict[Where, str] = {}
+    for each in error.errors(include_url=False, include_context=False):
+        loc = each["loc"]
+        where = tuple(itertools.takewhile(lambda part: str(part) not in _TAGS, loc))
+        what = _WORDS.get(each["type"], each["msg"].removeprefix("Value error, "))
+        found.setdefault(where, what)
+    return list(found.items())
+
+
+def _filled(value: Any, given: Mapping[str, Any], used: set[str], at: Where) -> Any:
+    """Return a workflow with its `$name`s replaced by values; collect these names in `used`."""
+    if isinstance(value, str) and value[:1] == "$":
+        name = value[1:]
+        if name in given:
+            used.add(name)
+            return given[name]
+        if name.isidentifier():
+            raise FieldError((at, f"no parameter of this condition is named {name!r}"))
+    if isinstance(value, Mapping):
+        return {key: _filled(each, given, used, (*at, key)) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_filled(each, given, used, (*at, index)) for index, each in enumerate(value)]
+    return value

@@ -1,0 +1,315 @@
+"""The part of a society that experiments use: ask citizens, and intervene."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import cached_property
+from typing import Any, Final
+
+from moothall.errors import ConfigError, DefinitionError, ModelError, SpaceClosed, StateError
+from moothall.journal import Journal
+from moothall.jsonvalue import NotJSON, Unreadable, copy_json, read_json
+from moothall.reasoning.members import side_by_side
+from moothall.reasoning.record import Record, recorded
+from moothall.society.asking import AskedModel, Asking
+from moothall.society.checkpoint import SocietyState
+from moothall.society.experiments.intervention import Intervention, several
+from moothall.society.experiments.survey import (
+    Interview,
+    Question,
+    Respondent,
+    Survey,
+    SurveyAnswer,
+    SurveyState,
+    in_words,
+)
+from moothall.society.experiments.watch import Whereabouts, spots_of, whereabouts
+from moothall.society.perception import Perception, View
+from moothall.society.population.life import answers_of
+from moothall.society.population.messages import messages_of
+from moothall.society.router import SocietyMailbox
+from moothall.society.steps import Steps
+from moothall.society.wants import id_order
+from moothall.spaces.loop import on_a_space
+from moothall.text import counted
+
+_AT_ONCE: Final = 1000  # so many citizens are asked; then the loop does what else waits
+
+
+class Experiments(Steps):
+    """The part of a society that experiments use; `Society` is one."""
+
+    _journal: Journal | None
+    _state: SocietyState | None = None  # the state of the run that is under way
+    _given: tuple[str, list[Intervention]] = ("", [])
+    """The id of the last run, and the interventions that were given while it was under way."""
+
+    @cached_property
+    def _spots(self) -> Any:
+        return spots_of(self.city)
+
+    async def _from_outside(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Await a function on the society's loop; if cancelled, wait until it has ended there."""
+        self._start()
+        if on_a_space():
+            raise DefinitionError("a society is run from outside: an agent cannot await a step")
+        begun: list[Any] = []
+
+        async def there() -> Any:
+            begun.append(asyncio.current_task())
+            return await function(*args)
+
+        async def over() -> None:
+            if begun:
+                await asyncio.wait(begun)
+
+        try:
+            return await asyncio.wrap_future(self._thread.run(there))
+        except asyncio.CancelledError:
+            with suppress(SpaceClosed):  # the society's own loop cancels a step
+                await asyncio.wrap_future(self._thread.run(over))
+            raise
+
+    def _on_loop(self, function: Callable[..., Any], *args: Any) -> Any:
+        self._start()
+
+        def call() -> Any:
+            if self._in_step:
+                raise StateError(f"step {self.number} is under way: wait for it")
+            return function(*args)
+
+        return self._thread.call(call)
+
+    # -- what is asked and changed -----------------------------------------------------------------
+
+    async def survey(
+        self,
+        survey: Survey,
+        citizens: Iterable[str | int] | None = None,
+        *,
+        run_id: str | None = None,
+    ) -> list[SurveyAnswer]:
+        """Ask citizens between two steps; that changes nothing in the society.
+
+        During a run, the survey waits for the end of the step, and the next step waits for it.
+
+        A citizen with a model is asked once, by a prompt with all questions and the schema of the
+        answers, within the society's limits of time and budget. If the model fails, or an answer
+        is not of the question's type, the question's rule answers, and the citizen is counted in
+        `fallbacks`. With a journal, the survey is a run of its own.
+
+        Args:
+            survey: the questions
+            citizens: the ids of the citizens to ask; all citizens if left out
+            run_id: the run's id in the journal; an ended survey returns its answers again
+
+        Returns:
+            the answers by citizen in id order, then in the order of the questions
+
+        Raises:
+            ConfigError: `survey` is not a Survey, or there is no such citizen
+            RunMismatch: another survey began the run
+        """
+        asked: list[SurveyAnswer] = await self._from_outside(self._survey, survey, citizens, run_id)
+        return asked
+
+    async def interview(
+        self, citizen: str | int, question: str, *, run_id: str | None = None
+    ) -> Interview:
+        """Ask one citizen in free text, as a survey does; a rule answers with its state and plan.
+
+        Args:
+            citizen: its id
+            question: the question
+            run_id: as of `survey`
+
+        Returns:
+            the answer; `source` and `reason` are those of `SurveyAnswer`
+        """
+        survey = Survey("interview", [Question("answer", question, by=in_words)])
+        (answer,) = await self.survey(survey, [citizen], run_id=run_id)
+        return Interview(answer.value or "", answer.source, answer.reason)
+
+    def positions(self) -> Whereabouts | None:
+        """Return where citizens are and what they do now; from any thread, at any time.
+
+        A citizen on the way is on the straight line between the two places. The call waits for
+        the society's loop, which runs it between two turns of a step; for 10,000 citizens 10 ms.
+
+        Returns:
+            the positions for a map; None without a city, or if its places have no positions
+        """
+        self._start()
+        # Without a population, a city of one's own may grow.
+        spots = spots_of(self.city) if self.population is None else self._spots
+        found: Whereabouts | None = self._thread.call(whereabouts, self, spots)
+        return found
+
+    def respondent(self, citizen: str | int) -> Respondent:
+        """Return copies of what a citizen is now; from any thread, at any time, as `positions`.
+
+        Raises:
+            ConfigError: there is no such citizen
+            StateError: its state is not JSON data
+        """
+        self._start()
+
+        def look() -> Respondent:
+            ((id, mailbox),) = self._asked([citizen]).items()
+            return self._respondent(id, mailbox, self._view_now())
+
+        found: Respondent = self._thread.call(look)
+        return found
+
+    def _asked(self, citizens: Iterable[str | int] | None) -> dict[str, SocietyMailbox | None]:
+        """Return the citizens to ask, in id order, with their mailboxes; rows have none."""
+        _ = self.mailboxes
+        mailboxes = {mailbox.id: mailbox for mailbox in self._citizens}
+        known = mailboxes if self.population is None else self.books.where
+        ids: Iterable[str] = known
+        if citizens is not None:
+            ids = sorted({str(id) for id in several(citizens, "citizens")}, key=id_order)
+            for id in ids:
+                if id not in known:
+                    raise ConfigError(f"there is no citizen {id!r:.80} to ask")
+        return {id: mailboxes.get(id) for id in ids}
+
+    def intervene(self, intervention: Intervention) -> None:
+        """Change the world at the start of a step to come.
+
+        Interventions given before a run are part of how the society is made, as its citizens are:
+        a resumed run must have the same ones, and makes those that were not made yet. The run
+        records interventions given during it, and has them when it is resumed. A saved state
+        holds what interventions have changed. So another society that loads the state and has
+        other interventions is a branch, which differs from their step on.
+
+        Raises:
+            ConfigError: its step is past or has begun, or it closes a place that is unknown
+            JournalError: it cannot be recorded in the run
+        """
+        self._start()
+        self._thread.call(self._intervene, intervention)
+
+    def _intervene(self, intervention: Intervention) -> None:
+        if not isinstance(intervention, Intervention):
+            raise ConfigError(f"intervene takes an Intervention, got {intervention!r:.80}")
+        number, clock = self.number, self.clock
+        if self._in_step:
+            number, clock = number + 1, clock.after()
+        if intervention.is_past(number, clock):
+            raise ConfigError(f"the intervention is past: step {number} comes next")
+        self.changed.check(intervention)
+        self.interventions = (*self.interventions, intervention)
+        if self._state is not None:
+            self._given[1].append(intervention)
+            self._state.interventions.append(intervention.as_json())
+            self._asking.record.hear(intervention.as_json())
+            self._asking.record.commit_now()  # before the step in which it is made
+
+    async def _survey(
+        self, survey: Survey, citizens: Iterable[str | int] | None, run_id: str | None
+    ) -> list[SurveyAnswer]:
+        if not isinstance(survey, Survey):
+            raise ConfigError(f"survey takes a Survey, got {survey!r:.80}")
+        async with self._between:
+            mailboxes = self._asked(citizens)
+            program = {
+                "seed": self.seed,
+                "step": self.number,
+                "survey": [survey.name, survey.schema],
+                "citizens": list(mailboxes),
+                "model": getattr(self._model, "name", None),
+            }
+            async with recorded(
+                self._journal,
+                secrets.token_hex(8) if run_id is None else run_id,
+                "Survey",
+                "society",
+                SurveyState,
+                task=f"{survey.name}: {counted(len(mailboxes), 'citizen')}",
+                program=program,
+            ) as record:
+                if self._journal is not None:
+                    self._asking.charge_recorded(record, self._model, self.mailboxes)
+                if record.state is not None:
+                    return [SurveyAnswer(*each) for each in record.state.answers]
+                answers = await self._answers(survey, mailboxes, record)
+                record.save(SurveyState([list(each) for each in answers]))
+                await record.end("done")
+                return answers
+
+    async def _answers(
+        self, survey: Survey, mailboxes: dict[str, SocietyMailbox | None], record: Record[Any]
+    ) -> list[SurveyAnswer]:
+        """Ask citizens side by side, at most the engine's `concurrency` at a time."""
+        asking = Asking(self._asking.timeout_s, self._asking.budget, once=self._asking.once)
+        asking.begin(self.number)
+        asking.record = record
+        view = self._view_now()
+        gate = asyncio.Semaphore(getattr(self._engine, "concurrency", 64))
+
+        async def ask(id: str, mailbox: SocietyMailbox | None) -> list[SurveyAnswer]:
+            async with gate:
+                return await self._ask(id, mailbox, survey, asking, view)
+
+        asked, answers = list(mailboxes.items()), list[SurveyAnswer]()
+        for at in range(0, len(asked), _AT_ONCE):
+            for each in await side_by_side([ask(*one) for one in asked[at : at + _AT_ONCE]]):
+                answers += each
+        return answers
+
+    async def _ask(
+        self, id: str, mailbox: SocietyMailbox | None, survey: Survey, asking: Asking, view: View
+    ) -> list[SurveyAnswer]:
+        """Return the answers of one citizen; a row of a population has no model."""
+        citizen: Any = None if mailbox is None else mailbox.agent
+        respondent = self._respondent(id, mailbox, view)
+        given: Any = {}
+        failed = ""
+        model = None if citizen is None else citizen.llm
+        if model is not None:
+            asked = AskedModel(asking, citizen, model.model)
+            try:
+                reply = await asked.complete(survey.prompt(respondent), None, survey.schema)
+                given = read_json(reply.text or "")
+            except (ModelError, Unreadable) as error:
+                failed = str(error)
+            if not isinstance(given, dict):
+                given, failed = {}, "the model's answer is not a JSON object"
+        answers = []
+        for question in survey.questions:
+            reason = failed or (question.fault(given.get(question.id)) if model is not None else "")
+            if model is not None and not reason:
+                value, source = given[question.id], "model"
+            else:
+                value, fault = question.by_rule(respondent)
+                source = "none" if fault else "rule"
+                reason = "; ".join(each for each in (reason, fault) if each)
+            answers.append(SurveyAnswer(id, question.id, value, source, reason, self.number))
+        if model is not None and any(each.source != "model" for each in answers):
+            self.fallbacks += 1
+            asking.fell_back(id, answers[0].reason)
+        return answers
+
+    def _respondent(self, id: str, mailbox: SocietyMailbox | None, view: View) -> Respondent:
+        if mailbox is None:
+            population: Any = self.population
+            row = population.row_of(id)
+            status = population.status_of(row)
+            answers = tuple(answers_of(self.books, row))
+            messages = [each.envelope.to_dict() for each in messages_of(self, row)]
+            perceived = Perception(view, id, status, status["place"], messages, answers)
+            return Respondent(id, "", status, [], perceived)
+        citizen: Any = mailbox.agent
+        try:
+            status = copy_json(citizen.memory.status)
+            stream = copy_json(list(citizen.memory.stream))
+        except NotJSON as error:
+            raise StateError(f"the state of agent {id!r} must be JSON data: {error}") from None
+        messages = [each.envelope.to_dict() for each in mailbox.mail]
+        place, answers = self.books.where[id], tuple(mailbox.answers)
+        perceived = Perception(view, id, status, place, messages, answers)
+        return Respondent(id, citizen.name or "", status, stream, perceived)

@@ -1,0 +1,230 @@
+"""Interventions: changes to the world at the start of a step, and those that last."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, asdict, dataclass, field
+from datetime import datetime, timedelta
+from itertools import chain, product
+from typing import Any, Final
+
+from moothall.clock import Clock
+from moothall.errors import ConfigError
+from moothall.jsonvalue import NotJSON, copy_json
+from moothall.society.city.facts import Facts
+from moothall.society.city.map import check_integer
+from moothall.society.wants import id_order
+
+_SETTLED: Final = ("money", "place", "moving")
+"""The parts of a citizen's status that only the commit stage writes."""
+
+
+@dataclass(frozen=True)
+class Intervention:
+    """A change to the world at the start of one step, before citizens perceive it.
+
+    It is plain data: `Intervention(**intervention.as_json())` is equal to it. The changes are made
+    in the order of the arguments below. If one cannot be made (no citizen has that id, an account
+    has too little money), the step has a failure `(step, "intervention", why)`, and the others
+    are made.
+
+    Args:
+        at_step: the number of the step
+        when: instead of `at_step`, a date and time within the step
+        facts: facts that hold from then on, beside the society's own or in their place
+        close: ids of places, or kinds of them, that are closed from then on, as outside of their
+            opening hours: a citizen may still go there, but no firm there sells or has work
+        open: closed places, or kinds of them, that keep their own hours again
+        status: values that replace those in the status of citizens, by name; a dict in it, such
+            as `{"needs": {"hunger": 200}}`, replaces only what it names; money, place and moving
+            cannot be set
+        citizens: whose status is set: ids; or a dict, such as `{"work": "office-1"}`, for all
+            whose status has these values; all citizens if left out
+        pay: payments between citizens and services, as `(from, to, cents)` or as a dict with
+            these names: money only moves; `everyone` is each citizen
+        news: announcements, each JSON data, that citizens perceive in that step
+
+    Raises:
+        ConfigError: an argument is wrong, or nothing would change
+    """
+
+    at_step: int | None = None
+    _: KW_ONLY
+    when: str | datetime | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    close: Sequence[str] = ()
+    open: Sequence[str] = ()
+    status: Mapping[str, Any] = field(default_factory=dict)
+    citizens: Sequence[str | int] | Mapping[str, Any] | None = None
+    pay: Sequence[Sequence[Any]] = ()
+    news: Sequence[Any] = ()
+
+    def __post_init__(self) -> None:
+        if (self.at_step is None) == (self.when is None):
+            raise ConfigError("an intervention must have at_step or when, and not both")
+        if self.at_step is not None:
+            check_integer("at_step", self.at_step, 0, None)
+        made: dict[str, Any] = {**vars(self), "when": self._moment and self._moment.isoformat()}
+        for name in ("facts", "status"):
+            if not isinstance(given := getattr(self, name) or {}, Mapping):
+                raise ConfigError(f"{name} must be a dict, got {given!r:.80}")
+            made[name] = dict(given)
+        for name in ("close", "open", "pay", "news"):
+            made[name] = several(made[name], name)
+        made["pay"] = [_payment(each) for each in made["pay"]]
+        if self.citizens is not None and not isinstance(self.citizens, Mapping):
+            made["citizens"] = [str(id) for id in several(self.citizens, "citizens")]
+        if not any(made[name] for name in ("facts", "close", "open", "status", "pay", "news")):
+            raise ConfigError("an intervention must change something: facts, status, close, …")
+        for name in _SETTLED:
+            if name in made["status"]:
+                hint = "; `pay` moves money" if name == "money" else ""
+                raise ConfigError(f"status: only the commit stage sets {name!r}{hint}")
+        for name in made["status"]:
+            outer, dot, inner = str(name).partition(".")
+            if dot:
+                raise ConfigError(f"status: write {{{outer!r}: {{{inner!r}: …}}}}, got {name!r}")
+        Facts(made["facts"])  # the names are checked there
+        try:
+            for name, value in made.items():
+                object.__setattr__(self, name, copy_json(value, name))
+        except NotJSON as error:
+            raise ConfigError(f"an intervention must be JSON data: {error}") from None
+
+    @property
+    def _moment(self) -> datetime | None:
+        try:
+            return None if self.when is None else Clock(self.when).start
+        except ConfigError as error:
+            raise ConfigError(str(error).replace("start", "when", 1)) from None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the arguments that make it, as JSON data."""
+        return asdict(self)
+
+    def falls_in(self, step: int, clock: Clock) -> bool:
+        """Return whether it is made at the start of `step`, which begins at the clock's time."""
+        if self._moment is None:
+            return self.at_step == step
+        return timedelta() <= self._moment - clock.moment < timedelta(seconds=clock.step_s)
+
+    def is_past(self, step: int, clock: Clock) -> bool:
+        """Return whether its step is over when `step` comes next."""
+        if self._moment is None:
+            return self.at_step is not None and self.at_step < step
+        return self._moment < clock.moment
+
+    def change(self, society: Any) -> list[str]:
+        """Make the changes; return why some could not be made."""
+        changed: Changed = society.changed
+        changed.facts.update(copy_json(self.facts))
+        if self.close or self.open:
+            changed.closed.difference_update(changed.places(self.open))
+            changed.closed.update(changed.places(self.close))
+            society.city = society.books.city = changed.city()
+        failed: list[str] = []
+        if self.status:
+            failed += society.books.set_status(copy_json(self.status), self.citizens)
+        for sender, to, cents in self.pay:
+            ids = society.books.where
+            who = (sorted(ids, key=id_order) if e == "everyone" else [e] for e in (sender, to))
+            for pair in product(*who):
+                if why := society.books.pay(*pair, cents):
+                    failed.append(f"pay: {why}")
+        society.news += copy_json(self.news)
+        return failed
+
+
+class Changed:
+    """The lasting changes of interventions: facts and closed places."""
+
+    def __init__(self, city: Any) -> None:
+        self._city = city
+        self.facts: dict[str, Any] = {}
+        self.closed: set[str] = set()
+
+    def of(self, facts: Any) -> Any:
+        """Return the society's facts with those of interventions."""
+        return Facts({**(facts or {}), **self.facts}) if self.facts else facts
+
+    def city(self) -> Any:
+        """Return the city, with the closed places closed."""
+        own, closed = self._city, frozenset(self.closed)
+        if not closed:
+            return own
+        hours = getattr(own, "is_open", None)
+
+        def is_open(place: str, time: int) -> bool:
+            return place not in closed and (hours is None or bool(hours(place, time)))
+
+        made = copy.copy(own)
+        made.is_open = is_open
+        made.closed = closed  # for callers that ask for many places at once
+        return made
+
+    def places(self, named: Sequence[str]) -> list[str]:
+        """Return the ids of places that are named by their ids or kinds."""
+        kinds = self._city.kinds() if hasattr(self._city, "by_kind") else ()
+        found = (self._city.by_kind(each) if each in kinds else [each] for each in named)
+        return [*chain.from_iterable(found)]
+
+    def check(self, intervention: Intervention) -> None:
+        """Check that the places that it closes or opens exist. Raises ConfigError."""
+        ids = set() if self._city is None else set(self._city.ids())
+        for id in self.places([*intervention.close, *intervention.open]):
+            if id not in ids:
+                raise ConfigError(f"an intervention closes or opens {id!r}, which is not a place")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the changes as JSON data."""
+        return {"facts": self.facts, "closed": sorted(self.closed)}
+
+    def load_state_dict(self, given: dict[str, Any]) -> None:
+        """Restore the changes that `state_dict` returned."""
+        self.facts, self.closed = dict(given["facts"]), set(given["closed"])
+
+
+def has_values(status: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    """Return whether a status has these values, those within its dicts included."""
+    for key, value in values.items():
+        own = status.get(key)
+        if isinstance(value, dict) and isinstance(own, dict):
+            if not has_values(own, value):
+                return False
+        elif own != value:
+            return False
+    return True
+
+
+def unknown(values: Any, statuses: Collection[Mapping[str, Any]]) -> list[str]:
+    """Return which of a dict's names no status has."""
+    names = values if isinstance(values, dict) else ()
+    unknown = [name for name in names if not any(name in status for status in statuses)]
+    return [f"citizens: no citizen's status has {name}" for name in unknown]
+
+
+def set_values(status: dict[str, Any], values: Mapping[str, Any]) -> None:
+    """Set values of a status; a dict leaves what it does not name, as columns do."""
+    for key, value in values.items():
+        own = status.get(key)
+        if isinstance(value, dict) and isinstance(own, dict):
+            set_values(own, value)
+        else:
+            status[key] = copy.deepcopy(value)
+
+
+def several(given: Any, name: str) -> list[Any]:
+    """Return an iterable as a list. Raises ConfigError for a text, a dict and others."""
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise ConfigError(f"{name} must be a list, got {given!r:.80}")
+    return list(given)
+
+
+def _payment(given: Any) -> list[Any]:
+    if isinstance(given, Mapping) and given.keys() == {"from", "to", "cents"}:
+        given = [given["from"], given["to"], given["cents"]]
+    payment = list(given) if isinstance(given, list | tuple) else []
+    if len(payment) != 3 or type(payment[2]) is not int or payment[2] < 1:
+        raise ConfigError(f"a payment must be (from, to, cents), got {given!r:.80}")
+    return [str(payment[0]), str(payment[1]), payment[2]]

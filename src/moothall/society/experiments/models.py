@@ -1,0 +1,245 @@
+"""The functions that an experiment names: a society of `MODELS`, or `file.py:function`."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any, Final, get_type_hints
+from weakref import WeakValueDictionary
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, create_model
+
+from moothall.action import is_async
+from moothall.budget import Budget
+from moothall.clock import Clock
+from moothall.errors import ConfigError, ModelError
+from moothall.journal import Journal
+from moothall.models.names import check_spelling, model
+from moothall.society import blocks as known
+from moothall.society.citizen import CitizenAgentParams
+from moothall.society.city.city import City
+from moothall.society.classic import epidemic, opinions, schelling, wealth
+from moothall.society.engine import LocalEngine
+from moothall.society.people import drawn
+from moothall.society.people.table import read_people
+from moothall.society.population.population import Population
+from moothall.society.services.economy import make_economy
+from moothall.society.services.feed import Feed
+from moothall.society.society import Society
+from moothall.text import error_text
+
+_BLOCKS: Final[dict[str, Any]] = {
+    type(each).__name__: (type(each).ParamsType, None) for each in known.all_blocks()
+}
+_RECORDED: WeakValueDictionary[tuple[str, Path], Any] = WeakValueDictionary()
+
+
+@functools.cache
+def parameters_of(source: str) -> type[BaseModel]:
+    """Return the parameters of one of MODELS with their types, as a pydantic model."""
+    kinds = get_type_hints(MODELS[source], include_extras=True)
+    kinds["blocks"] = create_model("Blocks", __config__=ConfigDict(extra="forbid"), **_BLOCKS)
+    llm = Annotated[str, AfterValidator(_model_name)] | None
+    kinds |= {"params": CitizenAgentParams, "llm": llm}
+    fields: dict[str, Any] = {name: (kind, None) for name, kind in kinds.items()}
+    return create_model("Parameters", __config__=ConfigDict(arbitrary_types_allowed=True), **fields)
+
+
+def _file(given: Any, info: ValidationInfo) -> Any:
+    folder: Any = info.context
+    if isinstance(given, str) and not (folder / given).is_file():
+        raise ValueError(f"there is no file {given!r} in the folder of the experiment")
+    return given
+
+
+def _model_name(given: str) -> str:
+    try:
+        check_spelling(given)
+    except ModelError as error:
+        raise ValueError(str(error)) from None
+    return given
+
+
+def _start(given: str) -> str:
+    Clock(start=given)
+    return given
+
+
+def town(
+    seed: int,
+    *,
+    citizens: Annotated[
+        Annotated[int, Field(ge=1, strict=True)] | str, AfterValidator(_file)
+    ] = 100,
+    city: Annotated[str | None, AfterValidator(_file)] = None,
+    blocks: Mapping[str, Mapping[str, Any]] | None = None,
+    params: Mapping[str, Any] | None = None,
+    facts: Mapping[str, Any] | None = None,
+    start: Annotated[str, AfterValidator(_start)] = "2026-01-05T00:00",
+    economy: bool = True,
+    feed: bool = True,
+    llm: Any = None,
+    answers: str | None = None,
+    max_usd: Annotated[float, Field(ge=0)] | None = None,
+    max_calls: Annotated[int, Field(ge=0)] | None = None,
+    columns: bool = False,
+    threads: Annotated[int, Field(ge=1)] = 1,
+    folder: Path = Path(),
+    budget: Budget | None = None,
+    journal: Journal | None = None,
+) -> Society:
+    """Return a town drawn from its seed; `moothall simulate` alone gives budget and journal."""
+    given = {name: dict(each) for name, each in (blocks or {}).items()}
+    if city is not None:
+        try:
+            place = City.from_json((folder / city).read_bytes())
+        except OSError as error:
+            raise ConfigError(f"city: {city!r} cannot be read: {error.strerror}") from None
+    else:
+        many = citizens if isinstance(citizens, int) else len(read_people(folder / citizens))
+        place = City.generate(seed=seed, citizens=max(10, many))
+    if columns and (not isinstance(citizens, int) or llm is not None or params):
+        raise ConfigError("columns: citizens must be a number, without a model and params")
+    own = CitizenAgentParams(**dict(params or {}))
+    made = {name: getattr(known, f"{name}Params")(**each) for name, each in given.items()}
+
+    def all_blocks() -> list[Any]:
+        return [type(b)(block_params=made.get(type(b).__name__)) for b in known.all_blocks()]
+
+    if not (max_usd is None and max_calls is None):
+        budget = Budget(usd=max_usd, model_calls=max_calls, name="an experiment's cell")
+    services = make_economy(place, seed=seed) if economy else []
+    people: Any
+    if columns:
+        people = Population(citizens, place, all_blocks(), seed)
+    else:
+        rows = (
+            drawn.make_people(place, citizens, seed=seed)
+            if isinstance(citizens, int)
+            else drawn.completed(read_people(folder / citizens, place), place, seed=seed)
+        )
+        people = drawn.citizens(rows, all_blocks, agent_params=own)
+    return Society(
+        people,
+        place,
+        seed=seed,
+        model=model_of(llm, None if answers is None else folder / answers),
+        services=[*services, *([Feed()] if feed else [])],
+        budget=budget,
+        journal=journal,
+        start=start,
+        facts=facts,
+        engine=LocalEngine(threads=threads),
+    )
+
+
+def model_of(name: Any, answers: Path | None = None) -> Any:
+    """Return the model of a name, its answers recorded in a file and replayed; a model as it is."""
+    from moothall.models.wrappers.recorded import RecordedModel
+
+    if not isinstance(name, str):
+        return name
+    if answers is None:
+        return model(name)
+    # A branch has the answers that are given to its trunk, and the trunk those of its branch.
+    made = _RECORDED.get((name, answers))
+    if made is None:
+        made = _RECORDED[name, answers] = RecordedModel(name, answers)
+    return made
+
+
+MODELS: Final[dict[str, Callable[..., Society | Population]]] = {
+    make.__name__: make for make in (town, epidemic, opinions, schelling, wealth)
+}
+"""Functions by name; each is called with `seed=` and its parameters."""
+
+
+# -- functions of files ----------------------------------------------------------------------------
+
+Source = str | Callable[..., Any]  # a function, `file.py:function`, or a name of `MODELS`
+
+_LOADED: dict[tuple[Path, int], ModuleType] = {}
+_NEIGHBOURS: dict[str, dict[str, ModuleType]] = {}
+"""The modules beside a folder's files, by folder: two experiments may have a `helpers.py`."""
+
+
+@contextlib.contextmanager
+def importable(folder: Path) -> Iterator[None]:
+    """Make the files of a folder importable meanwhile, as those beside a script are."""
+    root = str(folder.resolve())
+    if root in sys.path:
+        yield
+        return
+    before = set(sys.modules)
+    sys.modules.update(_NEIGHBOURS.get(root, {}))
+    sys.path.insert(0, root)
+    try:
+        yield
+    finally:
+        sys.path.remove(root)
+        new = {name: sys.modules[name] for name in set(sys.modules) - before}
+        files = {name: getattr(each, "__file__", None) for name, each in new.items()}
+        own = [name for name, file in files.items() if file and Path(file).is_relative_to(root)]
+        _NEIGHBOURS[root] = {name: sys.modules.pop(name) for name in own}
+
+
+def function_of(source: Source, folder: Path) -> Callable[..., Any]:
+    """Return a function; the file below `folder` that has it is run once, as an import does."""
+    if not isinstance(source, str):
+        return source
+    if source in MODELS:
+        return MODELS[source]
+    name, _, attribute = source.rpartition(":")
+    if not name.endswith(".py") or not attribute.isidentifier():
+        raise ConfigError(f"must be file.py:function, got {source!r:.200}")
+    path, root = (folder / name).resolve(), folder.resolve()
+    if not path.is_relative_to(root):
+        raise ConfigError(f"{name!r} is not in the folder of the experiment, {root}")
+    found: Any = getattr(_module(path, name, root), attribute, None)
+    if not callable(found) or is_async(found):
+        raise ConfigError(f"{name!r} has no plain function {attribute!r}")
+    return found  # type: ignore[no-any-return]
+
+
+def _module(path: Path, name: str, root: Path) -> ModuleType:
+    """Return the module of a file, run once for each version of it."""
+    try:
+        key = (path, path.stat().st_mtime_ns)
+    except OSError:
+        raise ConfigError(f"there is no file {name!r} in the folder of the experiment") from None
+    if key not in _LOADED:
+        spec: Any = importlib.util.spec_from_file_location(f"_experiment_{path.stem}", path)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[module.__name__] = module  # dataclasses look there
+        try:
+            with importable(root):
+                spec.loader.exec_module(module)
+        except Exception as error:
+            raise ConfigError(f"{name!r} cannot be run: {error_text(error)}") from error
+        _LOADED[key] = module
+    return _LOADED[key]
+
+
+def in_words(value: Any) -> Any:
+    """Return JSON data with functions replaced by their names."""
+    if isinstance(value, Mapping):
+        return {key: in_words(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [in_words(each) for each in value]
+    return getattr(value, "__qualname__", repr(value)) if callable(value) else value
+
+
+def code_of(source: Source, folder: Path) -> bytes:
+    """Return the text of a function's file, which tells results of different code apart."""
+    if isinstance(source, str) and source not in MODELS:
+        return (folder / source.rpartition(":")[0]).read_bytes()
+    try:
+        return inspect.getsource(function_of(source, folder)).encode()
+    except (OSError, TypeError):  # typed at a prompt
+        return repr(in_words(source)).encode()

@@ -1,0 +1,119 @@
+"""Pictures of a society: the map with its citizens, and the curves of its days."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from os import PathLike
+from typing import Any, Final
+
+from moothall.errors import ConfigError
+from moothall.society.arrays import package
+from moothall.society.experiments.watch import Whereabouts
+from moothall.society.society import Society
+
+# The colours of Okabe and Ito, told apart with any colour vision; shapes are for print in grey.
+COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+SHAPES: Final = ("s", "^", "P", "D", "v", "X", "p")
+DPI: Final = 150
+_DENSE: Final = 5_000  # with more citizens than this, the map shows their density
+
+
+def draw_map(society: Society, path: str | PathLike[str]) -> None:
+    """Write a picture (PNG) of the places by kind, the roads, and where the citizens are.
+
+    Args:
+        society: a society whose places have positions
+        path: the file
+
+    Raises:
+        ConfigError: its places have no positions
+        MissingExtra: matplotlib is not installed
+    """
+    figure, axes = figure_of(7.5, 8)
+    seen, city = society.positions(), society.city
+    if seen is None:
+        raise ConfigError("a map needs a city whose places have positions, such as a City")
+    if len(seen.ids) > _DENSE:
+        spots = [(x, y) for x, y in zip(seen.x, seen.y, strict=True) if x is not None]
+        scale: dict[str, Any] = {"bins": "log", "mincnt": 1, "cmap": "viridis", "linewidths": 0}
+        cells = axes.hexbin(*zip(*spots, strict=True), gridsize=70, **scale)
+        figure.colorbar(cells, ax=axes, label="citizens in a hexagon", shrink=0.8)
+        axes.set_aspect("equal")
+    else:
+        _places(axes, seen, city)
+        axes.set_aspect("equal", "datalim")
+        below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.09), "ncols": 4}
+        axes.legend(**below, frameon=False, fontsize=9)
+    axes.set(xlabel="metres to the east", ylabel="metres to the north")
+    axes.set_title(f"{len(seen.ids):,} citizens, {society.clock}")
+    figure.savefig(path, dpi=DPI)
+
+
+def _places(axes: Any, seen: Whereabouts, city: Any) -> None:
+    """Draw the roads, the places by kind, and how many citizens are where."""
+    roads = [[city.position(road.a), city.position(road.b)] for road in getattr(city, "roads", ())]
+    lines = package("matplotlib.collections").LineCollection
+    axes.add_collection(lines(roads, colors="#d9d9d9", linewidths=0.8, zorder=1))
+    others = [kind for kind in city.kinds() if kind != "home"]
+    for number, kind in enumerate(others):
+        shape, colour = SHAPES[number % len(SHAPES)], COLOURS[number % len(COLOURS)]
+        where = [city.position(place) for place in city.by_kind(kind)]
+        style: dict[str, Any] = {"marker": shape, "color": colour, "label": kind, "zorder": 4}
+        axes.scatter(*zip(*where, strict=True), s=14 if len(where) > 100 else 40, **style)
+    homes = [city.position(place) for place in city.by_kind("home")]
+    if homes:
+        style = {"marker": "s", "color": "#8c8c8c", "label": "home", "zorder": 2}
+        axes.scatter(*zip(*homes, strict=True), s=5, **style)
+    spots = [each for each in zip(seen.x, seen.y, seen.place, strict=True) if each[0] is not None]
+    there = Counter((x, y) for x, y, place in spots if place is not None)
+    if there:
+        most = max(there.values())
+        sizes = [max(6, 600 * count / most) for count in there.values()]
+        style = {"facecolors": "#33333318", "edgecolors": "#000000", "linewidths": 0.7, "zorder": 5}
+        label = f"citizens at a place, by area (at most {most:,})"
+        axes.scatter(*zip(*there, strict=True), s=sizes, label=label, **style)
+    away = [(x, y) for x, y, place in spots if place is None]
+    if away:
+        style = {"s": 8, "color": "#D4B106", "linewidths": 0.3, "edgecolors": "#333333"}
+        axes.scatter(*zip(*away, strict=True), zorder=6, label="citizen on the way", **style)
+
+
+def draw_day(rows: list[dict[str, Any]], path: str | PathLike[str]) -> None:
+    """Write a picture (PNG) of how many are at home, at work and on the way, and what they own.
+
+    Args:
+        rows: rows of metrics, as `Society.run` returns them; one or more
+        path: the file
+
+    Raises:
+        ConfigError: one of them is no such row
+        MissingExtra: matplotlib is not installed
+    """
+    for key in ("time", "home", "work", "moving", "owned"):
+        if any(key not in row for row in rows):
+            raise ConfigError(f"rows must be of Society.run: one has no {key!r}")
+    figure, (people, money) = figure_of(7.5, 5, 2, height_ratios=(3, 1), sharex=True)
+    times = [datetime.fromisoformat(row["time"]) for row in rows]
+    curves = (("home", "at home", "-"), ("work", "at work", "--"), ("moving", "on the way", "-."))
+    for (key, label, line), colour in zip(curves, COLOURS, strict=False):
+        people.plot(times, [row[key] for row in rows], line, color=colour, label=label)
+    people.set(ylabel="citizens", ylim=(0, None))
+    people.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=3, frameon=False)
+    money.plot(times, [row["owned"] / 1e6 for row in rows], color=COLOURS[3])
+    money.set(ylabel="citizens' money\nand savings\n(million cents)", xlabel="simulated time")
+    dates = package("matplotlib.dates")
+    places = dates.AutoDateLocator(minticks=4, maxticks=9)
+    money.xaxis.set(major_locator=places, major_formatter=dates.ConciseDateFormatter(places))
+    people.yaxis.set_major_formatter("{x:,.0f}")
+    money.ticklabel_format(axis="y", useOffset=False, style="plain")
+    for axes in (people, money):
+        axes.grid(color="#e5e5e5")
+    figure.savefig(path, dpi=DPI)
+
+
+def figure_of(width: float, height: float, rows: int = 1, **options: Any) -> tuple[Any, Any]:
+    """Return a figure, sized in inches, and its axes; it is independent of windows and pyplot."""
+    module = package("matplotlib.figure", "a picture", "pictures")
+    figure = module.Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(rows, **options)

@@ -1,0 +1,283 @@
+"""The report of an experiment: a self-contained HTML page, and pictures beside it.
+
+Pictures have curves with intervals over seeds, or means if there are no curves.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import textwrap
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+
+from moothall.clock import DAY_S, seconds_of
+from moothall.errors import ConfigError
+from moothall.society.experiments.design import Design, Metric, Published
+from moothall.society.experiments.pictures import COLOURS, DPI, SHAPES, figure_of
+from moothall.society.experiments.results import Interval, Results, file_name, write_whole
+from moothall.text import counted
+
+_STYLE: Final = (
+    "body{font:16px/1.5 Georgia,serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color:#111}"
+    "table{border-collapse:collapse;margin:1rem 0;font-size:.9rem}"
+    "td,th{border-bottom:1px solid #ccc;padding:.25rem .7rem;text-align:left;vertical-align:top}"
+    "img{max-width:100%}figure{margin:1.5rem 0}figcaption{font-size:.9rem;color:#333}"
+    "pre{background:#f4f4f4;padding:.8rem;overflow-x:auto;font-size:.85rem}"
+)
+_TEXTS: Final = 12  # how many interviews are shown
+_LINES: Final = ("-", "--", "-.", ":")
+_MOST: Final = 12  # how many curves a picture has at most; more could not be told apart
+_NARROW: Final = 36  # how many letters fit into half of a picture's width
+_FEW: Final = 4  # with fewer seeds than this Student's t makes intervals wide
+
+
+def write_report(design: Design, results: Results, folder: Path) -> Path:
+    """Write a PNG for each metric, and `report.html`, which loads nothing from elsewhere."""
+    pictures = {}
+    given = [each.name for each in design.metrics if each.name in results.metrics]
+    for metric in dict.fromkeys([*given, *results.metrics]):
+        path = folder / file_name(metric, ".png")
+        write_whole(path, functools.partial(draw_metric, design, results, metric))
+        pictures[metric] = path
+    manifest = json.loads((folder / "experiment.json").read_text(encoding="utf-8"))
+    page = _page(design, results, pictures, manifest)
+    path = folder / "report.html"
+    write_whole(path, lambda to: Path(to).write_text(page, encoding="utf-8"))
+    return path
+
+
+def _page(
+    design: Design, results: Results, pictures: dict[str, Path], manifest: dict[str, Any]
+) -> str:
+    totals = manifest["totals"]
+    by = "rules alone; no model was asked"
+    if totals["model_calls"]:
+        by = (
+            f"rules and a model, which was to decide {totals['model_calls']:,} times; in "
+            f"{totals['fallbacks']:,} of them it could not, and the rule decided"
+        )
+        by += "".join(f"; the first: {each}" for each in totals["first_fallback"])
+    seeds = design.all_seeds
+    days = max(cell.steps for cell in design.cells()) * seconds_of(design.society.step) / DAY_S
+    setup = [
+        ("society", json.dumps(manifest["experiment"]["society"], ensure_ascii=False)),
+        ("conditions", ", ".join(each.label or name for name, each in design.conditions.items())),
+        ("swept", json.dumps(design.parameters, ensure_ascii=False) if design.parameters else ""),
+        ("seeds", f"{len(seeds)}: {seeds[0]} … {seeds[-1]}" if len(seeds) > 3 else f"{seeds}"),
+        ("lived", f"{days:g} simulated days in steps of {design.society.step}"),
+        ("decided by", by),
+        ("failures", "; ".join([f"{totals['failures']:,}", *totals["first_failures"]])),
+        ("versions", ", ".join(f"{name} {each}" for name, each in manifest["versions"].items())),
+        ("after", design.source),
+        ("notes", design.notes),
+    ]
+    parts = [f"<h1>{escape(design.name)}</h1><p>{escape(design.question)}</p><h2>Set-up</h2>"]
+    parts += [_table((), [each for each in setup if each[1]]), "<h2>Results</h2>"]
+    for metric, path in pictures.items():
+        shown = _series(design, results, metric)
+        label = _about_of(design, metric).label or metric
+        said = _caption(results, metric, shown)
+        parts.append(_figure(path, f"{label}: {said}. Intervals are by Student's t."))
+        head = ("", "at the end", f"above {_label_of(design, shown[0][1])!r}, seed by seed")
+        parts.append(_table(head, _last(results, metric, shown)))
+    first = f", with {json.dumps(design.grid()[0])}" if design.parameters else ""
+    if design.maps:
+        for name in design.conditions:
+            path = results.path.parent / file_name(f"map-{name}", ".png")
+            if path.exists():  # missing if the cell ran before maps were wanted
+                said = f"{_label_of(design, name)}: the map at the end, of the first seed{first}."
+                parts.append(_figure(path, said))
+    if design.published:
+        parts.append("<h2>Beside published figures</h2>")
+        rows = [(each.quantity, each.published, _ours(results, each)) for each in design.published]
+        parts.append(_table(("quantity", "published", f"here{first}"), rows))
+    if results.texts:
+        parts.append("<h2>Interviews</h2>")
+        rows = [
+            (f"{c}, {values + ', ' if design.parameters else ''}seed {seed}", q, text)
+            for c, values, seed, _, q, text in results.texts[:_TEXTS]
+        ]
+        parts.append(_table(("who", "asked", "said"), rows))
+    said = json.dumps(manifest["experiment"], indent=2, ensure_ascii=False)
+    how = "the program that has made it"
+    if design.command is not None:
+        how = f"<code>{escape(design.command)}</code>"
+    parts.append(
+        "<h2>To repeat it</h2><p>The same file, code, versions and seeds give the same table, as "
+        f"far as a model answers the same: {how}.</p><details><summary>The experiment as run"
+        "</summary><pre>"
+        f"{escape(said)}</pre></details>"
+    )
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv='
+        '"Content-Security-Policy" content="default-src \'none\'; img-src data:; style-src '
+        f"'unsafe-inline'\"><title>{escape(design.name)}</title><style>{_STYLE}</style></head><body>"
+        + "\n".join(parts)
+        + "</body></html>\n"
+    )
+
+
+def _last(
+    results: Results, metric: str, shown: list[tuple[str, str, str]]
+) -> list[tuple[str, str, str]]:
+    """Return each curve's last mean, and how far it is above the first with equal parameters."""
+    rows = []
+    firsts: dict[str, str] = {}
+    for label, condition, values in shown:
+        first = firsts.setdefault(values, condition)
+        above = ""
+        if first != condition:
+            with suppress(ConfigError):  # no seed has a value in both
+                above = str(results.difference(metric, condition, first, None, values))
+        rows.append((label, str(results.interval(metric, condition, None, values)), above))
+    return rows
+
+
+def _ours(results: Results, published: Published) -> str:
+    """Return our figure beside a published one, or why there is none."""
+    try:
+        values = results.values(
+            published.metric, published.condition, published.step, results.grid[0]
+        )
+    except ConfigError as error:
+        return str(error)
+    return str(Interval.of([each * published.scale for each in values.values()]))
+
+
+def _figure(path: Path, caption: str) -> str:
+    data = base64.b64encode(path.read_bytes()).decode()
+    image = f'<img alt="{escape(caption)}" src="data:image/png;base64,{data}">'
+    return f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    top = "".join(f"<th>{escape(each)}</th>" for each in head)
+    lines = ["<tr>" + "".join(f"<td>{escape(each)}</td>" for each in row) + "</tr>" for row in rows]
+    return f"<table>{f'<tr>{top}</tr>' if head else ''}{''.join(lines)}</table>"
+
+
+# -- pictures --------------------------------------------------------------------------------------
+
+
+def _label_of(design: Design, condition: str) -> str:
+    """Return the label of a condition, or of a branch of it."""
+    own, _, branch = condition.partition("/")
+    label = design.conditions[own].label or own
+    return f"{label}, {branch}" if branch else label
+
+
+def _series(design: Design, results: Results, metric: str) -> list[tuple[str, str, str]]:
+    """Return the curves of one picture as (label, condition, parameters)."""
+    swept = [name for name, values in design.parameters.items() if len(values) > 1]
+    found = []
+    for condition, values in results.measured(metric):
+        each = json.loads(values)
+        more = "".join(f", {name} = {each[name]}" for name in swept)
+        found.append((_label_of(design, condition) + more, condition, values))
+    return found
+
+
+def _about_of(design: Design, metric: str) -> Metric:
+    """Return the design's entry for a metric, or one without a label."""
+    found = next((each for each in design.metrics if each.name == metric), Metric(name="?"))
+    is_share = not found.unit and any(metric in each.shares for each in design.surveys())
+    return found.model_copy(update={"unit": "share of answers"}) if is_share else found
+
+
+def _caption(results: Results, metric: str, shown: list[tuple[str, str, str]]) -> str:
+    """Return the caption of a picture; it says if curves are left out, or seeds are few."""
+    seeds = len(results.values(metric, shown[0][1], None, shown[0][2]))
+    said = f"mean and 95 % interval over {counted(seeds, 'seed')}"
+    if seeds == 1:
+        said = "values of 1 seed, without an interval"
+    elif seeds < _FEW:
+        said += " (wide because there are few seeds)"
+    return said + (f"; first {_MOST} of {len(shown)} shown" if len(shown) > _MOST else "")
+
+
+def draw_metric(design: Design, results: Results, metric: str, path: str) -> None:
+    """Write a PNG of a metric: a curve for each condition, or means if there are no curves."""
+    about = _about_of(design, metric)
+    axis = _wrapped(about.label or metric, _NARROW)
+    axis += f"\n({_wrapped(about.unit, _NARROW)})" if about.unit else ""
+    every = _series(design, results, metric)
+    shown = every[:_MOST]
+    is_short = all(len(name) <= _NARROW for name, _, _ in shown)
+    styles = _styles(shown)
+    curves = [results.curve(metric, condition, values) for _, condition, values in shown]
+    means = [
+        {step: _drawn(Interval.of(list(of.values())), about.unit) for step, of in curve.items()}
+        for curve in curves
+    ]
+    has_curves = max(map(len, means)) > 2
+    width = _NARROW if is_short or not has_curves else 2 * _NARROW
+    names = [_wrapped(name, width) for name, _, _ in shown]
+    lines = sum(text.count("\n") + 1 for text in (*names, axis))
+    height = 3.2 + 0.22 * lines if has_curves else 1.0 + 0.2 * (lines + len(shown))
+    picture, axes = figure_of(6.5, height)
+    if has_curves:
+        _curves(axes, means, styles, seconds_of(design.society.step))
+        axes.set_ylabel(axis)
+        below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "frameon": False}
+        axes.legend(axes.lines, names, ncols=1 + is_short, **below)
+    else:
+        for number, (by_step, style) in enumerate(zip(means, styles, strict=True)):
+            interval = by_step[max(by_step)]
+            half = [[interval.mean - interval.low], [interval.high - interval.mean]]
+            axes.errorbar(interval.mean, number, xerr=half, capsize=4, **style | {"linestyle": "-"})
+        axes.set_yticks(range(len(shown)), names)
+        axes.set(ylim=(len(shown) - 0.5, -0.5), xlabel=axis)
+        axes.margins(x=0.15)
+    axes.ticklabel_format(axis="y" if has_curves else "x", useOffset=False)
+    axes.grid(color="#e5e5e5")
+    picture.suptitle(_caption(results, metric, every), fontsize=9, x=0.01, ha="left")
+    picture.savefig(path, dpi=DPI)
+
+
+def _styles(shown: list[tuple[str, str, str]]) -> list[dict[str, Any]]:
+    """Return each curve's style; a colour per condition if values vary, too."""
+    conditions, values = (list(dict.fromkeys(each[at] for each in shown)) for at in (1, 2))
+    styles = []
+    for number, (_, condition, value) in enumerate(shown):
+        colour = line = shape = number
+        if len(conditions) > 1 and len(values) > 1:
+            colour, line = conditions.index(condition), values.index(value)
+            shape = colour + line  # no two curves have the same line and shape, in grey print
+        style = {"linestyle": _LINES[line % len(_LINES)], "marker": SHAPES[shape % len(SHAPES)]}
+        styles.append({"color": COLOURS[colour % len(COLOURS)], **style})
+    return styles
+
+
+def _wrapped(text: str, width: int) -> str:
+    """Return a text in lines; a dollar is not the begin of a formula."""
+    return textwrap.fill(text, width).replace("$", r"\$")
+
+
+def _drawn(interval: Interval, unit: str) -> Interval:
+    """Return the interval to draw; that of a share is cut to 0 … 1."""
+    if ("share" not in unit.lower() and "0 to 1" not in unit) or not 0 <= interval.mean <= 1:
+        return interval
+    return replace(interval, low=max(0.0, interval.low), high=min(1.0, interval.high))
+
+
+def _curves(
+    axes: Any, means: list[dict[int, Interval]], styles: list[dict[str, Any]], step_s: int
+) -> None:
+    """Draw each curve, with its interval as a band."""
+    longest = max(max(each) for each in means) * step_s
+    unit, size = ("days", DAY_S) if longest >= 3 * DAY_S else ("hours", 3600)
+    for by_step, style in zip(means, styles, strict=True):
+        times = [step * step_s / size for step in by_step]
+        mean = [each.mean for each in by_step.values()]
+        few = max(1, len(times) // 15)
+        axes.plot(times, mean, markersize=4, markevery=few, **style)
+        low, high = ([getattr(e, end) for e in by_step.values()] for end in ("low", "high"))
+        axes.fill_between(times, low, high, color=style["color"], alpha=0.18, linewidth=0)
+    axes.set_xlabel(f"simulated time ({unit})")
+    axes.locator_params(axis="x", integer=True)

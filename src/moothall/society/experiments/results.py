@@ -1,0 +1,351 @@
+"""The results of an experiment: a Parquet part for each cell, joined at the end, and read again.
+
+Means and intervals are over seeds. A file is written whole or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+import math
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+
+from moothall.errors import ConfigError, FileError
+from moothall.society.arrays import package
+from moothall.text import error_text, one_line
+
+Key = tuple[str, str, str]  # condition, values of parameters (JSON), metric
+_TOTALS: Final = b"moothall totals"
+_AT_ONCE: Final = 1 << 16  # how many rows become one row group
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over `n` seeds and its 95 % interval by Student's t; of one seed, the mean alone."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+
+    @classmethod
+    def of(cls, values: list[float]) -> Interval:
+        """Return the mean of values and its interval. Raises ConfigError: there is no value."""
+        n = len(values)
+        if n == 0:
+            raise ConfigError("there is no value to take the mean of")
+        mean = math.fsum(values) / n
+        if n == 1:
+            return cls(mean, mean, mean, 1)
+        variance = math.fsum((each - mean) ** 2 for each in values) / (n - 1)
+        t = float(package("scipy.special").stdtrit(n - 1, 0.975))
+        half = t * math.sqrt(variance / n)
+        return cls(mean, mean - half, mean + half, n)
+
+    def __str__(self) -> str:
+        if self.n == 1:
+            return _short(self.mean)
+        return f"{_short(self.mean)} [{_short(self.low)}, {_short(self.high)}]"
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+
+class Results:
+    """The measurements of an experiment.
+
+    Args:
+        path: the Parquet file with columns experiment, condition, parameters, seed, step, metric,
+            value and text
+
+    Attributes:
+        path: the file
+        conditions: the conditions and branches, in order
+        grid: the combinations of swept parameters, as JSON
+        metrics: the names of the metrics
+        texts: answers in interviews, as (condition, parameters, seed, step, question, text)
+
+    Raises:
+        ConfigError: `path` is not such a file
+        MissingExtra: pyarrow is not installed
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        _, parquet = arrow()
+        names = ("condition", "parameters", "metric", "step", "seed", "value", "text")
+        try:
+            columns = parquet.read_table(self.path).to_pydict()
+            rows = zip(*(columns[each] for each in names), strict=True)
+        except (OSError, ValueError, KeyError) as error:
+            what = f"{self.path} has no results of an experiment: {error_text(error)}"
+            raise ConfigError(what) from error
+        self._values: dict[Key, dict[int, dict[int, float]]] = {}
+        self.texts: list[tuple[str, str, int, int, str, str]] = []
+        for condition, values, metric, step, seed, value, text in rows:
+            if value is None:
+                self.texts.append((condition, values, seed, step, metric, text))
+                continue
+            of_key = self._values.setdefault((condition, values, metric), {})
+            of_key.setdefault(step, {})[seed] = value
+        parts = list(zip(*self._values, strict=True)) or [(), (), ()]
+        self.conditions, self.grid, self.metrics = (list(dict.fromkeys(each)) for each in parts)
+
+    def measured(self, metric: str) -> list[tuple[str, str]]:
+        """Return the conditions and parameters for which a metric was measured, in order."""
+        pairs = itertools.product(self.conditions, self.grid)
+        return [each for each in pairs if (*each, metric) in self._values]
+
+    def curve(
+        self,
+        metric: str,
+        condition: str = "base",
+        parameters: Mapping[str, Any] | str | None = None,
+    ) -> dict[int, dict[int, float]]:
+        """Return the values by number of steps, then by seed; arguments as of `values`."""
+        if parameters is None:
+            if len(self.grid) > 1:
+                raise ConfigError(f"say which parameters, one of {', '.join(self.grid)}")
+            parameters = self.grid[0] if self.grid else ""
+        elif not isinstance(parameters, str):
+            parameters = json.dumps(dict(parameters), sort_keys=True)
+        found = self._values.get((condition, parameters, metric))
+        if found is None:
+            raise ConfigError(
+                f"there is no {metric!r} of condition {condition!r} with {parameters}; metrics: "
+                f"{', '.join(self.metrics)}; conditions: {', '.join(self.conditions)}"
+            )
+        return {step: found[step] for step in sorted(found)}
+
+    def values(
+        self,
+        metric: str,
+        condition: str = "base",
+        step: int | None = None,
+        parameters: Mapping[str, Any] | str | None = None,
+    ) -> dict[int, float]:
+        """Return the value of each seed.
+
+        Args:
+            metric: the name of the metric; of a survey `NAME.QUESTION`
+            condition: the condition or branch
+            step: after how many steps; the last with this metric if left out
+            parameters: the values of the swept parameters; not needed if none is swept
+
+        Raises:
+            ConfigError: there is no such value
+        """
+        steps = self.curve(metric, condition, parameters)
+        at = max(steps) if step is None else step
+        if at not in steps:
+            raise ConfigError(f"{metric!r} was not measured after {at} steps")
+        return steps[at]
+
+    def interval(
+        self,
+        metric: str,
+        condition: str = "base",
+        step: int | None = None,
+        parameters: Mapping[str, Any] | str | None = None,
+    ) -> Interval:
+        """Return the mean over seeds and its interval; arguments as of `values`."""
+        return Interval.of(list(self.values(metric, condition, step, parameters).values()))
+
+    def difference(
+        self,
+        metric: str,
+        condition: str,
+        other: str,
+        step: int | None = None,
+        parameters: Mapping[str, Any] | str | None = None,
+    ) -> Interval:
+        """Return how far a condition is above `other`, seed by seed; arguments as of `values`."""
+        one = self.values(metric, condition, step, parameters)
+        two = self.values(metric, other, step, parameters)
+        return Interval.of([one[seed] - two[seed] for seed in one if seed in two])
+
+
+def _short(value: float) -> str:
+    """Return a number as text with four significant digits."""
+    size = abs(value)
+    if size >= 1000 or size == int(size):
+        return f"{value:,.0f}"
+    if size < 1e-4:
+        return f"{value:.1e}"
+    return f"{value:.{max(0, 3 - math.floor(math.log10(size)))}f}"
+
+
+# -- two runs ------------------------------------------------------------------------------------
+
+_WORDS: Final = {"settings": "setting ", "versions": "version of ", "sha256": "sha256 of "}
+
+
+def compare(manifest: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Return what differs between two runs of `moothall simulate --out`, in words.
+
+    Args:
+        manifest: the content of a `manifest.json`
+        other: the manifest of the other run
+
+    Returns:
+        a line for each setting, version and result that differs; it notes if a deterministic
+        result differs although settings and versions agree
+    """
+    one, two = _parts(manifest), _parts(other)
+    keys = [key for key in dict.fromkeys((*one, *two)) if one.get(key) != two.get(key)]
+    explained = any(group in ("settings", "versions") for group, _ in keys)
+    lines = []
+    for group, name in keys:
+        strange = not explained and name in manifest.get("deterministic", ())
+        note = " (although settings and versions agree)" if strange else ""
+        values = (one_line(str(each.get((group, name))), 100) for each in (one, two))
+        lines.append(f"{_WORDS.get(group, '')}{name}: {' and '.join(values)}{note}")
+    return lines
+
+
+def _parts(manifest: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
+    """Return a manifest's values by group and name; a hash that settings repeat is there once."""
+    parts: dict[tuple[str, str], Any] = {}
+    for name, value in manifest.items():
+        if isinstance(value, Mapping):
+            parts |= {(name, each): value[each] for each in value if each not in manifest}
+        elif name not in ("deterministic", "not_deterministic"):
+            parts["", name] = value
+    return parts
+
+
+# -- its files -------------------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """A measurement: condition and branch, number of steps, metric, and a number or text."""
+
+    condition: str
+    step: int
+    metric: str
+    value: float | None
+    text: str | None = None
+
+
+def arrow() -> tuple[Any, Any]:
+    """Return the packages pyarrow and pyarrow.parquet. Raises MissingExtra without them."""
+    parquet = package("pyarrow.parquet", "a table of results", "tables")
+    return package("pyarrow"), parquet
+
+
+def _schema() -> Any:
+    pa, _ = arrow()
+    name = pa.dictionary(pa.int32(), pa.string())
+    texts = {"experiment": name, "condition": name, "parameters": name}
+    numbers = {"seed": pa.uint64(), "step": pa.int64()}
+    measured = {"metric": name, "value": pa.float64(), "text": pa.string()}
+    return pa.schema(list((texts | numbers | measured).items()))
+
+
+class Measurements:
+    """A cell's measurements: the last rows, and those before in a nameless file beside `path`.
+
+    Each row has the columns `same`, too.
+    """
+
+    def __init__(self, path: Path, **same: Any) -> None:
+        self._path, self._same = path, same
+        self._rows: list[Row] = []
+        with writing_errors(path):
+            self._file = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115
+        self._writer = arrow()[1].ParquetWriter(self._file, _schema())
+
+    def append(self, row: Row) -> None:
+        """Add a row. Raises FileError."""
+        self._rows.append(row)
+        if len(self._rows) == _AT_ONCE:
+            self._flush()
+
+    def _flush(self) -> None:
+        made = [self._same | row._asdict() for row in self._rows]
+        with writing_errors(self._path):
+            self._writer.write_table(arrow()[0].Table.from_pylist(made, schema=_schema()))
+        self._rows.clear()
+
+    def write(self, totals: Mapping[str, Any]) -> None:
+        """Write all rows and the totals to `path`: a whole file or none."""
+        self._flush()
+        self._writer.add_key_value_metadata({_TOTALS: json.dumps(totals)})
+        with writing_errors(self._path):
+            self._writer.close()
+            self._file.seek(0)
+            write_whole(self._path, self._copy)
+
+    def close(self) -> None:
+        """Discard what was not written."""
+        with contextlib.suppress(OSError), self._file:  # of a full disk, which `append` has told
+            self._writer.close()
+
+    def _copy(self, to: str) -> None:
+        with open(to, "wb") as file:
+            shutil.copyfileobj(self._file, file)
+
+
+def join(parts: Iterable[Path], path: Path) -> dict[str, Any]:
+    """Write one table of all parts, in order; return the sums of their totals."""
+    _, parquet = arrow()
+    sums: dict[str, Any] = {}
+
+    def write(to: str) -> None:
+        with parquet.ParquetWriter(to, _schema()) as writer:
+            for part in parts:
+                try:
+                    with parquet.ParquetFile(part) as file:
+                        totals = json.loads(file.metadata.metadata[_TOTALS])
+                        table = file.read().cast(_schema())
+                except (ValueError, KeyError, TypeError) as error:
+                    raise ConfigError(f"{part} is damaged ({error}): delete it") from error
+                writer.write_table(table)
+                for name, value in totals.items():
+                    sums[name] = sums[name] + value if name in sums else value
+                sums["first_failures"] = sums["first_failures"][:3]
+                sums["first_fallback"] = sums.get("first_fallback", [])[:1]
+
+    write_whole(path, write)
+    return sums
+
+
+def file_name(text: str, suffix: str) -> str:
+    """Return a text as the name of a file: another one for another text."""
+    name = re.sub(r"[^\w .=-]", lambda at: quote(at[0], safe=""), text)
+    if len(name) > 60:  # a file system may allow 255 bytes
+        name = f"{name[:50]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return name + suffix
+
+
+@contextlib.contextmanager
+def writing_errors(path: Path) -> Iterator[None]:
+    """Raise FileError if a file or folder cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise FileError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def write_whole(path: Path, write: Callable[[str], Any]) -> None:
+    """Write a file beside its place, and move it there when it is whole and on the disk."""
+    beside = path.with_name(f".{os.getpid()}.{path.name}")
+    with writing_errors(path):
+        try:
+            write(str(beside))
+            with beside.open("rb+") as file:
+                os.fsync(file.fileno())
+            beside.replace(path)
+        finally:
+            with contextlib.suppress(OSError):
+                beside.unlink(missing_ok=True)

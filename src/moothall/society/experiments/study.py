@@ -1,0 +1,178 @@
+"""`Experiment`: written in YAML or Python, run, and presented in a report."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import tempfile
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any, Final, Self
+
+from moothall.errors import ConfigError
+from moothall.society.arrays import package
+from moothall.society.experiments.design import Design
+from moothall.society.experiments.results import Results
+from moothall.society.experiments.sweep import Progress, sweep
+from moothall.society.experiments.workflow import FieldError, Where, field_path
+from moothall.text import excerpt
+
+_LARGEST: Final = 1_000_000  # how many bytes a file has at most
+_PARTS: Final = 100_000  # how many values a file has at most, including those that aliases repeat
+_PLAIN: Final = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+
+
+class Experiment(Design):
+    """A question, asked of a society in several conditions, with several seeds and parameters.
+
+    It is data, as in YAML; some fields may be functions.
+
+    Attributes:
+        name: its name
+        question: the question that it is to answer
+        society: the society: `model` of `moothall.society.experiments.models` (`town` if left out)
+            or `make` of your own, `step`, and the parameters of that function
+        metrics: what is measured: columns of `Society.metrics`, or functions of a society
+        every: how many steps there are from one measurement to the next
+        workflow: the items: `run`, `step`, `interview`, `survey`, `intervene`, `save`, `branch`
+        conditions: by name, other parameters or another workflow; one, `base`, if left out
+        seeds: how many seeds, from 0, or a list of seeds
+        parameters: values of parameters of the society, or of `$name`s in the workflow, in all
+            combinations
+        maps: whether a map is drawn for each condition, at the end of its first seed
+        published: published figures, which the report compares with ours
+        source: where the figures are published
+        notes: what readers of the report should know
+        folder: the folder of the file; functions are looked up below it
+
+    Raises:
+        ConfigError: a field is wrong; the text names it, and for YAML the line
+    """
+
+    @classmethod
+    def from_yaml(cls, path: str | Path, *, command: str | None = None, **instead: Any) -> Self:
+        """Return the experiment of a YAML file.
+
+        Args:
+            path: the file
+            command: the command that repeats it, for the report, if fields are replaced
+            instead: fields that replace those of the file, such as `seeds=30`
+
+        Raises:
+            ConfigError: the file cannot be read, or a field is wrong
+            MissingExtra: PyYAML is not installed
+        """
+        path = Path(path)
+        data, lines = _read_yaml(path)
+        if not isinstance(data, dict):
+            raise ConfigError(f"{path} must be a mapping of fields, such as name and workflow")
+        try:
+            if "folder" in data:  # it is that of the file
+                raise FieldError((("folder",), "there is no such field"))
+            made = cls(**{**data, **instead, "folder": path.parent})
+            own = None if instead else shlex.join(["moothall", "simulate", str(path)])
+            made._command = command or own
+            return made
+        except FieldError as error:
+            told = []
+            for where, what in error.faults:
+                inner = (where[:end] for end in range(len(where), -1, -1))
+                line = next((f":{lines[each]}" for each in inner if each in lines), "")
+                told.append(f"{path}{line}: {field_path(where)}: {what}")
+            raise ConfigError("\n".join(told)) from None
+
+    async def run(
+        self,
+        *,
+        jobs: int = 1,
+        out: str | Path | None = None,
+        progress: Callable[[Progress], Any] | None = None,
+        report: bool = True,
+    ) -> Results:
+        """Run every condition with every seed and all parameters, and join the measurements.
+
+        With `out`, the same call continues where a killed one stopped, and cells that have ended
+        do not run again.
+
+        Args:
+            jobs: how many processes at a time; 0 runs all in this process, for a notebook
+            out: the folder of `results.parquet`, `experiment.json`, the report and its pictures
+            progress: called with the `Progress` whenever it changes
+            report: whether to write the report; it needs matplotlib
+
+        Raises:
+            ConfigError: the folder has other results, or a cell cannot run; the text names it
+            FileError: something cannot be written; nothing is left half-written
+            StateError: the process of a cell was killed, twice
+            MissingExtra: pyarrow or matplotlib is not installed
+        """
+        if out is None:
+            with tempfile.TemporaryDirectory(prefix="moothall-") as folder:
+                path = await sweep(self, Path(folder), jobs=jobs, progress=progress)
+                return Results(path)
+        folder_ = Path(out)
+        results = Results(await sweep(self, folder_, jobs=jobs, progress=progress))
+        if report:
+            from moothall.society.experiments.report import write_report
+
+            await asyncio.to_thread(write_report, self, results, folder_)
+        return results
+
+
+def _read_yaml(path: Path) -> tuple[Any, dict[Where, int]]:
+    """Return a YAML file as JSON data, and the line, from 1, of each part's path.
+
+    Dates become texts. Duplicate keys, keys that are not texts, merge keys and tags of classes
+    are refused, and so is a file that is too large, or that aliases make too large.
+    """
+    yaml = package("yaml", "YAML")
+    lines: dict[Where, int] = {}
+    count = 0
+
+    def wrong(node: Any, what: str) -> ConfigError:
+        return ConfigError(f"{path}:{node.start_mark.line + 1}: {what}")
+
+    def read(node: Any, where: Where) -> Any:
+        nonlocal count
+        count += 1
+        lines.setdefault(where, node.start_mark.line + 1)
+        if count > _PARTS:
+            raise wrong(node, f"the file has more than {_PARTS:,} values, aliases included")
+        if isinstance(node, yaml.ScalarNode):
+            try:
+                value = loader.construct_object(node)
+            except (ValueError, LookupError, AttributeError):  # such as the date 2026-02-30
+                raise wrong(node, f"{node.tag!r:.80} cannot be {excerpt(node.value)}") from None
+            return value.isoformat() if isinstance(value, date) else value
+        if node.tag not in _PLAIN:
+            raise wrong(node, f"no objects of {node.tag!r:.80} are made")
+        if isinstance(node, yaml.SequenceNode):
+            return [read(each, (*where, index)) for index, each in enumerate(node.value)]
+        made: dict[str, Any] = {}
+        for key, value in node.value:
+            if key.tag != "tag:yaml.org,2002:str":
+                raise wrong(key, f"a key must be a text, got {excerpt(key.value)}")
+            if key.value in made:
+                raise wrong(key, f"{key.value!r:.80} appears twice")
+            lines[*where, key.value] = key.start_mark.line + 1
+            made[key.value] = read(value, (*where, key.value))
+        return made
+
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+        if len(data) > _LARGEST:
+            raise ConfigError(f"{path} has more than {_LARGEST:,} bytes")
+        loader = yaml.SafeLoader(data)
+        node = loader.get_single_node()
+        return (None if node is None else read(node, ())), lines
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = "" if mark is None else f":{mark.line + 1}"
+        said = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        raise ConfigError(f"{path}{line}: this is not YAML: {said}") from None
+    except RecursionError:
+        raise ConfigError(f"{path} is nested too deep") from None

@@ -1,0 +1,269 @@
+"""Surveys: typed questions to citizens, and their answers by rule or by a model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from moothall.action import is_async
+from moothall.errors import ConfigError
+from moothall.signature.schema import object_schema
+from moothall.society.experiments.intervention import several
+from moothall.society.perception import Perception
+from moothall.text import error_text, one_line
+
+KINDS: Final = ("scale", "choice", "number", "text", "yes_no")
+_LONGEST: Final = 2_000  # how many characters a text answer has at most
+_REMEMBERED: Final = 10  # how many of its last events a citizen's model is shown
+
+
+@dataclass(frozen=True, slots=True)
+class Respondent:
+    """A citizen as a survey's rule sees it: copies, so that answering changes nothing.
+
+    Attributes:
+        id: the citizen's id, as it is addressed
+        name: its name; empty for none
+        status: its own state
+        stream: the events that it remembers, the oldest first
+        perceived: what it perceives now
+    """
+
+    id: str
+    name: str
+    status: dict[str, Any]
+    stream: list[Any]
+    perceived: Perception
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question whose answers are of one type.
+
+    Args:
+        id: the id of the question, which its answers name
+        text: the question
+        kind: `scale` (a whole number from `low` to `high`; 1 to 5 if left out), `choice` (one of
+            `choices`), `number` (from `low` to `high`, where they are given), `text` (1 to 2,000
+            characters) or `yes_no` (a boolean)
+        choices: the texts to choose from
+        low: the lowest answer
+        high: the highest answer
+        by: the rule: a plain function of a `Respondent` that returns the answer if no model does;
+            None for no rule
+
+    Raises:
+        ConfigError: an argument is wrong
+    """
+
+    id: str
+    text: str
+    kind: str = "text"
+    choices: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    by: Callable[[Respondent], Any] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("id", "text"):
+            value = getattr(self, name)
+            if not isinstance(value, str) or not value.strip():
+                raise ConfigError(f"a question's {name} must be a text, got {value!r:.80}")
+        where = f"question {self.id!r}"
+        if self.kind not in KINDS:
+            raise ConfigError(f"{where}: kind must be one of {KINDS}, got {self.kind!r:.80}")
+        choices = () if isinstance(self.choices, str) else tuple(self.choices)
+        if not all(isinstance(each, str) for each in choices):
+            raise ConfigError(f"{where}: choices must be texts, got {choices!r:.80}")
+        if (self.kind == "choice") != bool(choices) or len(set(choices)) != len(choices):
+            raise ConfigError(f"{where}: a choice, and nothing else, has choices, each once")
+        object.__setattr__(self, "choices", choices)
+        if self.kind == "scale":
+            object.__setattr__(self, "low", 1 if self.low is None else self.low)
+            object.__setattr__(self, "high", 5 if self.high is None else self.high)
+        bounds = [each for each in (self.low, self.high) if each is not None]
+        if bounds and self.kind not in ("scale", "number"):
+            raise ConfigError(f"{where}: low and high must be of scale or number, got {self.kind}")
+        if self.kind == "scale" and not all(type(each) is int for each in bounds):
+            raise ConfigError(f"{where}: low and high must be whole numbers")
+        if not all(map(_is_number, bounds)):
+            raise ConfigError(f"{where}: low and high must be numbers")
+        if len(bounds) == 2 and bounds[0] >= bounds[1]:
+            raise ConfigError(f"{where}: low must be below high, got {bounds[0]} and {bounds[1]}")
+        if self.by is not None and (not callable(self.by) or is_async(self.by)):
+            raise ConfigError(f"{where}: by must be a plain function, got {self.by!r:.80}")
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of an answer."""
+        kinds: dict[str, dict[str, Any]] = {
+            "scale": {"type": "integer"},
+            "choice": {"enum": list(self.choices)},
+            "number": {"type": "number"},
+            "text": {"type": "string", "minLength": 1, "maxLength": _LONGEST},
+            "yes_no": {"type": "boolean"},
+        }
+        bounds = {"minimum": self.low, "maximum": self.high}
+        given = {name: bound for name, bound in bounds.items() if bound is not None}
+        return {"description": self.text, **kinds[self.kind], **given}
+
+    def fault(self, value: Any) -> str:
+        """Return what is wrong with an answer; empty if nothing is."""
+        if self.kind == "choice":
+            good = isinstance(value, str) and value in self.choices
+        elif self.kind == "text":
+            good = isinstance(value, str) and 0 < len(value.strip()) <= len(value) <= _LONGEST
+        elif self.kind == "yes_no":
+            good = type(value) is bool
+        else:
+            good = type(value) is int if self.kind == "scale" else _is_number(value)
+            good = good and (self.low is None or self.low <= value)
+            good = good and (self.high is None or value <= self.high)
+        if good:
+            return ""
+        low, high = self.low, self.high
+        bounds = "".join(f" {w} {at}" for w, at in (("from", low), ("to", high)) if at is not None)
+        kinds = {"scale": "a whole number", "yes_no": "true or false"}
+        what = kinds.get(self.kind, f"a {self.kind}") + bounds
+        if self.choices:
+            what = f"one of {', '.join(self.choices)}"
+        return f"{self.id}: must be {what}, got {one_line(repr(value), 80)}"
+
+    def by_rule(self, respondent: Respondent) -> tuple[Any, str]:
+        """Return the rule's answer and "", or None and why there is no usable answer."""
+        if self.by is None:
+            return None, f"{self.id}: the question has no rule, `by`"
+        try:
+            value = self.by(respondent)
+        except Exception as error:  # a rule that fails must not stop the others
+            return None, f"{self.id}: the rule failed: {error_text(error)}"
+        fault = self.fault(value)
+        return (None, f"the rule's answer: {fault}") if fault else (value, "")
+
+
+class SurveyAnswer(NamedTuple):
+    """The answer of a citizen.
+
+    Attributes:
+        citizen: its id, as it is addressed
+        question: the question's id
+        value: the answer; None if there is none
+        source: `model`, `rule`, or `none`
+        reason: why the citizen's model did not answer, and why there is no answer
+        step: the number of the next step
+    """
+
+    citizen: str
+    question: str
+    value: Any
+    source: str
+    reason: str
+    step: int
+
+
+class Interview(str):
+    """An answer in an interview: a text with `source` and `reason`, as in `SurveyAnswer`."""
+
+    source: str
+    reason: str
+
+    def __new__(cls, text: str, source: str, reason: str) -> Interview:
+        """Return a text with its source."""
+        made = super().__new__(cls, text)
+        made.source, made.reason = source, reason
+        return made
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Questions that citizens are asked together.
+
+    Args:
+        name: its name
+        questions: the questions; their ids are unique
+
+    Raises:
+        ConfigError: an argument is wrong
+    """
+
+    name: str
+    questions: Sequence[Question]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "questions", tuple(several(self.questions, "questions")))
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise ConfigError(f"a survey's name must be a text, got {self.name!r:.80}")
+        where = f"survey {self.name!r}"
+        if not self.questions or not all(isinstance(each, Question) for each in self.questions):
+            raise ConfigError(f"{where}: questions must be one Question or more")
+        if len({each.id for each in self.questions}) != len(self.questions):
+            raise ConfigError(f"{where}: two questions have the same id")
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of all answers of a citizen."""
+        return object_schema(**{each.id: each.schema for each in self.questions})
+
+    def prompt(self, respondent: Respondent) -> list[dict[str, Any]]:
+        """Return the prompt for a citizen's model."""
+        who = respondent.name or f"citizen {respondent.id}"
+        shown = {
+            "you": {key: each for key, each in respondent.status.items() if key != "plan"},
+            "you remember": respondent.stream[-_REMEMBERED:],
+            "questions": {each.id: each.text for each in self.questions},
+        }
+        task = f"You are {who}, a citizen of a simulated town, and answer questions as that citizen"
+        return respondent.perceived.prompt(f"{task} would.", self.schema, shown)
+
+
+@dataclass
+class SurveyState:
+    """The answers of a survey in a journal: each is a list in the order of `SurveyAnswer`."""
+
+    answers: list[list[Any]] = field(default_factory=list)
+
+
+def in_words(respondent: Respondent) -> str:
+    """Return what a citizen says of itself by rule: its state, money, needs and plan."""
+    status, perceived = respondent.status, respondent.perceived
+    said = [f"I am {respondent.name or respondent.id}"]
+    profile, moving, needs = (status.get(name) or {} for name in ("profile", "moving", "needs"))
+    if profile:
+        words = {k: ", ".join(v) if isinstance(v, dict) else v for k, v in profile.items()}
+        if isinstance(profile.get("skill"), int):
+            words["skill"] = _percent(profile["skill"])
+        said.append(", ".join(f"{key}: {value}" for key, value in words.items()))
+    if perceived.place is not None:
+        said.append(f"I am at {perceived.place}")
+    elif moving:
+        said.append(f"I am on the way to {moving['to']}")
+    if "money" in status:
+        said.append(f"I have {status['money'] / 100:,.2f}")
+    if needs:
+        met = ", ".join(f"{key} {_percent(value)}" for key, value in needs.items())
+        said.append(f"How far my needs are met: {met}")
+    if respondent.stream:
+        last = respondent.stream[-1]
+        said.append(f"I remember: {last[1] if isinstance(last, list) else last.get('content')}")
+    plan = (status.get("plan") or [])[status.get("now") or 0 :]
+    said.append(f"My plan: {'; '.join(map(_planned, plan)) or 'none'}")
+    sentence = ". ".join(each.rstrip(".") for each in said)
+    return one_line(f"(by rule, not by a model: this is how it is) {sentence}.", _LONGEST)
+
+
+def _percent(thousandths: int) -> str:
+    return f"{thousandths / 10:.0f} %"
+
+
+def _planned(item: dict[str, Any]) -> str:
+    """Return an item of a plan in words, such as `09:00 to 17:00 work at office-1`."""
+    times = [item[end] // 60 for end in ("from", "until") if end in item]
+    hours = " to ".join(f"{each // 60:02}:{each % 60:02}" for each in times)
+    where = f" at {item['where']}" if item.get("where") else ""
+    return f"{hours} {item['do']}{where}".strip()
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int or (type(value) is float and math.isfinite(value))

@@ -1,0 +1,236 @@
+"""A sweep: run the cells of an experiment, each in its own process, and join their results.
+
+A cell that has ended leaves a part under the hash of all that determines it. So the same call
+continues after Ctrl-C, a crash or a full disk, and more seeds continue from fewer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import platform
+import shutil
+import signal
+import sys
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from moothall import errors
+from moothall.errors import ConfigError, FileError, MoothallError, StateError
+from moothall.reasoning.members import side_by_side
+from moothall.society.city.map import check_integer
+from moothall.society.experiments.cell import Cell, kind_of
+from moothall.society.experiments.design import Design
+from moothall.society.experiments.models import code_of, in_words
+from moothall.society.experiments.results import arrow, file_name, join, write_whole
+
+_MANIFEST: Final = "experiment.json"
+_PACKAGES: Final = ("moothall", "numpy", "scipy")
+
+
+@dataclass
+class Progress:
+    """How far a sweep is; `ended` counts the cells of earlier calls too.
+
+    `steps` is how many steps this call runs, `lived` how many of them it has run, in `seconds`.
+    """
+
+    cells: int
+    ended: int
+    steps: int
+    lived: int = 0
+    seconds: float = 0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long the rest takes at this rate; None before the first step."""
+        return self.seconds * (self.steps - self.lived) / self.lived if self.lived else None
+
+
+async def sweep(
+    design: Design, folder: Path, *, jobs: int, progress: Callable[[Progress], Any] | None = None
+) -> Path:
+    """Run all cells that have not ended, and join all parts; return the file of the results."""
+    check_integer("jobs", jobs, 0, None)
+    arrow()
+    cells = design.cells()
+    if jobs:
+        cells[0].as_json()  # report what no process can import before any cell runs
+    shared = _determined_by(design)
+    same = _hash(shared)
+    _claim(design, folder, shared)
+    # Of this call: a file may change before the next.
+    known = functools.cache(lambda path: hashlib.sha256(path.read_bytes()).hexdigest())
+    parts = [folder / "parts" / f"{_key(same, cell, known)}.parquet" for cell in cells]
+    left = [each for each in zip(cells, parts, strict=True) if not each[1].exists()]
+    far = Progress(len(cells), len(cells) - len(left), sum(cell.steps for cell, _ in left))
+    begun = time.perf_counter()
+
+    def lived(steps: int, ended: int = 0) -> None:
+        far.lived += steps
+        far.ended += ended
+        far.seconds = time.perf_counter() - begun
+        if progress is not None:
+            progress(far)
+
+    lived(0)
+    gate = asyncio.Semaphore(max(1, jobs))
+    turns: dict[Any, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def one(cell: Cell, part: Path) -> None:
+        # Only one process at a time may use a file of recorded answers.
+        file = cell.parameters.get("answers")
+        async with turns[str(file)] if file else contextlib.nullcontext(), gate:
+            try:
+                if jobs:
+                    await _in_process(cell, part, lived)
+                else:
+                    await cell.run(part, lived)
+            except MoothallError as error:
+                raise kind_of(error)(f"{cell}: {error}") from error
+            lived(0, ended=1)
+
+    await side_by_side([one(*each) for each in left])
+    path = folder / "results.parquet"
+    totals = join(parts, path)
+    for cell, part in zip(cells, parts, strict=True):
+        if cell.has_map:
+            shown = folder / file_name(f"map-{cell.condition}", ".png")
+            shown.unlink(missing_ok=True)  # it may be that of another first seed
+            if (drawn := part.with_suffix(".png")).exists():
+                write_whole(shown, functools.partial(shutil.copyfile, drawn))
+    _write_manifest(design, folder, shared, totals)
+    return path
+
+
+def _determined_by(design: Design) -> dict[str, str]:
+    """Return hashes of what all cells share, by name."""
+    asked = [question.by for one in design.surveys() for question in one.questions]
+    rules = [each for each in asked if not (isinstance(each, str) and each.startswith("status."))]
+    named = (*(each.by for each in design.metrics), *rules)
+    sources = [design.society.source, *dict.fromkeys(each for each in named if each is not None)]
+    said = {
+        "name": design.name,
+        "every": design.every,
+        "workflow": design.workflow,
+        "society": design.society.model_dump(),
+        "metrics": [[each.name, each.by] for each in design.metrics],
+        "conditions": [[n, c.parameters, c.workflow] for n, c in design.conditions.items()],
+        "code": [hashlib.sha256(code_of(each, design.folder)).hexdigest() for each in sources],
+    }
+    return {name: _hash(in_words(each)) for name, each in said.items()}
+
+
+def _hash(said: Any) -> str:
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def _key(fingerprint: str, cell: Cell, known: Callable[[Path], str]) -> str:
+    """Return the name of a cell's part; a town's table and city count by their bytes."""
+    given = [cell.parameters.get(name) for name in ("citizens", "city") if cell.source == "town"]
+    files = [known(cell.folder / each) for each in given if isinstance(each, str)]
+    return _hash([fingerprint, cell.condition, cell.seed, cell.values, *files])[:24]
+
+
+def _claim(design: Design, folder: Path, shared: dict[str, str]) -> None:
+    """Check that a folder is empty, or has results of this experiment from an earlier call."""
+    path = folder / _MANIFEST
+    try:
+        (folder / "parts").mkdir(parents=True, exist_ok=True)
+        for left in (folder / "parts").glob(".*.*"):  # of processes killed while they wrote
+            left.unlink(missing_ok=True)
+        own = (folder / "results.parquet", *(folder / "parts").glob("[!.]*.parquet"))
+        has_results = any(each.exists() for each in own)
+        data = path.read_bytes() if path.exists() else b""
+    except OSError as error:
+        raise FileError(f"{folder} cannot be used: {error.strerror}") from error
+    if data:
+        try:
+            before = json.loads(data)
+            other, has = dict(before["determined_by"]), before["versions"]["moothall"]
+            name = before["experiment"]["name"]
+        except (ValueError, KeyError, TypeError):
+            what = f"{path} is not a manifest of an experiment: give another folder"
+            raise ConfigError(what) from None
+    if not data or not has_results:  # nothing, or an attempt in which no cell has ended
+        _write_manifest(design, folder, shared, None)
+        return
+    differs = [each for each in shared if other.get(each) != shared[each]]
+    if has != version("moothall"):
+        whose = f"moothall {has}, and this is {version('moothall')}"
+    elif name != design.name:
+        whose = f"experiment {name!r}"
+    else:
+        whose = f"another version of this one, which differs in {', '.join(differs)}"
+    if differs or has != version("moothall"):
+        raise ConfigError(f"{folder} has results of {whose}: give another folder, or delete it")
+
+
+def _write_manifest(
+    design: Design, folder: Path, shared: dict[str, str], totals: dict[str, Any] | None
+) -> None:
+    versions = {name: version(name) for name in _PACKAGES}
+    made = {
+        "experiment": design.as_json(),
+        "complete": totals is not None,
+        "totals": totals,
+        "versions": {"python": platform.python_version()} | versions,
+        "determined_by": shared,
+    }
+    text = json.dumps(in_words(made), indent=2, ensure_ascii=False) + "\n"
+    write_whole(folder / _MANIFEST, lambda to: Path(to).write_text(text, encoding="utf-8"))
+
+
+# -- processes -------------------------------------------------------------------------------------
+
+
+async def _in_process(cell: Cell, part: Path, lived: Callable[[int], None]) -> None:
+    """Run a cell in a process of its own; a process that is killed is replaced once."""
+    for _ in range(2):
+        steps = 0
+        async with _process(cell, part) as process:
+            async for line in process.stdout:
+                said = json.loads(line)
+                if "error" in said:
+                    raise getattr(errors, said["kind"])(said["error"])
+                steps += said["lived"]
+                lived(said["lived"])
+            code = await process.wait()
+        if code == 0:
+            return
+        lived(-steps)
+    how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
+    raise StateError(
+        f"its process {how}, twice; cells that have ended are kept, and the same call continues"
+    )
+
+
+@contextlib.asynccontextmanager
+async def _process(cell: Cell, part: Path) -> AsyncIterator[Any]:
+    """Start the process of a cell, and kill it at the end of the context."""
+    process: Any = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "moothall.society.experiments.cell", str(part)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        env={"OMP_NUM_THREADS": "1", **os.environ},
+        start_new_session=True,  # Ctrl-C goes to the parent process, which ends this one
+    )
+    try:
+        with contextlib.suppress(ConnectionError):
+            process.stdin.write(cell.as_json() + b"\n")
+            await process.stdin.drain()
+        yield process
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await asyncio.shield(process.wait())

@@ -1,0 +1,93 @@
+"""Where citizens are and what they do, for a map that shows a running society."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from moothall.society.arrays import np
+from moothall.society.blocks.needs import RATES
+from moothall.society.steps import Steps
+
+ACTS: Final = (*sorted(RATES), "other")
+"""The acts in the order of their codes; `other` is any act that your own blocks name."""
+_CODES: Final = {act: code for code, act in enumerate(ACTS)}
+
+
+class Whereabouts(NamedTuple):
+    """Where citizens are and what they do, at the start of a step; one item each, in id order.
+
+    Attributes:
+        step: the number of the step
+        ids: their ids, as they are addressed
+        x: metres to the east (on a grid: columns); None for a citizen at no place
+        y: metres to the north (on a grid: rows)
+        place: the place's id; None for a citizen on the way
+        act: what they did in the last step, as an index of `acts`; `travel` on the way
+        acts: the meaning of the codes: the same names in each answer
+    """
+
+    step: int
+    ids: list[str]
+    x: list[float | None]
+    y: list[float | None]
+    place: list[str | None]
+    act: list[int]
+    acts: tuple[str, ...] = ACTS
+
+
+def spots_of(city: Any) -> Any:
+    """Return x and y of each place, in order of id; None if places have no positions."""
+    if not hasattr(city, "position"):
+        return None
+    return np.array([city.position(each) for each in city.ids()], float).reshape(-1, 2)
+
+
+def whereabouts(society: Steps, spot: Any) -> Whereabouts | None:
+    """Return where the citizens are, by the positions of places; None if they have none."""
+    if spot is None:
+        return None
+    of = _of_agents if society.population is None else _of_rows
+    names, ids, place, to, start, left, arrives, act = of(society)
+    at = spot[np.maximum(place, 0)] if len(spot) else np.zeros((len(ids), 2))
+    way = to >= 0
+    if way.any():
+        left, arrives = left[way], arrives[way]
+        part = ((society.number - left) / np.maximum(1, arrives - left))[:, None]
+        begin = spot[np.where(start[way] < 0, to[way], start[way])]
+        at[way] = begin + part * (spot[to[way]] - begin)
+    x, y = (at[:, axis].tolist() for axis in (0, 1))
+    for row in np.flatnonzero((place < 0) & ~way).tolist():
+        x[row] = y[row] = None
+    where = [*names, None]
+    act = np.where(way, _CODES["travel"], act).tolist()
+    return Whereabouts(society.number, ids, x, y, [where[each] for each in place.tolist()], act)
+
+
+def _of_agents(society: Steps) -> tuple[Any, ...]:
+    """Return the places, the ids of agents, and arrays of their places, ways and acts."""
+    names = society.city.ids()
+    number: dict[str | None, int] = {place: at for at, place in enumerate(names)}
+    moving, where = society.books.moving, society.books.where
+    _ = society.mailboxes  # puts the citizens in order
+    ids = [mailbox.id for mailbox in society._citizens]
+    acts = [mailbox.agent.memory.status.get("act", "idle") for mailbox in society._citizens]
+    act = np.array([_CODES.get(each, _CODES["other"]) for each in acts], np.int64)
+    ways: list[Any] = [moving.get(id, (None, 0, None, 0)) for id in ids]
+    place = np.array([number.get(where[id], -1) for id in ids], np.int64)
+    to, start = (np.array([number.get(way[at], -1) for way in ways], np.int64) for at in (0, 2))
+    left, arrives = (np.array([way[at] for way in ways], np.int64) for at in (3, 1))
+    return names, ids, place, to, start, left, arrives, act
+
+
+def _of_rows(society: Steps) -> tuple[Any, ...]:
+    """Return the result of `_of_agents` for a population's rows."""
+    population = society.population
+    assert population is not None
+    columns = population.columns
+    act = np.full(len(population), _CODES["idle"])
+    if "act" in columns:
+        words = population.declared["act"].words
+        meant = [_CODES.get(word or "idle", _CODES["other"]) for word in words]
+        act = np.array(meant)[columns["act"]]
+    numbers = (columns[each] for each in ("place", "moving_to", "moving_from", "left", "arrives"))
+    return population.places, list(map(str, population.ids.tolist())), *numbers, act

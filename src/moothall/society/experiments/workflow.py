@@ -1,0 +1,223 @@
+"""The workflow of an experiment: its items, and how many steps they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from moothall.clock import DAY_S, seconds_of
+from moothall.errors import ConfigError
+from moothall.society.experiments.intervention import Intervention
+from moothall.society.experiments.models import Source, function_of
+from moothall.society.experiments.survey import Question, Respondent, Survey
+from moothall.text import render_path
+
+Where = tuple[str | int, ...]
+_CHANGES: Final = ("facts", "close", "open", "status", "citizens", "pay", "news")
+_SHOWN: Final = 5  # how many faults are shown at once
+
+
+class FieldError(ConfigError):
+    """Fields of an experiment are wrong; `faults` has the path of each, and what is wrong."""
+
+    def __init__(self, *faults: tuple[Where, str]) -> None:
+        self.faults = faults[:_SHOWN]
+        super().__init__("\n".join(f"{field_path(at)}: {what}" for at, what in self.faults))
+
+
+def field_path(where: Where) -> str:
+    """Return a path as a person writes it, such as `workflow[2].run.days`."""
+    return render_path(list(where)) or "it"
+
+
+class Part(BaseModel):
+    """A part of an experiment: it is immutable, and refuses unknown fields."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Run(Part):
+    """Run for some time: `days`, `steps`, or a length such as `6h`."""
+
+    days: float | None = Field(default=None, gt=0)
+    steps: int | None = Field(default=None, ge=1)
+    length: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_length(cls, given: Any) -> Any:
+        if isinstance(given, str):
+            return {"length": given}
+        if not isinstance(given, cls | dict):
+            what = "a length such as 6h, {days: 2} or {steps: 8}"
+            raise ValueError(f"must be {what}, got {given!r:.80}")
+        return given
+
+    def count(self, step_s: int) -> int:
+        """Return how many steps it has."""
+        if len(self.model_fields_set) != 1:
+            raise ConfigError("must have days or steps, or be a length such as 6h")
+        if self.steps is not None:
+            return self.steps
+        days = round((self.days or 0) * DAY_S, 6)
+        seconds = days if self.length is None else seconds_of(self.length, "a length")
+        if seconds % step_s:
+            raise ConfigError(f"{seconds:g} s are not a whole number of steps of {step_s} s")
+        return int(seconds) // step_s
+
+
+class Asked(Part):
+    """A question of a survey; its rule is `status.NAME.NAME`, `file.py:function` or a function."""
+
+    id: str = Field(min_length=1)
+    text: str = Field(min_length=1)
+    kind: str = "scale"
+    choices: tuple[str, ...] = ()
+    low: int | float | None = None
+    high: int | float | None = None
+    by: Source | None = None
+
+    @field_validator("by")
+    @classmethod
+    def _known(cls, given: Source | None, info: ValidationInfo) -> Source | None:
+        if isinstance(given, str) and not given.startswith("status.") and info.context is not None:
+            function_of(given, info.context)  # the experiment's folder; a cell's process has none
+        return given
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.kind == "text":
+            raise ValueError("a survey of an experiment takes no texts: use an interview")
+        self.question(None)
+        return self
+
+    def question(self, by: Callable[[Respondent], Any] | None) -> Question:
+        """Return the question with its rule."""
+        return Question(self.id, self.text, self.kind, self.choices, self.low, self.high, by)
+
+
+class Surveyed(Part):
+    """A survey of all citizens, or of some."""
+
+    name: str = Field(min_length=1)
+    questions: list[Asked] = Field(min_length=1)
+    citizens: list[str | int] | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        Survey(self.name, [each.question(None) for each in self.questions])
+        return self
+
+    @property
+    def metrics(self) -> list[str]:
+        """The names under which its answers may be measured."""
+        means = [each.id for each in self.questions if each.kind in ("scale", "number")]
+        return [*(f"{self.name}.{each}" for each in means), *self.shares]
+
+    @property
+    def shares(self) -> list[str]:
+        """Those of `metrics` that are shares of the answers."""
+        chosen = [f"{each.id}={choice}" for each in self.questions for choice in each.choices]
+        agreed = [each.id for each in self.questions if each.kind == "yes_no"]
+        return [f"{self.name}.{each}" for each in (*chosen, *agreed, "by_model")]
+
+
+class Interviewed(Part):
+    """A question to one citizen in free text."""
+
+    citizen: str | int
+    question: str = Field(min_length=1)
+
+
+class Branch(Part):
+    """A new society from a saved state, with a workflow; its condition is `CONDITION/NAME`."""
+
+    of: str
+    name: str = Field(min_length=1, max_length=100)
+    workflow: list[Item] = Field(min_length=1)
+
+
+class Item(Part):
+    """An item of a workflow: it has exactly one of these fields."""
+
+    run: Run | None = None
+    step: int | None = Field(default=None, ge=1)
+    interview: Interviewed | None = None
+    survey: Surveyed | None = None
+    intervene: dict[str, Any] | None = None
+    save: str | None = Field(default=None, min_length=1)
+    branch: Branch | None = None
+
+    @field_validator("intervene")
+    @classmethod
+    def _changes(cls, given: dict[str, Any] | None) -> dict[str, Any] | None:
+        for name in given or ():
+            if name not in _CHANGES:
+                raise ValueError(f"there is no {name!r}, but {', '.join(_CHANGES)}")
+        if given is not None:
+            Intervention(0, **given)
+        return given
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        kinds = type(self).model_fields
+        if [getattr(self, kind) is None for kind in kinds].count(False) != 1:
+            raise ValueError(f"an item has one of {', '.join(kinds)}")
+        return self
+
+
+def surveys_of(workflow: Iterable[Item]) -> Iterator[Surveyed]:
+    """Yield a workflow's surveys, those of branches too."""
+    for item in workflow:
+        if item.survey is not None:
+            yield item.survey
+        if item.branch is not None:
+            yield from surveys_of(item.branch.workflow)
+
+
+def steps_of(
+    workflow: Iterable[Item], step_s: int, where: Where = (), before: Iterable[str] = ()
+) -> int:
+    """Return how many steps it runs, branches too; FieldError if an item is not possible there."""
+    steps, saved = 0, set(before)
+    branches: set[str] = set()
+    waits: Where = ()
+    for index, item in enumerate(workflow):
+        at = (*where, index)
+        if item.run is not None:
+            try:
+                steps += item.run.count(step_s)
+            except ConfigError as error:
+                raise FieldError(((*at, "run"), str(error))) from None
+        steps += item.step or 0
+        if item.intervene is not None:
+            waits = (*at, "intervene")
+        elif item.run is not None or item.step is not None or item.save is not None:
+            waits = ()
+        if item.save is not None:
+            if item.save in saved:
+                raise FieldError(((*at, "save"), f"{item.save!r} is saved twice"))
+            saved.add(item.save)
+        if item.branch is not None:
+            if item.branch.of not in saved:
+                what = f"no state {item.branch.of!r} is saved before it"
+                raise FieldError(((*at, "branch", "of"), what))
+            if item.branch.name in branches or "/" in item.branch.name:
+                what = f"{item.branch.name!r} must have no /, and be of one branch alone"
+                raise FieldError(((*at, "branch", "name"), what))
+            branches.add(item.branch.name)
+            steps += steps_of(item.branch.workflow, step_s, (*at, "branch", "workflow"), saved)
+    if steps == 0:
+        raise FieldError((where, "the workflow runs no step: it needs a run"))
+    if waits:
+        raise FieldError((waits, "no step is run after it, in which it would be made"))
+    return steps

@@ -1,0 +1,119 @@
+"""Checks of a society's arguments: its citizens, its services, and the length of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from moothall.agent import Agent
+from moothall.clock import DAY_S
+from moothall.errors import ConfigError, DuplicateAgent
+from moothall.society.arrays import sha256_of
+from moothall.society.city.map import check_integer
+from moothall.society.commit import Service
+from moothall.society.people import drawn
+from moothall.society.people.table import read_people
+from moothall.society.population.population import Population
+from moothall.society.wants import id_order
+
+_MOST: Final = 10_000_000  # as many as a city is made for
+_PARTS: Final = {
+    "model": ("a model or the name of one", "complete"),
+    "engine": ("an engine, such as LocalEngine()", "run_rows"),
+    "budget": ("a Budget", "reserve"),
+    "facts": ("Facts, a dict, or a function of the Clock", "items", "__call__"),
+}
+
+
+def check_parts(limits: Mapping[str, Any], **parts: Any) -> None:
+    """Check that limits are above 0, and that parts have a method of their kind."""
+    for name, limit in limits.items():
+        if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
+            raise ConfigError(f"{name} must be above 0, got {limit!r:.80}")
+    for name, part in parts.items():
+        what, *methods = _PARTS[name]
+        is_one = not isinstance(part, type) and any(hasattr(part, each) for each in methods)
+        if part is not None and not is_one:
+            raise ConfigError(f"{name}= must be {what}, got {part!r:.80}")
+
+
+def steps_of(length: int, days: float | None, steps: int | None) -> int:
+    """Return the number of steps, of `length` seconds, of a run."""
+    if steps is not None and days is not None:
+        raise ConfigError("days and steps are given: give one of them")
+    if steps is not None:
+        check_integer("steps", steps, 0, None)
+        return steps
+    days = 1 if days is None else days
+    if isinstance(days, bool) or not isinstance(days, int | float) or not 0 <= days < 1e7:
+        raise ConfigError(f"days must be a number, 0 or more, got {days!r:.80}")
+    count = round(days * DAY_S / length, 6)  # 0.35 days are 504 minutes
+    if count != int(count):
+        raise ConfigError(f"{days} days are not a whole number of steps of {length} s")
+    return int(count)
+
+
+def agents_of(citizens: Any, city: Any, seed: int) -> Iterable[Agent]:
+    """Return the citizens as agents: the given agents, or drawn citizens with all blocks."""
+    if type(citizens) is int and 0 <= citizens <= _MOST:
+        return drawn.citizens(drawn.make_people(city, citizens, seed=seed)) if citizens else ()
+    if isinstance(citizens, str | PathLike):
+        rows = read_people(Path(citizens), city)
+        return drawn.citizens(drawn.completed(rows, city, seed=seed))
+    if isinstance(citizens, bytes | dict) or not isinstance(citizens, Iterable):
+        what = f"agents, a number from 0 to {_MOST:,}, or the path of a table"
+        raise ConfigError(f"citizens must be {what}, got {citizens!r:.80}")
+    return citizens
+
+
+def of_population(population: Population, city: Any, seed: int) -> tuple[Any, int]:
+    """Return the city and the seed of a society whose citizens are a population."""
+    if city not in (None, population.city):
+        raise ConfigError("city= and the population's are two: give it to the Population")
+    if seed not in (0, population.seed):
+        raise ConfigError(f"seed={seed}, and the population's is {population.seed}: give it there")
+    return population.city, population.seed
+
+
+def program_of(agents: Iterable[Agent], city: Any) -> dict[str, Any]:
+    """Return what must be equal in agents and places for a society to resume a run."""
+    said: dict[int, str] = {}
+
+    def told(part: Any, params: Any) -> str:
+        if not isinstance(params, BaseModel):
+            return type(part).__name__
+        if id(params) not in said:  # which very many blocks share
+            own = params.model_dump(mode="json", exclude_defaults=True)
+            said[id(params)] = json.dumps(own) if own else ""
+        return f"{type(part).__name__}{said[id(params)]}"
+
+    links = [sha256_of(each) for each in getattr(city, "links", ())]  # of a Network
+    return {
+        "agents": [
+            [
+                str(agent.id),
+                told(agent, agent._params),
+                *(told(block, getattr(block, "params", None)) for block in agent.blocks),
+            ]
+            for agent in agents
+        ],
+        "city": None if city is None else [type(city).__name__, list(city.ids()), *links],
+    }
+
+
+def services_of(services: Iterable[Service]) -> dict[str, Service]:
+    """Return the services by id, in id order."""
+    made: dict[str, Service] = {}
+    services = [*services] if isinstance(services, Iterable) else [services]
+    for service in services:
+        if not isinstance(service, Service):
+            raise ConfigError(f"services= must be a list of Services, got {service!r:.80}")
+    for service in sorted(services, key=lambda each: id_order(each.id)):
+        if made.setdefault(service.id, service) is not service:
+            raise DuplicateAgent(f"two services have the id {service.id!r}, and ids are unique")
+    return made

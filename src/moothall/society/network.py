@@ -1,0 +1,292 @@
+"""A graph as a place: people or sites as nodes, edges as steps."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any, Final
+
+from moothall.errors import ConfigError
+from moothall.society.arrays import np, package
+from moothall.society.city.map import check_integer, check_text
+from moothall.society.city.routes import dijkstra
+from moothall.society.draw import Draws, belows, uniforms
+from moothall.society.places import SteppedPlaces
+from moothall.society.wants import id_order
+from moothall.text import excerpt
+
+_SEARCHES: Final = 1024  # the starts whose searches are cached
+
+
+class Network(SteppedPlaces):
+    """An undirected graph without loops or parallel edges. It never changes.
+
+    Args:
+        nodes: ids of the nodes; a mapping has the kind of each
+        edges: pairs of ids; repeated edges count once
+        edge_seconds: the travel time of an edge
+
+    Raises:
+        ConfigError: a node occurs twice, an edge leads to a node that does not exist or from a
+            node to itself, or an argument is wrong.
+    """
+
+    _unknown = "the network has no node"
+    _kind_names = ("node",)
+
+    def __init__(
+        self,
+        nodes: Iterable[str] | dict[str, str],
+        edges: Iterable[tuple[str, str]] = (),
+        *,
+        edge_seconds: int = 60,
+    ) -> None:
+        kinds = {}
+        for node in nodes:
+            check_text("nodes: an id", node)
+            if node in kinds:
+                raise ConfigError(f"nodes: {excerpt(node)} appears twice")
+            kinds[node] = nodes[node] if isinstance(nodes, dict) else "node"
+            check_text(f"node {excerpt(node)}: kind", kinds[node])
+        self._ids = tuple(sorted(kinds))
+        names, self._kind_numbers = np.unique(
+            [kinds[node] for node in self._ids], return_inverse=True
+        )
+        self._kind_names = tuple(names.tolist())
+        number = {node: at for at, node in enumerate(sorted(kinds, key=id_order))}
+        pairs: list[list[int]] = []
+        for at, edge in enumerate(edges):
+            if not isinstance(edge, (tuple, list)) or len(edge) != 2:
+                raise ConfigError(f"edges[{at}] must be a pair of ids, got {excerpt(edge)}")
+            for end in edge:
+                if not isinstance(end, str):
+                    raise ConfigError(f"edges[{at}]: an id must be a text, got {excerpt(end)}")
+                if end not in number:
+                    raise ConfigError(f"edges[{at}]: {excerpt(end)} is not a node: add it to nodes")
+            if edge[0] == edge[1]:
+                raise ConfigError(f"edges[{at}] leads from {excerpt(edge[0])} to itself")
+            pairs.append([number[end] for end in edge])
+        ends = np.array(pairs, "int64").reshape(-1, 2)
+        self._link(len(kinds), ends[:, 0], ends[:, 1], edge_seconds)
+
+    def _link(self, n: int, a: Any, b: Any, edge_seconds: int) -> None:
+        """Store the edges between numbered nodes, each once."""
+        check_integer("edge_seconds", edge_seconds, 1, 86_400)
+        a, b = (each.astype(np.int64, copy=False) for each in (a, b))
+        both = np.sort(np.concatenate([a * n + b, b * n + a]))
+        both = both[np.r_[True, both[1:] != both[:-1]]] if len(both) else both
+        starts = np.zeros(n + 1, np.int64)
+        if n:
+            np.cumsum(np.bincount(both // n, minlength=n), out=starts[1:])
+        self.links = starts, both % max(n, 1)
+        for each in self.links:
+            each.flags.writeable = False
+        """Compressed rows: where each node's neighbours begin, and the neighbours' numbers.
+
+        A node's number is its index in the order of ids, numbers by number. Both are int64 arrays;
+        the first has one more entry than there are nodes.
+        """
+        self._step_seconds = edge_seconds
+        self._searched: dict[int, Any] = {}
+
+    @classmethod
+    def from_edges(cls, edges: Iterable[tuple[str, str]], *, edge_seconds: int = 60) -> Network:
+        """Return the network of an edge list: its nodes are the ends of the edges."""
+        pairs = list(edges)
+        ends = [end for pair in pairs if isinstance(pair, (tuple, list)) for end in pair]
+        nodes = {end for end in ends if isinstance(end, str)}
+        return cls(nodes, pairs, edge_seconds=edge_seconds)
+
+    @classmethod
+    def small_world(
+        cls, n: int, *, neighbours: int = 4, rewired: float = 0.1, seed: int
+    ) -> Network:
+        """Return a ring with rewired edges, of nodes `0` … `n−1`.
+
+        After Watts and Strogatz 1998 ("Collective dynamics of 'small-world' networks", Nature 393):
+        each node has edges to the `neighbours` nearest on a ring, half on either side; round by
+        round, an edge is rewired to another node with probability `rewired`, never to a node that
+        it has an edge to.
+
+        Args:
+            n: the number of nodes
+            neighbours: an even number, less than n
+            rewired: the probability, 0 … 1
+            seed: the seed of the draws
+        """
+        check_integer("n", n, 3, 10_000_000)
+        check_integer("neighbours", neighbours, 2, n - 1)
+        if neighbours % 2:
+            raise ConfigError(f"neighbours must be even, got {neighbours}")
+        if not isinstance(rewired, (int, float)) or not 0 <= rewired <= 1:
+            raise ConfigError(f"rewired must be a probability, 0 to 1, got {excerpt(rewired)}")
+        nodes = np.arange(n, dtype=np.uint64)
+        has: dict[int, set[int]] = {}
+        """The neighbours of nodes that no longer have only their edges of the ring."""
+
+        def of(node: int) -> set[int]:
+            if node not in has:
+                ahead = range(1, neighbours // 2 + 1)
+                has[node] = {(node + d) % n for d in ahead} | {(node - d) % n for d in ahead}
+            return has[node]
+
+        ends = []
+        for distance in range(1, neighbours // 2 + 1):
+            others = (nodes.astype(np.int64) + distance) % n
+            chosen = uniforms(seed, nodes, distance, "network.rewire") < rewired
+            for node in np.flatnonzero(chosen).tolist():
+                if len(of(node)) == n - 1:
+                    continue
+                other = (node + distance) % n
+                of(node).discard(other)
+                of(other).discard(node)
+                draws = Draws(seed, node, distance)
+                taken, draw = of(node) | {node, other}, 0
+                while other in taken:
+                    other = draws.below(n, "network.target", draw)
+                    draw += 1
+                of(node).add(other)
+                of(other).add(node)
+                others[node] = other
+            ends.append(others)
+        pairs = (np.tile(np.arange(n), len(ends)), np.concatenate(ends))
+        return cls.from_numbers(n, *pairs)
+
+    @classmethod
+    def scale_free(cls, n: int, *, edges: int = 2, seed: int) -> Network:
+        """Return a network grown by preferential attachment, of nodes `0` … `n−1`.
+
+        After Barabási and Albert 1999 ("Emergence of scaling in random networks", Science 286):
+        each new node has `edges` edges to earlier ones, with a probability in proportion to their
+        degrees. The first `edges` + 1 nodes all have edges to each other.
+        """
+        check_integer("edges", edges, 1, 1000)
+        check_integer("n", n, edges + 1, 10_000_000)
+        found = [(a, b) for b in range(edges + 1) for a in range(b)]
+        # A node occurs once for each of its edges.
+        ends = [end for edge in found for end in edge]
+        for node in range(edges + 1, n):
+            draws = Draws(seed, node, 0)
+            chosen: list[int] = []
+            draw = 0
+            while len(chosen) < edges:
+                other = ends[draws.below(len(ends), "network.attach", draw)]
+                draw += 1
+                if other not in chosen:
+                    chosen.append(other)
+            found += [(node, other) for other in chosen]
+            ends += [end for other in chosen for end in (node, other)]
+        pairs = np.array(found, np.int64)
+        return cls.from_numbers(n, pairs[:, 0], pairs[:, 1])
+
+    @classmethod
+    def random(cls, n: int, *, degree: float = 8, seed: int) -> Network:
+        """Return a network of n · degree ÷ 2 drawn edges, of nodes `0` … `n−1`.
+
+        After Erdős and Rényi 1959 ("On random graphs I", Publicationes Mathematicae 6); loops and
+        edges drawn twice are left out, so degrees follow a Poisson law of a mean below `degree` by
+        some degree²/n.
+        """
+        check_integer("n", n, 2, 10_000_000)
+        _check_degree(degree, n)
+        edges = np.arange(int(n * degree / 2), dtype=np.uint64)
+        a, b = (belows(n, seed, edges, 0, f"network.{end}") for end in ("from", "to"))
+        return cls.from_numbers(n, a[a != b], b[a != b])
+
+    @classmethod
+    def spatial(cls, n: int, *, degree: float = 8, seed: int) -> Network:
+        """Return a network of points drawn in a square, of nodes `0` … `n−1`.
+
+        After Dall and Christensen 2002 ("Random geometric graphs", Physical Review E 66): two nodes
+        have an edge if their distance is below a radius, here the radius that gives a node far from
+        the border `degree` neighbours on average. Nodes with close numbers lie close together.
+
+        Args:
+            n: the number of nodes
+            degree: edges of a node far from the border, on average
+            seed: the seed of the draws
+        """
+        check_integer("n", n, 1, 10_000_000)
+        _check_degree(degree, n)
+        nodes = np.arange(n, dtype=np.uint64)
+        x, y = (uniforms(seed, nodes, 0, f"network.{axis}") for axis in "xy")
+        side = max(1, int((n / 64) ** 0.5))  # cells of about 64 points, row by row
+        order = np.lexsort((x, (x * side).astype(np.int64), (y * side).astype(np.int64)))
+        radius = (degree / (n * 3.141592653589793)) ** 0.5
+        pairs = (
+            package("scipy.spatial")
+            .cKDTree(np.column_stack([x, y])[order])
+            .query_pairs(radius, output_type="ndarray")
+        )
+        return cls.from_numbers(n, pairs[:, 0], pairs[:, 1])
+
+    @classmethod
+    def from_numbers(cls, n: int, a: Any, b: Any, *, edge_seconds: int = 60) -> Network:
+        """Return the network of nodes `0` … `n−1` with an edge from each of `a` to each of `b`.
+
+        Args:
+            n: the number of nodes
+            a: whole numbers 0 … n−1, an array or a list
+            b: the other ends, as many as `a`
+            edge_seconds: the travel time of an edge
+
+        Raises:
+            ConfigError: a number is not 0 … n−1, or an edge leads from a node to itself
+        """
+        check_integer("n", n, 1, 2**31 - 1)
+        a, b = np.asarray(a), np.asarray(b)
+        for name, ends in (("a", a), ("b", b)):
+            if (ends.dtype.kind not in "iu" and ends.size) or ends.ndim != 1 or a.shape != b.shape:
+                raise ConfigError(f"{name} must be whole numbers, as many in a as in b")
+            if ends.size and not (ends.min() >= 0 and ends.max() < n):
+                raise ConfigError(f"{name} must be numbers of nodes, 0 to {n - 1}")
+        if (a == b).any():
+            raise ConfigError(f"an edge leads from node {int(a[a == b][0])} to itself")
+        made = cls.__new__(cls)
+        made._link(n, a, b, edge_seconds)
+        return made
+
+    @functools.cached_property
+    def _ids(self) -> tuple[str, ...]:
+        return tuple(sorted(map(str, range(len(self)))))
+
+    @functools.cached_property
+    def _matrix(self) -> Any:
+        """The edges between places by their number in `ids`, where `links` has them by number."""
+        order = np.array(sorted(range(len(self)), key=lambda each: id_order(self._ids[each])), int)
+        starts, others = self.links
+        ends = order[np.repeat(np.arange(len(self)), np.diff(starts))], order[others]
+        ones = np.ones(len(others), np.int8)
+        return package("scipy.sparse").csr_array((ones, ends), shape=(len(self), len(self)))
+
+    def __len__(self) -> int:
+        return len(self.links[0]) - 1
+
+    def __repr__(self) -> str:
+        return f"<Network of {len(self)} nodes, {len(self.links[1]) // 2} edges>"
+
+    @property
+    def edges(self) -> tuple[tuple[str, str], ...]:
+        """Every edge once, the smaller id first, in order."""
+        return tuple((a, b) for a in self._ids for b in self.neighbours(a) if a < b)
+
+    def neighbours(self, place: str) -> tuple[str, ...]:
+        """Return the nodes that a node has edges to, in order of id."""
+        starts, number = self._matrix.indptr, self._number(place)
+        others = self._matrix.indices[starts[number] : starts[number + 1]].tolist()
+        return tuple(self._ids[each] for each in sorted(others))
+
+    def _steps(self, start: Any, to: Any) -> Any:
+        steps = self._searched.get(start)
+        if steps is None:
+            found = dijkstra(self._matrix, indices=start, unweighted=True)
+            steps = np.where(np.isinf(found), -1, found).astype(np.int32)
+            if len(self._searched) >= _SEARCHES:
+                self._searched.clear()
+            self._searched[start] = steps
+        return steps[to]
+
+
+def _check_degree(degree: float, n: int) -> None:
+    if not isinstance(degree, (int, float)) or not 0 < degree < n:
+        raise ConfigError(f"degree must be above 0 and below {n}, got {excerpt(degree)}")

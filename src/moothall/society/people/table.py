@@ -1,0 +1,168 @@
+"""Citizens from a table, CSV or Parquet: each cell is checked; an error names row and column."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from moothall.errors import ConfigError, MoothallError
+from moothall.message import address
+from moothall.society.arrays import package
+from moothall.society.people.drawn import IN_PROFILE, NEEDS
+from moothall.text import error_text, excerpt
+
+_MOST_MONEY = 10**15
+_WHOLE: Final = re.compile(r"(-?[0-9]{1,19})(\.0)?")  # pandas writes `.0` where cells are empty
+_ID: Final = re.compile("0|[1-9][0-9]{,18}")
+_NUMBERS: Final = {
+    "age": (0, 120),
+    "skill": (0, 100_000),
+    "money": (0, _MOST_MONEY),
+    **dict.fromkeys(NEEDS, (0, 1000)),
+}
+_WEIGHTS: Final = {"interests": (0, 1000), "opinions": (-1000, 1000), "relations": (0, 1000)}
+_TEXTS: Final = ("name", "home", "work", "school", "gender", "education")
+COLUMNS: Final = ("id", *_TEXTS, *_NUMBERS, *_WEIGHTS)  # the columns that a table may have
+
+
+def read_people(path: str | Path, city: Any = None) -> list[dict[str, Any]]:
+    """Return the citizens of a table, as input of `completed`, which draws what is missing.
+
+    A row is a citizen. `id` is required; other columns and cells may be missing. The columns:
+
+    * `id` (a whole number, or a text), `name`, `home`, `work`, `school` (ids of places)
+    * `age` 0–120, `gender`, `education`, `skill` 0–100,000
+    * `money` (cents, 0 or more)
+    * `hunger`, `energy`, `safety`, `social` 0–1000
+    * `interests` (`music:800;sport:500`, 0–1000), `opinions` (−1000–1000) and `relations` (by id of
+      others, 0–1000)
+
+    Args:
+        path: a `.csv` (UTF-8, with a header) or `.parquet` file
+        city: the city that must have `home`, `work` and `school`; None skips this check
+
+    Raises:
+        ConfigError: the file cannot be read, or a column, a cell or an id is wrong
+        MissingExtra: the file is Parquet, and pyarrow is not installed
+    """
+    file = Path(path)
+    read = {".parquet": _parquet, ".csv": _csv}.get(file.suffix.lower())
+    if read is None:
+        raise ConfigError(f"{file.name}: a table must be .csv or .parquet")
+    try:
+        columns, rows = read(file)
+    except MoothallError:
+        raise
+    except Exception as error:  # pyarrow has its own error types
+        raise ConfigError(f"{file.name} cannot be read: {error_text(error)}") from error
+    return checked_people(rows, columns, city, file.name)
+
+
+def checked_people(
+    rows: Iterable[Mapping[str, Any]],
+    columns: Iterable[str] = COLUMNS,
+    city: Any = None,
+    source: str = "table",
+) -> list[dict[str, Any]]:
+    """Return the citizens of rows, checked; see `read_people`."""
+    given = list(columns)
+    for column in given:
+        if column not in COLUMNS:
+            known = ", ".join(COLUMNS)
+            raise ConfigError(f"{source}: unknown column {excerpt(column)}; there are {known}")
+        if given.count(column) > 1:
+            raise ConfigError(f"{source}: column {column!r} appears twice")
+    if "id" not in given:
+        raise ConfigError(f"{source} has no column 'id'")
+    found: list[dict[str, Any]] = []
+    at: dict[int | str, int] = {}
+    for number, row in enumerate(rows, 1):
+        where = f"{source}, row {number}"
+        person = _person(row, where, city)
+        one = at.setdefault(person["id"], number)
+        if one != number:
+            raise ConfigError(f"{where}, column 'id': {person['id']!r} is the id of row {one} too")
+        if str(person["id"]) in person.get("relations", ()):
+            raise ConfigError(f"{where}, column 'relations' names the citizen itself")
+        found.append(person)
+    if not found:
+        raise ConfigError(f"{source} has no rows")
+    return found
+
+
+def _person(row: Mapping[str, Any], where: str, city: Any) -> dict[str, Any]:
+    person: dict[str, Any] = {}
+    for column in COLUMNS:
+        value = row.get(column)
+        if value is None or value == "":
+            if column == "id":
+                raise ConfigError(f"{where}, column 'id' is empty")
+            continue
+        at = f"{where}, column {column!r}"
+        if column == "id":
+            value = _id(value, at)
+        elif column in _NUMBERS:
+            value = _number(value, *_NUMBERS[column], at)
+        elif column in _WEIGHTS:
+            value = dict(_weights(value, *_WEIGHTS[column], at))
+        elif not isinstance(value, str) or not value.isprintable() or len(value) > 255:
+            raise ConfigError(f"{at} must be a text of up to 255 characters, got {excerpt(value)}")
+        elif column in ("home", "work", "school") and city is not None and value not in city:
+            raise ConfigError(f"{at}: the city has no place {excerpt(value)}")
+        part = "needs" if column in NEEDS else "profile" if column in IN_PROFILE else ""
+        (person.setdefault(part, {}) if part else person)[column] = value
+    return person
+
+
+def _id(value: Any, at: str) -> int | str:
+    if isinstance(value, str) and _ID.fullmatch(value):
+        value = int(value)
+    try:
+        address(value)
+    except Exception as error:
+        raise ConfigError(f"{at}: {error}") from None
+    return value  # type: ignore[no-any-return]
+
+
+def _number(value: Any, low: int, high: int, at: str) -> int:
+    number = value
+    if isinstance(value, str) and (found := _WHOLE.fullmatch(value.strip())):
+        number = int(found[1])
+    elif isinstance(value, float) and value.is_integer():
+        number = int(value)
+    if type(number) is not int or not low <= number <= high:
+        raise ConfigError(f"{at} must be a whole number from {low} to {high}, got {excerpt(value)}")
+    return number
+
+
+def _weights(value: Any, low: int, high: int, at: str) -> Iterator[tuple[str, int]]:
+    if not isinstance(value, str):
+        raise ConfigError(f"{at} must be text such as 'music:800;sport:500', got {excerpt(value)}")
+    for part in filter(None, map(str.strip, value.split(";"))):
+        name, colon, number = part.rpartition(":")
+        if not colon or not name.strip():
+            raise ConfigError(f"{at} must be name:number;…, got {excerpt(part)}")
+        yield name.strip(), _number(number.strip(), low, high, f"{at}, {name.strip()!r}")
+
+
+def _csv(file: Path) -> tuple[list[str], list[dict[str, Any]]]:
+    with file.open(encoding="utf-8-sig", newline="") as opened:
+        lines = csv.reader(opened, strict=True)
+        columns = [column.strip() for column in next(lines, [])]
+        rows: list[dict[str, Any]] = []
+        for cells in filter(None, lines):
+            if len(cells) != len(columns):
+                raise ConfigError(
+                    f"{file.name}, row {len(rows) + 1} (line {lines.line_num}) must have "
+                    f"{len(columns)} cells, got {len(cells)}"
+                )
+            rows.append(dict(zip(columns, map(str.strip, cells), strict=True)))
+    return columns, rows
+
+
+def _parquet(file: Path) -> tuple[list[str], list[dict[str, Any]]]:
+    table = package("pyarrow.parquet", "Parquet", "tables").read_table(file)
+    return list(table.column_names), table.to_pylist()

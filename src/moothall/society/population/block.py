@@ -1,0 +1,87 @@
+"""Blocks whose rule is written twice: for one citizen, and for rows of a population."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+from moothall.errors import ConfigError
+from moothall.society.blocks.block import CitizenBlock
+from moothall.society.population.column import Column
+from moothall.society.population.rows import Rows
+from moothall.society.services.ledger import definer, in_rows
+
+HOOKS = {
+    "before_forward": "before_rows",
+    "forward": "step_rows",
+    "after_forward": "after_rows",
+    "fits": "fits_rows",
+}
+"""What a block does for one citizen, and for rows."""
+
+
+class RowBlock(CitizenBlock):
+    """A block with two forms of one rule: `forward` for a citizen, `step_rows` for rows.
+
+    `forward` is the reference: `step_rows` must do the same to each row, bit by bit. It writes the
+    columns that the block declares, by assigning them (`rows["wealth"] = …`), and may read all
+    others. What it wants of the world it asks by `rows.want`. Random numbers come from
+    `rows.below`, `rows.uniform`, `rows.integer` and `rows.choice`, with `forward`'s purposes.
+
+    Attributes:
+        columns: what it keeps of each citizen, by name; in a status, by the column's key
+        words: the texts that its wants use, such as `("food",)`
+    """
+
+    columns: ClassVar[Mapping[str, Column]] = {}
+    words: ClassVar[Iterable[str]] = ()
+
+    def fits(self, context: Any) -> float:
+        """Return 1: of equal blocks the first acts, so a block alone acts in every step."""
+        return 1.0
+
+    def fits_rows(self, rows: Rows) -> Any:
+        """Return 1, as `fits`."""
+        return 1.0
+
+    def step_rows(self, rows: Rows) -> None:
+        """Do for rows what `forward` does for a citizen."""
+        raise NotImplementedError(f"{type(self).__name__} must define `def step_rows(self, rows)`")
+
+
+def missing_method(block: Any) -> str:
+    """Return the name of a rows method that a block lacks; "" if it lacks none."""
+    made = type(block)
+    for scalar, rows in HOOKS.items():
+        own = definer(made, scalar)
+        if own is None or (own.__module__ == "moothall.block" and scalar != "forward"):
+            continue
+        # A subclass that overrides one form alone would have two rules.
+        if not in_rows(made, scalar, rows):
+            return rows
+    return ""
+
+
+def checked(blocks: Iterable[Any]) -> tuple[Any, ...]:
+    """Return the blocks of a population as a tuple. Raises ConfigError: they cannot be together."""
+    if not isinstance(blocks, Iterable):
+        raise ConfigError(f"blocks must be a list of citizens' blocks, got {blocks!r:.80}")
+    made = tuple(blocks)
+    columns: dict[str, Any] = {}
+    for block in made:
+        if not isinstance(block, CitizenBlock):
+            raise ConfigError(f"blocks must be citizens' blocks, got {block!r:.80}")
+        for name, column in getattr(block, "columns", {}).items():
+            if columns.setdefault(name, column) != column:
+                raise ConfigError(
+                    f"block {block.name!r} declares the column {name!r} otherwise than another: "
+                    "give it another name, or the same Column"
+                )
+    return made
+
+
+def writes(block: Any, names: Iterable[str]) -> bool:
+    """Return whether a block's `from_status` may write one of these columns."""
+    columns: Mapping[str, Column] = getattr(block, "columns", {})
+    own = [name for name, column in columns.items() if column.own]
+    return not own or any(name in own for name in names)

@@ -1,0 +1,363 @@
+"""The commit stage of a population: the rules of `society/commit.py`, for columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from moothall.errors import ConfigError, StateError
+from moothall.society.arrays import np
+from moothall.society.blocks import town
+from moothall.society.commit import Books, Service, Wanted, end_services
+from moothall.society.experiments.intervention import set_values
+from moothall.society.population import moves, wants
+from moothall.society.population.messages import Messages
+from moothall.society.population.population import Population
+from moothall.society.population.settling import Settlers, one_by_one
+from moothall.society.population.views import Balances, Where
+from moothall.society.population.wants import Table, encoded, joined
+from moothall.society.services.firm import Firm
+from moothall.society.wants import ORDER, Answer, Move, Pay, Want, id_order
+
+
+class RowBooks(Books):
+    """The money and places of a population, and `Books`' commit stage for the wants of its rows."""
+
+    def __init__(self, city: Any, services: dict[str, Service], population: Population) -> None:
+        self.population = population
+        super().__init__(city, services)
+        self.balances: Any = Balances(population, dict(self.balances))
+        self.where = Where(population)  # type: ignore[assignment]
+        self.answers: dict[type[Want], Table] = {}
+        self._settlers: dict[type[Want], Settlers] = {}
+        ordered = sorted(services.values(), key=lambda each: id_order(each.id))
+        self._after = [s for s in ordered if type(s).after_step is not Service.after_step]
+        for service in ordered:
+            if hasattr(service, "of_population"):
+                service.of_population(population)
+        Firm.keep_together(ordered, self)
+        self.messages: Messages | None = None
+        self.travelled = 0
+        self.capacity: Any = None
+        arrays, count = population.arrays, len(population.places)
+        if count:
+            if self._has_capacity:
+                self.capacity = town.room_of(population, slice(None), 2**62)
+            home, place = arrays["home"], arrays["place"]
+            nowhere = (place < 0) & (arrays["moving_to"] < 0)
+            place[nowhere] = home[nowhere]
+            self.count_places()
+            there = self.at_place + self.coming_to
+            over: Any = () if self.capacity is None else (there > self.capacity).nonzero()[0]
+            if len(over):
+                raise ConfigError(
+                    f"{there[over[0]]} citizens start at {population.places[over[0]]!r}, which "
+                    f"holds {self.capacity[over[0]]}: give them other places or homes"
+                )
+
+    def count_places(self) -> None:
+        """Count the citizens at each place and on the way to it."""
+        arrays, count = self.population.arrays, len(self.population.places)
+        place, to = arrays["place"], arrays["moving_to"]
+        self.at_place = np.bincount(place[place >= 0], minlength=count)
+        self.coming_to = np.bincount(to[to >= 0], minlength=count)
+
+    # -- who is there ------------------------------------------------------------------------------
+
+    def enter(self, id: str, status: dict[str, Any]) -> None:
+        """Add a full agent; its money and place are those of its row."""
+        row = self.population._row(id)
+        if row is None or row not in self.population.agents:
+            raise ConfigError(
+                f"citizen {id!r} is not of the society's population: promote one of it instead"
+            )
+        status.update(self.population.settled_status(row))
+        self._status[id] = status
+
+    def leave(self, id: str) -> None:
+        """Remove a full agent; the citizen remains as a row."""
+        self._status.pop(id, None)
+
+    def _settled(self, id: str) -> dict[str, Any]:
+        return self.population.settled_status(self.population.row_of(id))
+
+    def status_of(self, id: str) -> dict[str, Any]:
+        """Return a citizen's status, read-only; {} for others."""
+        row = self.population._row(id)
+        return {} if row is None else self.population.status_of(row)
+
+    @property
+    def total(self) -> int:
+        """All money, in cents."""
+        return int(self.population.arrays["money"].sum()) + int(self.balances.cents.sum())
+
+    # -- wants -------------------------------------------------------------------------------------
+
+    def settle(
+        self, wanted: Iterable[Wanted], tables: Mapping[type[Want], Table] = MappingProxyType({})
+    ) -> list[tuple[Any, Answer]]:
+        """Settle `wanted`, of full agents and messages, and `tables`, of rows; answer `wanted`."""
+        by_kind: dict[type[Want], list[Wanted]] = {kind: [] for kind in ORDER}
+        for each in wanted:
+            by_kind.setdefault(type(each.want), []).append(each)
+        self.answers, answered = {}, list[tuple[Any, Answer]]()
+        self.worked.clear()
+        pool, apart, set_out = self.population.pool, [], None
+        if pool is not None:
+            # What full agents want of the same service is settled here, in its place among these.
+            if Move in tables and not by_kind[Move] and hasattr(self.city, "seconds_rows"):
+                set_out = pool.submit(moves.planned, self, tables[Move])
+            apart = [kind for kind in ORDER if self._settlers_of(kind).apart]
+            apart = [] if any(map(by_kind.get, apart)) else [k for k in apart if k in tables]
+            beside = pool.submit(list, map(self.settle_table, [tables[kind] for kind in apart]))
+        for kind, several in by_kind.items():
+            if kind in apart:
+                self.answers[kind] = tables[kind]
+                continue
+            single, parts, later = [], [], []
+            for each in several:
+                row = self.population._row(each.sender)
+                alone = row is None or each.service is not None
+                if alone or (fields := encoded(each.want, self.population)) is None:
+                    later.append(each)
+                    continue
+                single.append(each)
+                parts.append((np.array([row]), fields))
+            table = tables.get(kind)
+            if table is not None:
+                parts.insert(0, (table.sender, table.fields))
+            if parts:
+                whole = joined(kind, parts) if single or table is None else table
+                if kind is Move and set_out is not None:
+                    set_out.result()()
+                else:
+                    self.settle_table(whole)
+                self.answers[kind] = whole
+                answered += _of_agents(whole, single, self.population)
+            for each in later:  # nobody of the population: by rank they come last
+                answered.append((each.token, self._one(each)))
+        if pool is not None:
+            beside.result()
+        return answered
+
+    def settle_table(self, table: Table) -> None:
+        """Settle wants of one kind, in the order of their senders."""
+        if table.kind is Pay:
+            try:
+                self._pay_all(table)
+            except IndexError:
+                high, low, to = len(self.population), -len(self.balances.cents), table.fields["to"]
+                at = ((to < low) | (to >= high)).argmax()
+                who = self.population.id_of(int(table.sender[at]))
+                raise ConfigError(
+                    f"step {self.step}: citizen {who} wants Pay to={to[at]}, which is no row "
+                    "and no service"
+                ) from None
+        elif table.kind is Move:
+            moves.settle(self, table)
+        else:
+            self._settlers_of(table.kind).settle(self, table)
+
+    def _settlers_of(self, kind: type[Want]) -> Settlers:
+        if kind not in self._settlers:
+            self._settlers[kind] = Settlers(self, kind)
+        return self._settlers[kind]
+
+    def _pay_all(self, table: Table) -> None:
+        """Settle payments in order; one that the sender cannot afford in its turn is refused."""
+        sender, to, cents = table.sender, table.fields["to"], table.fields["cents"]
+        reason = np.zeros(len(table), np.int8)
+        reason[cents < 1] = wants.NO_CENTS
+        money = self.population.arrays["money"]
+        due = (
+            np.bincount(sender, np.where(reason, 0, cents), len(money))
+            if (sender[1:] == sender[:-1]).any()
+            else None
+        )
+        doubtful = (money[sender] < (cents if due is None else due[sender])) & (reason == 0)
+        if doubtful.any():
+            self._pay_in_turn(table, reason)
+        else:
+            paid = reason == 0
+            self._move_money(sender[paid], to[paid], cents[paid])
+        table.settled(reason)
+
+    def _pay_in_turn(self, table: Table, reason: Any) -> None:
+        """Settle payments one by one, because some senders may have too little."""
+        money = self.population.arrays["money"]
+        services = self.balances.cents
+        for at, (one, other, cents) in enumerate(
+            zip(
+                table.sender.tolist(),
+                table.fields["to"].tolist(),
+                table.fields["cents"].tolist(),
+                strict=True,
+            )
+        ):
+            if reason[at]:
+                continue
+            if money[one] < cents:
+                reason[at] = wants.POOR
+                continue
+            money[one] -= cents
+            if other < 0:
+                services[-1 - other] += cents
+            else:
+                money[other] += cents
+
+    def _move_money(self, sender: Any, to: Any, cents: Any) -> None:
+        money = self.population.arrays["money"]
+        np.subtract.at(money, sender, cents)
+        rows = to >= 0
+        if rows.all():
+            np.add.at(money, to, cents)
+            return
+        np.add.at(money, to[rows], cents[rows])
+        np.add.at(self.balances.cents, -1 - to[~rows], cents[~rows])
+
+    one_by_one = one_by_one
+
+    def column(self, name: str, rows: Any, default: int) -> Any:
+        """Return a column of some citizens as it is now; `default` if there is no such column."""
+        population = self.population
+        column = population.declared.get(name)
+        if column is None:
+            return np.full(len(rows), default)
+        values = population.arrays[name][rows].astype(np.int64)
+        for at in np.flatnonzero(population.full[rows]) if population.agents else ():
+            status = population.agents[int(rows[at])].memory.status
+            value = column.of_status(name, status, population.place_number)
+            values[at] = default if type(value) is not int else value
+        return values
+
+    def pay_everybody(self, cents: Mapping[str, int]) -> None:
+        """Have services pay so many cents to each citizen; they must have the money."""
+        self.population.arrays["money"] += sum(cents.values())
+        for id, each in cents.items():
+            self.balances[id] -= each * len(self.population)
+
+    def end_step(self) -> None:
+        """Run the services' end of step, and let citizens arrive who are due by the next step."""
+        end_services(self._after, self)
+        if self.population.places:
+            moves.arrive(self)
+        for id, status in self._status.items():
+            status.update(self._settled(id))
+
+    def set_status(self, values: Mapping[str, Any], whose: Any) -> list[str]:
+        """Set values in the status of citizens for an intervention; return what failed."""
+        population, fits, failed = self.population, True, list[str]()
+        if isinstance(whose, list):
+            found = {id: population._row(id) for id in whose}
+            failed = [f"status: there is no citizen {id!r}" for id in found if found[id] is None]
+            rows: Any = [row for row in found.values() if row is not None]
+        else:
+            try:
+                rows = self._rows_with(whose or {})
+            except ConfigError as error:
+                return [f"citizens: {error}"]
+        population.written()
+        others: list[tuple[str, ...]] = []
+        for path, value in _leaves(values):
+            if not (name := self._named(path)):
+                others.append(path)
+                continue
+            try:
+                population.put(name, rows, self._number(name, value))
+            except ConfigError as error:
+                failed.append(f"status: {error}")
+                fits = False
+        if fits:
+            failed += [f"status: {why}" for why in self._set_by_blocks(values, rows, others)]
+        for row, agent in population.agents.items():
+            if fits and row in set(rows):
+                set_values(agent.memory.status, values)
+        return failed
+
+    def _set_by_blocks(
+        self, values: Mapping[str, Any], rows: Any, paths: list[tuple[str, ...]]
+    ) -> list[str]:
+        """Set what blocks write into columns of their own, such as opinions; return what failed."""
+        population, known, blocks = self.population, set[tuple[str, ...]](), []
+        rows = [int(each) for each in rows if not population.full[each]]
+        for block in population.blocks if rows else ():
+            if hasattr(block, "to_status"):
+                made: dict[str, Any] = {}
+                block.to_status(population, rows[0], made)
+                if own := {path for path in paths if path[0] in made}:
+                    known |= own
+                    blocks.append(block)
+        for row in rows if blocks else ():
+            status = population.status_of(row)
+            set_values(status, values)
+            try:
+                for block in blocks:
+                    block.from_status(population, row, status)
+            except ConfigError as error:
+                return [str(error)]
+        no = (".".join(path) for path in paths if rows and path not in known)
+        return [f"the population has no column for {each}" for each in no]
+
+    def _rows_with(self, values: Mapping[str, Any]) -> Any:
+        """Return the rows whose status has these values."""
+        population = self.population
+        fits = np.ones(len(population), bool)
+        for path, value in _leaves(values):
+            if not (name := self._named(path)):
+                raise ConfigError(f"the population has no column for {'.'.join(path)}")
+            own, number = population.columns[name], self._number(name, value)
+            same = np.shape(number) == own.shape[1:]
+            fits &= same and (own == number).reshape(len(own), -1).all(axis=1)
+        return np.flatnonzero(fits)
+
+    def _named(self, path: tuple[str, ...]) -> str:
+        """Return the name of the column that has a value of a status; empty if there is none."""
+        own = ((name, each) for name, each in self.population.declared.items() if not each.own)
+        return next((name for name, each in own if (each.key or (name,)) == path), "")
+
+    def _number(self, name: str, value: Any) -> Any:
+        population = self.population
+        return population.declared[name].number_of(name, value, population.place_number)
+
+    # -- what is checked, and kept -----------------------------------------------------------------
+
+    def _check(self) -> None:
+        citizens, own = self.population, self.balances
+        for ids, cents in ((own.at, own.cents), (citizens.ids, citizens.arrays["money"])):
+            if len(cents) and cents.min() < 0:
+                at = cents.argmin()
+                raise StateError(f"step {self.step}: {[*ids][at]} has {cents[at]} cents")
+        if self.capacity is not None:
+            for at in np.flatnonzero(self.at_place > self.capacity)[:1]:
+                raise StateError(
+                    f"step {self.step}: {self.at_place[at]} are at {self.population.places[at]}, "
+                    f"which holds {self.capacity[at]}"
+                )
+
+    def load_state_dict(self, given: Any) -> None:
+        """Restore the services, and count the places again."""
+        super().load_state_dict(given)
+        if self.population.places:
+            self.count_places()
+
+
+def _of_agents(
+    table: Table, single: list[Wanted], population: Population
+) -> Iterator[tuple[Any, Answer]]:
+    """The outcomes of full agents' wants, each sender's in its order."""
+    given: dict[str, Iterator[Answer]] = {}
+    for each in single:
+        if each.sender not in given:
+            given[each.sender] = iter(table.answers(population.row_of(each.sender), population))
+        yield each.token, next(given[each.sender])
+
+
+def _leaves(
+    values: Mapping[str, Any], path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, (*path, name))
+        else:
+            yield (*path, name), value

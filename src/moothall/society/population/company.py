@@ -1,0 +1,87 @@
+"""Others, for rows: who is at the same place, what is said to them and what they hear."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moothall.errors import ConfigError
+from moothall.society.arrays import np, package
+from moothall.society.population.wants import Say
+
+
+class Company:
+    """The part of `Rows` that concerns other citizens."""
+
+    def say(
+        self: Any, to: Any, text: Any, topic: Any = "", opinion: Any = 0, where: Any = None
+    ) -> None:
+        """Say something to a citizen, who hears it in the next step.
+
+        Args:
+            to: to whom, of each of these rows the row of a citizen
+            text: what is said: a text of `words`, or of each the number of one
+            topic: what it is about, likewise; `""` or its number for nothing
+            opinion: what is thought of it, −1000 … 1000
+            where: which of these rows say it, as of `want`
+        """
+        if np.max(to, initial=0) >= self.citizens:
+            raise ConfigError(f"block {self._block}: say names a row beyond {self.citizens - 1}")
+        self.want(Say, where=where, to=to, text=text, topic=topic, opinion=opinion)
+
+    def heard(self: Any) -> tuple[Any, Any, Any, Any, Any] | None:
+        """Return what these rows were told in the step before, by (receiver, sender, sequence).
+
+        Returns:
+            of each message the position of its receiver in these rows, the row of its sender, the
+            number of its topic in `words` (−1 where no opinion is said), the opinion, and the
+            number of its text (−1 for another text); None where nothing was said
+        """
+        messages = self.moment.messages
+        if messages is None or not len(messages):
+            return None
+        mine = messages.taken(messages.rows_of(self.first, self.until))
+        position = mine.receiver - self.first
+        if self._chosen is not None:
+            places = np.full(self.until - self.first, -1)
+            places[self._chosen] = np.arange(len(self))
+            mine, position = mine.taken(places[position] >= 0), places[position]
+            position = position[position >= 0]
+        if not len(position):
+            return None
+        return position, mine.sender, mine.topic, mine.opinion, mine.text
+
+    def heard_count(self: Any) -> Any:
+        """Return how many messages each got in the step before; int64."""
+        heard = self.heard()
+        at = [] if heard is None else heard[0]
+        return np.bincount(np.asarray(at, np.int64), minlength=len(self))
+
+    def present(self: Any) -> tuple[Any, Any, Any]:
+        """Return who is at the place of each, as `perceived.present`.
+
+        Returns:
+            of each how many are there, itself too (0 on the way), and where it is among them; and
+            a function that gives the rows of those who are at these positions among them
+        """
+        if "place" not in self.moment.seen:
+            none = np.zeros(len(self), np.int64)
+            return none, none, lambda position: none - 1
+        starts, order, stands = self.once("rows.present", lambda: _by_place(self.seen("place")))
+        place = self.part(self.seen("place"))
+        first = starts[place]
+        return starts[place + 1] - first, self.part(stands) - first, lambda at: order[first + at]
+
+
+def _by_place(place: Any) -> tuple[Any, Any, Any]:
+    """Return each place's start in the order by place, that order, and each row's rank in it."""
+    there = np.flatnonzero(place >= 0).astype(np.int32)
+    at = place[there]
+    # A matrix of citizens by places, turned: scipy counts, where numpy would sort.
+    ones, every = np.ones(len(at), np.int8), np.arange(len(at) + 1, dtype=np.int32)
+    shape = (len(at), int(at.max(initial=0)) + 1)
+    turned = package("scipy.sparse").csr_matrix((ones, at, every), shape=shape).tocsc()
+    order = there[turned.indices]
+    stands = np.zeros(len(place), np.int32)
+    stands[order] = every[:-1]
+    order = order if len(order) else np.array([-1], np.int32)  # of whom nobody is anywhere
+    return np.append(turned.indptr, 0), order, stands  # −1, nowhere, begins at 0

@@ -1,0 +1,184 @@
+"""How a population lives in its society: what it perceives, its step, its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from numbers import Real
+from typing import Any
+
+from moothall.clock import Clock
+from moothall.errors import ConfigError
+from moothall.society.arrays import np
+from moothall.society.engine import Engine
+from moothall.society.perception import View
+from moothall.society.population.block import missing_method
+from moothall.society.population.column import SETTLED
+from moothall.society.population.messages import deliver_to_rows, messages_of
+from moothall.society.population.population import Population
+from moothall.society.population.rows import Moment
+from moothall.society.population.step import merged
+from moothall.society.population.wants import Table
+from moothall.society.wants import Answer, Want
+
+
+class Others:
+    """A full agent's view of a population: columns as they were before the step."""
+
+    def __init__(self, population: Population, seen: dict[str, Any]) -> None:
+        self._population = population
+        self._seen = seen
+        self.network = population.network
+
+    def __len__(self) -> int:
+        return len(self._population)
+
+    def id_of(self, row: int) -> str:
+        """Return the id of a row."""
+        return self._population.id_of(row)
+
+    def neighbours(self, id: str) -> Iterable[str]:
+        """Return the ids of a citizen's neighbours in the network."""
+        network = self._population.network
+        if network is None:
+            raise ConfigError("there is no network: Population(…, network=…)")
+        starts, others = network.links
+        row = self._population.row_of(id)
+        return [self.id_of(int(each)) for each in others[starts[row] : starts[row + 1]]]
+
+    def seen(self, name: str, id: str | None) -> Any:
+        """Return a citizen's value of a column, or all of the column."""
+        found = self._seen.get(name)
+        if found is None:
+            raise ConfigError(f"declare the column {name!r} with seen=True, so that others see it")
+        return found if id is None else found[self._population.row_of(id)].item()
+
+
+class RowsHere(dict[str, Sequence[str]]):
+    """The citizens at each place, by place id, looked up on demand."""
+
+    def __init__(self, population: Population) -> None:
+        super().__init__()
+        self._population = population
+
+    def get(self, place: str, default: Any = ()) -> Any:
+        """Return the ids of those at a place."""
+        population = self._population
+        rows = np.flatnonzero(population.arrays["place"] == population.place_number(place))
+        return [population.id_of(int(row)) for row in rows]
+
+
+def begin_life(society: Any, population: Population, engine: Engine) -> None:
+    """Place a population in a society. ConfigError: it is to run as rows, and a block cannot."""
+    if engine.rows:
+        for block in population.blocks:
+            missing = missing_method(block)
+            if missing:
+                raise ConfigError(
+                    f"block {block.name!r} has no `{missing}` of its own, and cannot run as rows; "
+                    "engine=LocalEngine(rows=False) makes all citizens full agents"
+                )
+    population.enter(society, society.services)
+    society._start()
+    if not engine.rows:
+        for row in range(len(population)):
+            if row not in population.agents:
+                population._made(row, {})
+    for row, agent in population.agents.items():
+        society._mailbox_of_row(agent, row)
+
+
+async def run_population(
+    population: Population, view: View, books: Any, engine: Engine
+) -> dict[type[Want], Table]:
+    """Run the rows of a population for a step; return their wants."""
+    seen = {
+        name: population.fresh(name).copy()
+        for name, column in population.declared.items()
+        if column.seen
+    } | {name: population.arrays[name].view() for name in SETTLED if name in population.arrays}
+    for each in seen.values():
+        each.flags.writeable = False
+    view.others = Others(population, seen)
+    if population.places:
+        view.at = RowsHere(population)
+    if population.full.all():
+        return {}
+    moment = Moment(
+        view,
+        seen=seen,
+        answers=books.answers,
+        messages=books.messages,
+        feed=books.services.get("feed"),
+    )
+    return merged(await engine.run_rows(population, moment))
+
+
+def answers_of(books: Any, row: int) -> list[Answer]:
+    """Return the answers to a citizen's wants, by kind in the order of settling."""
+    return [
+        answer
+        for table in books.answers.values()
+        for answer in table.answers(row, books.population)
+    ]
+
+
+def measured(population: Population) -> tuple[int, int, int, dict[str, Any]]:
+    """Return the number at home and at work, the cents owned, and the population's own metrics."""
+    columns = population.columns
+    home = work = 0
+    if population.places:
+        place = columns["place"]
+        at_home = (place >= 0) & (place == columns["home"])
+        home = int(np.count_nonzero(at_home))
+        if "work" in columns:
+            work = int(np.count_nonzero((place >= 0) & (place == columns["work"]) & ~at_home))
+    own = {}
+    for name, function in population.metrics.items():
+        try:
+            value: Any = function(columns)
+        except Exception as error:
+            error.add_note(f"in metric {name!r} of the population")
+            raise
+        own[name] = value.item() if getattr(value, "ndim", None) == 0 else value
+        if not isinstance(own[name], Real):
+            raise ConfigError(f"metric {name!r} must be a number, got {value!r:.80}")
+    return home, work, int(columns["money"].sum()), own
+
+
+def set_length(society: Any, new: int) -> None:
+    """Let steps be `new` seconds from now on; who is on the way arrives when it was to."""
+    old, now = society.clock.step_s, society.number
+    if old == new:
+        return
+    society.clock = Clock(society.clock.start, new, 0, society.clock.elapsed)
+
+    def rescaled(step: Any) -> Any:
+        return now - (now - step) * old // new
+
+    books, population = society.books, society.population
+    for id, (to, arrives, origin, left) in books.moving.items():
+        ends = {"arrives": rescaled(arrives), "left": rescaled(left)}
+        books.moving[id] = (to, ends["arrives"], origin, ends["left"])
+        status = books.status_of(id)
+        status["moving"] = {**(status.get("moving") or {}), **ends}
+    if population is not None and population.places:
+        on_way = population.arrays["moving_to"] >= 0
+        for steps in (population.arrays["arrives"], population.arrays["left"]):
+            steps[on_way] = rescaled(steps[on_way].astype("int64"))
+        for id, status in books._status.items():
+            status.update(books._settled(id))
+
+
+def take_mailbox(society: Any, agent: Any, row: int) -> None:
+    """Give a promoted citizen the answers and messages of its row."""
+    agent._mailbox.answers = answers_of(society.books, row)
+    agent._mailbox.mail = messages_of(society, row)
+    if (messages := society.books.messages) is not None:
+        society.books.messages = messages.taken(messages.receiver != row)
+
+
+def leave_mailbox(society: Any, agent: Any, row: int) -> Any:
+    """Give a demoted agent's messages to its row; return the agent's mailbox."""
+    society.population.full[row] = False
+    deliver_to_rows(society, list(agent._mailbox.mail), True)
+    return agent._mailbox

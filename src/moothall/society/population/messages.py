@@ -1,0 +1,154 @@
+"""What rows say and hear: messages as arrays; those of full agents are real messages."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from moothall.errors import MailboxFull
+from moothall.message import BROADCAST, Envelope
+from moothall.society.arrays import np
+from moothall.society.population.population import Population
+from moothall.society.population.register import WHO
+from moothall.society.population.wants import Say, Table
+from moothall.society.router import Sent
+from moothall.society.services.lists import turn_of
+from moothall.spaces.delivery import Delivery
+
+logger = logging.getLogger("moothall.society")
+
+PARTS: Final = ("receiver", "sender", "topic", "opinion", "text")
+
+
+@dataclass
+class Messages:
+    """Messages to rows, in the order (receiver, sender, sequence); −1: no topic or known text."""
+
+    receiver: Any
+    sender: Any
+    topic: Any
+    opinion: Any
+    text: Any
+
+    def __len__(self) -> int:
+        return len(self.receiver)
+
+    def rows_of(self, first: int, until: int) -> slice:
+        """Return the slice of messages to rows `first` … `until` − 1."""
+        low, high = np.searchsorted(self.receiver, [first, until])
+        return slice(int(low), int(high))
+
+    def taken(self, at: Any) -> Messages:
+        """Return a selection of the messages."""
+        return Messages(*(getattr(self, name)[at] for name in PARTS))
+
+
+def row_messages(society: Any, said: Table | None) -> Table | None:
+    """Return what rows said to rows; send the rest, or all if somebody observes, as messages."""
+    population, router = society.population, society.router
+    if said is None or population is None:
+        return None
+    to = said.fields["to"]
+    real = (to < 0) | population.full[np.maximum(to, 0)]
+    real |= bool(society._interceptors or router.observers)
+    router.sent += [_sent(population, said, at) for at in np.flatnonzero(real).tolist()]
+    fields = {name: values[~real] for name, values in said.fields.items()}
+    return Table(Say, said.sender[~real], fields)
+
+
+def deliver_to_rows(society: Any, sent: list[Sent], more: bool, said: Table | None = None) -> int:
+    """Deliver messages to rows, besides earlier ones if `more`; return how many."""
+    population, router, books = society.population, society.router, society.books
+    if population is None:
+        return 0
+    before = books.messages if more else None
+    came: list[Sent] = []
+    listed: list[tuple[int, int, int, int, int]] = []
+    for each in sent:
+        envelope = each.envelope
+        to = population._row(envelope.to) if envelope.to != BROADCAST else -1
+        if to is None or (to >= 0 and population.full[to]):
+            continue
+        if envelope.name != "say":
+            logger.debug("%s: rows receive only what is sent by `say`", envelope)
+            continue
+        number = population.number_of(envelope.sender)
+        heard = (number, *_heard(population, envelope.args))
+        rows = [to] if to >= 0 else np.flatnonzero(~population.full).tolist()
+        for row in rows:
+            if row != number or to >= 0:
+                listed.append((row, *heard))
+                came.append(each)
+    if before is not None and said is None and not came:
+        return 0
+    parts = [[getattr(before, name) for name in PARTS]] if before is not None else []
+    if said is not None:
+        topic = said.fields["topic"]
+        topic = np.where(topic <= 0, -1, topic)
+        to, opinion, text = (said.fields[name] for name in ("to", "opinion", "text"))
+        parts.append([to, said.sender, topic, opinion, text])
+    parts.append([*np.array(listed, np.int64).reshape(-1, len(PARTS)).T])
+    new = Messages(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+    count, waiting = len(new) - len(came), len(before or ())
+    order = np.argsort(new.receiver, kind="stable")
+    if came:
+        rank = np.concatenate([2 * new.sender[:count], _ranks(population, came)])
+        rank[:waiting] = -2  # before all others
+        order = np.lexsort((rank, new.receiver))
+    new = new.taken(order)
+    over = turn_of(new.receiver) >= router.capacity
+    for at, row in zip(order[over].tolist(), new.receiver[over].tolist(), strict=True):
+        if at >= count:
+            refused = Delivery(came[at - count].envelope, came[at - count].kind)
+            full = f'the mailbox of "{population.id_of(row)}" is full: {router.capacity} messages'
+            router.refuse(refused, MailboxFull(f"{full} wait"))
+    books.messages = new.taken(~over) if over.any() else new
+    return len(books.messages) - waiting
+
+
+def messages_of(society: Any, row: int) -> list[Sent]:
+    """Return a row's messages as real messages."""
+    messages: Messages | None = society.books.messages
+    if messages is None:
+        return []
+    own = messages.taken(messages.rows_of(row, row + 1))
+    fields = {"to": own.receiver, "text": own.text, "topic": own.topic, "opinion": own.opinion}
+    table = Table(Say, own.sender, fields)
+    return [_sent(society.population, table, at) for at in range(len(own))]
+
+
+def _sent(population: Population, said: Table, at: int) -> Sent:
+    say = said.want(at, population)
+    sender = str(population.decoded(WHO, int(said.sender[at])))
+    args = {"content": say.text or ""}
+    if say.topic:
+        args |= {"topic": say.topic, "opinion": say.opinion}
+    return Sent(Envelope(sender, say.to, "say", args))
+
+
+def _heard(population: Population, args: dict[str, Any]) -> tuple[int, int, int]:
+    """Return a message's topic, opinion and text as numbers."""
+    topic, opinion = args.get("topic"), args.get("opinion")
+    number = population._word.get(topic, -1) if isinstance(topic, str) and topic else -1
+    if type(opinion) is not int:
+        number, opinion = -1, 0
+    content = args.get("content")
+    text = population._word.get(content, -1) if isinstance(content, str) else -1
+    return number, max(-1000, min(1000, opinion)), text
+
+
+def _ranks(population: Population, sent: Iterable[Sent]) -> Any:
+    """Return keys that sort senders in id order; a row's key is twice its number."""
+    made = []
+    for each in sent:
+        text, number, _ = each.rank
+        row = population._row(each.envelope.sender)
+        if row is not None:
+            made.append(2 * row)
+        elif text or number >= 1 << 64:
+            made.append(2 * len(population))
+        else:
+            made.append(2 * int(np.searchsorted(population.ids, max(0, number))) - 1)
+    return np.array(made, np.int64)

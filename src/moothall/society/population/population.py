@@ -1,0 +1,291 @@
+"""A population: citizens as columns, of whom some may be full agents."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping
+from os import PathLike
+from typing import Any, Final
+
+from moothall.errors import ConfigError, DefinitionError
+from moothall.society.arrays import np, sha256_of, tune_malloc
+from moothall.society.citizen import CitizenAgent, CitizenMemory
+from moothall.society.network import Network
+from moothall.society.population.block import checked, writes
+from moothall.society.population.column import PLACE, SETTLED
+from moothall.society.population.register import WORD, Register
+from moothall.society.population.step import begin
+from moothall.society.population.table import arrow_of, columns_of, fill
+from moothall.society.population.views import Columns
+from moothall.society.wants import id_order
+from moothall.text import excerpt
+
+MOST: Final = 2**31 - 1
+_PART: Final = 1 << 16
+
+
+MEASURED: Final = (
+    *("step", "time", "moving", "home", "work", "money", "owned", "messages"),
+    *("failures", "fallbacks", "model_calls"),
+)
+"""What a society measures in each step, whatever its blocks."""
+
+
+class Population(Register):
+    """Citizens in columns, for a `Society`: `Society(Population(1_000_000, city, blocks, seed=7))`.
+
+    Each block declares its columns; a table may bring more. The blocks run by `step_rows`, and by
+    `forward` in those citizens who were promoted to full agents, or in all with
+    `LocalEngine(rows=False)`: both do the same, citizen by citizen.
+
+    Args:
+        citizens: how many there are, their ids 1 … n; or a table of them: a dict of arrays, a
+            pyarrow Table, or the path of a Parquet file, with whole numbers as `id` or without
+        city: the places: a `City`, a `Network`, a `Grid`, or None
+        blocks: the blocks of every citizen
+        seed: what all random numbers are made from
+        network: who knows whom: a `Network` whose node k is the citizen of row k
+        metrics: functions of the columns (a dict of arrays), by name, whose value stands in each
+            row of the society's metrics
+
+    Attributes:
+        ids: the ids of the citizens, rising; uint64
+        full: which citizens are full agents; booleans
+        words: the texts that wants and messages use
+
+    Raises:
+        ConfigError: an argument is wrong
+        MissingExtra: numpy or pyarrow is needed and missing
+    """
+
+    def __init__(
+        self,
+        citizens: int | str | PathLike[str] | Mapping[str, Any] | Any,
+        city: Any = None,
+        blocks: Iterable[Any] = (),
+        seed: int = 0,
+        *,
+        network: Network | None = None,
+        metrics: Mapping[str, Callable[[Mapping[str, Any]], float]] | None = None,
+    ) -> None:
+        tune_malloc()
+        if type(seed) is not int or not 0 <= seed < 1 << 64:
+            raise ConfigError(f"seed must be a whole number from 0 to 2**64 - 1, got {seed!r:.80}")
+        made = checked(blocks)
+        if not isinstance(metrics, Mapping | None):
+            raise ConfigError(f"metrics= must be a dict of functions by name, got {metrics!r:.80}")
+        self.metrics = dict(metrics or {})
+        for name, metric in self.metrics.items():
+            if not callable(metric):
+                what = f"must be a function of the columns, got {metric!r:.80}"
+                raise ConfigError(f"metric {name!r} {what}")
+            if name in MEASURED:
+                what = f"must have another name: each row of metrics has a {name!r}"
+                raise ConfigError(f"metric {name!r} {what}")
+        table = None
+        if type(citizens) is int:
+            if not 1 <= citizens <= MOST:
+                raise ConfigError(f"a population must have 1 to {MOST:,} citizens, got {citizens}")
+            ids = np.arange(1, citizens + 1, dtype=np.uint64)
+        else:
+            ids, table = columns_of(citizens)
+        ids.flags.writeable = False
+        if network is not None and not isinstance(network, Network):
+            raise ConfigError(f"network= must be a Network, got {network!r:.80}")
+        if network is not None and len(network) != len(ids):
+            raise ConfigError(
+                f"the network has {len(network):,} nodes, and there are {len(ids):,} citizens"
+            )
+        super().__init__(ids, city, made, seed, network)
+        self.agents: dict[int, CitizenAgent] = {}  # the full agents, by row
+        self.society: Any = None
+        self.source: Any = None  # the engine whose workers hold the columns; None if they are here
+        self.pool: Any = None  # the thread pool of its engine, if it has several threads
+        if table is not None:
+            fill(self, table)
+        begin(self, given=() if table is None else tuple(table))
+
+    def __repr__(self) -> str:
+        return f"<Population of {len(self):,}, {len(self.arrays)} columns>"
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """The arrays by name, one entry per citizen by rising id, full agents included."""
+        return Columns(self)
+
+    def fresh(self, name: str) -> Any:
+        """Return the current column, also from workers and full agents."""
+        if self.source is not None:
+            self.source.pull([name])
+        for row, agent in self.agents.items():
+            self.pull(row, agent.memory.status, (name,))
+        return np.asarray(self.arrays[name])
+
+    def written(self) -> None:
+        """Note that the arrays are about to change between two steps."""
+        if self.source is not None:
+            self.source.changed()
+
+    def spread(self, function: Callable[[int, int], Any], count: int) -> list[Any]:
+        """Return what a function of (first, until) gives for parts of `count` items, on threads."""
+        firsts = range(0, count, _PART)
+        each = map if self.pool is None else self.pool.map
+        return list(each(function, firsts, [min(count, first + _PART) for first in firsts]))
+
+    # -- full agents -------------------------------------------------------------------------------
+
+    def promote(self, id: str | int, **options: Any) -> CitizenAgent:
+        """Make a citizen a full agent, with a model and a memory, seen by the others like anyone.
+
+        Args:
+            id: whose
+            options: of `CitizenAgent`: `toolbox=`, `name=`, `agent_params=`, and `blocks=`, which
+                are copies of the population's if left out
+
+        Returns:
+            the agent; it is in the population's society, if there is one
+
+        Raises:
+            ConfigError: there is no such citizen, or it is a full agent
+        """
+        row = self.row_of(id)
+        if row in self.agents:
+            raise ConfigError(f"citizen {id} is a full agent already")
+        if self.society is not None:
+            made: CitizenAgent = self.society._on_loop(self._promote, row, options)
+            return made
+        return self._promote(row, options)
+
+    def _promote(self, row: int, options: dict[str, Any]) -> CitizenAgent:
+        agent = self._made(row, options)
+        if self.society is not None:
+            try:
+                self.society._mailbox_of_row(agent, row)
+            except BaseException:
+                del self.agents[row]
+                self.full[row] = False
+                raise
+        return agent
+
+    def _made(self, row: int, options: dict[str, Any]) -> CitizenAgent:
+        self.written()
+        options = dict(options)
+        blocks = options.pop("blocks", None)
+        if blocks is None:
+            blocks = [copy.copy(each) for each in self.blocks]
+        agent = CitizenAgent(
+            self.id_of(row), memory=CitizenMemory(self.status_of(row)), blocks=blocks, **options
+        )
+        self.agents[row] = agent
+        self.full[row] = True
+        return agent
+
+    def demote(self, id: str | int) -> None:
+        """Make a full agent a row again; what its status holds beyond the columns is lost.
+
+        Raises:
+            ConfigError: there is no such full agent
+        """
+        row = self.row_of(id)
+        if row not in self.agents:
+            raise ConfigError(f"citizen {id} is not a full agent")
+        if self.society is not None:
+            self.society._on_loop(self._demote, row)
+        else:
+            self._demote(row)
+
+    def _demote(self, row: int) -> None:
+        agent = self.agents[row]
+        self.written()
+        self.pull(row, agent.memory.status)
+        if self.society is not None:
+            self.society._detach_row(agent, row)
+        del self.agents[row]
+        self.full[row] = False
+
+    def status_of(self, row: int) -> dict[str, Any]:
+        """Return a citizen's status, made from its columns."""
+        if row in self.agents:
+            return self.agents[row].memory.status
+        if self.source is not None:
+            self.source.pull(self.arrays)
+        status: dict[str, Any] = {}
+        for name, column in self.declared.items():
+            if name not in SETTLED and not column.own:
+                column.to_status(name, status, self.arrays[name][row], self.places)
+        for block in self.blocks:
+            if hasattr(block, "to_status"):
+                block.to_status(self, row, status)
+        return {**status, **self.settled_status(row)}
+
+    def settled_status(self, row: int) -> dict[str, Any]:
+        """Return the part of a status that the commit stage owns: money, place, movement."""
+        arrays = self.arrays
+        made: dict[str, Any] = {"money": int(arrays["money"][row])}
+        if not self.places:
+            return {**made, "place": None, "moving": None}
+        place, to = int(arrays["place"][row]), int(arrays["moving_to"][row])
+        made["place"] = self.decoded(PLACE, place)
+        made["moving"] = None
+        if to >= 0:
+            made["moving"] = {
+                "to": self.places[to],
+                "arrives": int(arrays["arrives"][row]),
+                "mode": self.decoded(WORD, int(arrays["mode"][row])),
+                "from": self.decoded(PLACE, int(arrays["moving_from"][row])),
+                "left": int(arrays["left"][row]),
+            }
+        return made
+
+    def pull(self, row: int, status: dict[str, Any], names: Iterable[str] = ()) -> None:
+        """Write a full agent's status into columns. Raises ConfigError: a value does not fit."""
+        for name in names or self.declared:
+            if name in SETTLED or name not in self.declared or self.declared[name].own:
+                continue
+            column = self.declared[name]
+            value = column.of_status(name, status, self.place_number)
+            if value is None:
+                continue
+            try:
+                self.put(name, row, value)
+            except ConfigError as error:
+                raise ConfigError(f"citizen {self.id_of(row)}: {error}") from None
+        for block in self.blocks:
+            if hasattr(block, "from_status") and (not names or writes(block, names)):
+                block.from_status(self, row, status)
+
+    def put(self, name: str, rows: Any, value: Any) -> None:
+        """Write a value into a column of some rows. Raises ConfigError: it does not fit."""
+        own = self.arrays[name]
+        try:
+            with np.errstate(invalid="ignore", over="ignore"):
+                cast = np.asarray(value).astype(own.dtype)
+            fits = np.isfinite(cast) if own.dtype.kind == "f" else cast == value
+            if cast.shape != own.shape[1:] or not fits.all():
+                raise ValueError
+            own[rows] = cast
+        except (TypeError, ValueError, OverflowError):
+            fit = f"{name} must fit its column of {own.dtype}"
+            raise ConfigError(f"{fit}, got {excerpt(value)}") from None
+
+    # -- its society -------------------------------------------------------------------------------
+
+    def enter(self, society: Any, services: Iterable[str]) -> None:
+        """Join a society. Raises DefinitionError: it lives in another."""
+        if self.society is not None:
+            raise DefinitionError("the population is in a society already: make another")
+        self.society = society
+        self.services = sorted(services, key=id_order)
+
+    def program(self) -> dict[str, Any]:
+        """Return what must be equal for a society to resume a run: its citizens and blocks."""
+        return {
+            "citizens": len(self),
+            "ids": sha256_of(self.ids),
+            "blocks": [[type(b).__name__, b.params.model_dump(mode="json")] for b in self.blocks],
+            "network": self.network and [sha256_of(each) for each in self.network.links],
+        }
+
+    def to_arrow(self) -> Any:
+        """Return the citizens as a pyarrow Table, `id` first; places by their ids."""
+        return arrow_of(self, self.columns)

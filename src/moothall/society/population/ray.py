@@ -1,0 +1,296 @@
+"""Rows on Ray: each worker holds a part of a population, on one machine or on a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from dataclasses import replace
+from typing import Any, Final
+
+from moothall.errors import ConfigError, StateError
+from moothall.society.arrays import np, package
+from moothall.society.engine import LocalEngine
+from moothall.society.population.column import SETTLED
+from moothall.society.population.population import Population
+from moothall.society.population.rows import Moment
+from moothall.society.population.step import Wants, in_threads
+from moothall.text import error_text
+
+logger = logging.getLogger("moothall.society")
+
+_SAVED: Final = 8
+"""After so many steps a worker's columns are copied, from which a new one would begin."""
+_ANSWERS_S: Final = 5.0
+_LOST: Final = 3  # so many times in a step a worker is replaced, before the step is given up
+
+
+class RayEngine(LocalEngine):
+    """Runs the rows of a population on Ray's workers; full agents stay in this process.
+
+    Each worker holds the columns of a part of the rows, which lie by home area where homes were
+    drawn in order. In each step it is sent what the commit stage has settled and what others may
+    see, and gives back what its rows want. So the result is the same bytes as `LocalEngine`'s,
+    whatever the number of workers. One that is killed is replaced, and repeats the steps since its
+    columns were last copied.
+
+    Args:
+        workers: how many parts; 1 or more
+        address: of a Ray cluster, such as `ray://host:10001` or `auto`; None starts Ray here
+        concurrency: how many turns of full agents may wait at a time
+
+    Raises:
+        ConfigError: an argument is wrong
+        MissingExtra: Ray is not installed
+    """
+
+    def __init__(
+        self, workers: int = 2, address: str | None = None, *, concurrency: int = 64
+    ) -> None:
+        if type(workers) is not int or workers < 1:
+            raise ConfigError(f"workers must be 1 or more, got {workers!r:.40}")
+        if address is not None and not isinstance(address, str):
+            raise ConfigError(f"address must be a text or None, got {address!r:.80}")
+        super().__init__(concurrency=concurrency, threads=workers)
+        self.workers = workers
+        self.address = address
+        package("ray.exceptions", "RayEngine", "ray")
+        self._ray = package("ray")
+        # Linux ends the processes of Ray with the thread that has started them.
+        self._thread = ThreadPoolExecutor(1, "moothall-ray")
+        self._began = False
+        self._parts: list[_Part] = []
+        self._population: Population | None = None
+        self._fresh: set[str] = set()
+
+    async def run_rows(self, population: Population, moment: Moment) -> list[Wants]:
+        """Run a step of the rows on the workers; return their wants, in the order of the rows."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._run_rows, population, moment)
+
+    def _run_rows(self, population: Population, moment: Moment) -> list[Wants]:
+        errors = self._ray.exceptions
+        try:
+            self._begin(population)
+            self._lend_threads(population)  # to the commit stage, in which the workers wait
+            given = self._given(population, moment)
+            asked = [part.step(given) for part in self._parts]
+            wants: list[Wants] = []
+            for part, ask in zip(self._parts, asked, strict=True):
+                wants += part.result(ask)
+        except errors.ObjectStoreFullError as error:
+            raise StateError(
+                "Ray's object store is too small for this population: start Ray with a larger one "
+                f"(ray start --object-store-memory), or use more workers: {error_text(error)}"
+            ) from error
+        except (errors.RaySystemError, ConnectionError) as error:
+            raise StateError(
+                f"the connection to Ray is lost: resume from the journal: {error_text(error)}"
+            ) from error
+        self._fresh = set()
+        return wants
+
+    # -- the workers -------------------------------------------------------------------------------
+
+    def _begin(self, population: Population) -> None:
+        """Start Ray and the workers with the current columns."""
+        if self._population not in (None, population):
+            raise ConfigError("the engine runs another population: each needs a RayEngine")
+        if self._parts:
+            return
+        ray = self._ray
+        if not ray.is_initialized():
+            _answers(self.address)
+            here: dict[str, Any] = (
+                {} if self.address else {"num_cpus": self.workers, "include_dashboard": False}
+            )
+            try:
+                ray.init(self.address, log_to_driver=False, logging_level="ERROR", **here)
+            except (ConnectionError, ValueError, RuntimeError) as error:
+                where = "here" if self.address is None else f"at {self.address!r}"
+                raise ConfigError(f"there is no Ray {where}: {error_text(error)}") from error
+            self._began = True
+        count = len(population)
+        ends = [count * (at + 1) // self.workers for at in range(self.workers)]
+        ranges = [(a, b) for a, b in zip([0, *ends], ends, strict=False) if a < b]
+        frame = ray.put(_frame(population))
+        self._parts = [_Part(ray, frame, population, *each) for each in ranges]
+        self._population = population
+        population.source = self
+        self._fresh = set(population.arrays)
+
+    def _given(self, population: Population, moment: Moment) -> Any:
+        """Return what all workers are sent for a step."""
+        settled = {name: population.arrays[name] for name in SETTLED if name in population.arrays}
+        city = None if moment.view.city is population.city else moment.view.city
+        seen = {name: each for name, each in moment.seen.items() if name not in settled}
+        view = replace(moment.view, city=None, others=None, at={})
+        moment = replace(moment, view=view, seen=seen)
+        return self._ray.put((moment, city, population.full, settled))
+
+    def pull(self, names: Iterable[str]) -> None:
+        """Copy columns from the workers into the population's arrays."""
+        population = self._population
+        wanted = [name for name in names if name not in self._fresh and name not in SETTLED]
+        if population is None or not wanted or not self._parts:
+            return
+        for part in self._parts:
+            for name, values in part.columns(wanted).items():
+                own = population.arrays[name]
+                if own.shape[1:] != values.shape[1:]:
+                    grown = np.zeros((len(own), *values.shape[1:]), own.dtype)
+                    own = population.arrays[name] = grown
+                own[part.first : part.until] = values
+        self._fresh.update(wanted)
+
+    def changed(self) -> None:
+        """Note that the population's arrays changed; the workers will start again from them."""
+        if self._population is not None:
+            self.pull(self._population.arrays)
+        parts, self._parts = self._parts, []
+        for part in parts:
+            part.end()
+
+    def pids(self) -> list[int]:
+        """The process ids of the workers, those on other machines too."""
+        return [int(part.pid()) for part in self._parts]
+
+    def close(self) -> None:
+        """Stop the workers, and Ray if this engine started it."""
+        population = self._population
+        if population is not None and self._parts:
+            try:
+                self.pull(population.arrays)
+            except Exception:
+                logger.warning("a population's last columns could not be brought", exc_info=True)
+            population.source = None
+        parts, self._parts, self._population = self._parts, [], None
+        for part in parts:
+            part.end()
+        if self._began:
+            self._began = False
+            self._ray.shutdown()
+        super().close()
+        self._thread.shutdown()
+        self._thread = ThreadPoolExecutor(1, "moothall-ray")  # of a next society
+
+
+class _Part:
+    """A worker's rows, and what is needed to replace the worker."""
+
+    def __init__(
+        self, ray: Any, frame: Any, population: Population, first: int, until: int
+    ) -> None:
+        self._ray = ray
+        self._frame = frame
+        self.first, self.until = first, until
+        self._saved = ray.put(
+            {name: values[first:until] for name, values in population.arrays.items()}
+        )
+        self._names, self._since = [*population.arrays], list[Any]()
+        self._actor = self._made()
+
+    def _made(self) -> Any:
+        made = self._ray.remote(Worker).options(max_concurrency=1)
+        return made.remote(self._frame, self._saved, self.first, self.until)
+
+    def step(self, given: Any) -> Any:
+        """Begin a step."""
+        self._since.append(given)
+        return self._actor.step.remote(given)
+
+    def result(self, ask: Any) -> list[Wants]:
+        """Return its rows' wants; a lost worker is replaced and repeats its steps."""
+        wants: list[Wants] = self._safe(ask, "step")
+        if len(self._since) >= _SAVED:
+            saved = self.columns(self._names)
+            # A copy of its own: what a worker returns is lost with the worker's machine.
+            self._saved, self._since = self._ray.put(saved), []
+        return wants
+
+    def columns(self, names: list[str]) -> dict[str, Any]:
+        """Return columns of its rows."""
+        found: dict[str, Any] = self._safe(self._actor.columns.remote(names), "columns", names)
+        return found
+
+    def pid(self) -> int:
+        """The id of its worker's process."""
+        return int(self._safe(self._actor.pid.remote(), "pid"))
+
+    def _safe(self, ask: Any, what: str, *args: Any) -> Any:
+        errors = self._ray.exceptions
+        for again in range(_LOST + 1):
+            try:
+                return self._ray.get(ask)
+            except errors.RayTaskError as error:
+                raise error.cause from error
+            except errors.RayActorError as error:
+                if again == _LOST:
+                    raise StateError(
+                        f"a worker was lost {_LOST} times: {error_text(error)}"
+                    ) from error
+                logger.warning(
+                    "a worker of rows %d to %d was lost: it is replaced", self.first, self.until
+                )
+                self._actor = self._made()
+                for given in self._since:
+                    ask = self._actor.step.remote(given)
+                if what != "step":
+                    ask = getattr(self._actor, what).remote(*args)
+        raise AssertionError("unreachable")
+
+    def end(self) -> None:
+        """End the worker."""
+        self._ray.kill(self._actor)
+
+
+class Worker:
+    """Holds the columns of rows `first` … `until` − 1 of a population in a process of Ray."""
+
+    def __init__(self, frame: Any, columns: dict[str, Any], first: int, until: int) -> None:
+        self._population: Population = frame
+        frame.base, frame.until = first, until
+        for name, values in columns.items():
+            frame.arrays[name] = frame.declared[name].array_of(values)
+
+    def step(self, given: Any) -> list[Wants]:
+        """Run a step of the rows; return their wants."""
+        moment, city, full, settled = given
+        population = self._population
+        population.full = full
+        for name, values in settled.items():
+            population.arrays[name] = values[population.base : population.until]
+        moment.view.city = population.city if city is None else city
+        moment.seen = {**moment.seen, **settled}
+        return in_threads(population, moment, None)
+
+    def columns(self, names: list[str]) -> dict[str, Any]:
+        """Columns of the rows."""
+        return {name: np.asarray(self._population.arrays[name]) for name in names}
+
+    def pid(self) -> int:
+        """The id of its process."""
+        return os.getpid()
+
+
+def _answers(address: str | None) -> None:
+    """Check that something listens at the address; Ray itself would wait for minutes."""
+    host, colon, port = (address or "").rpartition("://")[2].rpartition(":")
+    if not colon or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _ANSWERS_S).close()
+    except OSError as error:
+        raise ConfigError(f"there is no Ray at {address!r}: {error_text(error)}") from error
+
+
+def _frame(population: Population) -> Population:
+    """Return a population without columns and society, to send to workers."""
+    made = copy(population)
+    made.arrays, made.agents, made.society, made.source, made.pool = {}, {}, None, None, None
+    made.metrics = {}
+    return made

@@ -1,0 +1,130 @@
+"""The register of a population: its columns, and what the numbers in them stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from moothall.errors import ConfigError
+from moothall.society.arrays import np
+from moothall.society.network import Network
+from moothall.society.population.column import MONEY, PLACE, PLACES, Column
+from moothall.text import excerpt
+
+WHO: Final = "who"
+STRANGER: Final = -(1 << 30)
+WORD: Final = "word"
+INT: Final = "int"
+
+
+class Register:
+    """The columns of citizens, and what stands for a citizen, a place or a text in them.
+
+    A `Population` is one, and so is the part of it that a worker of an engine has.
+    """
+
+    def __init__(
+        self, ids: Any, city: Any, blocks: tuple[Any, ...], seed: int, network: Network | None
+    ) -> None:
+        self.ids, self.city, self.blocks = ids, city, blocks
+        self.seed, self.network = seed, network
+        self.places: tuple[str, ...] = () if city is None else tuple(city.ids())
+        index = getattr(city, "place_numbers", None)  # shared: it is as large as the city
+        self._place: Mapping[str, int] = index or {
+            place: number for number, place in enumerate(self.places)
+        }
+        declared = {name: c for b in blocks for name, c in getattr(b, "columns", {}).items()}
+        self.declared: dict[str, Column] = {**MONEY, **(PLACES if self.places else {}), **declared}
+        names = [mode.name for mode in getattr(city, "modes", ())]
+        said = [word for block in blocks for word in getattr(block, "words", ())]
+        self.words = list(dict.fromkeys(["", *names, *said]))
+        self._word = {word: number for number, word in enumerate(self.words)}
+        self.services: list[str] = []
+        self.strangers: list[str] = []
+        self.full = np.zeros(len(ids), bool)
+        self.base, self.until = 0, len(ids)
+        """The rows that `arrays` has: all, but in a worker of an engine."""
+        self.arrays = {name: column.new_array(len(ids)) for name, column in self.declared.items()}
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def row_of(self, id: str | int) -> int:
+        """Return the row of a citizen.
+
+        Raises:
+            ConfigError: there is none of that id
+        """
+        row = self._row(str(id))
+        if row is None:
+            raise ConfigError(f"there is no citizen {excerpt(id)} in the population")
+        return row
+
+    def _row(self, id: str) -> int | None:
+        if not (
+            id.isascii() and id.isdecimal() and len(id) <= 20 and (number := int(id)) < 1 << 64
+        ):
+            return None
+        row = int(np.searchsorted(self.ids, np.uint64(number)))
+        return row if row < len(self.ids) and self.id_of(row) == id else None
+
+    def id_of(self, row: int) -> str:
+        """Return the id of a row."""
+        return str(int(self.ids[row]))
+
+    def number_of(self, id: str) -> int:
+        """Return the number of any agent in wants; agents that are no rows are strangers."""
+        row = self._row(id)
+        if row is not None:
+            return row
+        if id not in self.strangers:
+            self.strangers.append(id)
+        return STRANGER - self.strangers.index(id)
+
+    def encoded(self, what: str, value: Any) -> int:
+        """Return the number that stands for a value in wants. Raises ConfigError: none does."""
+        if what == PLACE:
+            return self.place_number(value)
+        if what == WORD:
+            if value is None:
+                return -1
+            found = self._word.get(value) if isinstance(value, str) else None
+            if found is None:
+                raise ConfigError(
+                    f"the text {excerpt(value)} must be declared in a block's `words`, so that "
+                    "rows can want it"
+                )
+            return found
+        if what == WHO:
+            if str(value) in self.services:
+                return -1 - self.services.index(str(value))
+            return self.row_of(value)
+        if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
+            raise ConfigError(f"a whole number is needed, got {excerpt(value)}")
+        return value
+
+    def decoded(self, what: str, number: int) -> Any:
+        """Return the value that a number stands for."""
+        if what == INT:
+            return number
+        if what == WHO:
+            if number <= STRANGER:
+                return self.strangers[STRANGER - number]
+            return self.services[-1 - number] if number < 0 else self.id_of(number)
+        if number < 0:
+            return None
+        return self.places[number] if what == PLACE else self.words[number]
+
+    def of_kind(self, kind: str, most: int | None = None) -> Any:
+        """Return the numbers of the (first) places of a kind, in order of id."""
+        places = () if self.city is None else self.city.by_kind(kind)[:most]
+        return np.array([self._place[each] for each in places], np.int64)
+
+    def place_number(self, place: str | None) -> int:
+        """Return the number of a place, −1 for None. Raises ConfigError: there is no such place."""
+        if place is None:
+            return -1
+        found = self._place.get(place) if isinstance(place, str) else None
+        if found is None:
+            raise ConfigError(f"there is no place {excerpt(place)} in the population's city")
+        return found

@@ -1,0 +1,365 @@
+"""Rows: what a block's `step_rows` is given, a part of a population in one step."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from moothall.errors import ConfigError
+from moothall.society import draw
+from moothall.society.arrays import np
+from moothall.society.network import Network
+from moothall.society.perception import View
+from moothall.society.population.column import Slots
+from moothall.society.population.company import Company
+from moothall.society.population.register import Register
+from moothall.society.population.wants import Table, checked_fields
+from moothall.society.wants import Want
+
+_FINDING: Final = threading.RLock()
+
+
+@dataclass
+class Moment:
+    """What all rows share in a step: the world as the step before left it."""
+
+    view: View
+    seen: Mapping[str, Any] = field(default_factory=dict)
+    answers: Mapping[type[Want], Table] = field(default_factory=dict)
+    messages: Any = None
+    feed: Any = None
+    found: dict[Any, Any] = field(default_factory=dict)
+
+    def once(self, name: str, function: Callable[[], Any]) -> Any:
+        """Return what a function gives, called once in a step for all parts of a population."""
+        with _FINDING:
+            if name not in self.found:
+                self.found[name] = function()
+            return self.found[name]
+
+
+class Rows(Company):
+    """Some of a population's citizens in one step; arrays have one entry for each of them.
+
+    `rows[name]` is a column of these citizens as it is now; `rows[name] = values` writes one that
+    the block has declared. `rows.seen(name)` is a column of *all* citizens as the step before left
+    it. Nobody sees what another does in this step.
+
+    Attributes:
+        index: which rows of the population these are, rising; int64
+        ids: their ids as numbers; uint64
+        step: the number of the step
+        seconds: how long the step is, in simulated seconds
+        time: seconds since midnight when it begins
+        clock: when it begins
+        facts: the weather and other facts that hold everywhere
+        city: the places; None for none
+        network: who knows whom; None for none
+        citizens: how many citizens there are in all
+        params: the parameters of the block
+    """
+
+    def __init__(
+        self,
+        population: Register,
+        moment: Moment,
+        first: int,
+        until: int,
+        wants: dict[type[Want], list[tuple[Any, Mapping[str, Any]]]],
+    ) -> None:
+        self.population = population
+        self.moment, view = moment, moment.view
+        self.step, self.seconds, self.time = view.step, view.seconds, view.time
+        self.clock, self.facts, self.city = view.clock, view.facts or {}, view.city
+        self.network: Network | None = population.network
+        self.citizens = len(population)
+        self.params: Any = None
+        self.first, self.until = first, until
+        self._wants = wants
+        self._chosen: Any = None  # which rows between `first` and `until` these are; None for all
+        self._own: Mapping[str, Any] = {}
+        self._block = ""
+        self._gathered: dict[str, Any] = {}
+
+    def __len__(self) -> int:
+        return self.until - self.first if self._chosen is None else len(self._chosen)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} rows of {self.population!r}, step {self.step}>"
+
+    # -- columns -----------------------------------------------------------------------------------
+
+    @cached_property
+    def index(self) -> Any:
+        """Which rows of the population these are."""
+        return self.inside(np.arange(self.first, self.until))
+
+    @cached_property
+    def ids(self) -> Any:
+        """Their ids."""
+        return self.part(self.population.ids)
+
+    def part(self, array: Any) -> Any:
+        """Return these rows' entries of an array over the whole population, read-only."""
+        return self.inside(array[self.first : self.until])
+
+    def inside(self, array: Any) -> Any:
+        """Return the entries of these rows in an array over the rows `first` … `until` − 1."""
+        return array if self._chosen is None else array[self._chosen]
+
+    def column(self, name: str) -> Any:
+        """Return the current column of these rows, read-only."""
+        base = self.population.base
+        return self.inside(self.population.arrays[name][self.first - base : self.until - base])
+
+    @property
+    def at(self) -> Any:
+        """The indices of these rows in `population.arrays`, of which a worker has a part."""
+        base = self.population.base
+        return self.index - base if base else self.index
+
+    def __getitem__(self, name: str) -> Any:
+        found = self._gathered.get(name)
+        if found is None:
+            columns = self.population.arrays
+            if name not in columns:
+                raise ConfigError(
+                    f"block {self._block}: there is no column {name!r}: {', '.join(columns)}"
+                )
+            found = self.column(name)
+            if name not in self._own:
+                found = found.view()
+                found.flags.writeable = False
+            self._gathered[name] = found
+        return found
+
+    def __setitem__(self, name: str, values: Any) -> None:
+        if name not in self._own:
+            raise ConfigError(
+                f"block {self._block} writes the column {name!r}, which it does not declare in "
+                "`columns`; money and places change by `rows.want` alone"
+            )
+        if values is self._gathered.get(name, self):
+            return  # `rows[name] += 1` has written it already
+        column = self.population.arrays[name]
+        array = np.asarray(values)
+        shape = (len(self), *column.shape[1:])
+        if array.shape not in ((), shape):
+            raise ConfigError(
+                f"block {self._block}: column {name!r} must have the shape {shape}, got "
+                f"{array.shape}"
+            )
+        if array.dtype.kind not in "biuf" or not np.can_cast(
+            array.dtype, column.dtype, "same_kind"
+        ):
+            raise ConfigError(
+                f"block {self._block}: column {name!r} is {column.dtype}, got {array.dtype}"
+            )
+        if self._chosen is None or name in self._gathered:
+            made = self[name]
+        else:
+            made = self._gathered[name] = np.empty(shape, column.dtype)
+        made[...] = array
+        if column.dtype.kind != "f" and not np.can_cast(array.dtype, column.dtype):
+            self._check(name, made == array, f"does not fit {column.dtype}")
+
+    def write_back(self) -> None:
+        """Write gathered columns back; check that they are finite."""
+        for name, values in self._gathered.items():
+            if name not in self._own:
+                continue
+            if values.dtype.kind == "f":
+                self._check(name, np.isfinite(values), "is not finite")
+            whole = self.population.arrays[name]
+            if self._chosen is not None or isinstance(whole, Slots):
+                whole[self.at] = values
+        self._gathered = {}
+
+    def _check(self, name: str, good: Any, what: str) -> None:
+        if not good.all():
+            citizen = int(self.ids[~good.reshape(len(self), -1).all(axis=1)][0])
+            raise ConfigError(
+                f"block {self._block} left a column {name!r} that {what}, of citizen {citizen} in "
+                f"step {self.step}"
+            )
+
+    def of(self, block: Any, chosen: Any = None) -> Rows:
+        """Return these rows, or the chosen of them, for a block."""
+        made = Rows(self.population, self.moment, self.first, self.until, self._wants)
+        made._chosen = chosen
+        made._own, made._block = getattr(block, "columns", {}), block.name
+        made.params = block.params
+        return made
+
+    def seen(self, name: str) -> Any:
+        """Return a column of the whole population as the step before left it, read-only.
+
+        Money and places, which the commit stage alone writes, are seen by all.
+
+        Raises:
+            ConfigError: the column is not declared with `seen=True`
+        """
+        found = self.moment.seen.get(name)
+        if found is None:
+            raise ConfigError(f"block {self._block}: declare column {name!r} with seen=True")
+        return found
+
+    def once(self, name: str, function: Callable[[], Any]) -> Any:
+        """Return the result of a function that is called once per step for all rows.
+
+        Args:
+            name: what it is, with the block's name before it
+            function: without arguments
+        """
+        return self.moment.once(name, function)
+
+    # -- random numbers ----------------------------------------------------------------------------
+
+    def integer(self, purpose: str, draw_: int = 0) -> Any:
+        """Return `draws.integer` of each: 64 random bits, uint64."""
+        return draw.integers(self.population.seed, self.ids, self.step, purpose, draw_)
+
+    def uniform(self, purpose: str, draw_: int = 0) -> Any:
+        """Return `draws.uniform` of each: float64 in [0, 1)."""
+        return draw.uniforms(self.population.seed, self.ids, self.step, purpose, draw_)
+
+    def below(self, n: Any, purpose: str, draw_: int = 0) -> Any:
+        """Return `draws.below` of each: int64, 0 … n−1; `n` is a number, or one for each row."""
+        return draw.belows(n, self.population.seed, self.ids, self.step, purpose, draw_)
+
+    def choice(self, weights: Sequence[float], purpose: str, draw_: int = 0) -> Any:
+        """Return `draws.choice` of each, all by the same weights: int64."""
+        return draw.choices(weights, self.population.seed, self.ids, self.step, purpose, draw_)
+
+    # -- others ------------------------------------------------------------------------------------
+
+    def neighbour(self, purpose: str, draw_: int = 0) -> Any:
+        """Return the row of a random neighbour of each in the network, −1 without one; int64.
+
+        It is `perceived.neighbours[draws.below(len(perceived.neighbours), purpose)]`.
+        """
+        starts, others = self.links()
+        degree = self.part(starts[1:]) - self.part(starts[:-1])
+        lonely = degree == 0
+        at = self.below(np.where(lonely, 1, degree), purpose, draw_) + self.part(starts[:-1])
+        if not lonely.any():
+            return others[at]
+        found = np.full(len(self), -1, np.int64)
+        found[~lonely] = others[at[~lonely]]
+        return found
+
+    def neighbour_sum(self, values: Any) -> Any:
+        """Return for each the sum of a column of the whole population over its neighbours.
+
+        Args:
+            values: integers or booleans of all citizens, as `rows.seen` gives them
+
+        Returns:
+            int64
+        """
+        if np.asarray(values).dtype.kind not in "biu":
+            raise ConfigError("neighbour_sum sums integers: sums of floats depend on their order")
+        if len(values) != self.citizens or any(values is each for each in self._gathered.values()):
+            raise ConfigError(
+                f"block {self._block}: neighbour_sum takes a column of all {self.citizens:,} "
+                "citizens, as rows.seen(name) gives it, not rows[name]"
+            )
+        starts, others = self.links()
+        low, high = int(starts[self.first]), int(starts[self.until])
+        sums = np.zeros(high - low + 1, np.int64)
+        np.cumsum(np.asarray(values)[others[low:high]], out=sums[1:])
+        part = starts[self.first : self.until + 1] - low
+        return self.inside(sums[part[1:]] - sums[part[:-1]])
+
+    def links(self) -> tuple[Any, Any]:
+        """Return the network as compressed rows: starts and neighbours."""
+        if self.network is None:
+            raise ConfigError(f"block {self._block} needs a network: Population(…, network=…)")
+        return self.network.links
+
+    # -- wants -------------------------------------------------------------------------------------
+
+    def want(self, kind: type[Want], /, where: Any = None, **fields: Any) -> None:
+        """Make a want (`Pay`, `Move`, …) for these rows or some of them.
+
+        Args:
+            kind: `Pay`, `Move`, `Work`, …
+            where: which of the rows: booleans, or positions in them; all if left out
+            fields: the want's, each one number for all or one for each of *these* rows: a citizen
+                as its row, a place as its number, a text as itself
+        """
+        made = checked_fields(kind, fields, len(self), self.population)
+        index = self.index
+        if where is not None:
+            where = self._positions(where)
+            index = index[where]
+        if not len(index):
+            return
+        fields = {
+            name: values if where is None or not values.shape else values[where]
+            for name, values in made.items()
+        }
+        self._wants.setdefault(kind, []).append((index, fields))
+
+    def want_each(self, kind: type[Want], at: Any, **fields: Any) -> None:
+        """Make wants, of which a row may have several.
+
+        Args:
+            kind: of which kind
+            at: the positions in these rows, rising; one may be there more than once
+            fields: the want's, one number for each of `at`
+        """
+        if len(at):
+            made = checked_fields(kind, fields, len(at), self.population)
+            self._wants.setdefault(kind, []).append((self.index[self._positions(at)], made))
+
+    def _positions(self, where: Any) -> Any:
+        """Return positions in these rows, of booleans too. ConfigError: they are of others."""
+        count = len(self)
+        where = np.asarray(where)
+        if where.dtype.kind == "b":
+            if where.shape != (count,):
+                raise ConfigError(
+                    f"block {self._block}: where= must have {count} entries, got {where.shape}"
+                )
+            return np.flatnonzero(where)
+        if len(where) and (where.min() < 0 or where.max() >= count):
+            raise ConfigError(f"block {self._block} names rows of other people")
+        return where
+
+    def answers(self, kind: type[Want]) -> tuple[Any, Any]:
+        """Return the outcome of each row's last want of a kind in the step before.
+
+        Returns:
+            int8: 1 done, −1 refused, 0 there was none; and int64: what came of it
+        """
+        state = np.zeros(self.until - self.first, np.int8)
+        value = np.zeros(self.until - self.first, np.int64)
+        table = self.moment.answers.get(kind)
+        if table is not None:
+            part = table.rows_of(self.first, self.until)
+            at = table.sender[part] - self.first
+            state[at] = np.where(table.reason[part] == 0, 1, -1)
+            value[at] = table.value[part]
+        return self.inside(state), self.inside(value)
+
+    def refused(self, *kinds: type[Want]) -> Any:
+        """Return which rows had a want of these kinds refused in the step before.
+
+        Returns:
+            booleans; None where no row's was
+        """
+        found = None
+        for kind in kinds:
+            table = self.moment.answers.get(kind)
+            if table is None:
+                continue
+            part = table.rows_of(self.first, self.until)
+            who = table.sender[part][table.reason[part] != 0]
+            if len(who):
+                found = np.zeros(self.until - self.first, bool) if found is None else found
+                found[who - self.first] = True
+        return None if found is None else self.inside(found)

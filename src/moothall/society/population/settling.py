@@ -1,0 +1,96 @@
+"""What services settle of the wants of a population: many at a time, or one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from moothall.society.arrays import np
+from moothall.society.commit import Service, settled
+from moothall.society.population import wants
+from moothall.society.population.wants import FIELDS, Table
+from moothall.society.services.feed import Feed
+from moothall.society.services.firm import Firm
+from moothall.society.services.ledger import in_rows
+from moothall.society.wants import Want, Work
+
+
+class Settlers:
+    """The services that settle a kind of want.
+
+    A service may have `settle_rows(books, table, entries)`. Firms with a ledger settle together,
+    entry k with the firm `of[k]` of the ledger. A class that overrides `settle` alone is asked one
+    by one.
+    """
+
+    def __init__(self, books: Any, kind: type[Want]) -> None:
+        population = books.population
+        self.services: list[Service] = []
+        self.of_place: Any = None
+        if "place" in FIELDS[kind]:
+            self.of_place = np.full(len(population.places) + 1, -1, np.int32)
+            for place, service in books._by_place[kind].items():
+                number = population._place.get(place)
+                if number is not None:
+                    self.of_place[number] = len(self.services)
+                    self.services.append(service)
+        elif kind in books._by_kind:
+            self.services.append(books._by_kind[kind])
+        # They neither read nor change what others do, and may settle beside them.
+        self.apart = {type(each) for each in self.services} == {Feed}
+        groups: dict[Any, int] = {}
+        self.group = np.array(
+            [groups.setdefault(_ledger_of(each) or each, len(groups)) for each in self.services],
+            np.int32,
+        )
+        self.at = np.array([getattr(each, "at", 0) for each in self.services], np.int32)
+
+    def settle(self, books: Any, table: Table) -> None:
+        """Have each service settle the wants addressed to it."""
+        table.settled(wants.NO_SERVICE)
+        if not self.services:
+            return
+        if self.of_place is None:
+            of = np.zeros(len(table), np.int32)
+        else:
+            place = table.fields["place"]
+            known = (place >= 0) & (place < len(self.of_place))
+            of = self.of_place[np.where(known, place, -1)]
+        at = np.flatnonzero(of >= 0)
+        of = of[at]
+        group_of = self.group[of]
+        groups = np.flatnonzero(np.bincount(group_of))
+        if len(groups) > 1 and (
+            table.kind is Work or ((who := table.sender[at])[1:] == who[:-1]).any()
+        ):
+            # A citizen that wants something of several, or the government that pays for several,
+            # may have too little for all: then the order decides.
+            one_by_one(books, [self.services[number] for number in of.tolist()], table, at)
+            return
+        for group in groups.tolist():
+            mine = slice(None) if len(groups) == 1 else np.flatnonzero(group_of == group)
+            first: Any = self.services[int(of[mine][0])]
+            if (ledger := _ledger_of(first)) is not None:
+                Firm.settle_together(books, table, at[mine], ledger, self.at[of[mine]])
+            elif in_rows(type(first), "settle", "settle_rows"):
+                first.settle_rows(books, table, at[mine])
+            else:
+                one_by_one(books, first, table, at[mine])
+
+
+def _ledger_of(service: Service) -> Any:
+    return service.ledger if isinstance(service, Firm) else None
+
+
+def one_by_one(
+    books: Any, services: Service | Sequence[Service], table: Table, entries: Any
+) -> None:
+    """Have a service, or one per entry, settle wants one by one with `settle`."""
+    population = books.population
+    for number, at in enumerate(entries.tolist()):
+        service = services if isinstance(services, Service) else services[number]
+        sender = population.id_of(int(table.sender[at]))
+        answer = settled(service, books, sender, table.want(at, population))
+        table.reason[at] = 0 if answer.done else wants.BY_SERVICE
+        if answer.done and type(answer.value) is int:
+            table.value[at] = answer.value

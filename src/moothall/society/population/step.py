@@ -1,0 +1,119 @@
+"""One step of rows: each block runs over chunks of citizens, one for each thread or more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from moothall.society.arrays import np
+from moothall.society.perception import View
+from moothall.society.population.people import draw
+from moothall.society.population.register import Register
+from moothall.society.population.rows import Moment, Rows
+from moothall.society.population.wants import Table, joined
+from moothall.society.wants import Want
+
+CHUNK: Final = 1 << 18
+"""So many citizens run at a time at most: calls of numpy then cost little beside its work."""
+
+Wants = dict[type[Want], list[tuple[Any, Mapping[str, Any]]]]
+
+
+def begin(population: Register, given: Iterable[str] = ()) -> None:
+    """Draw the citizens, and have the blocks fill their columns, but none that is `given`."""
+    whole = Rows(population, Moment(View(city=population.city)), 0, len(population), {})
+    if hasattr(population.city, "by_kind"):
+        draw(whole, given)
+    kept = {name: np.array(population.arrays[name]) for name in given if name in population.arrays}
+    for block in population.blocks:
+        if hasattr(block, "begin_rows"):
+            _call(whole, block, "begin_rows", None)
+    for name, values in kept.items():
+        population.arrays[name][...] = values
+
+
+def run_slice(population: Register, moment: Moment, first: int, until: int) -> Wants:
+    """Run rows `first` … `until` − 1 for a step; return their wants."""
+    wants: Wants = {}
+    rows = Rows(population, moment, first, until, wants)
+    full = population.full[first:until]
+    if full.all():
+        return wants
+    awake = np.flatnonzero(~full) if full.any() else None
+    blocks = population.blocks
+    for block in blocks:
+        if hasattr(block, "before_rows"):
+            _call(rows, block, "before_rows", awake)
+    for number, chosen in _chosen(rows, blocks, awake):
+        _call(rows, blocks[number], "step_rows", chosen)
+    for block in blocks:
+        if hasattr(block, "after_rows"):
+            _call(rows, block, "after_rows", awake)
+    return wants
+
+
+def _chosen(rows: Rows, blocks: Iterable[Any], awake: Any) -> Iterable[tuple[int, Any]]:
+    """Return the rows of each block: a row runs the block that fits best, of equals the first."""
+    best: Any = 0.0
+    which: Any = -1
+    for number, block in enumerate(blocks):
+        score = block.fits_rows(rows.of(block, awake))
+        better = np.greater(score, best)
+        if better.ndim == 0 and np.ndim(which) == 0:
+            if better:
+                best, which = score, number
+            continue
+        kind = np.result_type(best, score)
+        if np.ndim(which) == 0:
+            count = len(rows) if awake is None else len(awake)
+            best, which = np.full(count, best, kind), np.full(count, which, np.int8)
+        best = best.astype(kind, copy=False)
+        np.fmax(best, score, out=best)
+        which *= ~better  # faster than by a mask
+        which += better * np.int8(number)
+    if np.ndim(which) == 0:
+        return [(int(which), awake)] if which >= 0 else []
+    found = []
+    for number in range(int(which.max()) + 1):
+        at = np.flatnonzero(which == number)
+        if len(at):
+            found.append((number, at if awake is None else awake[at]))
+    return found
+
+
+def _call(rows: Rows, block: Any, hook: str, chosen: Any) -> None:
+    part = rows.of(block, chosen)
+    try:
+        getattr(block, hook)(part)
+        part.write_back()
+    except Exception as error:
+        error.add_note(
+            f"in block {block.name!r} of the population: {hook}, rows {rows.first} to "
+            f"{rows.until}, step {rows.step}"
+        )
+        raise
+
+
+def merged(parts: Iterable[Wants]) -> dict[type[Want], Table]:
+    """Take the wants out of consecutive parts of a population; return one table per kind."""
+    by_kind: dict[type[Want], list[Any]] = {}
+    for part in parts:
+        for kind in [*part]:
+            by_kind.setdefault(kind, []).extend(part.pop(kind))
+    return {kind: joined(kind, by_kind.pop(kind)) for kind in [*by_kind]}
+
+
+def in_threads(
+    population: Register, moment: Moment, pool: ThreadPoolExecutor | None, threads: int = 1
+) -> list[Wants]:
+    """Run a whole population for a step by chunks; return the chunks' wants in order."""
+    first, count = population.base, population.until - population.base
+    chunk = CHUNK if threads == 1 else 2 * CHUNK  # threads wait for each other between calls
+    parts = -(-count // (chunk * threads)) * threads  # as many for each thread, all of a size
+    ends = [first + count * part // parts for part in range(parts + 1)]
+
+    def one(begin: int, end: int) -> Wants:
+        return run_slice(population, moment, begin, end)
+
+    return list((map if pool is None else pool.map)(one, ends[:-1], ends[1:]))

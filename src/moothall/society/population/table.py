@@ -1,0 +1,120 @@
+"""Populations from tables and as tables: dicts of arrays, pyarrow Tables, Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+from moothall.errors import ConfigError
+from moothall.society.arrays import np, package
+from moothall.society.population.column import PLACE, Column
+from moothall.society.population.register import Register
+from moothall.text import error_text, excerpt
+
+_TABLES: Final = ("tables of a population", "tables")
+
+
+def columns_of(given: Any) -> tuple[Any, dict[str, Any]]:
+    """Return the ids and the columns of a table. Raises ConfigError: they are wrong."""
+    if isinstance(given, str | PathLike):
+        path = Path(given)
+        if path.suffix.lower() != ".parquet":
+            raise ConfigError(f"{path.name}: a population's table must be .parquet")
+        try:
+            given = package("pyarrow.parquet", *_TABLES).read_table(path)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path.name} cannot be read: {error_text(error)}") from None
+    if hasattr(given, "column_names") and hasattr(given, "column"):
+        given = {name: _array(name, given.column(name)) for name in given.column_names}
+    if not isinstance(given, Mapping) or not given:
+        raise ConfigError(
+            "citizens must be how many there are, a dict of arrays, a pyarrow Table or the path of "
+            f"a Parquet file, got {excerpt(given)}"
+        )
+    table = {str(name): np.asarray(values) for name, values in given.items()}
+    lengths = {name: len(values) if values.ndim else -1 for name, values in table.items()}
+    count = next(iter(lengths.values()))
+    for name, length in lengths.items():
+        if count < 1:
+            raise ConfigError(f"column {name!r} must have an entry for each citizen, and has none")
+        if length != count:
+            raise ConfigError(f"column {name!r} has {length} entries, another {count}")
+    ids = table.pop("id", np.arange(1, count + 1))
+    if ids.dtype.kind not in "iu" or int(ids.min()) < 0:
+        raise ConfigError("column 'id' must be whole numbers from 0 up")
+    order = np.argsort(ids, kind="stable")
+    ids = ids[order].astype(np.uint64)
+    if (ids[1:] == ids[:-1]).any():
+        again = int(ids[1:][ids[1:] == ids[:-1]][0])
+        raise ConfigError(f"id {again} appears twice")
+    return ids, {name: values[order] for name, values in table.items()}
+
+
+def _array(name: str, column: Any) -> Any:
+    """Return a column of a pyarrow Table; lists, as `arrow_of` makes them, as one array."""
+    if hasattr(column.type, "value_type") and hasattr(column.type, "index_type"):
+        column = column.cast(column.type.value_type)  # `to_numpy` gives empty cells another's value
+    values = column.to_numpy()
+    if not len(values) or not isinstance(values[0], np.ndarray):
+        return values
+    try:
+        return np.stack(values)
+    except (TypeError, ValueError):
+        raise ConfigError(f"column {name!r} must have lists of one length") from None
+
+
+def fill(population: Register, table: dict[str, Any]) -> None:
+    """Copy the columns of a table into a population, also those that no block declares."""
+    for name, values in table.items():
+        column = population.declared.get(name)
+        if column is None:
+            if values.dtype.kind not in "biuf":
+                raise ConfigError(f"column {name!r} must be of numbers, got {values.dtype}")
+            population.declared[name] = Column(str(values.dtype))
+            population.arrays[name] = values.copy()
+            continue
+        own = population.arrays[name]
+        if values.dtype.kind in "OUT" and (column.dtype == PLACE or column.words):
+            number = population.place_number
+            numbers = [column.number_of(name, each, number) for each in values.tolist()]
+            values = np.array(numbers, own.dtype)
+        if values.shape != own.shape:
+            raise ConfigError(
+                f"column {name!r} must have the shape {own.shape}, got {values.shape}"
+            )
+        kind, whole = values.dtype.kind, own.dtype.kind != "f"
+        if kind not in "biuf" or (whole and kind == "f" and (values % 1 != 0).any()):
+            but = " with fractions or empty cells" if kind == "f" else ""
+            raise ConfigError(f"column {name!r} must be {own.dtype}, got {values.dtype}{but}")
+        with np.errstate(over="ignore", invalid="ignore"):
+            own[...] = values
+        if kind == "f" and not np.isfinite(own).all():
+            raise ConfigError(f"column {name!r} must be finite numbers of {own.dtype}")
+        if whole and (own != values).any():
+            raise ConfigError(f"column {name!r} has values that are not of {own.dtype}")
+        texts = column.texts(population.places)
+        least = -(column.dtype == PLACE)
+        if texts and ((own < least) | (own >= len(texts) + least)).any():
+            most = len(texts) + least - 1
+            raise ConfigError(f"column {name!r} must be texts, or numbers from {least} to {most}")
+    if (population.arrays["money"] < 0).any():
+        raise ConfigError("column 'money' must be whole numbers of cents, 0 or more")
+
+
+def arrow_of(population: Register, columns: Mapping[str, Any]) -> Any:
+    """Return columns of a population as a pyarrow Table, `id` first."""
+    arrow = package("pyarrow", *_TABLES)
+    made = {"id": population.ids}
+    for name, values in columns.items():
+        if population.declared[name].dtype == PLACE and values.ndim == 1:
+            texts = arrow.array([*population.places])
+            taken = arrow.array(np.where(values < 0, 0, values), mask=values < 0)
+            made[name] = texts.take(taken) if len(texts) else taken
+        elif values.ndim == 2:
+            flat = arrow.array(values.reshape(-1))
+            made[name] = arrow.FixedSizeListArray.from_arrays(flat, values.shape[1])
+        else:
+            made[name] = values
+    return arrow.table(made)

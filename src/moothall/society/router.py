@@ -1,0 +1,369 @@
+"""Routes messages in a society: a message sent in a step is delivered in the next.
+
+The commit stage sorts messages by (sender, sequence); an agent handles its messages in its turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
+from threading import get_ident
+from typing import Any, Final, NamedTuple
+
+from moothall.agent import CURRENT, Agent, overrides
+from moothall.errors import InvalidMessage, RequestCancelled, RequestError, VirtualTimeError
+from moothall.message import BROADCAST as EVERYONE
+from moothall.message import Envelope, address, check_message
+from moothall.society.wants import Answer, Want, id_order
+from moothall.spaces.delivery import (
+    ANSWER,
+    ASKING,
+    BROADCAST,
+    CALLBACK,
+    QUEUED,
+    REQUEST,
+    RUNNING,
+    SEND,
+    Delivery,
+)
+from moothall.spaces.handler import Offer
+from moothall.spaces.loop import LoopThread
+from moothall.spaces.mailbox import Mailbox
+from moothall.spaces.outcomes import Outcomes
+from moothall.spaces.request import Request
+from moothall.spaces.router import Router
+from moothall.text import log_failure
+
+logger = logging.getLogger("moothall.society")
+
+Interceptor = Callable[[dict[str, Any]], dict[str, Any] | None]
+
+
+class Sent(NamedTuple):
+    """A message on its way to the next step."""
+
+    envelope: Envelope
+    kind: int = SEND
+    answers: str | None = None  # the id of the message that an answer answers
+    request: Delivery | None = None  # which the answer settles
+
+    @property
+    def rank(self) -> tuple[int, int, str]:
+        """Its sender's sort key in id order."""
+        return id_order(self.envelope.sender)
+
+
+class Turn(Delivery):
+    """An agent's turn in a step: it handles its messages, then does its own step."""
+
+    __slots__ = ()
+
+    limit: asyncio.TimerHandle | None = None  # ends a turn that waits too long, and sets `late`
+    late: bool = False
+
+
+class VirtualRequest(Request):
+    """A request to a service: its outcome is available after the step's commit stage."""
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        """Do nothing: the service settles the request even if nobody waits."""
+
+    def __await__(self) -> Any:
+        if not self._delivery.answered and get_ident() == self._router.thread_id:
+            raise VirtualTimeError(
+                f'the request to "{self._delivery}" is settled when the step is over: its answer '
+                "comes as a `response` in the next step, so do not await it in this one"
+            )
+        return (yield from super().__await__())
+
+
+_LATER: Final[dict[str, Callable[[Any], Any]]] = {
+    "active": lambda mailbox: {},
+    "asking": lambda mailbox: set(),
+    "box": lambda mailbox: deque(),
+    "carried": lambda mailbox: set(),
+    "held": lambda mailbox: {},
+    "offers": Offer.all_of,
+}
+"""Attributes that few agents need, made on first use to save memory."""
+
+
+def _hold(delivery: Delivery, handler: Coroutine[Any, Any, Any]) -> None:
+    mailbox: Any = delivery.mailbox
+    mailbox.begun = handler
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class SocietyMailbox(Mailbox):
+    """An agent's mailbox in a society: its mail, its wants in this step, and its latest answers."""
+
+    router: SocietyRouter
+    # Without a value until their first use.
+    box: deque[Delivery] = field(init=False)
+    active: dict[Delivery, None] = field(init=False)
+    held: dict[Delivery, deque[Delivery]] = field(init=False)
+    asking: set[Delivery] = field(init=False)
+    carried: set[asyncio.Task[Any]] = field(init=False)
+    rank: tuple[int, int, str] = field(init=False)
+    lives: bool = field(init=False)  # whether it has its own step
+    mail: list[Sent] | tuple[()] = ()
+    wants: list[Want] | None = None
+    answers: list[Answer] | tuple[()] = ()
+    begun: Coroutine[Any, Any, Any] | None = None  # handles the next message
+
+    def __post_init__(self) -> None:
+        agent = self.agent
+        self.id = address(agent.id)
+        self.rank = id_order(self.id)
+        self.start = _hold  # a handler is awaited in the turn
+        self.before = overrides(agent, "before_action")
+        self.after = overrides(agent, "after_action")
+        self.lives = type(agent).forward is not Agent.forward or "forward" in vars(agent)
+        self.limit = self.router.capacity
+        self.concurrency = 1  # one message at a time, unlike in other spaces
+        # Actions that cannot be described fail here; each combination of classes is checked once.
+        make = (type(agent), *(type(block) for block in agent.blocks))
+        if make not in self.router.makes:
+            Offer.all_of(self)
+            self.router.makes.add(make)
+
+    def __getattr__(self, name: str) -> Any:
+        make = _LATER.get(name)
+        if make is None:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        value = make(self)
+        setattr(self, name, value)
+        return value
+
+    def want(self, want: Want) -> None:
+        """Keep a want for the commit stage."""
+        if self.wants is None:
+            self.wants = []
+            self.router.wanting.append(self)
+        self.wants.append(want)
+
+    def accept(self, delivery: Delivery) -> None:
+        """Mark a permitted message as queued; the same turn handles it."""
+        delivery.state = QUEUED
+
+    def waiting(self) -> int:
+        """Return the number of waiting messages, with those that await approval."""
+        return len(self.mail) + len(self.asking)
+
+    def detach(self, error: RequestError, spared: tuple[Delivery | None, ...]) -> None:
+        """End all messages, and the agent's turn unless it removes itself."""
+        Mailbox.detach(self, error, spared)  # with slots, `super()` knows the class before
+        for turn in () if any(spared) else [*self.router.turns]:
+            if turn.mailbox is self:
+                self.router.tasks.cancel(turn)
+
+    async def take_turn(self, turn: Turn, mail: Iterable[Sent]) -> None:
+        """Handle the messages, one after the other, then do the agent's own step."""
+        for sent in mail:
+            if not self.open:
+                return
+            delivery = Delivery(sent.envelope, sent.kind)
+            if sent.envelope.to == EVERYONE:
+                delivery.kind = BROADCAST
+            delivery.original_id = sent.answers
+            await self._handle(delivery)
+            CURRENT.set(turn)
+        if self.lives and self.open:
+            await self.agent.run()
+
+    async def _handle(self, delivery: Delivery) -> None:
+        delivery.mailbox = self
+        self.begin(delivery)
+        if delivery.state == ASKING:
+            asked = delivery.task
+            if asked is not None:
+                await asyncio.wait((asked,))
+            if delivery.answered or not delivery.approved:
+                return
+            self.begin(delivery)
+        handler, self.begun = self.begun, None
+        if handler is None:
+            return
+        value, failure = None, None
+        CURRENT.set(delivery)
+        try:
+            value = await handler
+        except BaseException as error:  # an action's exception is its outcome
+            failure = error
+        Outcomes.ended(self.router, delivery, value, failure)
+        if isinstance(failure, asyncio.CancelledError):
+            raise failure
+
+
+class SocietyRouter(Router):
+    """Takes messages in as every router does, and delivers them step by step."""
+
+    def __init__(
+        self,
+        thread: LoopThread,
+        mailbox: int,
+        services: dict[str, Any],
+        turn_timeout_s: float,
+        over: Callable[[Turn, BaseException | None], None],
+    ) -> None:
+        super().__init__(thread, mailbox)
+        self.sent: list[Sent] = []
+        self.services = services
+        self.makes: set[tuple[type, ...]] = set()  # checked classes of an agent and its blocks
+        self.wanting: list[SocietyMailbox] = []  # those with wants in this step
+        self.turns: set[Turn] = set()  # under way
+        self._turn_timeout_s = turn_timeout_s
+        self._over = over
+        self._turn_ended = asyncio.Event()
+
+    # -- sending -----------------------------------------------------------------------------------
+
+    def route(self, envelope: Envelope, mailbox: Mailbox | None) -> None:
+        """Keep a message for the next step."""
+        if not self.closed:
+            self.sent.append(Sent(envelope))
+
+    def post(self, delivery: Delivery) -> None:
+        """Keep an answer, or a request to a service, for the next step."""
+        if delivery.kind == REQUEST:
+            self.sent.append(Sent(delivery.envelope, request=delivery))
+        else:
+            self.sent.append(Sent(delivery.envelope, ANSWER, delivery.original_id))
+
+    def request(
+        self, envelope: Envelope, timeout: float | None, wait: bool, mailbox: Mailbox
+    ) -> Request:
+        """Send a request to a service. Raises VirtualTimeError for one to an agent."""
+        if envelope.to == EVERYONE:
+            raise InvalidMessage("to", "a request goes to one agent, not to *")
+        if envelope.to not in self.services:
+            raise VirtualTimeError(
+                f"agent {mailbox.id!r} cannot request from {envelope.to!r}: in a society an answer "
+                "comes in the next step; send a message, and its answer comes as one; requests go "
+                f"to services: {', '.join(self.services) or 'there are none'}"
+            )
+        delivery = Delivery(envelope, REQUEST)
+        self.enter(self.post, delivery)
+        return VirtualRequest(delivery, self)
+
+    def make_ready(self, mailbox: Any) -> None:
+        """Do nothing: an agent handles its messages in its turn."""
+
+    # -- delivery ----------------------------------------------------------------------------------
+
+    def collect(self, interceptors: tuple[Interceptor, ...]) -> list[Sent]:
+        """Return the sent messages in the order (sender, sequence), after the interceptors.
+
+        Observers see them in that order.
+        """
+        self.thread.drain()
+        sent, self.sent = self.sent, []
+        # The sort is stable: messages of one sender keep their order.
+        sent.sort(key=lambda each: each.rank)
+        if interceptors:
+            sent = [each for one in sent for each in self._intercepted(one, interceptors)]
+        if self.observers:
+            for each in sent:
+                self._show(each.envelope)
+        return sent
+
+    def _intercepted(self, sent: Sent, interceptors: tuple[Interceptor, ...]) -> list[Sent]:
+        """Return the message after the interceptors, or nothing. Skip an interceptor that fails."""
+        for each in interceptors:
+            try:
+                message = each(sent.envelope.to_dict())
+                if message is None:
+                    if sent.request is not None:
+                        stopped = RequestCancelled(f'an interceptor stopped "{sent.request}"')
+                        self.settle(sent.request, None, stopped)
+                    return []
+                envelope = check_message(message, sent.envelope.sender)
+            except Exception as error:
+                whose = f"a message of {sent.envelope.sender!r}"
+                what = f"interceptor {each!r} failed and is skipped for {whose}"
+                log_failure(logger, what, error)
+            else:
+                sent = sent._replace(envelope=envelope._replace(thread=sent.envelope.thread))
+        return [sent]
+
+    def deliver(self, sent: list[Sent]) -> int:
+        """Put messages into their receivers' mail; return how many were delivered."""
+        mailboxes: dict[str, Any] = self.mailboxes
+        count = 0
+        for each in sent:
+            envelope = each.envelope
+            if envelope.to == EVERYONE:
+                for mailbox in list(mailboxes.values()):
+                    if mailbox.id != envelope.sender or mailbox.agent.receive_own_broadcasts:
+                        count += self._put(mailbox, each)
+                continue
+            mailbox = mailboxes.get(envelope.to)
+            if mailbox is not None:
+                count += self._put(mailbox, each)
+        return count
+
+    def _put(self, mailbox: SocietyMailbox, sent: Sent) -> int:
+        if len(mailbox.mail) >= self.capacity:
+            delivery = Delivery(sent.envelope, sent.kind)
+            delivery.mailbox = mailbox
+            self.refuse(delivery, self._full(mailbox))
+            return 0
+        if not mailbox.mail:
+            mailbox.mail = []
+        mailbox.mail.append(sent)
+        return 1
+
+    # -- turns -------------------------------------------------------------------------------------
+
+    def begin(self, mailbox: SocietyMailbox) -> None:
+        """Begin an agent's turn; a turn that does not wait has ended when this returns."""
+        turn = Turn(Envelope(mailbox.id, mailbox.id, "step", {}), CALLBACK)
+        turn.mailbox = mailbox
+        turn.state = RUNNING
+        mail, mailbox.mail = mailbox.mail, ()
+        self.turns.add(turn)
+        self.start(turn, mailbox.take_turn(turn, mail))
+        if turn in self.turns:
+            turn.limit = self.loop.call_later(self._turn_timeout_s, self._late, turn)
+
+    def _late(self, turn: Turn) -> None:
+        turn.late = True
+        self.tasks.cancel(turn)
+
+    def ended(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
+        """Handle the end of a turn, or of a callback that all spaces have."""
+        if type(delivery) is not Turn:
+            super().ended(delivery, value, error)
+            return
+        self.turns.discard(delivery)
+        if delivery.limit is not None:
+            delivery.limit.cancel()
+        self._over(delivery, error)
+        self._turn_ended.set()
+
+    async def wait_turn_end(self) -> None:
+        """Wait until a turn has ended."""
+        self._turn_ended.clear()
+        await self._turn_ended.wait()
+
+    async def break_off(self) -> None:
+        """Cancel the turns that wait, and wait until they have ended."""
+        for turn in list(self.turns):
+            turn.cancelling = True
+            self.tasks.cancel(turn)
+        while self.turns:
+            await self.wait_turn_end()
+
+    # -- services ----------------------------------------------------------------------------------
+
+    def answer(self, sent: Sent, answer: Answer | None, error: RequestError | None) -> None:
+        """Answer a message to a service: by a message, and by settling its request, if any."""
+        value = answer and {"done": answer.done, "reason": answer.reason, "value": answer.value}
+        if sent.request is not None:
+            self.settle(sent.request, value, error)
+        self._answer(Delivery(sent.envelope, SEND), value, error)

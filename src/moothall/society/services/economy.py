@@ -1,0 +1,337 @@
+"""The bank, the government, and the close of each day.
+
+Money only moves, in whole cents. No account is ever below 0: a payment is made in full or not at
+all. The citizens' states say where each works. Hiring, dismissal and loans are not simulated. One
+good, wages before purchases, firms that keep a buffer, pay out the money above it and adapt to
+excess demand are the baseline of agent-based economics: Lengnick 2013, "Agent-based macroeconomics:
+a baseline model", JEBO 86; Delli Gatti et al. 2011, "Macroeconomics from the Bottom-up". The rule
+of adaptation and equal redistribution are those of EconAgent (Li et al. 2024, ACL,
+arXiv:2310.10436) and AgentSociety (Piao et al. 2025, arXiv:2502.08691). Suppliers paid in
+proportion to payroll are an input-output table of one row (Leontief 1936, "Quantitative input and
+output relations", Review of Economics and Statistics 18).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, MutableMapping
+from typing import Any, ClassVar, Final
+
+from moothall.clock import DAY_S
+from moothall.errors import ConfigError
+from moothall.society.city.map import check_integer
+from moothall.society.commit import Books, Service
+from moothall.society.draw import Draws
+from moothall.society.places import Places, needs
+from moothall.society.services.firm import STAFF, Firm
+from moothall.society.services.ledger import BRACKETS, ByRow, credited, shares, withheld
+from moothall.society.wants import Answer, Save, Want, id_order
+
+SELLS: Final = ("restaurant", "shop")
+PUBLIC: Final = ("hospital", "school")
+
+
+def adapted(value: int, demand: int, supply: int, most: int, share: int) -> int:
+    """Return a price or wage after a month, at least 1; the change is rounded towards 0.
+
+    The value changes by excess demand, (demand − supply) / max(demand, supply), times `most`
+    thousandths, times the random `share`, also in thousandths (EconAgent, section 3).
+    """
+    larger = max(demand, supply)
+    if larger == 0:
+        return value
+    change = value * abs(demand - supply) * most * share // (larger * 1_000_000)
+    return max(1, value + change if demand > supply else value - change)
+
+
+class Bank(Service):
+    """Keeps the citizens' savings, all in cash; pays interest from its own capital.
+
+    The `Government` closes each day: without one there is no interest.
+
+    Args:
+        id: the id that messages to the bank name
+        money: the bank's own capital at the start, in cents
+        interest: a day's interest on a deposit, in millionths; 27 is one percent a year
+
+    Attributes:
+        deposits: each citizen's savings, in cents
+    """
+
+    takes: ClassVar[tuple[type[Want], ...]] = (Save,)
+
+    def __init__(self, id: str = "bank", money: int = 0, interest: int = 27) -> None:
+        super().__init__(id, None, money)
+        check_integer(f"{id}: interest", interest, 0, 1_000_000)
+        self.interest = interest
+        self.deposits: MutableMapping[str, int] = {}
+
+    def of_population(self, population: Any) -> None:
+        """Store the deposits of a population in an array."""
+        self.deposits = ByRow(population)
+
+    @property
+    def owed(self) -> int:
+        """The sum of all deposits, in cents."""
+        kept = self.deposits
+        return int(kept.array.sum()) if isinstance(kept, ByRow) else sum(kept.values())
+
+    def settle(self, books: Books, sender: str, want: Want) -> Answer:
+        """Settle a deposit (cents above 0) or a withdrawal (below 0)."""
+        assert type(want) is Save
+        cents, has = want.cents, self.deposits.get(sender, 0)
+        if type(cents) is not int or cents == 0:
+            return Answer(
+                want, False, f"cents must be a whole number other than 0, got {cents!r:.40}"
+            )
+        if cents < 0 and has < -cents:
+            return Answer(want, False, f"{sender} has saved {has} cents, not {-cents}")
+        payer, payee = (sender, self.id) if cents > 0 else (self.id, sender)
+        reason = books.pay(payer, payee, abs(cents))
+        if reason:
+            return Answer(want, False, reason)
+        self.deposits[sender] = has + cents
+        return Answer(want, True, value=has + cents)
+
+    def settle_rows(self, books: Any, table: Any, entries: Any) -> None:
+        """Settle the wants of many citizens; one by one if a citizen has several."""
+        kept: Any = self.deposits
+        sender, cents = table.sender[entries], table.fields["cents"][entries]
+        money = books.population.arrays["money"]
+        fine = (cents > 0) & (cents <= money[sender])
+        fine |= (cents < 0) & (kept.array[sender] + cents >= 0)
+        moved = cents * fine
+        again = bool((sender[1:] == sender[:-1]).any())
+        if again or -moved[moved < 0].sum() > books.balances[self.id]:
+            books.one_by_one(self, table, entries)
+            return
+        money[sender] -= moved
+        kept.array[sender] += moved
+        books.balances[self.id] += int(moved.sum())
+        table.done(entries, fine, kept.array[sender])
+
+    def credit(self, books: Books) -> None:
+        """Credit a day's interest, in id order, as far as the bank's own capital lasts."""
+        own = books.balances[self.id] - self.owed
+        if isinstance(self.deposits, ByRow):
+            self.deposits.array += credited(self.deposits.array, self.interest, own)
+            return
+        for id in sorted(self.deposits, key=id_order):
+            earned = self.deposits[id] * self.interest // 1_000_000
+            if earned <= own:
+                self.deposits[id] += earned
+                own -= earned
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the deposits."""
+        return {"deposits": dict(self.deposits.items())}
+
+    def load_state_dict(self, given: dict[str, Any]) -> None:
+        """Restore a state of `state_dict`."""
+        self.deposits.clear()
+        self.deposits.update(given["deposits"])
+
+
+class Government(Service):
+    """Taxes each day's income by brackets, pays public wages, and shares out the rest.
+
+    The tax is withheld from each wage: the tax due on the day's income so far, less the tax
+    withheld before.
+
+    Args:
+        id: the id that messages name; firms pay taxes to one called `government` alone
+        money: the government's cents at the start
+        brackets: (cents of a day's income, thousandths of the income above them), from (0, …) up
+        reserve: the cents that the government does not share out; `money` if left out
+        seed: the seed of the random shares of adaptation
+        most_price: the largest change of a price in a month, in thousandths
+        most_wage: the largest change of a wage in a month, in thousandths
+        month: the number of days after which prices and wages change
+
+    Attributes:
+        taxed: each citizen's income of the day, and the tax withheld from it
+        days: the number of closed days
+    """
+
+    def __init__(
+        self,
+        id: str = "government",
+        money: int = 0,
+        *,
+        brackets: Iterable[tuple[int, int]] = BRACKETS,
+        reserve: int | None = None,
+        seed: int = 0,
+        most_price: int = 50,
+        most_wage: int = 50,
+        month: int = 30,
+    ) -> None:
+        super().__init__(id, None, money)
+        self.reserve = money if reserve is None else reserve
+        check_integer(f"{id}: reserve", self.reserve, 0, None)
+        check_integer(f"{id}: most_price", most_price, 0, 1000)
+        check_integer(f"{id}: most_wage", most_wage, 0, 1000)
+        check_integer(f"{id}: month", month, 1, None)
+        self.brackets = _checked(brackets)
+        self.seed = seed
+        self.most_price, self.most_wage = most_price, most_wage
+        self.taxed: MutableMapping[str, list[int]] = {}
+        self.month, self.days = month, 0
+
+    def of_population(self, population: Any) -> None:
+        """Store the incomes and taxes of a population in an array."""
+        self.taxed = ByRow(population, 2)
+
+    def due(self, id: str, gross: int) -> int:
+        """Return the tax to withhold from a wage, at most the wage."""
+        income, paid = self.taxed.get(id, (0, 0))
+        return int(withheld(gross, income, paid, self.brackets))
+
+    def collected(self, id: str, gross: int, tax: int) -> None:
+        """Record a wage and the tax withheld from it."""
+        income, paid = self.taxed.get(id, (0, 0))
+        self.taxed[id] = [income + gross, paid + tax]
+
+    def due_rows(self, rows: Any, gross: Any) -> Any:
+        """Return `due` for citizens of a population."""
+        income, paid = self.taxed.array.T  # type: ignore[attr-defined]
+        return withheld(gross, income[rows], paid[rows], self.brackets)
+
+    def collected_rows(self, rows: Any, gross: Any, tax: Any) -> None:
+        """Do `collected` for citizens of a population, each once."""
+        kept: Any = self.taxed
+        income, paid = kept.array.T
+        income[rows] += gross
+        paid[rows] += tax
+
+    def after_step(self, books: Books) -> None:
+        """Close the day, if this step is its last."""
+        if books.clock.time + books.seconds >= DAY_S:
+            close_day(books, self)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the number of closed days, and today's incomes and taxes."""
+        return {"days": self.days, "taxed": {id: list(each) for id, each in self.taxed.items()}}
+
+    def load_state_dict(self, given: dict[str, Any]) -> None:
+        """Restore a state of `state_dict`."""
+        self.days = given["days"]
+        self.taxed.clear()
+        self.taxed.update({id: list(each) for id, each in given["taxed"].items()})
+
+
+def close_day(books: Books, government: Government) -> None:
+    """Close the day.
+
+    A firm's buffer is its money at the start. The day's product goes to the sellers, in proportion
+    to the units asked of each. The sellers' money above their buffers goes to the producers (firms
+    that do not sell), in proportion to the wages that each paid. The producers' money above their
+    buffers goes to the citizens, in equal parts. Then the bank credits interest, and the government
+    shares out its money above its reserve. Every month sellers adapt prices, private firms wages.
+    """
+    firms = [each for each in books.services.values() if isinstance(each, Firm)]
+    sellers = [firm for firm in firms if firm.sells]
+    makers = [firm for firm in firms if not firm.sells and not firm.public]
+    paid = [firm.paid for firm in makers]
+    product = sum(firm.worked * firm.output // 3600 for firm in firms if not firm.public)
+    for seller, units in zip(sellers, shares(product, [s.asked for s in sellers]), strict=True):
+        seller.stock += units
+    if any(paid):
+        spare = [max(0, books.balances[seller.id] - seller.money) for seller in sellers]
+        for seller, cents in zip(sellers, spare, strict=True):
+            books.balances[seller.id] -= cents
+        for maker, cents in zip(makers, shares(sum(spare), paid), strict=True):
+            books.balances[maker.id] += cents
+    _share_out(books, {maker.id: maker.money for maker in makers})
+    for service in books.services.values():
+        if isinstance(service, Bank):
+            service.credit(books)
+    _share_out(books, {government.id: government.reserve})
+    for firm in firms:
+        firm.end_day()
+    government.days += 1
+    if government.days % government.month == 0:
+        _adapt(firms, government, books.step)
+    government.taxed.clear()
+
+
+def _share_out(books: Any, buffers: dict[str, int]) -> None:
+    """Let services pay their money above a buffer to all citizens, in equal parts."""
+    count = max(1, len(books.where))
+    each = {id: (books.balances[id] - buffer) // count for id, buffer in buffers.items()}
+    each = {id: cents for id, cents in each.items() if cents > 0}
+    if hasattr(books, "pay_everybody"):
+        books.pay_everybody(each)
+        return
+    citizens = sorted(books.where, key=id_order)
+    for payer, cents in each.items():
+        for id in citizens:
+            books.pay(payer, id, cents)
+
+
+def _adapt(firms: list[Firm], government: Government, step: int) -> None:
+    """Adapt firms' prices to their own demand and supply, and wages to the sums of all firms."""
+    asked = sum(firm.month_asked for firm in firms)
+    offered = sum(firm.month_sold + firm.stock for firm in firms if firm.sells)
+    for firm in firms:
+        share = Draws(government.seed, firm.id, step).below(1001, "economy.adapt")
+        supply = firm.month_sold + firm.stock
+        if firm.sells:
+            firm.price = adapted(firm.price, firm.month_asked, supply, government.most_price, share)
+        if not firm.public:
+            firm.wage = adapted(firm.wage, asked, offered, government.most_wage, share)
+        firm.month_asked = firm.month_sold = 0
+
+
+def make_economy(city: Any, *, seed: int = 0, days: int = 10, wage: int = 2500) -> list[Service]:
+    """Return the bank, the government and a firm `firm-1` … for each place that employs or sells.
+
+    Places of kind `work` produce, `shop` and `restaurant` sell, `school` and `hospital` are public.
+    A firm starts with the wages of the place's whole staff (`STAFF`) for `days` days of 8 hours. A
+    seller also starts with a stock of goods worth as much.
+
+    Args:
+        city: the city
+        seed: the seed of the random shares of adaptation
+        days: the number of days that firms can pay wages without sales
+        wage: cents an hour
+
+    Raises:
+        ConfigError: the city has no such places
+    """
+    needs(city, Places, who="make_economy")
+    firms: list[Service] = []
+    public = 0
+    for place in sorted(place for kind in STAFF for place in city.by_kind(kind)):
+        kind = city.kind(place)
+        holds = city.capacity(place) if hasattr(city, "capacity") else 10
+        staff = 10 if holds is None else max(1, holds * STAFF[kind] // 1000)
+        money = staff * 8 * wage * days
+        if kind in PUBLIC:
+            public += money
+        firms.append(
+            Firm(
+                f"firm-{len(firms) + 1}",
+                place,
+                0 if kind in PUBLIC else money,
+                wage=wage,
+                sells=kind in SELLS,
+                public=kind in PUBLIC,
+                stock=money // 100 if kind in SELLS else 0,
+            )
+        )
+    if not firms:
+        raise ConfigError(f"make_economy needs a place of kind {', '.join(STAFF)}")
+    return [Bank(money=wage * 100), Government(money=public, seed=seed), *firms]
+
+
+def _checked(brackets: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Check that brackets start at 0 and rise, with rates of 0 … 1000; return them as tuples."""
+    given = tuple((start, rate) for start, rate in brackets)
+    starts = [start for start, _ in given]
+    whole = all(type(number) is int for each in given for number in each)
+    rises = whole and starts[:1] == [0] and starts == sorted(set(starts))
+    if not rises or any(not 0 <= rate <= 1000 for _, rate in given):
+        raise ConfigError(
+            "brackets must be (cents, thousandths), from (0, …) up, each thousandths 0 … 1000, got "
+            f"{given!r:.200}"
+        )
+    return given

@@ -1,0 +1,126 @@
+"""The feed: posts, follows and likes, and the ranking of posts for each citizen.
+
+A post's rank starts with its heat, as Reddit ranks (Salihefendic 2010, "How Reddit ranking
+algorithms work") and OASIS simulates Reddit (Yang et al. 2024, arXiv:2411.11581): its time, plus
+log10 of its likes, where ten times the likes weigh as much as 45,000 s. Two terms of OASIS's feed
+modelled on X are added: the citizen's interest in the topic, and whether the citizen follows the
+author (posts "in network" and "out of network"). All terms are in seconds of recency, so their sum
+is the rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from moothall.society.city.map import check_integer
+from moothall.society.commit import Books, Service
+from moothall.society.services.feed_rows import RowFeed
+from moothall.society.services.posts import Posted, PostsById
+from moothall.society.wants import Answer, Follow, Like, Post, Want
+
+LONGEST: Final = 280  # the characters of a post at most
+
+
+class Feed(Service):
+    """Takes posts, follows and likes, and shows each citizen the highest-ranked posts.
+
+    Args:
+        id: the id that messages to the feed name
+        most: the number of posts kept; older ones are dropped
+
+    Attributes:
+        rows: the arrays of the feed if a population uses it, else None
+    """
+
+    takes: ClassVar[tuple[type[Want], ...]] = (Follow, Post, Like)
+
+    def __init__(self, id: str = "feed", most: int = 10_000) -> None:
+        super().__init__(id)
+        check_integer(f"feed {id!r}: most=", most, 1, None)
+        self.most = most
+        self.rows: RowFeed | None = None
+        self._kept: PostsById | RowFeed = PostsById(most)
+
+    def of_population(self, population: Any) -> None:
+        """Store a population's posts, likes and follows in arrays."""
+        self._kept = self.rows = RowFeed(population, self.most)
+
+    @property
+    def posts(self) -> Mapping[int, Posted]:
+        """The posts by number."""
+        return self._kept.posts()
+
+    @property
+    def follows(self) -> Mapping[str, Mapping[str, None]]:
+        """The ids that each citizen follows."""
+        return {id: dict.fromkeys(whom) for id, whom in self._kept.followed().items()}
+
+    def settle(self, books: Books, sender: str, want: Want) -> Answer:
+        """Publish a post, follow a citizen, or like a post."""
+        if type(want) is Post:
+            if not isinstance(want.text, str) or not 0 < len(want.text) <= LONGEST:
+                return Answer(want, False, f"a post has 1 to {LONGEST} characters")
+            value = self._kept.publish_one(sender, want, books.clock.elapsed)
+            return Answer(want, True, value=value)
+        if type(want) is Follow:
+            if want.id == sender or want.id not in books.where:
+                who = "itself" if want.id == sender else f"{want.id!r:.80}, who is not a citizen"
+                return Answer(want, False, f"{sender} cannot follow {who}")
+            self._kept.follow_one(sender, want.id)
+            return Answer(want, True)
+        assert type(want) is Like
+        kept = self._kept
+        if type(want.post) is not int or not kept.first <= want.post < kept.next:
+            return Answer(want, False, f"there is no post {want.post!r:.40}, or no longer")
+        post = kept.post(want.post)
+        if post.author == sender or sender in post.liked:
+            return Answer(want, False, f"post {post.number} is its own, or was liked before")
+        return Answer(want, True, value=kept.like_one(sender, want.post))
+
+    def settle_rows(self, books: Any, table: Any, entries: Any) -> None:
+        """Do `settle` for many citizens of a population."""
+        rows: Any = self.rows
+        sender = table.sender[entries]
+        if table.kind is Post:
+            text, topic = (table.fields[name][entries] for name in ("text", "topic"))
+            done = (text >= 0) & (rows.lengths[text] > 0) & (rows.lengths[text] <= LONGEST)
+            value = done.astype(sender.dtype)
+            value[done] = rows.publish(sender[done], text[done], topic[done], books.clock.elapsed)
+        elif table.kind is Follow:
+            whom = table.fields["id"][entries]
+            done, value = (whom >= 0) & (whom != sender), 0
+            rows.follow(sender[done], whom[done])
+        else:
+            done, value = rows.like(sender, table.fields["post"][entries])
+        table.done(entries, done, value)
+
+    def shown(
+        self, id: str, interests: Mapping[str, int] | None = None, limit: int = 10
+    ) -> list[Posted]:
+        """Return the highest-ranked posts for a citizen, the best first.
+
+        The candidates are the 50 hottest posts and the last three posts of each of up to 50 authors
+        whom the citizen follows, without its own posts. Of equal ranks the newer is first.
+
+        Args:
+            id: the citizen's id
+            interests: the citizen's interest in each topic, 0 … 1000
+            limit: the number of posts at most
+        """
+        return self._kept.shown_to(id, interests or {}, limit)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the posts and the follows."""
+        return {
+            "next": self._kept.next,
+            "posts": [
+                [post.number, post.author, post.text, post.topic, post.posted, list(post.liked)]
+                for post in self.posts.values()
+            ],
+            "follows": {id: list(whom) for id, whom in self.follows.items()},
+        }
+
+    def load_state_dict(self, given: dict[str, Any]) -> None:
+        """Restore a state of `state_dict`."""
+        self._kept.load(given)

@@ -1,0 +1,367 @@
+"""The posts, likes and follows of a population's feed, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from moothall.society.arrays import np
+from moothall.society.population.register import STRANGER, WHO, WORD, Register
+from moothall.society.services.lists import NOTHING, Lists
+from moothall.society.services.posts import (
+    AUTHORS,
+    HOTTEST,
+    OF_AN_AUTHOR,
+    Posted,
+    authors_of,
+    heat,
+    shown_rank,
+)
+
+_PARTS: Final = ("author", "text", "topic", "posted", "likes", "heat")
+_MIDDLE: Final = 1 << 31
+_AT_ONCE: Final = 1 << 13
+
+
+class RowFeed:
+    """A feed's posts in parallel arrays; the post `first` has index 0.
+
+    Attributes:
+        first: the number of the oldest post
+        author: the author of each post, numbered as in wants
+        text: the number of its text; below −1 if the text is not one of the population's words
+        topic: the number of its topic, numbered like texts; −1 for None
+        posted: when it was posted, in seconds since the start
+        likes: the number of its likes
+        heat: its heat
+        follows: the agents whom each agent follows, numbered as in wants
+    """
+
+    def __init__(self, population: Register, most: int) -> None:
+        self.population = population
+        self.most = most
+        self.first = 1
+        self.author = self.text = self.topic = self.posted = self.likes = self.heat = np.zeros(
+            0, np.int64
+        )
+        self.follows = Lists(len(population) + 16)
+        self._liked = np.zeros(0, np.int64)
+        self._texts: dict[int, str] = {}
+        self.lengths = np.array([len(word) for word in population.words])
+        self._hot: Any = None
+        self._author: Any = None
+
+    @property
+    def next(self) -> int:
+        """The number of the next post."""
+        return self.first + len(self.author)
+
+    # -- agents and texts --------------------------------------------------------------------------
+
+    def _place(self, who: Any) -> Any:
+        """Return agents' indices in the arrays: strangers follow all citizens."""
+        place = np.where(who >= 0, who, len(self.population) + STRANGER - who)
+        most = int(place.max(initial=0)) + 1
+        if most > len(self.follows.count):
+            self.follows = self.follows.larger(most + 16 - len(self.follows.count))
+            self._hot = None
+        return place
+
+    def _numbers(self, ids: Iterable[str]) -> Any:
+        return np.array([self.population.number_of(id) for id in ids], np.int64)
+
+    def _one(self, id: str) -> Any:
+        return self._numbers((id,))
+
+    def _text(self, number: int) -> str | None:
+        found = self._texts.get(number)
+        return self.population.decoded(WORD, number) if found is None else found
+
+    def _number(self, text: str | None) -> int:
+        """Return the number of a text; store a text that is not among the words."""
+        if text is None:
+            return -1
+        found = self.population._word.get(text)
+        if found is not None:
+            return found
+        number = min(self._texts, default=-1) - 1
+        self._texts[number] = text
+        return number
+
+    def _id(self, number: int) -> str:
+        return str(self.population.decoded(WHO, number))
+
+    # -- settling ----------------------------------------------------------------------------------
+
+    def publish(self, author: Any, text: Any, topic: Any, now: int) -> Any:
+        """Publish posts; return their numbers."""
+        count = len(author)
+        numbers = self.next + np.arange(count)
+        if not count:
+            return numbers
+        same = (np.full(count, now), np.zeros(count, np.int64), np.full(count, heat(0, now)))
+        for name, values in zip(_PARTS, (author, text, topic, *same), strict=True):
+            setattr(self, name, np.concatenate([getattr(self, name), values])[-self.most :])
+        dropped = int(numbers[-1]) + 1 - len(self.author) - self.first
+        self.first += dropped
+        if dropped:
+            self._liked = self._liked[np.searchsorted(self._liked, self.first << 32) :]
+            kept = {*self.text.tolist(), *self.topic.tolist()} if self._texts else ()
+            self._texts = {number: t for number, t in self._texts.items() if number in kept}
+        self._hot = None
+        return numbers
+
+    def follow(self, who: Any, whom: Any) -> None:
+        """Add follows that are new, in this order."""
+        pairs = who * (1 << 32) + whom
+        first = np.sort(np.unique(pairs, return_index=True)[1])
+        place = self._place(who[first])
+        new = ~self.follows.contains(place, whom[first])
+        self.follows.append(place[new], whom[first][new])
+
+    def like(self, who: Any, numbers: Any) -> tuple[Any, Any]:
+        """Like posts; return which likes were accepted, and the post's likes after each."""
+        known = np.flatnonzero((numbers >= self.first) & (numbers < self.next))
+        keys = _key(numbers[known], who[known])
+        order = np.argsort(keys, kind="stable")
+        known, keys = known[order], keys[order]
+        at = numbers[known] - self.first
+        fine = (self.author[at] != who[known]) & ~self._has(keys)
+        fine[1:] &= keys[1:] != keys[:-1]  # drop repeated likes
+        known, keys, at = known[fine], keys[fine], at[fine]
+        many = np.bincount(at, minlength=len(self.likes))
+        turn = np.arange(len(at)) - (np.cumsum(many) - many)[at]
+        done, count = np.zeros(len(who), bool), np.zeros(len(who), np.int64)
+        done[known], count[known] = True, self.likes[at] + turn + 1
+        self.likes = self.likes + many
+        posts = np.flatnonzero(many)
+        self.heat[posts] = heat(self.likes[posts], self.posted[posts])
+        self._liked = np.sort(np.concatenate([self._liked, keys]), kind="stable")
+        self._hot = None
+        return done, count
+
+    def liked(self, numbers: Any, who: Any) -> Any:
+        """Return whether agents liked posts."""
+        return self._has(_key(numbers, who))
+
+    def _has(self, keys: Any) -> Any:
+        at = np.searchsorted(self._liked, keys)
+        there = at < len(self._liked)
+        there[there] = self._liked[at[there]] == keys[there]
+        return there
+
+    def likers(self, number: int) -> list[str]:
+        """Return the ids of the agents who liked a post."""
+        low, high = np.searchsorted(self._liked, [number << 32, (number + 1) << 32])
+        part = (self._liked[low:high] & 0xFFFFFFFF) - _MIDDLE
+        return [self._id(each) for each in part.tolist()]
+
+    def publish_one(self, sender: str, want: Any, now: int) -> int:
+        """Publish an agent's post; return its number."""
+        text, topic = self._number(want.text), self._number(want.topic)
+        return int(self.publish(self._one(sender), np.array([text]), np.array([topic]), now)[0])
+
+    def follow_one(self, sender: str, whom: str) -> None:
+        """Let an agent follow another."""
+        self.follow(self._one(sender), self._one(whom))
+
+    def like_one(self, sender: str, number: int) -> int:
+        """Let an agent like a post; return the post's likes."""
+        return int(self.like(self._one(sender), np.array([number]))[1][0])
+
+    # -- showing -----------------------------------------------------------------------------------
+
+    def hottest(self) -> tuple[Any, Any, Any]:
+        """Return the indices of the hottest posts, rising; their authors; and the likes.
+
+        Authors are numbered 0, 1, …; bit k of an agent's likes says whether it liked the k-th post.
+        """
+        if self._hot is None:
+            count = len(self.heat)
+            hot = np.arange(count)
+            if count > HOTTEST:
+                hot = np.argpartition(self.heat * count + hot, -HOTTEST)[-HOTTEST:]
+                hot.sort()
+            first, end = np.searchsorted(self._liked, (hot + self.first + [[0], [1]]) << 32)
+            many = end - first
+            at = np.arange(many.sum()) + np.repeat(first - (many.cumsum() - many), many)
+            likers = self._place((self._liked[at] & 0xFFFFFFFF) - _MIDDLE)
+            place = self._place(self.author)
+            authors, which = np.unique(place[hot], return_inverse=True)
+            self._author = authors_of(place, authors, len(self.follows.count))
+            bits = np.uint64(1) << np.arange(len(hot), dtype=np.uint64)
+            liked = np.zeros(len(self.follows.count), np.uint64)
+            np.add.at(liked, likers, np.repeat(bits, many))  # an agent likes a post once
+            self._hot = hot, which.reshape(-1), liked
+        found: tuple[Any, Any, Any] = self._hot
+        return found
+
+    def shown(self, who: Any, interest: Any, about: Any, limit: int) -> tuple[Any, Any]:
+        """Return the numbers of `Feed.shown` for rising rows, then 0, and whether each is liked.
+
+        `about` has the column of `interest` for the topic of each post, the last for no topic.
+        """
+        at = self._place(who)
+        hot, of_author, likers = self.hottest()
+        found = np.zeros((len(who), limit), np.int64)
+        liked = np.zeros((len(who), limit), bool)
+        if not len(hot):
+            return found, liked
+        if len(who) > _AT_ONCE:  # the arrays of a part fit the processor's cache
+            parts = [slice(each, each + _AT_ONCE) for each in range(0, len(who), _AT_ONCE)]
+            made = (self.shown(who[each], interest[each], about, limit) for each in parts)
+            found, liked = (np.concatenate(each) for each in zip(*made, strict=True))
+            return found, liked
+        follow, others, post = self._by_follows(at)
+        # A hot post's key: (its rank − `least`) · 64 + its index among the hot posts.
+        least = int(self.heat[hot].min())
+        highest = shown_rank(int(self.heat[hot].max()) - least, int(interest.max(initial=0)), 1)
+        kind = np.int32 if (highest + 1) * 64 < 1 << 31 else np.int64
+        bonus = (shown_rank(0, interest, 0) * 64).astype(kind)
+        key = np.take(bonus, about[hot], axis=1)
+        key += ((self.heat[hot] - least) * 64 + np.arange(len(hot))).astype(kind)
+        some = np.flatnonzero(follow)
+        bits = (follow[some, None] >> of_author.astype(np.uint64)) & np.uint64(1)
+        key[some] += bits.astype(kind) * kind(shown_rank(0, 0, 1) * 64)
+        author = self._place(self.author[hot])
+        row = np.minimum(np.searchsorted(at, author), len(at) - 1)
+        own = np.flatnonzero(at[row] == author)
+        key[row[own], own] = -1
+        if len(hot) > limit:
+            key = np.partition(key, len(hot) - limit, axis=1)[:, -limit:]
+        key = np.sort(key, axis=1)[:, ::-1]
+        number = np.maximum(key, 0) & 63
+        best = slice(0, key.shape[1])
+        found[:, best] = np.where(key < 0, 0, hot[number] + self.first)
+        liked[:, best] = (likers[at][:, None] >> number.astype(np.uint64)) & np.uint64(1)
+        rank = key // 64 + least
+        more = shown_rank(self.heat[post], interest[others, about[post]], 1)
+        if rank.shape[1] == limit:  # drop others below all shown posts
+            some = (more >= rank[others, -1]) | (found[others, -1] == 0)
+            others, post, more = others[some], post[some], more[some]
+        if len(others):
+            self._with_others(who, found, liked, rank, (others, post, more))
+        return found, liked
+
+    def _by_follows(self, agents: Any) -> tuple[Any, Any, Any]:
+        """Return follows of hot posts' authors, as bits; and rows and indices of other posts."""
+        follow = np.zeros(len(agents), np.uint64)
+        pairs = [np.zeros((2, 0), np.int64)]
+        count, (of, last, of_hot) = self.follows.count[agents], self._author
+        for which, numbers, position in self.follows.parts(agents):
+            at, column = np.nonzero(numbers != NOTHING)
+            row, place = which[at], self._place(numbers[at, column].astype(np.int64))
+            author = of[place]
+            hot = of_hot[author]
+            some = np.flatnonzero(hot >= 0)  # each author is followed once, so bits add up
+            np.add.at(follow, row[some], np.uint64(1) << hot[some].astype(np.uint64))
+            recent = position[at, column] >= count[row] - AUTHORS
+            recent &= author >= 0
+            pairs.append(np.stack([row[recent], author[recent]]))
+        row, author = np.concatenate(pairs, 1)
+        post = last[author].reshape(-1)
+        row = np.repeat(row, OF_AN_AUTHOR)
+        is_hot = np.zeros(len(self.author), bool)
+        is_hot[self.hottest()[0]] = True
+        new = (post >= 0) & ~is_hot[np.maximum(post, 0)]
+        return follow, row[new], post[new]
+
+    def _with_others(self, who: Any, found: Any, liked: Any, rank: Any, given: Any) -> None:
+        """Merge other posts of followed authors into the hot posts shown."""
+        others, post, more = given  # the row, the post and its rank
+        shift, limit = 1 << len(self.author).bit_length(), found.shape[1]
+        mine = np.unique(others)
+        old = found[mine, : rank.shape[1]]
+        row = np.concatenate([np.repeat(mine, old.shape[1]), others])
+        ranked = rank[mine].astype(np.int64) * shift + old - self.first
+        key = np.where(old > 0, ranked, -1).reshape(-1)
+        key = np.concatenate([key, more * shift + post])
+        order = np.lexsort((-key, row))
+        row, key = row[order], key[order]
+        slot = np.arange(len(row)) - np.searchsorted(row, row)
+        best = (slot < limit) & (key >= 0)
+        row, slot = row[best], slot[best]
+        found[mine] = 0
+        found[row, slot] = key[best] % shift + self.first
+        liked[row, slot] = self.liked(found[row, slot], who[row])
+
+    def shown_to(self, id: str, interests: Mapping[str, int], limit: int) -> list[Posted]:
+        """Return the highest-ranked posts for one citizen, the best first."""
+        number = self.population.number_of(id)
+        follows = self.follows.of(int(self._place(np.array([number]))[0]))
+        found = set(self.hottest()[0].tolist())
+        by, last, _ = self._author
+        for author in follows[-AUTHORS:]:
+            at = by[int(self._place(np.array([author]))[0])]
+            found |= {each for each in last[at].tolist() if at >= 0 and each >= 0}
+        of = set(follows)
+        ranked = sorted(
+            (
+                shown_rank(
+                    int(self.heat[at]),
+                    interests.get(self._text(int(self.topic[at])) or "", 0),
+                    int(self.author[at]) in of,
+                ),
+                at,
+            )
+            for at in found
+            if self.author[at] != number
+        )
+        return [self.post(at + self.first) for _, at in reversed(ranked[-limit:])]
+
+    def post(self, number: int) -> Posted:
+        """Return a post by its number."""
+        at = number - self.first
+        return Posted(
+            number,
+            self._id(int(self.author[at])),
+            self._text(int(self.text[at])) or "",
+            self._text(int(self.topic[at])),  # type: ignore[arg-type]
+            int(self.posted[at]),
+            dict.fromkeys(self.likers(number)),
+            int(self.heat[at]),
+        )
+
+    # -- state -------------------------------------------------------------------------------------
+
+    def posts(self) -> dict[int, Posted]:
+        """Return all posts by number."""
+        return {number: self.post(number) for number in range(self.first, self.next)}
+
+    def followed(self) -> dict[str, list[str]]:
+        """Return the ids that each agent follows."""
+        some = np.flatnonzero(self.follows.count)
+        count = len(self.population)
+        return {
+            self._id(at if at < count else STRANGER - (at - count)): [
+                self._id(each) for each in self.follows.of(at)
+            ]
+            for at in some.tolist()
+        }
+
+    def load(self, given: Mapping[str, Any]) -> None:
+        """Restore a state of `Feed.state_dict`."""
+        vars(self).update(vars(RowFeed(self.population, self.most)))
+        posts, follows = given["posts"][-self.most :], given["follows"]
+        self.first = given["next"] - len(posts)
+        number, author, text, topic, posted, liked = zip(*posts, strict=True) if posts else [()] * 6
+        self.author = self._numbers(author)
+        self.text = np.array([self._number(each) for each in text], np.int64)
+        self.topic = np.array([self._number(each) for each in topic], np.int64)
+        self.posted = np.array(posted, np.int64)
+        self.likes = np.array([len(each) for each in liked], np.int64)
+        self.heat = heat(self.likes, self.posted)
+        likers = self._numbers(id for each in liked for id in each)
+        self._liked = np.sort(_key(np.array(number, np.int64).repeat(self.likes), likers))
+        many = np.array([len(whom) for whom in follows.values()], np.int64)
+        whom = self._numbers(id for each in follows.values() for id in each)
+        self.follow(self._numbers(follows).repeat(many), whom)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state that an engine's worker needs; it has only the population's length."""
+        return {**vars(self), "population": range(len(self.population))}
+
+
+def _key(numbers: Any, who: Any) -> Any:
+    """Return likes as one number each, which sort by post."""
+    return (numbers << 32) + who + _MIDDLE

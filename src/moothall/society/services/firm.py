@@ -1,0 +1,285 @@
+"""Firms: they pay wages for work at their place, and sell from their stock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Final
+
+from moothall.society.arrays import np
+from moothall.society.blocks import town
+from moothall.society.city.map import check_integer
+from moothall.society.commit import Books, Service
+from moothall.society.services.ledger import LARGE, Kept, Ledger, afforded, in_rows
+from moothall.society.wants import Answer, Buy, Want, Work
+
+STAFF: Final = {"hospital": 500, "restaurant": 100, "school": 100, "shop": 100, "work": 1000}
+"""The kinds of places that employ, with their staff in thousandths of the capacity."""
+
+
+def wage_for(cents_an_hour: int, skill: int, seconds: int) -> int:
+    """Return the gross wage of `seconds` of work, in cents; 1000 is the usual skill."""
+    return cents_an_hour * skill * seconds // 3_600_000
+
+
+class Firm(Service):
+    """An employer at a place; a firm that `sells` has a good, a price and a stock.
+
+    Args:
+        id: the firm's id, such as `firm-3`
+        place: the firm's place
+        money: the firm's cents at the start, which are also its buffer
+        wage: cents an hour at a skill of 1000
+        price: cents a unit of the good
+        stock: units at the start
+        sells: whether the firm sells to citizens
+        public: whether the government pays its wages
+        output: units that an hour of work here adds to the product of all firms
+
+    Attributes:
+        asked: units asked for today
+        sold: units sold today
+        paid: wages paid today, in cents
+        worked: seconds worked here today
+        month_asked: units asked for since the last adaptation, without today's
+        month_sold: units sold since the last adaptation, without today's
+    """
+
+    takes: ClassVar[tuple[type[Want], ...]] = (Work, Buy)
+    wage, price, stock = Kept(), Kept(), Kept()
+    asked, sold, paid, worked = Kept(), Kept(), Kept(), Kept()
+    month_asked, month_sold = Kept(), Kept()
+    ledger: Ledger | None = None
+    at = 0
+    kept: ClassVar[tuple[str, ...]]
+
+    def __init__(
+        self,
+        id: str,
+        place: str,
+        money: int = 0,
+        *,
+        wage: int = 2500,
+        price: int = 100,
+        stock: int = 0,
+        sells: bool = False,
+        public: bool = False,
+        output: int = 25,
+    ) -> None:
+        super().__init__(id, place, money)
+        self.ledger, self.at = None, 0  # first, so that firms share the keys of their `__dict__`
+        for name, value in (("wage", wage), ("stock", stock), ("output", output)):
+            check_integer(f"{id}: {name}", value, 0, None)
+        check_integer(f"{id}: price", price, 1, None)
+        self.wage, self.price, self.stock = wage, price, stock
+        self.sells, self.public, self.output = sells, public, output
+        self.asked = self.sold = self.paid = self.worked = 0
+        self.month_asked = self.month_sold = 0
+
+    def settle(self, books: Books, sender: str, want: Want) -> Answer:
+        """Pay a wage, or sell goods."""
+        if isinstance(want, Work):
+            return self._work(books, sender, want)
+        assert isinstance(want, Buy)
+        return self._sell(books, sender, want)
+
+    def _work(self, books: Books, sender: str, want: Work) -> Answer:
+        status = books.status_of(sender)
+        seconds = want.seconds
+        if status.get("work") != self.place:
+            return Answer(want, False, f"{sender} is not employed at {self.place}")
+        reason = self._barred(books, sender)
+        if reason:
+            return Answer(want, False, reason)
+        left = books.seconds - books.worked[sender]
+        if type(seconds) is not int or not 1 <= seconds <= left:
+            reason = f"seconds must be from 1 to the {left} left of this step, got {seconds!r:.40}"
+            return Answer(want, False, reason)
+        skill = (status.get("profile") or {}).get("skill", 1000)
+        gross = wage_for(self.wage, skill if type(skill) is int and skill >= 0 else 1000, seconds)
+        government: Any = books.services.get("government")
+        taxes = hasattr(government, "due")
+        payer = "government" if self.public and government is not None else self.id
+        if books.balances[payer] < gross:
+            return Answer(want, False, f"{payer} has {books.balances[payer]} cents, not {gross}")
+        tax = government.due(sender, gross) if taxes else 0
+        if tax:
+            books.pay(payer, "government", tax)
+        if gross > tax:
+            books.pay(payer, sender, gross - tax)
+        if taxes:
+            government.collected(sender, gross, tax)
+        self.worked += seconds
+        self.paid += gross
+        books.worked[sender] += seconds
+        return Answer(want, True, value=gross - tax)
+
+    def _sell(self, books: Books, sender: str, want: Buy) -> Answer:
+        if not self.sells:
+            return Answer(want, False, f"{self.id} sells nothing")
+        reason = self._barred(books, sender)
+        if reason:
+            return Answer(want, False, reason)
+        if type(want.cents) is not int or want.cents < 1:
+            return Answer(want, False, f"cents must be 1 or more, got {want.cents!r:.40}")
+        wanted = want.cents // self.price
+        self.asked += wanted
+        units = min(wanted, self.stock)
+        if not units:
+            short = f"{self.id} has sold out" if wanted else f"a unit costs {self.price} cents"
+            return Answer(want, False, short)
+        cents = units * self.price
+        reason = books.pay(sender, self.id, cents)
+        if reason:
+            return Answer(want, False, reason)
+        self.stock -= units
+        self.sold += units
+        return Answer(want, True, value=cents)
+
+    @classmethod
+    def keep_together(cls, services: Iterable[Service], books: Any) -> None:
+        """Store the numbers of firms that settle as `Firm` does in arrays, if int64 has room."""
+        firms = [each for each in services if type(each).settle is cls.settle]
+        try:
+            ledger = Ledger(firms, cls.kept, books)
+        except OverflowError:
+            return
+        for name in ("sells", "public"):
+            ledger.arrays[name] = np.array([getattr(each, name) for each in firms])
+
+    @staticmethod
+    def settle_together(books: Any, table: Any, entries: Any, ledger: Any, of: Any) -> None:
+        """Do `settle` for many wants, entry k with the firm `of[k]` of the ledger."""
+        sender, place = table.sender[entries], table.fields["place"][entries]
+        here = np.ones(len(sender), bool)
+        if books.city is not None:
+            here &= books.population.arrays["place"][sender] == place
+        here &= town.open_at(books, ledger.place, books.clock.time)[of]
+        rule = _work_rows if table.kind is Work else _sell_rows
+        again = bool((sender[1:] == sender[:-1]).any())
+        if again or not rule(books, table, entries, ledger, of, here):
+            firms = [ledger.services[number] for number in of.tolist()]
+            books.one_by_one(firms, table, entries)
+
+    def _barred(self, books: Books, sender: str) -> str:
+        """Return why a citizen cannot act here; empty if it can."""
+        city = books.city
+        if city is not None and books.where.get(sender) != self.place:
+            return f"{sender} is not at {self.place}"
+        is_open = not hasattr(city, "is_open") or city.is_open(self.place, books.clock.time)
+        return "" if is_open else f"{self.place} is closed"
+
+    def end_day(self) -> None:
+        """Add the day's counts to the month's, and reset them."""
+        self.month_asked += self.asked
+        self.month_sold += self.sold
+        self.asked = self.sold = self.paid = self.worked = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the price, wage and stock, and the counts of the day and month."""
+        return {name: getattr(self, name) for name in self.kept}
+
+    def load_state_dict(self, given: dict[str, Any]) -> None:
+        """Restore a state of `state_dict`."""
+        for name in self.kept:
+            setattr(self, name, given[name])
+
+
+def _work_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here: Any) -> bool:
+    """Pay wages; return False, without effect, if columns cannot compute them."""
+    sender, seconds = table.sender[entries], table.fields["seconds"][entries]
+    government = books.services.get("government")
+    taxes = hasattr(government, "due")
+    known = (("due", "due_rows"), ("collected", "collected_rows"))
+    if taxes and not all(in_rows(type(government), *each) for each in known):
+        return False
+    wages, purses = ledger.arrays["wage"], books.balances.cents
+
+    def earned(first: int, until: int) -> tuple[Any, ...]:
+        """Return the positions that work in a part, gross wages, taxes, and the largest skill."""
+        part = slice(first, until)
+        who, place = sender[part], table.fields["place"][entries[part]]
+        fine = here[part] & (books.column("work", who, -1) == place)
+        at = np.flatnonzero(fine & (seconds[part] >= 1) & (seconds[part] <= books.seconds))
+        who = who[at]
+        skill = books.column("skill", who, 1000)
+        np.putmask(skill, skill < 0, 1000)
+        gross = wage_for(wages[of[part][at]], skill, seconds[part][at])
+        tax = government.due_rows(who, gross) if taxes else np.zeros(len(at), np.int64)
+        return at + first, gross, tax, skill.max(initial=0, keepdims=True)
+
+    parts = books.population.spread(earned, len(sender))
+    at, gross, tax, skills = (np.concatenate(each) for each in zip(*parts, strict=True))
+    del parts
+    most = float(wages.max(initial=0)) * int(skills.max()) * books.seconds * (len(at) + 1)
+    if most >= LARGE:
+        return False
+    sender, seconds, firm = sender[at], seconds[at], of[at]
+    public = ledger.arrays["public"][firm] & (government is not None)
+    able = public | afforded(np.where(public, 0, gross), firm, purses[ledger.purse])
+    if public.any() and gross[public].sum() > books.balances["government"]:
+        _pay_in_turn(able, books.balances["government"], public, gross, tax)
+    if not able.all():
+        paid = np.flatnonzero(able)
+        at, sender, firm, seconds = at[paid], sender[paid], firm[paid], seconds[paid]
+        gross, tax, public = gross[paid], tax[paid], public[paid]
+    books.population.arrays["money"][sender] += gross - tax
+    np.subtract.at(purses, ledger.purse[firm], np.where(public, 0, gross))
+    np.add.at(ledger.arrays["worked"], firm, seconds)
+    np.add.at(ledger.arrays["paid"], firm, gross)
+    if government is not None:
+        books.balances["government"] += int(tax.sum() - gross[public].sum())
+    if taxes:
+        government.collected_rows(sender, gross, tax)
+    done, net = np.zeros(len(entries), bool), np.zeros(len(entries), np.int64)
+    done[at], net[at] = True, gross - tax
+    table.done(entries, done, net)
+    return True
+
+
+def _pay_in_turn(able: Any, left: int, public: Any, gross: Any, tax: Any) -> None:
+    """Clear `able` for public wages above the government's money in their turn, taxes included."""
+    rows = zip(able.tolist(), public.tolist(), gross.tolist(), tax.tolist(), strict=True)
+    for at, (paid, by_government, wage, withheld) in enumerate(rows):
+        if not by_government:
+            left += withheld if paid else 0
+        elif wage <= left:
+            left -= wage - withheld
+        else:
+            able[at] = False
+
+
+def _sell_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here: Any) -> bool:
+    """Sell; return False, without effect, if the numbers are too large for columns."""
+    cents, sender = table.fields["cents"][entries], table.sender[entries]
+    kept = ledger.arrays
+    price, money = kept["price"][of], books.population.arrays["money"]
+    if np.abs(cents, dtype=np.float64).sum() >= LARGE:
+        return False
+    fine = here & (cents >= 1) & kept["sells"][of]
+    wanted = np.where(fine, cents // price, 0)
+    asked = np.zeros(len(kept["stock"]), np.int64)
+    np.add.at(asked, of, wanted)
+    units = wanted.copy()
+    at = np.flatnonzero((asked > kept["stock"])[of])
+    if len(at):
+        left = dict(zip(of[at].tolist(), kept["stock"][of[at]].tolist(), strict=True))
+        has, cost = money[sender[at]].tolist(), price[at].tolist()
+        given = []
+        for firm, most, cash, each in zip(
+            of[at].tolist(), wanted[at].tolist(), has, cost, strict=True
+        ):
+            given.append(min(most, left[firm]))
+            if given[-1] * each <= cash:
+                left[firm] -= given[-1]
+        units[at] = given
+    cost = units * price
+    done = (units > 0) & (cost <= money[sender])
+    money[sender] -= cost * done
+    sold = np.zeros(len(asked), np.int64)
+    np.add.at(sold, of, units * done)
+    kept["asked"] += asked
+    kept["sold"] += sold
+    kept["stock"] -= sold
+    np.add.at(books.balances.cents, ledger.purse[of], cost * done)
+    table.done(entries, done, cost)
+    return True

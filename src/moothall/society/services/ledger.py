@@ -1,0 +1,175 @@
+"""Arrays of what services store of a population, and rules that settle many wants at once."""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Iterator, MutableMapping, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+from moothall.society.arrays import larger, np, smaller
+from moothall.society.population.register import Register
+
+BRACKETS: Final = (
+    (0, 100),
+    (2_610, 120),
+    (10_603, 220),
+    (22_603, 240),
+    (43_151, 320),
+    (54_795, 350),
+    (136_986, 370),
+)
+"""Income tax: (cents of a day's income, thousandths of the income above them).
+
+The federal brackets of the United States of 2018, as in EconAgent: a year's, divided by 365.
+"""
+LARGE: Final = 2.0**62
+"""From this size on, sums are computed one by one, in Python's integers, not in columns."""
+
+
+class ByRow(MutableMapping[str, Any]):
+    """A service's numbers for each citizen, by id, in an array; who has only 0 is missing."""
+
+    def __init__(self, population: Register, width: int | None = None) -> None:
+        self._population = population
+        count = len(population)
+        shape = count if width is None else (count, width)
+        self.array = np.zeros(shape, np.int64, order="F")
+
+    def __getitem__(self, id: str) -> Any:
+        row = self._population._row(id)
+        if row is None or not self.array[row].any():
+            raise KeyError(id)
+        return self.array[row].tolist()
+
+    def __setitem__(self, id: str, value: Any) -> None:
+        self.array[self._population.row_of(id)] = value
+
+    def __delitem__(self, id: str) -> None:
+        self.array[self._population.row_of(id)] = 0
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, self._population.ids[self._some].tolist())
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self._some))
+
+    @property
+    def _some(self) -> Any:
+        return self.array != 0 if self.array.ndim == 1 else (self.array != 0).any(axis=1)
+
+    def clear(self) -> None:
+        """Set all numbers to 0."""
+        self.array[...] = 0
+
+    def items(self) -> Any:
+        """Return ids and numbers of the citizens that have any."""
+        return zip(self, self.array[self._some].tolist(), strict=True)
+
+
+class Kept:
+    """A whole number of a service, which the array of a `Ledger` keeps if it has one."""
+
+    def __set_name__(self, owner: Any, name: str) -> None:
+        self._name, self._own = name, f"_{name}"
+        owner.kept = (*getattr(owner, "kept", ()), name)
+
+    def __get__(self, service: Any, owner: type) -> Any:
+        if service.ledger is None:
+            return getattr(service, self._own)
+        return int(service.ledger.arrays[self._name][service.at])
+
+    def __set__(self, service: Any, value: int) -> None:
+        if service.ledger is None:
+            setattr(service, self._own, value)  # `vars` would create a dict for each
+        else:
+            service.ledger.arrays[self._name][service.at] = value
+
+
+class Ledger:
+    """The `Kept` numbers of services of one class, in arrays. OverflowError: too large."""
+
+    def __init__(self, services: Sequence[Any], names: Sequence[str], books: Any) -> None:
+        self.services = services
+        self.arrays = {
+            name: np.array([getattr(each, name) for each in services], np.int64) for name in names
+        }
+        purses, places = books.balances, books.population._place
+        self.purse = np.array([purses.at[each.id] for each in services])
+        self.place = np.array([places.get(each.place, -1) for each in services])
+        for at, each in enumerate(services):
+            each.ledger, each.at = self, at
+
+
+def in_rows(made: type, rule: str, rows: str) -> bool:
+    """Return whether `rows` is defined by the class that defines `rule`, or by a subclass."""
+    own, has = definer(made, rule), definer(made, rows)
+    return own is not None and has is not None and issubclass(has, own)
+
+
+def definer(made: type, name: str) -> Any:
+    """Return the class, of a class and its bases, that defines a name; None if none does."""
+    return next((each for each in made.__mro__ if name in vars(each)), None)
+
+
+def afforded(cents: Any, payer: Any, has: Any) -> Any:
+    """Return which payments are made: in order, each in full, as far as the payer's money lasts.
+
+    `payer` has the index of each payment's payer in `has`, the payers' money.
+    """
+    due = np.bincount(payer, cents, len(has))
+    able = np.ones(len(cents), bool)
+    poor = due > has * (1 - 2.0**-40)  # the error of float sums is far smaller
+    poor &= due > 0
+    at = np.flatnonzero(poor[payer])
+    if len(at):
+        left = dict(zip(np.flatnonzero(poor).tolist(), has[poor].tolist(), strict=True))
+        for entry in at.tolist():
+            one, cost = int(payer[entry]), int(cents[entry])
+            able[entry] = left[one] >= cost
+            left[one] -= cost * bool(able[entry])
+    return able
+
+
+def tax_on(income: Any, brackets: Sequence[tuple[int, int]] = BRACKETS) -> Any:
+    """Return the tax in cents on a day's income, a number or an array of them.
+
+    Each bracket's part is rounded down.
+    """
+    starts, rates = (list(each) for each in zip(*brackets, strict=True))
+    before = [0]  # the full tax of the brackets below
+    for (start, rate), (end, _) in pairwise(brackets):
+        before.append(before[-1] + (end - start) * rate // 1000)
+    if type(income) is int:
+        at: Any = bisect(starts, income) - 1
+        return before[at] + (income - starts[at]) * rates[at] // 1000
+    at = np.searchsorted(starts, income, side="right") - 1
+    rest = (income - np.array(starts)[at]) * np.array(rates)[at]
+    return np.array(before)[at] + rest // 1000
+
+
+def withheld(gross: Any, income: Any, paid: Any, brackets: Sequence[tuple[int, int]]) -> Any:
+    """Return the tax to withhold from wages, given the day's earlier income and tax."""
+    return smaller(gross, larger(0, tax_on(income + gross, brackets) - paid))
+
+
+def credited(kept: Any, interest: int, own: int) -> Any:
+    """Return a day's interest on deposits, at a rate in millionths, as far as `own` cents last."""
+    # Equals kept * interest // 1_000_000, whose product may overflow.
+    earned = kept // 1_000_000 * interest + kept % 1_000_000 * interest // 1_000_000
+    return earned * afforded(earned, np.zeros(len(earned), np.int64), np.array([own]))
+
+
+def shares(total: int, weights: Sequence[int]) -> list[int]:
+    """Divide a whole number in proportion to weights, without a remainder.
+
+    Uses largest remainders (Hamilton), of equal ones the first. All-zero weights give zero shares.
+    """
+    whole = sum(weights)
+    if whole == 0:
+        return [0] * len(weights)
+    parts = [total * weight // whole for weight in weights]
+    rests = sorted(range(len(weights)), key=lambda i: -(total * weights[i] % whole))
+    for i in rests[: total - sum(parts)]:
+        parts[i] += 1
+    return parts

@@ -1,0 +1,371 @@
+"""The society: a space in virtual time, whose citizens live in steps."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import logging
+import secrets
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import datetime, timedelta
+from os import PathLike
+from typing import Any, Final
+
+from moothall.action import is_async
+from moothall.agent import Agent
+from moothall.approval import Approver
+from moothall.arguments import names_checked
+from moothall.budget import Budget
+from moothall.clock import DAY_S, Clock, seconds_of
+from moothall.dispatch import AgentToolbox
+from moothall.errors import ConfigError, DefinitionError, FileError
+from moothall.journal import Journal
+from moothall.journal.journal import as_journal
+from moothall.jsonvalue import NotJSON, copy_json
+from moothall.reasoning.read_record import fingerprint
+from moothall.reasoning.record import NULL_RECORD, Record, recorded
+from moothall.society import given
+from moothall.society.asking import Asking
+from moothall.society.checkpoint import KIND, SocietyState, as_bytes, load, restore, save, state_of
+from moothall.society.city.map import check_integer
+from moothall.society.commit import CITY, Service
+from moothall.society.engine import Engine, LocalEngine
+from moothall.society.experiments.experiment import Experiments
+from moothall.society.experiments.intervention import Changed, Intervention
+from moothall.society.population.life import begin_life, set_length
+from moothall.society.population.population import Population
+from moothall.society.router import Interceptor
+from moothall.society.tables import Tables
+from moothall.text import counted
+
+logger = logging.getLogger("moothall.society")
+
+MAILBOX: Final = 1_000  # the messages that an agent may receive in a step, by default
+
+
+@names_checked
+class Society(Experiments):
+    """Agents that live together in simulated time.
+
+    A step has two stages. First every agent has its turn: it handles the messages of the step
+    before, one at a time, then does its own step (`run()`). All agents see the city, the time and
+    each other as the step before left them. Then the commit stage settles their wants by the rules
+    of `society/commit.py`, in id order, and writes. So the order of turns has no effect.
+
+    Messages and answers of a step are delivered in the next, in the order (sender, sequence). An
+    agent that fails loses its turn: its wants are dropped, the failure is logged, counted and kept
+    in `failures`, and all others continue. Its sent messages stay sent.
+
+    Args:
+        citizens: the agents; or a number of citizens to draw by the seed (`make_people`), or the
+            file of a table (`read_people`), both with all blocks; or a `Population`, whose city,
+            seed and blocks the society then uses
+        city: a `City`, a `Network`, a `Grid`, or None
+        seed: the seed of all random numbers
+        model: the model, or its name, for citizens without their own model
+        engine: the engine that runs the turns
+        journal: the journal that records runs, so that they resume after a crash; or its file
+        budget: the budget of all calls of models, except those of agents with a `budget`
+        approver: as for every space
+        services: the services that settle wants: firms, the bank, the government, a feed
+        start: when step 0 begins
+        facts: facts that hold everywhere: `Facts`, or a function of the `Clock`, such as
+            `Weather(…).facts`
+        model_timeout_s: the time limit of a call of a model, in seconds
+        turn_timeout_s: the time limit of waiting in a turn, in seconds
+        ask_once: whether citizens with the same prompt in the same step share one answer
+        mailbox: the messages that an agent may receive in a step
+
+    Attributes:
+        number: the number of the next step
+        clock: the time at which the next step begins
+        books: the money and places of all
+        metrics: a row for each step; in a run with `out` only the last
+        failures: the last 100 failures, as `step, agent, what`
+        interventions: the given interventions, in order
+        changed: the facts and closed places that interventions have left
+        fallbacks: how often in this step a model failed or its answer was unusable
+
+    Raises:
+        ConfigError: an argument, or a citizen's money or place, is wrong
+        DuplicateAgent: two citizens have the same id
+    """
+
+    def __init__(
+        self,
+        citizens: int | str | PathLike[str] | Population | Iterable[Agent] = (),
+        city: Any = None,
+        *,
+        seed: int = 0,
+        model: Any = None,
+        engine: Engine | None = None,
+        journal: Journal | str | PathLike[str] | None = None,
+        budget: Budget | None = None,
+        approver: Approver | None = None,
+        services: Iterable[Service] = (),
+        start: str | datetime = "2026-01-05T00:00",
+        facts: Any = None,
+        model_timeout_s: float = 60,
+        turn_timeout_s: float = 600,
+        ask_once: bool = False,
+        mailbox: int = MAILBOX,
+    ) -> None:
+        check_integer("seed", seed, 0, 2**64 - 1)
+        limits = {"model_timeout_s": model_timeout_s, "turn_timeout_s": turn_timeout_s}
+        model = AgentToolbox(model).model
+        given.check_parts(limits, model=model, engine=engine, budget=budget, facts=facts)
+        population = citizens if isinstance(citizens, Population) else None
+        if population is not None:
+            city, seed = given.of_population(population, city, seed)
+            citizens = ()
+        super().__init__(approver=approver, mailbox=mailbox)
+        self.city, self.seed, self.population = city, seed, population
+        self.clock, self.facts = Clock(start), facts
+        self._began = self.clock.start.isoformat()
+        self.services = given.services_of(services)
+        self._reached = self.services if city is None else {"city": CITY, **self.services}
+        self.books = self.new_books()
+        self.changed = Changed(city)
+        self._model = model
+        self._engine = LocalEngine() if engine is None else engine
+        self._asking = Asking(model_timeout_s, budget, once=ask_once)
+        self._turn_timeout_s = turn_timeout_s
+        self._journal = None if journal is None else as_journal(journal, "Society")
+        try:
+            if population is not None:
+                begin_life(self, population, self._engine)
+            for agent in given.agents_of(citizens, city, seed):
+                self.add(agent)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the society and its engine."""
+        super().close()
+        self._engine.close()
+
+    # -- running -----------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        days: float | None = None,
+        step: str | timedelta | int = "15min",
+        *,
+        steps: int | None = None,
+        run_id: str | None = None,
+        save_every: int | None = None,
+        progress: Callable[[dict[str, Any]], Any] | None = None,
+        out: str | PathLike[str] | Tables | None = None,
+    ) -> list[dict[str, Any]]:
+        """Run some days or steps.
+
+        With a journal the run is recorded: the same call with the same `run_id`, in a society built
+        in the same way, resumes after a crash and reaches the same state, byte by byte.
+
+        With `out`, metrics and messages are written after each step, so memory does not grow with
+        the days. After an error or Ctrl-C the tables have all completed steps; a resumed run has
+        each step once. Messages of a population's rows are only counted.
+
+        Args:
+            days: the number of simulated days; 1 if neither this nor `steps` is given
+            step: the length of a step; a later run may have another
+            steps: the number of steps, instead of `days`
+            run_id: the run's id in the journal; a new one if left out
+            save_every: the steps between two records of the whole state; a day if left out
+            progress: called with the row of metrics after each step, on the society's loop; an
+                awaitable result is awaited there before the next step, so that a run can pause
+            out: a folder only for this run, for `metrics`, `messages` and `citizens`, as Parquet,
+                or as CSV without pyarrow; a resumed run takes the same folder
+
+        Returns:
+            the rows of metrics of these steps; with `out` only the last
+
+        Raises:
+            ConfigError: an argument is wrong
+            FileError: a table cannot be written; rows written before stay whole
+            StateError: an earlier step was interrupted, or money or places were inconsistent
+            RunMismatch: another society began the run
+            RunHeld: another process or society works on the run
+            JournalError: the journal cannot be used
+            DefinitionError: a run is under way
+        """
+        length = seconds_of(step)
+        count = given.steps_of(length, days, steps)
+        every = max(1, DAY_S // length) if save_every is None else save_every
+        check_integer("save_every", every, 1, None)
+        if not (progress is None or callable(progress)):
+            raise ConfigError(f"progress must be a function of a row, got {progress!r:.80}")
+        rows: list[dict[str, Any]] = await self._from_outside(
+            self._run, length, count, run_id, every, progress, out
+        )
+        return rows
+
+    async def step(self) -> dict[str, Any]:
+        """Run one step of the same length as the last; return its row of metrics."""
+        return (await self.run(step=self.clock.step_s, steps=1))[0]
+
+    async def _run(
+        self,
+        length: int,
+        count: int,
+        run_id: str | None,
+        every: int,
+        progress: Callable[[dict[str, Any]], Any] | None,
+        out: str | PathLike[str] | Tables | None,
+    ) -> list[dict[str, Any]]:
+        if self._state is not None:
+            raise DefinitionError("the society is running already: wait for that run to end")
+        state = self._state = SocietyState(self.number, self.number)
+        self._asking.prompts = 0
+        id = secrets.token_hex(8) if run_id is None else run_id
+        if id != self._given[0]:
+            self._given = (id, [])
+        try:
+            given = self._given[1]
+            made = [each for each in self.interventions if all(each is not one for one in given)]
+            is_kept = out is not None or self._journal is not None
+            program = self._program(length, count, made) if is_kept else {}
+            if not isinstance(out, Tables | None):
+                out = Tables(out, fingerprint(**program))
+            many = len(self.population or self.ids())
+            async with recorded(
+                self._journal,
+                id,
+                KIND,
+                "society",
+                SocietyState,
+                task=f"{counted(count, 'step')} of {length} s, {counted(many, 'agent')}",
+                program=program,
+            ) as record:
+                async with self._between:
+                    if record is not NULL_RECORD:
+                        state = self._from_record(record, state, made)
+                        self._asking.charge_recorded(record, self._model, self.mailboxes)
+                    set_length(self, length)
+                    await record.commit()
+                await self._run_steps(record, state, count, every, progress, out)
+                if record.over is None:
+                    await record.end("done")
+                return state.rows
+        finally:
+            self._state, self._asking.record = None, NULL_RECORD
+
+    def _from_record(
+        self, record: Record[SocietyState], new: SocietyState, made: list[Intervention]
+    ) -> SocietyState:
+        """Save the first state of a recorded run, or restore its last; return the state."""
+        self._asking.record = record
+        if record.state is None:
+            save(self, record, new)
+            return new
+        state = self._state = record.state
+        restore(self, record, state)
+        before = (row for row in self.metrics if row["step"] < state.first)
+        self.metrics = [*before, *state.rows]
+        for each in new.interventions:  # given while the journal was opened
+            record.hear(each)
+        state.interventions += [*record.heard, *new.interventions]
+        self._given[1][:] = [Intervention(**each) for each in state.interventions]
+        self.interventions = (*made, *self._given[1])
+        return state
+
+    async def _run_steps(
+        self,
+        record: Record[SocietyState],
+        state: SocietyState,
+        count: int,
+        every: int,
+        progress: Callable[[dict[str, Any]], Any] | None,
+        tables: Tables | None,
+    ) -> None:
+        last = state.first + count
+        before = len(self.metrics) - len(state.rows)
+        if tables is not None:
+            tables.begin(self, state.rows, last)
+        try:
+            while self.number < last:
+                async with self._between:
+                    row = await self._step()
+                    state.rows.append(row)
+                    if tables is not None:
+                        tables.add(row)
+                        del self.metrics[before:-1]
+                    is_due = self.number == last or (self.number - state.first) % every == 0
+                    if is_due and record is not NULL_RECORD:
+                        save(self, record, state)
+                        await record.commit()
+                    if tables is not None and is_due:
+                        record.drop(state, "rows")
+                paused = None if progress is None else progress(row)
+                if inspect.isawaitable(paused):
+                    await paused
+        except BaseException:
+            if tables is not None:
+                with suppress(FileError):  # raise the error that stopped the run
+                    await asyncio.to_thread(tables.end, self, complete=False)
+            raise
+        if tables is not None:
+            del self.metrics[before:-1]
+            record.drop(state, "rows")
+            await asyncio.to_thread(tables.end, self, complete=True)
+
+    def _program(self, length: int, count: int, made: list[Intervention]) -> dict[str, Any]:
+        """Return what must be equal for a society to resume a run: its parts and its time."""
+        return {
+            **given.program_of(self.agents, self.city),
+            "seed": self.seed,
+            "time": [length, count],
+            "start": self._began,
+            **({} if self.population is None else {"population": self.population.program()}),
+            "services": [[id, type(each).__name__] for id, each in self.services.items()],
+            "model": getattr(self._model, "name", None),
+            "interventions": [each.as_json() for each in made],
+        }
+
+    # -- messages, news and state ------------------------------------------------------------------
+
+    def intercept(self, interceptor: Interceptor) -> None:
+        """Let a function stop or change messages, in the commit stage and in their order.
+
+        Args:
+            interceptor: takes a copy of a message as a dict, and returns the message, changed or
+                not, or None to stop it. It may change all but `from`. Interceptors are called in
+                the order of these calls. A failing interceptor changes nothing, and is logged.
+        """
+        if not callable(interceptor) or is_async(interceptor):
+            raise DefinitionError(f"intercept takes a plain function, got {interceptor!r:.80}")
+        self._interceptors = (*self._interceptors, interceptor)
+
+    def announce(self, news: Any) -> None:
+        """Announce news to all citizens, who perceive it in the next step.
+
+        Raises:
+            ConfigError: the news is not JSON data
+        """
+        try:
+            self.news.append(copy_json(news))
+        except NotJSON as error:
+            raise ConfigError(f"news must be JSON data: {error}") from None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the whole state between two steps, as JSON data that shares nothing with it.
+
+        Raises:
+            StateError: a step is under way, or an agent's state is not JSON data
+        """
+        made: dict[str, Any] = self._on_loop(state_of, self)
+        return made
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a state of a society with the same seed and services.
+
+        Agents that are not in the state leave.
+
+        Raises:
+            StateError: it is not such a state, it has other agents, or a step is under way
+        """
+        copied = json.loads(as_bytes(state, "a state"))
+        self._on_loop(load, self, copied)

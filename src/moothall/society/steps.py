@@ -1,0 +1,387 @@
+"""One step of a society: turns, the commit stage, and agents that come or leave in it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Final, cast
+
+from moothall.agent import Agent
+from moothall.clock import Clock
+from moothall.errors import ConfigError, InvalidArguments, StateError
+from moothall.society.asking import AskedModel, Asking
+from moothall.society.citizen import CitizenAgent
+from moothall.society.commit import Books, Service, Wanted
+from moothall.society.engine import Engine
+from moothall.society.experiments.intervention import Changed, Intervention
+from moothall.society.perception import Perception, View
+from moothall.society.population.books import RowBooks
+from moothall.society.population.life import leave_mailbox, measured, run_population, take_mailbox
+from moothall.society.population.messages import deliver_to_rows, row_messages
+from moothall.society.population.population import Population
+from moothall.society.population.wants import Say
+from moothall.society.router import Interceptor, Sent, SocietyMailbox, SocietyRouter, Turn
+from moothall.society.wants import Move, Pay, want_of
+from moothall.spaces.delivery import Delivery
+from moothall.spaces.mailbox import Mailbox
+from moothall.spaces.request import on_end
+from moothall.spaces.router import Router
+from moothall.spaces.space import Space
+from moothall.spaces.watchdog import WATCHDOG
+from moothall.text import one_line
+
+logger = logging.getLogger("moothall.society")
+
+_FAILURES: Final = 100  # the failures kept as text; all are counted
+_COLLECTED: Final = 100  # steps between full garbage collections
+_FROZEN: Final = 1000  # with more agents, gc.freeze() exempts what existed before a step
+_MANY: Final = 10_000
+"""With more agents than this, the commit stage may block the loop for a second: no warning."""
+
+
+class Steps(Space):
+    """A space in virtual time; `Society` runs and records its steps."""
+
+    _Mailbox = SocietyMailbox
+
+    city: Any
+    seed: int
+    clock: Clock
+    facts: Any
+    services: dict[str, Service]
+    _reached: dict[str, Service]
+    """The receivers besides agents: the services, and the city, which settles `Move`."""
+    number: int = 0
+    fallbacks: int = 0
+    population: Population | None
+    books: Books
+    interventions: tuple[Intervention, ...] = ()
+    changed: Changed
+    _model: Any
+    _engine: Engine
+    _asking: Asking
+    _turn_timeout_s: float
+    _interceptors: tuple[Interceptor, ...] = ()
+    _in_step = False
+    _broken = ""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.news: list[Any] = []
+        self.metrics: list[dict[str, Any]] = []
+        self.failures: deque[tuple[int, str, str]] = deque(maxlen=_FAILURES)
+        self._between = asyncio.Lock()  # held by a step, and by work between two steps
+        self._order: list[SocietyMailbox] | None = []
+        self._come: list[SocietyMailbox] = []
+        self._left: list[str] = []
+        # What failed in this step: the sort key, who and what.
+        self._failed: list[tuple[tuple[Any, ...], str, str]] = []
+
+    # -- one step ----------------------------------------------------------------------------------
+
+    async def _step(self) -> dict[str, Any]:
+        if self._broken:
+            raise StateError(
+                f"{self._broken}: resume from its journal (the same call with the same run_id), or "
+                "from a state by load_state_dict"
+            )
+        router = self.router
+        await self._all_here()
+        self._broken = f"step {self.number} was broken off"
+        self._in_step = True
+        self._failed = []
+        self.fallbacks = 0
+        self._asking.begin(self.number)
+        try:
+            self._intervene_now()
+            early = router.collect(self._interceptors)  # messages sent since the last step
+            heard = router.deliver(early) + deliver_to_rows(self, early, True)
+            tables: dict[Any, Any] = {}
+            lives = len(self.mailboxes) + len(self.population or ())
+            if lives > _FROZEN:  # else the collector visits all: a fifth of the step's time
+                gc.freeze()
+            view = self._view_now()
+            del self.news[: len(view.news)]  # later announcements are for the next step
+            if self.population is not None:
+                WATCHDOG.forget(router)  # calls of numpy may keep the interpreter for seconds
+                tables = await run_population(self.population, view, self.books, self._engine)
+                WATCHDOG.watch(router)
+            await self._engine.run(self._perceive(view), router)
+            if many := self.population is not None or len(self.mailboxes) > _MANY:
+                WATCHDOG.forget(router)
+            to_services = [s for s in early if s.envelope.to in self._reached]
+            row = self._commit(heard, to_services, tables)
+            if many:
+                WATCHDOG.watch(router)
+        except asyncio.CancelledError:
+            await router.break_off()
+            raise
+        finally:
+            gc.unfreeze()
+            self._in_step = False
+        self._broken = ""
+        if self.number % _COLLECTED == 0:
+            gc.collect()
+        return row
+
+    async def _all_here(self) -> None:
+        """Wait for the `after_add` of new agents."""
+        for mailbox in self.mailboxes:
+            if mailbox.arriving is not None:
+                if not mailbox.arriving.answered:
+                    ended = asyncio.Event()
+                    on_end(mailbox.arriving, ended.set)
+                    await ended.wait()
+                mailbox.arriving = None
+
+    def _intervene_now(self) -> None:
+        for each in self.interventions:
+            for why in each.change(self) if each.falls_in(self.number, self.clock) else ():
+                self._failed.append(((), "intervention", why))
+                logger.warning("intervention in step %d: %s", self.number, why)
+
+    def _view_now(self) -> View:
+        """Return the view that all citizens share in the next step."""
+        clock, facts = self.clock, self.facts
+        return View(
+            step=self.number,
+            clock=clock,
+            facts=self.changed.of(facts(clock) if callable(facts) else facts),
+            city=self.city,
+            seconds=clock.step_s,
+            time=clock.time,
+            news=tuple(self.news),
+            at=self.books.at,
+            lasted=self.books.seconds,
+        )
+
+    def _perceive(self, view: View) -> list[SocietyMailbox]:
+        """Set every citizen's perception; return the mailboxes that have a turn."""
+        where, having = self.books.where, list[SocietyMailbox]()
+        for mailbox in self.mailboxes:
+            agent: Any = mailbox.agent
+            mail = mailbox.mail
+            if isinstance(agent, CitizenAgent):
+                messages = [each.envelope.to_dict() for each in mail] if mail else ()
+                id = mailbox.id
+                agent.perceived = Perception(
+                    view, id, agent.memory.status, where[id], messages, mailbox.answers
+                )
+                mailbox.answers = ()
+            if mailbox.lives or mail:
+                having.append(mailbox)
+        return having
+
+    def _on_turn_end(self, turn: Turn, error: BaseException | None) -> None:
+        mailbox: Any = turn.mailbox
+        if error is None or not mailbox.open or turn.cancelling or self.router.ending:
+            return
+        mailbox.wants = mailbox.wants and []  # None: it is not in `router.wanting`
+        if turn.late:
+            error = TimeoutError(f"its turn waited longer than {self._turn_timeout_s} s")
+        notes = "; ".join(getattr(error, "__notes__", ()))
+        what = one_line(f"{type(error).__name__}: {error}" + (f" ({notes})" if notes else ""), 1000)
+        self._fail(mailbox, what, "lost its turn")
+        logger.debug("agent %r, step %d", mailbox.id, self.number, exc_info=error)
+
+    def _fail(self, mailbox: SocietyMailbox, what: str, how: str = "failed") -> None:
+        self._failed.append((mailbox.rank, mailbox.id, what))
+        logger.warning("agent %r %s in step %d: %s", mailbox.id, how, self.number, what)
+
+    def _commit(
+        self, heard: int, to_services: list[Sent], tables: dict[Any, Any]
+    ) -> dict[str, Any]:
+        """Run the commit stage: settle, write, deliver; return the row of metrics."""
+        router, books = self.router, self.books
+        self._update_membership()
+        books.step, books.clock, books.seconds = self.number, self.clock, self.clock.step_s
+        total = books.total
+        for mailbox in self._citizens:
+            memory, status = cast(Any, mailbox.agent).memory, books._status[mailbox.id]
+            what = books.restore(mailbox.id)
+            if memory.status is not status:
+                memory.status, what = status, "status for another dict"
+            if what:
+                why = f"it changed its own {what}, which only the commit stage may change: undone"
+                self._fail(mailbox, why)
+        said = row_messages(self, tables.pop(Say, None))
+        sent = router.collect(self._interceptors)
+        to_services += [each for each in sent if each.envelope.to in self._reached]
+        self._settle(to_services, tables)
+        books.end_step()
+        books.check(total)
+        if to_services:  # deliver the services' answers in the next step too
+            sent = [each for each in sent if each.envelope.to not in self._reached]
+            sent = sorted([*sent, *router.collect(self._interceptors)], key=lambda s: s.rank)
+        heard += router.deliver(sent) + deliver_to_rows(self, sent, False, said)
+        # In id order, independent of the order of turns.
+        self._failed.sort(key=lambda each: each[0])
+        self.failures.extend((self.number, who, what) for _, who, what in self._failed)
+        row = self._measured(heard, len(self._failed))
+        self.metrics.append(row)
+        self.number += 1
+        self.clock = self.clock.after()
+        return row
+
+    def _settle(self, to_services: list[Sent], tables: dict[Any, Any]) -> None:
+        """Settle the wants of agents, of rows (in `tables`) and of messages to services."""
+        router = self.router
+        wanting, router.wanting = router.wanting, []
+        wants: list[Wanted] = []
+        for mailbox in wanting:
+            mine, mailbox.wants = mailbox.wants or (), None
+            if mine and mailbox.open:
+                answers: list[Any] = [None] * len(mine)
+                mailbox.answers = answers
+                wants += [
+                    Wanted(mailbox.rank, mailbox.id, want, (answers, number))
+                    for number, want in enumerate(mine)
+                ]
+        for sent in to_services:
+            try:
+                want = want_of(sent.envelope.name, sent.envelope.args)
+            except InvalidArguments as error:
+                router.answer(sent, None, error)
+                continue
+            by_books = isinstance(want, Move | Pay) and type(want.to) is str  # not a service
+            service = None if by_books else self._reached[sent.envelope.to]
+            wants.append(Wanted(sent.rank, sent.envelope.sender, want, sent, service))
+        wants.sort(key=lambda each: each.rank)
+        for token, answer in self.books.settle(wants, tables):
+            if type(token) is Sent:
+                router.answer(token, answer, None)
+            else:
+                token[0][token[1]] = answer
+
+    def _measured(self, delivered: int, failures: int) -> dict[str, Any]:
+        """Return the row of metrics after the commit stage."""
+        home = work = 0
+        owned = sum(each.owed for each in self.books.owing)
+        own: dict[str, Any] = {}
+        if self.population is not None:
+            home, work, cents, own = measured(self.population)
+            owned += cents
+        for mailbox in self._citizens if self.population is None else ():
+            status = mailbox.agent.memory.status
+            owned += status["money"]
+            place = status.get("place")
+            if place is not None:
+                at_home = place == status.get("home")
+                home += at_home
+                work += not at_home and place == status.get("work")
+        return {
+            "step": self.number,
+            "time": self.clock.moment.isoformat(),
+            "moving": self.books.travelled,
+            "home": home,
+            "work": work,
+            "money": self.books.total,
+            "owned": owned,
+            "messages": delivered,
+            "failures": failures,
+            "fallbacks": self.fallbacks,
+            "model_calls": self._asking.calls,
+            **own,
+        }
+
+    # -- agents ------------------------------------------------------------------------------------
+
+    @property
+    def router(self) -> SocietyRouter:
+        """The router of messages."""
+        return cast(SocietyRouter, self._router or self._start())
+
+    @property
+    def agents(self) -> list[Any]:
+        """The full agents, in id order."""
+        return [mailbox.agent for mailbox in self.mailboxes]
+
+    @property
+    def mailboxes(self) -> list[SocietyMailbox]:
+        """The mailboxes of all agents, in id order."""
+        if self._order is None:
+            mailboxes: Iterable[Any] = list(self.router.mailboxes.values())
+            self._order = sorted(mailboxes, key=lambda mailbox: mailbox.rank)
+        return self._order
+
+    @property
+    def _citizens(self) -> list[SocietyMailbox]:
+        return [each for each in self.mailboxes if isinstance(each.agent, CitizenAgent)]
+
+    def _make_router(self) -> Router:
+        return SocietyRouter(
+            self._thread, self._capacity, self._reached, self._turn_timeout_s, self._on_turn_end
+        )
+
+    def _add(self, agent: Agent, router: Router) -> Mailbox:
+        if str(agent.id) in self._reached:
+            raise ConfigError(f"{agent.id!r} is the id of a service: give the agent another")
+        mailbox = cast(SocietyMailbox, super()._add(agent, router))
+        self._order = None
+        if self._in_step:
+            self._come.append(mailbox)
+            return mailbox
+        try:
+            self.enter_books(mailbox)
+        except ConfigError:
+            self._detach(mailbox)
+            raise
+        return mailbox
+
+    def _detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
+        super()._detach(mailbox, *spared)
+        self._order = None
+        if self._in_step:
+            self._left.append(mailbox.id)  # until the commit stage all see it in its place
+        else:
+            self.books.leave(mailbox.id)
+
+    def _update_membership(self) -> None:
+        """Update the books for agents that came or left in this step."""
+        left, self._left = self._left, []
+        come, self._come = self._come, []
+        for id in left:
+            self.books.leave(id)
+        for mailbox in come:
+            try:
+                if mailbox.open:
+                    self.enter_books(mailbox)
+            except ConfigError as error:
+                self._fail(mailbox, str(error), "could not come")
+                self._detach(mailbox)
+                self._left.clear()
+
+    def enter_books(self, mailbox: SocietyMailbox) -> None:
+        """Enter a citizen into the books, and route its calls of models through the society."""
+        agent: Any = mailbox.agent
+        if getattr(agent, "shared", None) is False:
+            agent.shared = True  # in a society an agent has a single memory
+        if not isinstance(agent, CitizenAgent):
+            return
+        self.books.enter(mailbox.id, agent.memory.status)
+        for holder, name in ((agent._dispatcher, "llm"), *((b, "_llm") for b in agent.blocks)):
+            model = getattr(holder, name, None)
+            if model is not None:
+                own = model.own if type(model) is AskedModel else model  # of another society
+                setattr(holder, name, self.asked_model(agent, own))
+
+    def asked_model(self, agent: Agent, own: Any) -> AskedModel | None:
+        """Return the agent's model, or the society's, with calls limited in time and recorded."""
+        model = self._model if own is None else own
+        return None if model is None else AskedModel(self._asking, agent, model, own)
+
+    def new_books(self) -> Books:
+        """Return books with the services and without citizens."""
+        if self.population is None:
+            return Books(self.city, self.services)
+        return RowBooks(self.city, self.services, self.population)
+
+    def _mailbox_of_row(self, agent: Agent, row: int) -> None:
+        self._add(agent, self.router)
+        take_mailbox(self, agent, row)
+
+    def _detach_row(self, agent: Agent, row: int) -> None:
+        self._detach(leave_mailbox(self, agent, row))

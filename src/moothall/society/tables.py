@@ -1,0 +1,256 @@
+"""The tables of a run in a folder: metrics and messages after each step, citizens at the end.
+
+Rows are appended to a CSV file after their step, so they survive a killed process. A resumed run
+cuts off the rows of the steps that it repeats. At the end the rows become Parquet, or stay CSV.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+from moothall.errors import FileError, MissingExtra
+from moothall.jsonvalue import read_json
+from moothall.society.arrays import package
+from moothall.society.citizen import CitizenAgent
+from moothall.society.experiments.results import arrow, write_whole, writing_errors
+from moothall.society.people.table import COLUMNS
+from moothall.society.steps import Steps
+
+_MESSAGES: Final = ("step", "from", "to", "action", "args")
+_MANIFEST: Final = "manifest.json"
+_ROWS: Final = 100_000  # the rows of a population that are written at a time
+_GROUP: Final = 1 << 24  # the bytes of CSV that become one row group of Parquet
+
+
+class Tables:
+    """Writes the tables of one run, identified by its `settings`, into a folder."""
+
+    def __init__(
+        self, folder: str | PathLike[str], settings: Mapping[str, Any], parquet: bool | None = None
+    ) -> None:
+        """Prepare a folder; `parquet=None` writes Parquet if pyarrow is installed, else CSV."""
+        self.folder = Path(folder)
+        self.names: list[str] = []
+        self._settings = dict(settings)
+        self._arrow: Any = None
+        try:
+            if parquet is not False:
+                self._arrow, self._parquet = arrow()
+        except MissingExtra:
+            if parquet:
+                raise
+        self._from: int | None = None
+        self._prompts: dict[str, str] = {}
+        self._said: list[tuple[Any, ...]] = []
+        with writing_errors(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def are_text(self) -> bool:
+        """Whether the tables are CSV, whose bytes do not depend on pyarrow's version."""
+        return self._arrow is None
+
+    def manifest(self, **more: Any) -> None:
+        """Write the manifest: the run's settings, and which steps the tables have."""
+        known: dict[str, Any] = {"settings": self._settings, "messages_from_step": self._from}
+        whole = known | self._prompts | more
+        text = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+        write_whole(self.folder / _MANIFEST, lambda to: Path(to).write_text(text, "utf-8"))
+
+    # -- during the run ----------------------------------------------------------------------------
+
+    def begin(self, society: Steps, rows: list[dict[str, Any]], last: int) -> None:
+        """Start with exactly the metrics of the run's earlier steps, `rows` from the journal.
+
+        Messages are kept if the folder's metrics equal these: then they cover every step.
+        """
+        step = society.number
+        path, messages = (self.folder / f"{name}.csv" for name in ("metrics", "messages"))
+        begun = complete = None
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            before = json.loads((self.folder / _MANIFEST).read_bytes())
+            if before["settings"] == self._settings:
+                begun, complete = before["messages_from_step"], before["complete"]
+        text = _text([list(rows[0]), *(row.values() for row in rows)]) if rows else b""
+        with writing_errors(self.folder):
+            follows = complete is not None and text and path.exists()
+            follows = follows and path.read_bytes().startswith(text)
+            is_over = complete and step == last
+            has_all = follows or is_over
+            lives = society.population is None and step < last  # rows' messages are only counted
+            self._from = begun if has_all else step if lives else None
+            self.manifest(complete=bool(is_over))
+            if not has_all:
+                for suffix in (".csv", ".parquet"):
+                    messages.with_suffix(suffix).unlink(missing_ok=True)
+                if lives:
+                    self._append("messages", [_MESSAGES])
+            elif messages.exists():
+                os.truncate(messages, _size_before(messages, step))
+            if follows:
+                os.truncate(path, len(text))
+            else:
+                write_whole(path, lambda to: Path(to).write_bytes(text))
+        if society.population is None:  # an observer would turn rows' messages into real ones
+            society.observe(self._say)
+
+    def _say(self, message: dict[str, Any]) -> None:
+        action = message["action"]
+        args = json.dumps(action["args"], ensure_ascii=False)
+        self._said.append((message["from"], message["to"], action["name"], args))
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Write a step's messages and its row of metrics. Raises FileError."""
+        said, self._said = self._said, []
+        if said:
+            self._append("messages", [(row["step"], *each) for each in said])
+        new = (self.folder / "metrics.csv").stat().st_size == 0
+        self._append("metrics", [row, row.values()] if new else [row.values()])
+
+    def _append(self, name: str, rows: Iterable[Iterable[Any]]) -> None:
+        path = self.folder / f"{name}.csv"
+        size = path.stat().st_size if path.exists() else 0
+        with writing_errors(path):
+            try:
+                with path.open("ab") as file:
+                    file.write(_text(rows))
+            except OSError:
+                os.truncate(path, size)  # no partial rows
+                raise
+
+    # -- at the end --------------------------------------------------------------------------------
+
+    def end(self, society: Steps, *, complete: bool) -> None:
+        """Finish the tables; for a completed run, write the citizens too."""
+        router = society.router
+        router.observers = tuple(each for each in router.observers if each != self._say)
+        own = () if society.population is None else society.population.metrics
+        types = {"time": "string"} | dict.fromkeys(own, "float64")
+        self.names = self._whole("metrics", types)
+        if complete:
+            self.names.append(self._citizens(society))
+        types = dict.fromkeys(_MESSAGES, "string") | {"step": "int64"}
+        self.names += self._whole("messages", types)
+        if society._asking.prompts:
+            self._prompts = {"prompts_sha256": f"{society._asking.prompts:064x}"}
+        self.manifest(complete=complete)
+        for name in ("metrics", "citizens", "messages") if complete else ():
+            other = ".parquet" if f"{name}.csv" in self.names else ".csv"
+            (self.folder / f"{name}{other}").unlink(missing_ok=True)
+
+    def _whole(self, name: str, types: dict[str, str]) -> list[str]:
+        """Convert a table to Parquet, if wanted; return its file's name, if there is a file."""
+        path, made = (self.folder / f"{name}{suffix}" for suffix in (".csv", ".parquet"))
+        if not path.exists() or not path.stat().st_size:
+            return [made.name] if made.exists() else []
+        if self._arrow is None:
+            return [path.name]
+        read = package("pyarrow.csv", "Parquet", "tables")
+        block = read.ReadOptions(block_size=_GROUP)
+        lines = read.ParseOptions(newlines_in_values=True)
+        kinds = read.ConvertOptions(column_types=types)
+
+        def write(to: str) -> None:
+            with (
+                read.open_csv(path, block, lines, kinds) as batches,
+                self._parquet.ParquetWriter(to, batches.schema) as file,
+            ):
+                for batch in batches:
+                    file.write_batch(batch)
+
+        try:
+            write_whole(made, write)
+        except ValueError as error:
+            raise FileError(f"{made} cannot be written, its rows are in {path}: {error}") from error
+        return [made.name]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows of metrics of a finished run."""
+        path = self.folder / self.names[0]
+        if self._arrow is not None:
+            rows: list[dict[str, Any]] = self._parquet.read_table(path).to_pylist()
+            return rows
+        with path.open(encoding="utf-8", newline="") as lines:
+            made = csv.DictReader(lines)
+            return [{n: v if n == "time" else read_json(v) for n, v in row.items()} for row in made]
+
+    def _citizens(self, society: Steps) -> str:
+        """Write the citizens' current state; return the file's name."""
+        path = self.folder / f"citizens.{'csv' if self._arrow is None else 'parquet'}"
+        columns = _columns(society)
+
+        def write(to: str) -> None:
+            if self._arrow is None:
+                with Path(to).open("w", encoding="utf-8", newline="") as file:
+                    lines = csv.writer(file, lineterminator="\n")
+                    lines.writerow(columns)
+                    for at in range(0, len(columns["id"][0]), _ROWS):
+                        part = (_plain(v[at : at + _ROWS], said) for v, said in columns.values())
+                        lines.writerows(zip(*part, strict=True))
+                return
+            made = {
+                name: values if said is None else self._arrow.array(said).take(values % len(said))
+                for name, (values, said) in columns.items()
+            }
+            self._parquet.write_table(self._arrow.table(made), to)
+
+        write_whole(path, write)
+        return path.name
+
+
+def _text(rows: Iterable[Iterable[Any]]) -> bytes:
+    """Return rows as CSV."""
+    made = io.StringIO()
+    csv.writer(made, lineterminator="\n").writerows(rows)
+    return made.getvalue().encode()
+
+
+def _size_before(path: Path, step: int) -> int:
+    """Return the bytes of the header and of all whole rows of messages before a step."""
+    size = quotes = 0
+    with path.open("rb") as lines:
+        for line in lines:
+            if size and quotes % 2 == 0:  # a row begins here
+                number = line.partition(b",")[0]
+                if not (line.endswith(b"\n") and number.isdigit() and int(number) < step):
+                    break
+            size += len(line)
+            quotes += line.count(b'"')
+    return size
+
+
+def _columns(society: Steps) -> dict[str, tuple[Any, Sequence[str | None] | None]]:
+    """Return the citizens in id order by column: values, and the texts they number, or None."""
+    if (population := society.population) is not None:
+        own = {
+            name: (population.columns[name], population.declared[name].texts(population.places))
+            for name, values in population.arrays.items()
+            if values.ndim == 1
+        }
+        return {"id": (population.ids, None), **own}
+    rows = [_cells(agent) for agent in society.agents if isinstance(agent, CitizenAgent)]
+    return {name: ([row.get(name) for row in rows], None) for name in COLUMNS}
+
+
+def _cells(agent: CitizenAgent) -> dict[str, Any]:
+    """Return a citizen's values by column."""
+    status = agent.status
+    flat = {**status, **status.get("profile", {}), **status.get("needs", {})}
+    for name, value in flat.items():
+        if isinstance(value, Mapping):
+            flat[name] = ";".join(f"{key}:{number}" for key, number in value.items())
+    return {**flat, "id": str(agent.id), "name": agent.name}
+
+
+def _plain(values: Any, said: Sequence[str | None] | None) -> list[Any]:
+    """Return values as a list, with the texts in place of their numbers."""
+    listed: list[Any] = values if isinstance(values, list) else values.tolist()
+    return listed if said is None else [said[number] for number in listed]

@@ -1,0 +1,360 @@
+"""The agents of this process at the broker: ids claimed, queues consumed, restored, deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from pika.channel import Channel
+from pika.exceptions import AMQPError
+
+from moothall.errors import AgentStopped, BrokerError, DuplicateAgent, RequestError
+from moothall.spaces.amqp.broker import CLASSIC, Broker
+from moothall.spaces.amqp.connection import LinkLost, Refused
+from moothall.spaces.amqp.consumer import Tag
+from moothall.spaces.amqp.receiver import Receiver
+from moothall.spaces.amqp.wire import Outbound
+from moothall.spaces.mailbox import Mailbox
+from moothall.spaces.router import Router
+
+logger = logging.getLogger("moothall.amqp")
+
+_NOT_FOUND: Final = 404
+_LOCKED: Final = 405
+_OTHER_SETTINGS: Final = 406
+
+_SPARE: Final = 100
+"""How many messages an agent prefetches beyond its mailbox, which refuses them."""
+
+_DRAIN_S: Final = 0.02
+_LONGEST_DRAIN_S: Final = 5.0
+
+_BACKLOG_S: Final = 2.0
+"""How long to wait for the backlog of an agent before it starts the first message."""
+
+_AGAIN_S: Final = 0.5
+
+
+@dataclass(eq=False)
+class AgentQueue:
+    """The queue of one agent of this process."""
+
+    mailbox: Mailbox
+    name: str
+    consumer: str = ""  # AMQP's consumer tag, empty while it is not consumed
+    claimed: bool = False  # whether this process has the id, as far as it knows
+    channel: int = 0  # the number of the channel that it is consumed on
+    backlog: int = 0  # how many messages that waited when consuming began are not delivered yet
+    begin: Callable[[], None] | None = None  # lets the agent start after the backlog
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while added, restored, removed
+    lost: bool = False  # whether it was deleted, with what was in it
+
+    @property
+    def id(self) -> str:
+        """The agent's id."""
+        return self.mailbox.id
+
+
+@dataclass(eq=False, repr=False)
+class AgentQueues:
+    """Claims the ids of this process's agents, and consumes their queues until they are removed."""
+
+    router: Router
+    broker: Broker
+    receiver: Receiver
+    keep_s: float
+    quorum: bool
+    queue_lost: Callable[[str], None]  # has all processes send its open requests again
+    evict: Callable[[Mailbox, RequestError], None]  # removes an agent of this process
+    _here: dict[Mailbox, AgentQueue] = field(default_factory=dict)
+    _leaving: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._call = self.broker.control.call
+        self._consumer = self.broker.consumer
+        self._publisher = self.broker.publisher
+        self._names = self.broker.names
+        self._arguments: dict[str, Any] = {
+            "x-dead-letter-exchange": self._names.dead,
+            # A queue without a consumer expires after its last messages are dead-lettered;
+            # messages that are sent to it meanwhile extend its life (`Presence.renew`).
+            "x-message-ttl": int(self.keep_s * 1000),
+            "x-expires": int(self.keep_s * 2000),
+            "x-max-length": self.router.capacity,
+            "x-overflow": "reject-publish",
+            "x-queue-type": "quorum" if self.quorum else CLASSIC,
+        }
+
+    # -- at the broker -----------------------------------------------------------------------------
+
+    async def declare(self, id: str) -> None:
+        """Declare the queue of an agent that is not here."""
+        await self._declare(id, claims=False)
+        await self._bind(id)
+
+    async def _declare(self, id: str, *, claims: bool) -> tuple[int, bool]:
+        """Declare a queue; return how many messages wait, and if it is surely a classic one."""
+        arguments = self._arguments
+        name = self._names.queue("agent", id)
+
+        def declare(channel: Channel, callback: Callable[[Any], None]) -> None:
+            if claims:
+                # Without waiting: a refusal closes the channel before the next declaration.
+                channel.queue_declare(self._names.queue("claim", id), exclusive=True)
+            channel.queue_declare(name, durable=True, arguments=arguments, callback=callback)
+
+        classic = arguments["x-queue-type"] == CLASSIC
+        try:
+            try:
+                found = await self._call(declare)
+            except Refused as error:
+                if error.code != _OTHER_SETTINGS:
+                    raise
+                # Declared by a space with another mailbox= or keep=: those settings hold.
+                found = await self._state(name)
+                classic = False
+        except Refused as error:
+            if error.code == _LOCKED and claims:
+                raise DuplicateAgent(
+                    f"an agent {id!r} is in another process of this exchange, and ids are unique: "
+                    "give this one another id, or end that process"
+                ) from None
+            raise BrokerError(f"agent {id!r} can have no queue at the broker: {error}") from error
+        return found.message_count, classic
+
+    async def _bind(self, id: str) -> None:
+        names = self._names
+        name = names.queue("agent", id)
+
+        def bind(channel: Channel, callback: Callable[[Any], None]) -> None:
+            channel.queue_bind(name, names.exchange, names.everyone)
+            channel.queue_bind(name, names.exchange, names.key("agent", id), callback=callback)
+
+        try:
+            await self._call(bind)
+        except Refused as error:
+            raise BrokerError(f"agent {id!r} can have no messages routed to it: {error}") from error
+
+    async def is_consumed(self, id: str) -> bool:
+        """Return whether some process consumes the queue of an agent."""
+        try:
+            return bool((await self._state(self._names.queue("agent", id))).consumer_count)
+        except Refused:
+            return False
+
+    async def is_claimed(self, id: str) -> bool:
+        """Return whether some process has an agent of that id, even without a queue."""
+        try:
+            return bool(await self._state(self._names.queue("claim", id)))
+        except Refused as error:
+            return error.code == _LOCKED
+
+    async def _state(self, name: str) -> Any:
+        return await self._call(Channel.queue_declare, name, passive=True)
+
+    # -- agents come -------------------------------------------------------------------------------
+
+    def _is_consumed_here(self, queue: AgentQueue) -> bool:
+        """Return whether a queue is consumed on the present channel."""
+        return bool(queue.consumer) and queue.channel == self._consumer.number
+
+    async def add(self, mailbox: Mailbox) -> bool:
+        """Claim an agent's id and consume its queue; return False if it was removed meanwhile."""
+        if self.router.ending:
+            raise self.router.closed_error()
+        await self.broker.open()
+        while (leaving := self._leaving.get(mailbox.id)) is not None:
+            await asyncio.wait((leaving,))  # the queue of an agent of that id is being deleted
+        queue = AgentQueue(mailbox, self._names.queue("agent", mailbox.id))
+        if mailbox.open:
+            self._here[mailbox] = queue
+        try:
+            async with queue.lock:
+                while mailbox.open and not self._is_consumed_here(queue):
+                    try:
+                        # What was broadcast before is not for it, and the broker routes messages
+                        # and binds queues on two channels.
+                        await self._publisher.confirmed_or_returned(self._publisher.in_flight(""))
+                        await self._consume(queue)
+                    except LinkLost:
+                        await asyncio.sleep(_AGAIN_S)  # for the next connection
+        except DuplicateAgent:
+            self._here.pop(mailbox, None)  # it has nothing at the broker to delete
+            raise
+        if self.router.ending:
+            raise self.router.closed_error()
+        return mailbox.open
+
+    async def _consume(self, queue: AgentQueue) -> None:
+        """Claim an id for as long as this process's connection lasts, and consume its queue."""
+        mailbox = queue.mailbox
+        prefetch = self.router.capacity + mailbox.concurrency + _SPARE
+        count, classic = await self._declare(queue.id, claims=True)
+        queue.claimed = True
+        queue.backlog = min(count, prefetch)
+        if queue.backlog and queue.begin is None:
+            queue.begin = mailbox.pause()
+        self.receiver.resume(mailbox)  # that came before what waits at the broker
+        bound = asyncio.ensure_future(self._bind(queue.id))
+        try:
+            channel = self._consumer.number
+            queue.consumer = await self._consumer.consume(
+                queue.name,
+                partial(self._deliver, queue),
+                prefetch,
+                partial(self._cancelled, queue),
+                classic=classic,
+            )
+            queue.channel = channel
+        finally:
+            await bound
+        self.router.loop.call_later(_BACKLOG_S, self._begin, queue)
+        if queue.lost:
+            queue.lost = False
+            self.queue_lost(queue.id)
+
+    def _deliver(self, queue: AgentQueue, tag: Tag, properties: Any, body: bytes) -> None:
+        self.receiver.take(queue.mailbox, tag, properties, body)
+        if queue.begin is not None:
+            # The agent starts after the whole backlog is here: a later message in it may cancel a
+            # request.
+            queue.backlog -= 1
+            if not queue.backlog:
+                self._begin(queue)
+
+    def _begin(self, queue: AgentQueue) -> None:
+        begin, queue.begin = queue.begin, None
+        if begin is not None:
+            begin()
+
+    def _cancelled(self, queue: AgentQueue) -> None:
+        """Restore a queue that was deleted."""
+        queue.consumer = ""
+        queue.lost = True
+        if self._here.get(queue.mailbox) is queue and not self.router.ending:
+            logger.warning(
+                "the queue of agent %r is gone from the broker; declaring it again", queue.id
+            )
+            self.router.thread.spawn(self._restore(queue))
+
+    def restore(self) -> None:
+        """Consume the queues on a new channel."""
+        for queue in self._here.values():
+            self.router.thread.spawn(self._restore(queue))
+
+    async def _restore(self, queue: AgentQueue) -> None:
+        mailbox = queue.mailbox
+        # The broker may take two heartbeats, and some seconds, to see that a connection is lost.
+        until = self.router.loop.time() + 3 * self.broker.options.heartbeat + 10
+        async with queue.lock:
+            while (
+                self._here.get(mailbox) is queue
+                and self.broker.is_up  # else the next connection restores all
+                and not self._is_consumed_here(queue)
+            ):
+                try:
+                    await self._consume(queue)
+                    continue
+                except (LinkLost, AMQPError):
+                    pass
+                except DuplicateAgent:
+                    # Another process has the id, or the broker does not know yet that our old
+                    # connection is lost.
+                    if self.router.loop.time() > until:
+                        self._replaced(mailbox)
+                except BrokerError as error:
+                    logger.error("%s", error)
+                await asyncio.sleep(_AGAIN_S * random.uniform(0.5, 1.0))
+
+    def _replaced(self, mailbox: Mailbox) -> None:
+        del self._here[mailbox]
+        self.receiver.give_up(mailbox)
+        text = f'agent "{mailbox.id}" was replaced by one of another process'
+        logger.error("%s while this one had no connection", text)
+        self.evict(mailbox, AgentStopped(text))
+
+    # -- agents leave ------------------------------------------------------------------------------
+
+    def remove(self, mailbox: Mailbox) -> None:
+        """Delete a removed agent's queue, and then release its id."""
+        queue = self._here.pop(mailbox, None)
+        if queue is not None and not self.router.ending:
+            # What is published after this may be for another agent of that id.
+            sent = self._publisher.in_flight(mailbox.id)
+            self._leaving[queue.id] = self.router.thread.spawn(self._release(queue, sent))
+
+    async def removed(self, mailbox: Mailbox) -> None:
+        """Wait until a removed agent's queue is deleted."""
+        leaving = self._leaving.get(mailbox.id)
+        if leaving is not None:
+            await asyncio.wait((leaving,))
+
+    async def all_removed(self, timeout: float) -> None:
+        """Wait until the queues of all removed agents are deleted, at most `timeout` seconds."""
+        if self._leaving:
+            await asyncio.wait(list(self._leaving.values()), timeout=timeout)
+
+    async def _release(self, queue: AgentQueue, sent: list[Outbound]) -> None:
+        """Wait for the messages sent to an agent, then delete its queue and release its id."""
+        try:
+            async with queue.lock:
+                if not queue.claimed:
+                    return
+                try:
+                    with suppress(LinkLost):  # else they are published again, on another channel
+                        await self._publisher.confirmed_or_returned(sent)
+                    await self._delete(queue)
+                except (LinkLost, AMQPError, Refused) as error:
+                    logger.warning("the queue of the removed agent %r stays: %s", queue.id, error)
+                with suppress(LinkLost, AMQPError, Refused):
+                    await self._call(Channel.queue_delete, self._names.queue("claim", queue.id))
+        finally:
+            del self._leaving[queue.id]
+        if queue.lost:
+            self.queue_lost(queue.id)  # its requests are sent again, and find no receiver
+
+    async def _delete(self, queue: AgentQueue) -> None:
+        """Delete an agent's queue once all its messages are delivered here."""
+        name, exchange = queue.name, self._names.exchange
+        everyone, own = self._names.everyone, self._names.key("agent", queue.id)
+        if not self._is_consumed_here(queue):
+            raise LinkLost("there is no connection")
+        try:
+            await self._call(Channel.queue_unbind, name, exchange, everyone)
+            await self._call(Channel.queue_unbind, name, exchange, own)
+            await self._drain(queue)
+            # Messages may be on their way here: the broker cancels the consumer after them.
+            taken = self._consumer.until_ended(queue.consumer)
+            try:
+                await self._call(Channel.queue_delete, name)
+                await taken
+            finally:
+                taken.cancel()
+        except Refused as error:
+            if error.code != _NOT_FOUND:
+                raise
+            queue.lost = True
+
+    async def _drain(self, queue: AgentQueue) -> None:
+        """Wait until all messages in a queue are delivered here."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + _LONGEST_DRAIN_S
+        while True:
+            left = (await self._state(queue.name)).message_count
+            if not self._is_consumed_here(queue):
+                raise LinkLost("the channel was lost")
+            if not left:
+                return
+            if clock() > until:  # nothing is taken, for example because its inbox cannot be written
+                logger.error(
+                    "agent %r is removed, and %d messages are lost with its queue", queue.id, left
+                )
+                return
+            self._consumer.flush()
+            await asyncio.sleep(_DRAIN_S)

@@ -1,0 +1,297 @@
+"""A process's connection and channels to the broker, set up again when one is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import re
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Final
+
+from pika.channel import Channel
+from pika.exceptions import AMQPError, ChannelClosedByBroker
+
+from moothall.errors import BrokerError
+from moothall.spaces.amqp.connection import (
+    DIAL_S,
+    Connection,
+    Control,
+    LinkLost,
+    Refused,
+    explain,
+    parameters,
+    tls,
+)
+from moothall.spaces.amqp.consumer import Consumer, Deliver
+from moothall.spaces.amqp.options import AMQPOptions, Names
+from moothall.spaces.amqp.publisher import Publisher
+from moothall.spaces.amqp.wire import Outbound
+from moothall.spaces.loop import LoopThread
+from moothall.spaces.request import settle
+
+logger = logging.getLogger("moothall.amqp")
+
+_FIRST_WAIT_S: Final = 0.2
+_LONGEST_WAIT_S: Final = 15.0
+_CLOSE_S: Final = 2.0
+_REPLIES_EXPIRE_S: Final = 3600
+_REPLY_PREFETCH: Final = 2_000
+CLASSIC: Final = "classic"
+"""The queue type to name: a virtual host may have another default."""
+_AGAIN_S: Final = 1.0
+_REFUSED: Final = 403
+_NOT_FOUND: Final = 404
+_LARGEST = re.compile(r"larger than configured max size (\d+)")
+
+
+@dataclass(eq=False, repr=False)
+class Broker:
+    """One process's connection to the broker, and what all users of the connection share.
+
+    Everything runs on the loop.
+
+    Attributes:
+        process: the name of this process at the broker
+        reply_key: the routing key of the answers to its requests
+        control: declares, binds and deletes
+        publisher: publishes messages until each is confirmed
+        consumer: takes and acknowledges deliveries
+    """
+
+    thread: LoopThread
+    options: AMQPOptions
+    names: Names
+    settled: Callable[[Outbound, str], None]  # called when publishing a message has ended
+    replied: Deliver  # takes what comes for this process
+    replies_lost: Callable[[], None]  # called when the queue of the replies is there again
+    attached: Callable[[], Awaitable[None]]  # called when there is a new channel to consume on
+    on_state: Callable[[str, str], None]
+    after_read: Callable[[], None]
+    _lost: bool = False
+    _ending: bool = False
+    _connection: Connection | None = None
+    _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _keeping: asyncio.Task[None] | None = None
+    _closing: bool = False
+
+    def __post_init__(self) -> None:
+        self.loop = self.thread.loop
+        self.process = secrets.token_hex(8)
+        self.reply_key = self.names.key("reply", self.process)
+        self._replies = self.names.queue("reply", self.process)
+        self._count = count(1)
+        self.consumer = Consumer(self.loop)
+        self.publisher = Publisher(self.names.exchange, self.settled, self.thread.set_open)
+        self.control = Control(self.channel)
+
+    def new_key(self) -> str:
+        """Return a new idempotency key for a message."""
+        return f"{self.process}.{next(self._count):010x}"
+
+    async def end_replies(self) -> None:
+        """Take all answers in this process's reply queue, then delete the queue."""
+        self._ending = True
+        await self.control.call(Channel.queue_delete, self._replies)
+
+    # -- the connection ----------------------------------------------------------------------------
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the connection is open."""
+        return self._connection is not None and self._connection.is_open
+
+    async def open(self) -> None:
+        """Connect; from then on the connection is reopened whenever it is lost."""
+        async with self._opening:
+            if self._keeping is not None:
+                return
+            try:
+                await self._connect()
+            except (LinkLost, AMQPError) as error:
+                raise BrokerError(explain(error, self.options)) from error
+            self._keeping = self.loop.create_task(self._reconnect())
+
+    async def channel(self) -> Channel:
+        """Open a channel."""
+        connection = self._connection
+        if connection is None or not connection.is_open:
+            raise LinkLost("there is no connection")
+        opened: asyncio.Future[Channel] = self.loop.create_future()
+        connection.channel(on_open_callback=lambda found: settle(opened, found))
+        await asyncio.wait((opened, connection.lost), return_when=asyncio.FIRST_COMPLETED)
+        if not opened.done():
+            raise LinkLost(str(connection.lost.result()))
+        return opened.result()
+
+    async def close(self) -> None:
+        """Close the connection for good."""
+        self._closing = True
+        if self._keeping is not None:
+            self._keeping.cancel()
+        connection = self._connection
+        if connection is not None:
+            if connection.is_open:
+                connection.close()
+            await asyncio.wait((connection.lost,), timeout=_CLOSE_S)
+            connection.abort()
+
+    def drop(self) -> None:
+        """Close this connection, so that another is opened."""
+        if self._connection is not None and self._connection.is_open:
+            self._connection.close(reply_code=541, reply_text="given up by the client")
+
+    async def _connect(self) -> None:
+        connection = Connection(
+            parameters(self.options, f"moothall {self.process}"),
+            self.loop,
+            tls(self.options),
+            before_write=self.consumer.flush,
+            after_read=self.after_read,
+        )
+        try:
+            async with asyncio.timeout(DIAL_S):  # a broker may accept it and send nothing
+                await connection.opened
+        except Exception as error:
+            connection.abort()
+            raise BrokerError(explain(error, self.options)) from error
+        except asyncio.CancelledError:
+            connection.close()
+            raise
+        connection.add_on_connection_blocked_callback(
+            lambda *_: self.on_state(
+                "blocked", "the broker is short of memory or disk and takes none"
+            )
+        )
+        connection.add_on_connection_unblocked_callback(
+            lambda *_: self.on_state("unblocked", "the broker takes messages again")
+        )
+        self._connection = connection
+        try:
+            await self._set_up()
+        except BaseException:
+            if connection.is_open:
+                connection.close()
+            self._disconnected()
+            raise
+        self.on_state("connected", f"connected to the message broker at {self.options.address}")
+
+    async def _reconnect(self) -> None:
+        """Open another connection whenever one is lost."""
+        while not self._closing and self._connection is not None:
+            error = await asyncio.shield(self._connection.lost)
+            self._disconnected()
+            if self._closing:
+                return
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            where = f"the message broker at {self.options.address}"
+            self.on_state("lost", f"the connection to {where} is lost: {reason}")
+            wait = _FIRST_WAIT_S
+            while True:
+                # Jitter: a thousand processes must not reconnect at the same moment.
+                await asyncio.sleep(wait * random.uniform(0.5, 1.0))
+                try:
+                    await self._connect()
+                    break
+                except Exception as failure:  # another try may succeed
+                    if not isinstance(failure, BrokerError | LinkLost | AMQPError):
+                        logger.exception("a defect in moothall: a connection could not be set up")
+                    wait = min(wait * 2, _LONGEST_WAIT_S)
+                    self.on_state("retrying", f"{failure}; trying again within {wait:.1f} s")
+
+    async def _set_up(self) -> None:
+        """Set up a new connection."""
+        names, queue, classic = self.names, self._replies, {"x-queue-type": CLASSIC}
+        expiring = classic | {"x-expires": _REPLIES_EXPIRE_S * 1000}
+        call, exchange, dead = self.control.call, names.exchange, names.dead_letters
+        try:
+            await call(Channel.exchange_declare, exchange, "topic", durable=True)
+            await call(Channel.exchange_declare, names.dead, "fanout", durable=True)
+            await call(Channel.queue_declare, dead, durable=True, arguments=classic)
+            await call(Channel.queue_bind, dead, names.dead, "")
+            await call(Channel.queue_declare, queue, durable=True, arguments=expiring)
+            await call(Channel.queue_bind, queue, exchange, self.reply_key)
+            await call(Channel.queue_bind, queue, exchange, names.processes)
+        except Refused as error:
+            raise BrokerError(
+                f"the broker at {self.options.address} has something else under the name "
+                f"{names.exchange!r}, or refuses to declare it: {error}"
+            ) from error
+        await self._attach_publisher()
+        await self._attach_consumer()
+
+    def _disconnected(self) -> None:
+        self._connection = None
+        self.control.lost()
+        self.publisher.lost()
+        self.consumer.lost()
+
+    async def _attach_consumer(self) -> None:
+        channel = await self.channel()
+        channel.add_on_close_callback(
+            lambda _, error: self._closed(self._attach_consumer, self.consumer, error)
+        )
+        self.consumer.attach(channel)
+        await self.consumer.consume(
+            self._replies,
+            self.replied,
+            _REPLY_PREFETCH,
+            self._replies_deleted,
+        )
+        if self._lost:
+            self._lost = False
+            self.replies_lost()
+        await self.attached()
+
+    def _replies_deleted(self) -> None:
+        """Declare everything again on another connection: the reply queue was deleted."""
+        if not self._ending:
+            self._lost = True
+            self.drop()
+
+    async def _attach_publisher(self) -> None:
+        channel = await self.channel()
+        channel.add_on_close_callback(self._publisher_closed)
+        ready = self.loop.create_future()
+        channel.add_on_close_callback(lambda *_: settle(ready, False))
+        channel.confirm_delivery(self.publisher.confirmed, callback=lambda _: settle(ready, True))
+        if not await ready:
+            raise LinkLost("the channel was lost")
+        channel.connection.confirms[channel.channel_number] = self.publisher.confirmed
+        self.publisher.attach(channel)
+
+    def _publisher_closed(self, _: Channel, error: Exception) -> None:
+        self._closed(self._attach_publisher, self.publisher, error)
+        if isinstance(error, ChannelClosedByBroker) and error.reply_code == _NOT_FOUND:
+            self.drop()  # the exchange was deleted: declare everything again
+        if too_large := _LARGEST.search(str(error)):
+            self.publisher.refuse_larger(int(too_large[1]))
+
+    def _closed(
+        self, attach: Callable[[], Any], user: Consumer | Publisher, error: Exception
+    ) -> None:
+        """Open another channel after one was closed, unless its connection is closed too.
+
+        The broker closes a channel with a message unacknowledged for too long, and redelivers it.
+        """
+        user.lost()
+        connection = self._connection
+        if self.is_up and not self._ending:
+
+            async def again() -> None:
+                if isinstance(error, ChannelClosedByBroker) and error.reply_code == _REFUSED:
+                    template = "the broker refuses this user: %s; trying again in %s s"
+                    logger.error(template, error.reply_text, _AGAIN_S)
+                    await asyncio.sleep(_AGAIN_S)
+                try:
+                    if connection is self._connection:
+                        await attach()
+                except Refused:
+                    self.drop()  # a queue or exchange was deleted: declare everything again
+                except (LinkLost, AMQPError):
+                    return  # the next connection sets everything up
+
+            self.thread.spawn(again())

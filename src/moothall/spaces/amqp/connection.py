@@ -1,0 +1,388 @@
+"""The connection to the broker, why it fails, and the channel for declarations."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import struct
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+
+import pika
+from pika import frame, spec
+from pika.channel import Channel
+from pika.exceptions import (
+    AMQPError,
+    ChannelClosedByBroker,
+    ConnectionClosed,
+    IncompatibleProtocolError,
+    InvalidFrameError,
+    ProbableAccessDeniedError,
+    ProbableAuthenticationError,
+    StreamLostError,
+)
+
+from moothall.errors import BrokerError
+from moothall.spaces.amqp.options import AMQPOptions
+from moothall.spaces.request import settle
+
+DIAL_S = 10.0
+"""How long the broker may take to answer."""
+_NOT_ALLOWED = 530
+_OTHER_NAME = (62, 64)  # OpenSSL's: the certificate is for another host, another address
+
+_FRAME_HEAD = 7
+"""How many bytes a frame has before its payload."""
+
+_AT_ONCE = 16_384
+"""How many bytes are parsed at once: for each frame pika copies all that follow it."""
+
+_BASIC = 60
+_END = bytes((spec.FRAME_END,))
+_HEADER_HEAD = struct.Struct(">BHIHHQ")
+_BODY_HEAD = struct.Struct(">BHI")
+
+
+@lru_cache(maxsize=4096)
+def _publish_frame(channel: int, exchange: str, routing_key: str, mandatory: bool) -> bytes:
+    method = spec.Basic.Publish(exchange=exchange, routing_key=routing_key, mandatory=mandatory)
+    marshalled: bytes = frame.Method(channel, method).marshal()
+    return marshalled
+
+
+class LinkLost(Exception):
+    """The connection was lost during a call."""
+
+
+def parameters(options: AMQPOptions, name: str) -> pika.ConnectionParameters:
+    """Return pika's parameters; the broker's tools show `name`."""
+    return pika.ConnectionParameters(
+        host=options.hostname,
+        port=options.port,
+        virtual_host=options.virtual_host,
+        credentials=pika.PlainCredentials(options.username, options.password),
+        heartbeat=options.heartbeat,
+        stack_timeout=DIAL_S,
+        client_properties={"connection_name": name, "product": "moothall"},
+    )
+
+
+def tls(options: AMQPOptions) -> ssl.SSLContext | None:
+    """Return the TLS context, if any; the broker's certificate is always verified."""
+    if not options.use_ssl:
+        return None
+    try:
+        return ssl.create_default_context(cafile=options.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise BrokerError(f"ca_file {str(options.ca_file)!r} cannot be read: {error}") from error
+
+
+def explain(error: BaseException, options: AMQPOptions) -> str:
+    """Say in one line why there is no connection, and what to do."""
+    where = f"the message broker at {options.address}"
+    if isinstance(error, ProbableAuthenticationError):
+        return (
+            f"{where} refuses the user {options.username!r} or the password: "
+            "set AMQP_USERNAME and AMQP_PASSWORD"
+        )
+    denied = isinstance(error, ProbableAccessDeniedError) or (
+        isinstance(error, ConnectionClosed) and error.reply_code == _NOT_ALLOWED
+    )
+    if denied and "reached" not in str(error):  # a limit of connections or channels
+        return (
+            f"{where} has no virtual host {options.virtual_host!r} for the user "
+            f"{options.username!r}: set AMQP_VHOST, or have it made (rabbitmqctl add_vhost, "
+            "set_permissions)"
+        )
+    if isinstance(error, ssl.SSLCertVerificationError):
+        advice = "give its authority as ca_file="
+        if error.verify_code in _OTHER_NAME:
+            advice = "connect to a name that it is for, by hostname= or AMQP_HOST"
+        return f"the certificate of {where} is not to be trusted ({error.verify_message}): {advice}"
+    if isinstance(error, ssl.SSLError | IncompatibleProtocolError):
+        other = "without use_ssl=True" if options.use_ssl else "with use_ssl=True"
+        return f"{where} does not speak AMQP 0-9-1 on that port: try it {other}"
+    if isinstance(error, ConnectionResetError | StreamLostError):
+        # A TLS port closes a plain connection without an error.
+        other = "" if options.use_ssl else "try it with use_ssl=True, or "
+        return f"{where} hung up before AMQP began: {other}check AMQP_PORT and the broker's log"
+    if denied or isinstance(error, ConnectionClosed | LinkLost):
+        return f"{where} closed the connection: {getattr(error, 'reply_text', error)}"
+    if isinstance(error, TimeoutError):
+        return f"{where} does not answer in {DIAL_S:.0f} s: check AMQP_HOST and AMQP_PORT"
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    if isinstance(error, ConnectionRefusedError):  # asyncio names the address in place of it
+        reason = "Connection refused"
+    return (
+        f"no message broker at {options.address} ({reason or type(error).__name__}): "
+        "start RabbitMQ, or set AMQP_HOST and AMQP_PORT"
+    )
+
+
+class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[misc]
+    """Speaks AMQP over the loop's own transports, which support TLS.
+
+    A system call costs more than all that pika does for a message. So the first frame in a turn of
+    the loop is written at once, and the others together at the end of the turn. pika's own adapter
+    writes each frame separately; `benchmarks/amqp.py` measures the difference.
+
+    Attributes:
+        opened: done when it is open, or with why it cannot be
+        lost: done when it is closed, with why
+        confirms: by channel, the callback for publisher confirms, instead of pika's own
+
+    Args:
+        before_write: called before a write: pending acknowledgements go with it
+        after_read: called when all data that came at once is parsed
+    """
+
+    def __init__(
+        self,
+        parameters: pika.ConnectionParameters,
+        loop: asyncio.AbstractEventLoop,
+        tls: ssl.SSLContext | None,
+        *,
+        before_write: Callable[[], None],
+        after_read: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._tls = tls
+        self._transport: asyncio.Transport | None = None
+        self._dialling: asyncio.Task[None] | None = None
+        self._terminated = False
+        self._unwritten: list[bytes] = []
+        self._reading = False
+        self.confirms: dict[int, Callable[[Any], None]] = {}
+        self._writing = False
+        self._before_write = before_write
+        self._after_read = after_read
+        self.opened: asyncio.Future[None] = loop.create_future()
+        self.lost: asyncio.Future[BaseException] = loop.create_future()
+        super().__init__(
+            parameters,
+            lambda _: settle(self.opened),
+            self._failed,
+            lambda _, error: settle(self.lost, error),
+        )
+
+    def publish(
+        self,
+        channel: int,
+        exchange: str,
+        routing_key: str,
+        mandatory: bool,
+        properties: bytes,
+        body: bytes,
+    ) -> None:
+        """Do what pika's `basic_publish` does, in less time: `benchmarks/amqp.py` measures it."""
+        frames = [
+            _publish_frame(channel, exchange, routing_key, mandatory),
+            _HEADER_HEAD.pack(
+                spec.FRAME_HEADER, channel, 12 + len(properties), _BASIC, 0, len(body)
+            ),
+            properties,
+        ]
+        for start in range(0, len(body), self._body_max_length):
+            piece = body[start : start + self._body_max_length]
+            frames += (_END, _BODY_HEAD.pack(spec.FRAME_BODY, channel, len(piece)), piece)
+        frames.append(_END)
+        self._output_marshaled_frames((b"".join(frames),))
+
+    def _failed(self, _: Any, error: BaseException) -> None:
+        if not self.opened.done():
+            self.opened.set_exception(error)
+
+    def abort(self) -> None:
+        """Close the socket without AMQP's closing handshake."""
+        if self._dialling is not None:
+            self._dialling.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- asyncio's side ----------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is connected."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._on_stream_connected()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what the broker sent."""
+        turn_ends = self._writing  # a write is scheduled already
+        self._reading = True
+        for start in range(0, len(data), _AT_ONCE):
+            if self._terminated:
+                return
+            self._on_data_available(data[start : start + _AT_ONCE])
+        self._after_read()
+        self._reading = False
+        if not turn_ends:
+            self._end_turn()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The socket is closed."""
+        if not self._terminated:
+            self._terminated = True
+            if error is None and self._error is None:
+                error = StreamLostError("the broker closed the connection")
+            self._on_stream_terminated(error)
+
+    # -- pika's side -------------------------------------------------------------------------------
+
+    def _adapter_connect_stream(self) -> None:
+        self._dialling = self._loop.create_task(self._dial())
+
+    async def _dial(self) -> None:
+        host, port = self.params.host, self.params.port
+        try:
+            async with asyncio.timeout(self.params.stack_timeout):
+                await self._loop.create_connection(
+                    lambda: self,
+                    host,
+                    port,
+                    ssl=self._tls,
+                    server_hostname=host if self._tls is not None else None,
+                )
+        except (OSError, ValueError) as error:  # ValueError: not a host name, such as `a..b`
+            self.connection_lost(error)
+
+    def _write(self) -> None:
+        """Write all frames that wait."""
+        if self.is_open:
+            self._before_write()
+        unwritten, self._unwritten = self._unwritten, []
+        if unwritten and self._transport is not None:
+            self._transport.write(b"".join(unwritten))
+
+    def _end_turn(self) -> None:
+        if self._unwritten:
+            self._write()
+        self._writing = False
+
+    def _adapter_disconnect_stream(self) -> None:
+        self._write()
+        if self._dialling is not None:
+            self._dialling.cancel()
+        if self._transport is None:
+            self._loop.call_soon(self.connection_lost, None)
+        elif isinstance(self._error, pika.exceptions.ConnectionClosed):
+            self._transport.close()  # after it has sent what was written
+        else:
+            self._transport.abort()
+
+    def _adapter_call_later(self, delay: float, callback: Callable[[], None]) -> object:
+        return self._loop.call_later(delay, callback)
+
+    def _adapter_remove_timeout(self, timeout_id: Any) -> None:
+        timeout_id.cancel()
+
+    def _adapter_add_callback_threadsafe(self, callback: Callable[..., None]) -> None:
+        self._loop.call_soon_threadsafe(callback)
+
+    def _adapter_emit_data(self, data: bytes) -> None:
+        self._output_marshaled_frames((data,))
+
+    def _read_frame(self) -> tuple[int, Any]:
+        """Read a frame; if pika cannot decode a message's headers, leave the headers out.
+
+        pika's error would end the connection, and the next one would redeliver the message.
+        """
+        try:
+            found: tuple[int, Any] = super()._read_frame()
+            return found
+        except InvalidFrameError:
+            raise  # the stream itself is broken
+        except Exception:  # decoding raises ValueError, OverflowError, RecursionError, …
+            buffer = self._frame_buffer
+            kind, channel, size = struct.unpack_from(">BHI", buffer)
+            if kind != spec.FRAME_HEADER:
+                raise
+            (body_size,) = struct.unpack_from(">Q", buffer, _FRAME_HEAD + 4)
+            header = frame.Header(channel, body_size, pika.BasicProperties())
+            return _FRAME_HEAD + size + 1, header
+
+    def _process_frame(self, frame_value: Any) -> None:
+        """Process a frame; confirms and deliveries skip pika's search for callbacks."""
+        kind = type(frame_value)
+        method = type(frame_value.method) if kind is frame.Method else None
+        take = self.confirms.get(frame_value.channel_number) if method is spec.Basic.Ack else None
+        if take is not None:
+            take(frame_value)
+        elif method is spec.Basic.Deliver or kind in (frame.Header, frame.Body):
+            self._deliver_frame_to_channel(frame_value)
+        else:
+            super()._process_frame(frame_value)
+
+    def _output_marshaled_frames(self, marshaled_frames: Sequence[bytes]) -> None:
+        self._unwritten += marshaled_frames
+        if not self._writing:
+            self._writing = True
+            if not self._reading:
+                self._loop.call_soon(self._end_turn)
+            self._write()
+
+
+# pika warns of each refusal: `Control` expects them, and other channels are reopened.
+logging.getLogger("pika.channel").setLevel(logging.ERROR)
+
+
+class Refused(Exception):
+    """The broker refused an operation.
+
+    Attributes:
+        code: AMQP's: 403 refused, 404 not found, 405 locked, 406 other settings
+    """
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Control:
+    """Declares, binds and deletes. A refusal closes the channel; the next call opens another."""
+
+    def __init__(self, open_channel: Callable[[], Awaitable[Channel]]) -> None:
+        self._open_channel = open_channel
+        self._channel: Channel | None = None
+        self._waiting: asyncio.Future[Any] | None = None
+        self._turn = asyncio.Lock()
+
+    async def call(self, operation: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a method of `Channel` that takes a callback, and return the broker's answer."""
+        async with self._turn:
+            channel = self._channel
+            if channel is None or not channel.is_open:
+                channel = self._channel = await self._open_channel()
+                channel.add_on_close_callback(self._closed)
+            waiting = self._waiting = asyncio.get_running_loop().create_future()
+            operation(channel, *args, callback=lambda f: settle(waiting, f.method), **kwargs)
+            try:
+                return await waiting
+            finally:
+                if not waiting.done() or waiting.cancelled():
+                    # Its answer may still come, and must not be taken for the next call's.
+                    self._channel = None
+                    with suppress(AMQPError):
+                        channel.close()
+
+    def lost(self) -> None:
+        """End the call in progress: the connection was lost."""
+        self._channel = None
+        self._end(LinkLost("the connection was lost"))
+
+    def _closed(self, channel: Channel, error: Exception) -> None:
+        if channel is not self._channel:
+            return
+        self._channel = None
+        if isinstance(error, ChannelClosedByBroker):
+            self._end(Refused(error.reply_code, error.reply_text))
+        else:
+            self._end(LinkLost(str(error)))
+
+    def _end(self, error: Exception) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_exception(error)

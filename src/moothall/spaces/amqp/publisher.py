@@ -1,0 +1,243 @@
+"""Publishes messages, and keeps each one until its publisher confirm."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from itertools import chain
+from typing import Any, Final
+
+from pika.channel import Channel
+
+from moothall.spaces.amqp.connection import LinkLost
+from moothall.spaces.amqp.wire import LARGEST, REQUEST, SEND, Outbound
+from moothall.spaces.request import settle
+
+Settled = Callable[[Outbound, str], None]
+
+# How publishing ended.
+CONFIRMED: Final = "confirmed"
+RETURNED: Final = "returned"  # it has no queue
+UNROUTABLE: Final = "unroutable"  # it gets no queue either: no process has the agent's id
+REFUSED: Final = "refused"  # the queue is full
+FULL: Final = "full"  # too many messages wait for the broker already
+TOO_LARGE: Final = "too large"  # larger than this broker takes
+
+_LIMIT: Final = 100_000
+"""How many messages may wait for the broker."""
+
+_AHEAD: Final = 1_000
+"""How many may wait before threads wait in `send`: other requests and answers queue behind."""
+
+_REFUSABLE: Final = frozenset((SEND, REQUEST))
+"""Kinds that may be refused. Answers need no limit: messages that were taken limit them."""
+
+_ALL: Final = "*"
+
+_WINDOW = 5_000
+"""How many messages may be unconfirmed."""
+
+
+class Publisher:
+    """Publishes in order, and publishes unconfirmed messages again after a lost connection.
+
+    It alone has every message that the broker does not have yet: unconfirmed, waiting, or held for
+    an agent without a queue.
+
+    Attributes:
+        largest: how many bytes a message may have; less once the broker has refused one
+    """
+
+    def __init__(self, exchange: str, settled: Settled, set_open: Callable[[bool], None]) -> None:
+        self._exchange = exchange
+        self._settled = settled
+        self._set_open = set_open
+        self._behind = False
+        self._channel: Channel | None = None
+        self._tag = 0
+        self._unconfirmed: dict[int, Outbound] = {}
+        self._waiting: deque[Outbound] = deque()
+        self._pauses = 0
+        # By receiver or `_ALL`, then by key: the returned messages, and those published since.
+        self._held: dict[str, tuple[dict[str, Outbound], dict[str, Outbound]]] = {}
+        self._returned: set[str] = set()
+        self.largest = LARGEST
+        self._waiters: list[asyncio.Future[None]] = []
+
+    def __len__(self) -> int:
+        held = sum(len(each) for pair in self._held.values() for each in pair)
+        return len(self._unconfirmed) + len(self._waiting) + held
+
+    def publish(self, message: Outbound) -> None:
+        """Publish a message now, or keep it until that is possible."""
+        if len(message.body) > self.largest and message.exchange is None:  # not a dead letter
+            self._settled(message, TOO_LARGE)
+            return
+        held = self._held and (self._held.get(message.to) or self._held.get(_ALL))
+        now = self._channel is not None and len(self._unconfirmed) < _WINDOW
+        if now and not held and not self._waiting:
+            message.in_flight = True
+            self._emit(message)
+        elif len(self) >= _LIMIT and message.kind in _REFUSABLE:
+            self._settled(message, FULL)
+        elif held:
+            held[1][message.key] = message
+        else:
+            message.in_flight = True
+            self._waiting.append(message)
+        self._regulate()
+
+    def _regulate(self) -> None:
+        """Make threads wait while the broker is behind, but not while there is no channel."""
+        behind = self._channel is not None and len(self._unconfirmed) + len(self._waiting) >= _AHEAD
+        if behind is not self._behind:
+            self._behind = behind
+            self._set_open(not behind)
+
+    def refuse_larger(self, largest: int) -> None:
+        """End larger messages as `TOO_LARGE`: the broker closed the channel because of one."""
+        self.largest = largest
+        kept = [*self._unconfirmed.values(), *self._waiting]
+        self._unconfirmed.clear()
+        self._waiting = deque(each for each in kept if len(each.body) <= largest)
+        for message in kept:
+            if len(message.body) > largest:
+                message.in_flight = False
+                self._settled(message, TOO_LARGE)
+        self._wake()
+
+    def pause(self) -> None:
+        """Keep messages from now on until `resume`: their receiver is being added."""
+        self._pauses += 1
+        self._held.setdefault(_ALL, ({}, {}))
+
+    def resume(self) -> None:
+        """Publish the messages kept since `pause`."""
+        self._pauses -= 1
+        if not self._pauses:
+            for message in self.take_held(_ALL):
+                self.publish(message)
+
+    # -- for an agent without a queue --------------------------------------------------------------
+
+    def hold_back(self, message: Outbound) -> bool:
+        """Keep a returned message, and all later ones to its agent; return if it is the first."""
+        first = message.to not in self._held
+        self._held.setdefault(message.to, ({}, {}))[0][message.key] = message
+        return first
+
+    def held(self, id: str) -> list[Outbound]:
+        """Return the messages held for an agent, in order, without ended requests."""
+        returned, behind = self._held.get(id, ({}, {}))
+        return [message for message in (returned | behind).values() if not message.ended]
+
+    def take_held(self, id: str) -> list[Outbound]:
+        """Return the messages held for an agent, and hold no more for it."""
+        messages = self.held(id)
+        self._held.pop(id, None)
+        self._wake()
+        return messages
+
+    # -- the channel -------------------------------------------------------------------------------
+
+    def attach(self, channel: Channel) -> None:
+        """Publish on this channel from now on, the unconfirmed messages first."""
+        self._waiting.extendleft(reversed(self._unconfirmed.values()))
+        self._unconfirmed.clear()
+        self._returned.clear()
+        self._tag = 0
+        self._channel = channel
+        channel.add_on_return_callback(self._on_return)
+        self._publish_waiting()
+
+    def lost(self) -> None:
+        """Forget the channel, which is lost."""
+        self._channel = None
+        self._regulate()
+        self._wake()
+
+    async def drained(self) -> None:
+        """Wait until everything is confirmed."""
+        while len(self):
+            await self._progress()
+
+    def in_flight(self, id: str) -> list[Outbound]:
+        """Return the unconfirmed messages to an agent, without the held ones; "" for broadcasts."""
+        under_way = chain(self._unconfirmed.values(), self._waiting)
+        return [message for message in under_way if message.to == id]
+
+    async def confirmed_or_returned(self, messages: list[Outbound]) -> None:
+        """Wait until each of these is in its queue, or was returned."""
+        while messages:
+            if not messages[-1].in_flight:
+                messages.pop()
+            elif self._channel is None:
+                raise LinkLost("there is no channel")
+            else:
+                await self._progress()
+
+    async def _progress(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            settle(waiter)
+
+    def confirmed(self, frame: Any) -> None:
+        """Take the broker's confirm or refusal of one message, or of all up to it."""
+        method = frame.method
+        tag: int = method.delivery_tag
+        outcome = CONFIRMED if method.NAME == "Basic.Ack" else REFUSED
+        unconfirmed = self._unconfirmed
+        if not method.multiple:
+            message = unconfirmed.pop(tag, None)
+            messages = [] if message is None else [message]
+        else:
+            messages = []
+            for each in list(unconfirmed):
+                if each > tag:
+                    break
+                messages.append(unconfirmed.pop(each))
+        returned = self._returned
+        for message in messages:
+            message.in_flight = False
+            if returned and message.key in returned:
+                returned.discard(message.key)
+                self._settled(message, RETURNED)
+            else:
+                self._settled(message, outcome)
+        if self._waiting:
+            self._publish_waiting()
+        self._regulate()
+        if self._waiters:
+            self._wake()
+
+    def _on_return(self, _channel: Channel, _method: Any, properties: Any, _body: bytes) -> None:
+        self._returned.add(properties.message_id)
+
+    def _publish_waiting(self) -> None:
+        waiting = self._waiting
+        while waiting and self._channel is not None and len(self._unconfirmed) < _WINDOW:
+            self._emit(waiting.popleft())
+
+    def _emit(self, message: Outbound) -> None:
+        channel = self._channel
+        assert channel is not None
+        self._tag += 1
+        self._unconfirmed[self._tag] = message
+        if not channel.is_open:
+            # The channel is lost; unconfirmed messages are published again on the next one.
+            self._channel = None
+            return
+        channel.connection.publish(
+            channel.channel_number,
+            message.exchange or self._exchange,
+            message.routing_key,
+            message.mandatory,
+            message.encoded_properties(),
+            message.body,
+        )

@@ -1,0 +1,225 @@
+"""Takes messages from the broker: new, redelivered, in doubt or unreadable."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from moothall.action import ACCESS_REQUESTED
+from moothall.errors import InboxError, InDoubt, RequestCancelled
+from moothall.message import BROADCAST as EVERYONE
+from moothall.spaces import delivery as kinds
+from moothall.spaces.amqp import wire
+from moothall.spaces.amqp.broker import Broker
+from moothall.spaces.amqp.consumer import Tag
+from moothall.spaces.amqp.dead_letters import bury
+from moothall.spaces.amqp.inbox import ENDED, STARTED, Entry, Inbox
+from moothall.spaces.amqp.recorder import Ident, InFlight, Recorder
+from moothall.spaces.amqp.wire import Inbound, Outbound, Unreadable
+from moothall.spaces.delivery import Delivery
+from moothall.spaces.mailbox import Mailbox
+from moothall.spaces.router import Router
+
+logger = logging.getLogger("moothall.amqp")
+
+_AGAIN_S: Final = 1.0
+"""Seconds until an inbox that could not be read is tried again."""
+
+_KINDS: Final = {
+    wire.SEND: kinds.SEND,
+    wire.ANSWER: kinds.ANSWER,
+    wire.REQUEST: kinds.REQUEST,
+}
+
+_MOST_CANCELLED: Final = 10_000
+"""How many cancellations are kept for requests that have not arrived."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Receiver:
+    """Takes what the broker delivers. Everything runs on the loop."""
+
+    router: Router
+    broker: Broker
+    inbox: Inbox
+    recorder: Recorder
+    innermost: Callable[[tuple[str, ...]], Delivery | None]  # of this process, in a call chain
+    show: Callable[[Delivery], None]  # shows it to the observers
+    _cancelled: dict[Ident, None] = field(default_factory=dict)
+    _unread: list[tuple[Mailbox, Tag, Any, bytes]] = field(default_factory=list)
+
+    def take(self, mailbox: Mailbox, tag: Tag, properties: Any, body: bytes) -> None:
+        """Take a message for the agent in `mailbox`."""
+        try:
+            inbound = wire.read(properties, body)
+            to = inbound.envelope.to
+            if inbound.kind in (wire.REPLY, *wire.NOTICES):
+                raise Unreadable(f"an agent's queue takes no message of type {inbound.kind!r}")
+            if to not in (mailbox.id, EVERYONE):
+                raise Unreadable(f"it is to {to!r}, but was in the queue of {mailbox.id!r}")
+        except Unreadable as error:
+            logger.error("a message to %r goes to the dead letters: %s", mailbox.id, error)
+            acknowledge = partial(self.broker.consumer.acknowledge, tag)
+            bury(self.broker, properties, body, str(error), mailbox.id, acknowledge)
+            return
+        if inbound.kind == wire.CANCEL:
+            self.cancel(properties.correlation_id or "", mailbox.id)
+            self.broker.consumer.acknowledge(tag)
+            return
+        ident = (inbound.key, mailbox.id)
+        known = self.recorder.known.get(ident)
+        if known is not None:
+            # In flight already: the broker redelivered it, or its sender sent it again.
+            if known.stored:
+                self.broker.consumer.acknowledge(tag)
+            else:
+                self.broker.consumer.acknowledge(known.tag)
+                known.tag = tag
+            return
+        own = to == EVERYONE and inbound.envelope.sender == mailbox.id
+        if own and not mailbox.agent.receive_own_broadcasts:
+            self.broker.consumer.acknowledge(tag)
+            return
+        if self._unread:
+            self._unread.append((mailbox, tag, properties, body))  # behind those that wait
+            return
+        try:
+            entry = self.inbox.look_up(*ident)
+        except InboxError as error:
+            logger.error(
+                "agent %r is brought nothing until its inbox can be read; it is tried again every "
+                "second: %s",
+                mailbox.id,
+                error,
+            )
+            self._unread.append((mailbox, tag, properties, body))
+            self.router.loop.call_later(_AGAIN_S, self._take_unread)
+            return
+        if entry is not None:
+            self._take_again(entry, mailbox, inbound, tag)
+        elif self._cancelled and ident in self._cancelled:
+            del self._cancelled[ident]
+            self.broker.consumer.acknowledge(tag)
+        else:
+            delivery = self._delivery(mailbox, inbound, tag)
+            self.show(delivery)
+            self._put(delivery, mailbox)
+
+    def _take_unread(self) -> None:
+        unread, self._unread = self._unread, []
+        for each in unread:
+            self.take(*each)
+
+    def give_up(self, mailbox: Mailbox) -> None:
+        """Disown an agent's messages: another process has its id, and gets them redelivered."""
+        for (_, agent), delivery in self.recorder.known.items():
+            stale = delivery.tag is not None and delivery.tag[0] != self.broker.consumer.number
+            if agent == mailbox.id and stale and not delivery.stored:
+                delivery.owned_elsewhere = True
+
+    def resume(self, mailbox: Mailbox) -> None:
+        """Resume messages that an earlier process accepted for this agent and did not end."""
+        if not mailbox.open:
+            return
+        try:
+            unfinished = self.inbox.unfinished(mailbox.id)
+        except InboxError as error:
+            logger.error("what agent %r had accepted cannot be read: %s", mailbox.id, error)
+            self.router.loop.call_later(_AGAIN_S, self.resume, mailbox)
+            return
+        for entry in unfinished:
+            ident = entry.key, mailbox.id
+            if ident in self.recorder.known:
+                continue
+            if entry.answer is not None:
+                self._send_stored(entry.answer, partial(self.inbox.answered, *ident))
+            if entry.message is None:
+                continue
+            self._take_again(entry, mailbox, wire.restored(entry.message)[0], None)
+            if self._cancelled.pop(ident, self) is None:
+                self.cancel(*ident)
+
+    def _delivery(self, mailbox: Mailbox, inbound: Inbound, tag: Tag | None) -> InFlight:
+        kind = kinds.BROADCAST if inbound.envelope.to == EVERYONE else _KINDS[inbound.kind]
+        delivery = InFlight(inbound.envelope, kind, self.innermost(inbound.call_chain))
+        delivery.hops = inbound.hops
+        delivery.key = inbound.key
+        delivery.call_chain = inbound.call_chain
+        if kind == kinds.REQUEST:
+            delivery.timeout = inbound.timeout
+        delivery.original_id = inbound.original_id
+        delivery.recorder = self.recorder
+        delivery.ident = (inbound.key, mailbox.id)
+        delivery.tag = tag
+        delivery.raw = inbound.raw
+        delivery.reply_to = inbound.reply_to or ""
+        self.recorder.known[delivery.ident] = delivery
+        return delivery
+
+    def _put(self, delivery: InFlight, mailbox: Mailbox) -> None:
+        if mailbox.open:
+            self.router.put(delivery, mailbox)
+        else:
+            delivery.mailbox = mailbox
+            self.router.refuse(delivery, self.router.stopped_error(mailbox.id))
+
+    def _send_stored(self, answer: bytes, confirmed: Callable[[], None]) -> None:
+        """Send an answer that the inbox has stored."""
+        message = Outbound.unpack(answer)
+        message.about = confirmed
+        self.broker.publisher.publish(message)
+
+    def _take_again(
+        self, entry: Entry, mailbox: Mailbox, inbound: Inbound, tag: Tag | None
+    ) -> None:
+        """Take a message that the inbox knows: answer, resume or doubt it by its state."""
+        if entry.state == ENDED:
+            if entry.answer is None:
+                self.broker.consumer.acknowledge(tag)
+            else:
+                self._send_stored(entry.answer, lambda: self.broker.consumer.acknowledge(tag))
+            return
+        delivery = self._delivery(mailbox, inbound, tag)
+        name = inbound.envelope.name
+        offer = mailbox.offers.get(name)
+        if entry.message is not None:
+            self.recorder.is_stored(delivery)
+            permission = wire.restored(entry.message)[1]
+            # Another message may have come under the same key, and the policy may have changed.
+            delivery.approved = (
+                offer is not None
+                and offer.policy == ACCESS_REQUESTED
+                and permission == wire.fingerprint(inbound.envelope, mailbox.id)
+            )
+        resumes = offer is not None and (offer.idempotent or mailbox.agent._resumes(name))
+        if entry.state == STARTED and not resumes:
+            self._doubt(delivery, mailbox, inbound)
+        else:
+            self._put(delivery, mailbox)
+
+    def _doubt(self, delivery: InFlight, mailbox: Mailbox, inbound: Inbound) -> None:
+        """End a message as in doubt: it was started, and no end is recorded."""
+        where = f"{mailbox.id}.{delivery.envelope.name}"
+        text = (
+            f'in doubt: "{where}" was running when its process ended; '
+            "it is unknown whether it took effect"
+        )
+        logger.error("%s (message of %r)", text, delivery.envelope.sender)
+        delivery.mailbox = mailbox
+        delivery.state = kinds.ENDED
+        refuse = partial(self.router.refuse, delivery, InDoubt(text, where))
+        bury(self.broker, *inbound.raw, text, mailbox.id, refuse)
+
+    def cancel(self, key: str, agent: str) -> None:
+        """Cancel a request whose sender no longer waits for it."""
+        known = self.recorder.known.get((key, agent))
+        if known is not None:
+            text = f'the request to "{known}" was cancelled'
+            self.router.abort(known, RequestCancelled(text))
+            return
+        self._cancelled[key, agent] = None  # the request has not arrived yet
+        if len(self._cancelled) > _MOST_CANCELLED:
+            del self._cancelled[next(iter(self._cancelled))]

@@ -1,0 +1,242 @@
+"""Messages in flight: recorded in the inbox, then answered, then acknowledged."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Final
+
+from moothall.errors import ActionError, InboxError, SpaceClosed
+from moothall.message import Envelope
+from moothall.spaces import delivery as kinds
+from moothall.spaces.amqp import wire
+from moothall.spaces.amqp.broker import Broker
+from moothall.spaces.amqp.consumer import Tag
+from moothall.spaces.amqp.inbox import Inbox
+from moothall.spaces.amqp.wire import Outbound
+from moothall.spaces.delivery import Delivery
+from moothall.spaces.handler import Offer
+from moothall.spaces.router import Router
+
+logger = logging.getLogger("moothall.amqp")
+
+_AGAIN_S: Final = 1.0
+"""Seconds until an inbox that could not be written is tried again."""
+
+_FORGET_EVERY: Final = 1_000
+"""After this many ended messages, the inbox forgets up to twice as many old ones."""
+
+_LONGEST_KEY: Final = 200
+"""Bytes of the longest key that gets a suffix: the broker allows 255."""
+
+Ident = tuple[str, str]
+"""A message's key and its receiver's id: a broadcast has several receivers."""
+
+
+class InFlight(Delivery):
+    """A message that came over the broker and is not acknowledged yet."""
+
+    __slots__ = ()
+
+    ident: Ident
+    tag: Tag | None  # the broker's delivery to acknowledge
+    raw: tuple[Any, bytes] | None  # AMQP's properties and body, until it starts
+    reply_to: str  # the routing key of a request's outcome
+    begun: bool = False  # whether the inbox has recorded it as started
+    stored: bool = False  # whether the inbox has the message itself, and it is acknowledged
+    unconfirmed: int = 0  # how many messages from its handler are not confirmed
+    answer: Outbound | None = None  # to be sent when it has ended
+    ended: bool = False
+    owned_elsewhere: bool = False  # another process has its agent's id: it is redelivered there
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Recorder:
+    """Records each message in the inbox, and answers it. Everything runs on the loop.
+
+    The order keeps a message from being lost or run twice: *started* is in the inbox before the
+    action is called; its messages are confirmed before *ended*, with the answer, is in the inbox;
+    the answer is confirmed before the message is acknowledged.
+    """
+
+    router: Router
+    broker: Broker
+    inbox: Inbox
+    is_idle: Callable[[], bool]  # whether no message is about to start
+    keep_s: float
+    known: dict[Ident, InFlight] = field(default_factory=dict)  # the messages in flight
+    _recorded: list[InFlight] = field(default_factory=list)
+    _flushing: bool = False
+    _ended: int = 0
+
+    def begins(self, delivery: InFlight, offer: Offer) -> bool:
+        """Record that a message starts; return False if that cannot be written now."""
+        if delivery.begun:
+            return True
+        try:
+            if offer.detached:
+                self._accept(delivery)
+            self.inbox.start((delivery.ident,))
+        except InboxError as error:
+            self._put_off(delivery, error)
+            return False
+        delivery.begun = True
+        delivery.raw = None
+        if self._recorded:
+            self._send_recorded()
+        return True
+
+    def set_aside(self, delivery: InFlight) -> None:
+        """Store a message that awaits approval, which may take longer than the broker waits."""
+        try:
+            self._accept(delivery)
+        except InboxError as error:
+            logger.warning("%s cannot be kept while it awaits approval: %s", delivery, error)
+
+    def permitted(self, delivery: InFlight) -> None:
+        """Store that a message was approved, so that the next process does not ask again."""
+        if not self.inbox.durable or delivery.raw is None:
+            return
+        permission = wire.fingerprint(delivery.envelope, delivery.ident[1])
+        try:
+            self.inbox.permit(*delivery.ident, wire.stored(*delivery.raw, permission))
+        except InboxError as error:
+            logger.warning("it cannot be kept that %s was approved: %s", delivery, error)
+        else:
+            self.is_stored(delivery)
+
+    def _accept(self, message: InFlight) -> None:
+        if self.inbox.durable and not message.stored and message.raw is not None:
+            self.inbox.accept(*message.ident, wire.stored(*message.raw))
+            self.is_stored(message)
+
+    def is_stored(self, message: InFlight) -> None:
+        """Acknowledge a message that the inbox has stored."""
+        message.stored = True
+        self.broker.consumer.acknowledge(message.tag)
+        message.tag = None
+
+    def _put_off(self, delivery: InFlight, error: InboxError) -> None:
+        """Pause an agent until its inbox, which cannot be written now, is tried again."""
+        mailbox = delivery.mailbox
+        assert mailbox is not None
+        logger.error(
+            "agent %r begins nothing until its inbox can be written; it is tried again every "
+            "second: %s",
+            mailbox.id,
+            error,
+        )
+        if delivery.under is not None:
+            # A handler here waits for this message, so the message cannot wait.
+            self.router.refuse(delivery, ActionError("InboxError", str(error)))
+            return
+        mailbox.put_back(delivery)
+        self.router.loop.call_later(_AGAIN_S, mailbox.pause())
+
+    # -- ended -------------------------------------------------------------------------------------
+
+    def answer(
+        self, delivery: InFlight, envelope: Envelope, id: str | None, error: BaseException | None
+    ) -> None:
+        """Make the answer of a message, with its `id`; it is sent at the message's end."""
+        kind, routing_key, to = wire.REPLY, delivery.reply_to, ""
+        headers = None if error is None else wire.error_headers(error)
+        if delivery.kind != kinds.REQUEST:
+            kind, to = wire.ANSWER, envelope.to
+            routing_key = self.broker.names.key("agent", to)
+            original_id = id if envelope.name == "say" else None
+            headers = wire.headers(original_id=original_id, thread=envelope.thread)
+        delivery.answer = Outbound(
+            _answer_key(delivery),
+            kind,
+            routing_key,
+            wire.written(envelope),
+            to=to,
+            mandatory=bool(to),
+            correlation_id=None if to else delivery.ident[0],
+            headers=headers,
+        )
+
+    def concluded(self, delivery: InFlight) -> None:
+        """Record that a message has ended, once the messages of its handler are confirmed."""
+        if delivery.owned_elsewhere:
+            self.known.pop(delivery.ident, None)
+            return
+        if self.router.ending and not delivery.begun and isinstance(delivery.error, SpaceClosed):
+            return  # it did not start: the broker or the inbox keeps it for the next process
+        delivery.ended = True
+        delivery.raw = None
+        if not delivery.unconfirmed:
+            self._record(delivery)
+
+    def sent(self, message: InFlight) -> None:
+        """Count a message from a handler as confirmed."""
+        message.unconfirmed -= 1
+        if message.ended and not message.unconfirmed:
+            self._record(message)
+
+    def _record(self, message: InFlight) -> None:
+        answer = message.answer
+        self.inbox.end(*message.ident, None if answer is None else answer.pack())
+        self._recorded.append(message)
+        self._ended += 1
+        # What ended so long ago is not redelivered. After the first too: there may be only a few.
+        if self._ended % _FORGET_EVERY == 1:
+            try:
+                self.inbox.forget(self.keep_s, 2 * _FORGET_EVERY)
+            except InboxError as error:
+                logger.warning("nothing can be forgotten: %s", error)
+        if not self.inbox.durable or self.is_idle():
+            self._flush()
+        elif not self._flushing:
+            # Other messages are about to start: one transaction writes their starts and this.
+            self._flushing = True
+            self.router.loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        try:
+            self.inbox.flush()
+        except InboxError as error:
+            logger.error("answers are held back until the inbox can be written: %s", error)
+            self._flushing = True
+            self.router.loop.call_later(_AGAIN_S, self._flush)
+            return
+        self._send_recorded()
+
+    def _send_recorded(self) -> None:
+        recorded, self._recorded = self._recorded, []
+        for message in recorded:
+            answer, message.answer = message.answer, None
+            if answer is None:
+                self.finish(message)
+            else:
+                answer.about = message
+                self.broker.publisher.publish(answer)
+
+    def finish(self, message: InFlight) -> None:
+        """Acknowledge a message whose answer, if it has one, is confirmed."""
+        self.known.pop(message.ident, None)
+        if message.stored:
+            self.inbox.answered(*message.ident)
+        self.broker.consumer.acknowledge(message.tag)
+
+
+def _answer_key(delivery: InFlight) -> str:
+    """Return the key of a message's answer: equal each time the answer is made."""
+    key, agent = delivery.ident
+    if len(key.encode()) > _LONGEST_KEY:  # not made by moothall
+        key = sha256(key.encode()).hexdigest()
+    if delivery.kind != kinds.BROADCAST:
+        return f"{key}/a"
+    return f"{key}/{sha256(agent.encode()).hexdigest()[:16]}"
+
+
+def in_flight_of(handling: Any, recorder: Recorder) -> InFlight | None:
+    """Return the innermost message in a handler's call chain that the recorder records."""
+    while handling is not None and handling.recorder is not recorder:
+        handling = handling.parent
+    found: InFlight | None = handling
+    return found

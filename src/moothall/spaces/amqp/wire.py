@@ -1,0 +1,309 @@
+"""The wire format of messages and of the errors of requests."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import KW_ONLY, dataclass
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+import pika
+from pika.data import encode_short_string, encode_table
+from pydantic_core import from_json, to_json
+
+from moothall import errors
+from moothall.errors import (
+    ActionError,
+    HopLimitExceeded,
+    InDoubt,
+    InvalidId,
+    InvalidMessage,
+    RequestError,
+)
+from moothall.message import Envelope, address, check_message
+
+# The kind of a message; AMQP's `type`.
+SEND: Final = "send"
+REQUEST: Final = "request"
+ANSWER: Final = "answer"  # itself an answer, as a message
+REPLY: Final = "reply"  # the outcome of a request
+CANCEL: Final = "cancel"  # the sender no longer waits for the request
+QUEUE_LOST: Final = "lost"  # the sender's queue was deleted: send it open requests again
+WHO: Final = "who"  # which agents has each process?
+HERE: Final = "here"  # the agents of a process
+
+NOTICES: Final = (QUEUE_LOST, WHO, HERE)  # from process to process
+_KINDS = frozenset((SEND, REQUEST, ANSWER, REPLY, CANCEL, *NOTICES))
+
+LARGEST: Final = 24 * 2**20
+"""Bytes of the largest message; `send` takes less, unless very much of it is escaped."""
+
+DEFAULT_TIMEOUT_S: Final = 300
+"""The timeout of a request without a timeout header."""
+
+_FLAGS = pika.BasicProperties
+_ALWAYS: Final[int] = (
+    _FLAGS.FLAG_CONTENT_TYPE | _FLAGS.FLAG_DELIVERY_MODE | _FLAGS.FLAG_MESSAGE_ID | _FLAGS.FLAG_TYPE
+)
+_JSON = b"\x10application/json"  # with its length before it
+_PERSISTENT = b"\x02"
+_PERMISSION = "permission"
+
+
+class Unreadable(Exception):
+    """What was delivered is not a message."""
+
+
+@dataclass(eq=False, slots=True)
+class Outbound:
+    """A message to be published."""
+
+    key: str  # its idempotency key, unique among all processes
+    kind: str  # `SEND`, …
+    routing_key: str
+    body: bytes  # the message as JSON, including a reply's outcome
+    _: KW_ONLY
+    to: str = ""  # the receiving agent's id; empty for a broadcast, or if it goes to no agent
+    mandatory: bool = False  # whether the broker returns it when there is no queue for it
+    reply_to: str | None = None
+    correlation_id: str | None = None
+    headers: dict[str, Any] | None = None
+    # What to settle at its end: a request's delivery, a message being handled, a callback.
+    about: Any = None
+    exchange: str | None = None  # if not the publisher's
+    in_flight: bool = False  # the publisher has it, not yet confirmed, refused or returned
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is a request that already has its outcome."""
+        return self.kind == REQUEST and bool(self.about.answered)
+
+    def pack(self) -> bytes:
+        """Return the message as an inbox stores it."""
+        return to_json(
+            {
+                "key": self.key,
+                "kind": self.kind,
+                "routing_key": self.routing_key,
+                "to": self.to,
+                "correlation_id": self.correlation_id,
+                "headers": self.headers,
+                "body": self.body.decode(),
+            }
+        )
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> Outbound:
+        """Return the message that `pack` packed."""
+        found = json.loads(packed)
+        return cls(body=found.pop("body").encode(), **found)
+
+    def encoded_properties(self) -> bytes:
+        """Return its AMQP properties as bytes: pika's own encoder takes ten times as long."""
+        flags, pieces = _ALWAYS, [_JSON]
+        if self.headers is not None:
+            flags |= _FLAGS.FLAG_HEADERS
+            encode_table(pieces, self.headers)
+        pieces.append(_PERSISTENT)
+        if self.correlation_id is not None:
+            flags |= _FLAGS.FLAG_CORRELATION_ID
+            encode_short_string(pieces, self.correlation_id)
+        if self.reply_to is not None:
+            flags |= _FLAGS.FLAG_REPLY_TO
+            encode_short_string(pieces, self.reply_to)
+        encode_short_string(pieces, self.key)
+        encode_short_string(pieces, self.kind)
+        return flags.to_bytes(2, "big") + b"".join(pieces)
+
+    def properties(self) -> pika.BasicProperties:
+        """Return its AMQP properties."""
+        return pika.BasicProperties().decode(self.encoded_properties())
+
+
+class Inbound(NamedTuple):
+    """A received message; `raw` is AMQP's properties and body."""
+
+    raw: tuple[Any, bytes]
+    key: str
+    kind: str
+    envelope: Envelope
+    reply_to: str | None
+    hops: int = 1
+    call_chain: tuple[str, ...] = ()
+    timeout: float | None = DEFAULT_TIMEOUT_S
+    original_id: str | None = None
+
+
+def written(envelope: Envelope) -> bytes:
+    """Return a message as JSON bytes."""
+    return to_json(envelope.to_dict(lambda uncopied: uncopied))
+
+
+def headers(
+    hops: int = 1,
+    call_chain: tuple[str, ...] = (),
+    timeout: float | None = DEFAULT_TIMEOUT_S,
+    original_id: str | None = None,
+    thread: str | None = None,
+) -> dict[str, Any] | None:
+    """Return the AMQP headers of a message, or None if it needs none, as most."""
+    found: dict[str, Any] = {}
+    if hops != 1:
+        found["hops"] = hops
+    if call_chain:
+        found["trail"] = " ".join(call_chain)
+    if timeout != DEFAULT_TIMEOUT_S:
+        found["timeout"] = json.dumps(timeout)  # not every client writes AMQP's floats
+    if original_id is not None:
+        found["original"] = original_id
+    if thread is not None:
+        found["thread"] = thread
+    return found or None
+
+
+def read(properties: Any, body: bytes) -> Inbound:
+    """Read a received message, with the checks of a sent one; raise `Unreadable` if it fails."""
+    key, kind = properties.message_id, properties.type
+    if not key or not isinstance(key, str):
+        raise Unreadable("it has no message_id")
+    if kind not in _KINDS:
+        raise Unreadable(f"its type is {kind!r}, not one of {', '.join(sorted(_KINDS))}")
+    message = read_json(body)
+    if not isinstance(message, dict):
+        raise Unreadable("it is not a JSON object")
+    try:
+        # Without `from`, a usual message takes the fast path of check_message.
+        envelope = check_message(message, address(message.pop("from", None)))
+    except (InvalidMessage, InvalidId) as error:
+        raise Unreadable(str(error)) from None
+    raw, reply_to, found = (properties, body), properties.reply_to, properties.headers
+    if not isinstance(reply_to, str | None):
+        raise Unreadable("its reply_to is not text")
+    if not found:
+        return Inbound(raw, key, kind, envelope, reply_to)
+    if "thread" in found:
+        envelope = envelope._replace(thread=_text(found["thread"], "thread"))
+    return Inbound(
+        raw,
+        key,
+        kind,
+        envelope,
+        reply_to,
+        _hops(found.get("hops", 1)),
+        tuple(_text(found.get("trail", ""), "trail").split()),
+        _timeout(found.get("timeout")),
+        None if "original" not in found else _text(found["original"], "original"),
+    )
+
+
+def read_json(body: bytes) -> Any:
+    """Parse JSON data, or raise `Unreadable`."""
+    if len(body) > LARGEST:
+        raise Unreadable(f"it has {len(body)} bytes; {LARGEST} are the limit")
+    try:
+        return from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        raise Unreadable(f"it is not JSON: {error}") from None
+
+
+def stored(properties: Any, body: bytes, permission: str | None = None) -> bytes:
+    """Return a received message as an inbox stores it, with its permission if approved."""
+    headers = known_headers(properties) | ({} if permission is None else {_PERMISSION: permission})
+    return to_json(
+        {
+            "message_id": properties.message_id,
+            "type": properties.type,
+            "reply_to": properties.reply_to,
+            "headers": headers,
+            "body": body.decode(),
+        }
+    )
+
+
+def restored(kept: bytes) -> tuple[Inbound, str | None]:
+    """Return the message and the permission that `stored` was called with."""
+    found = json.loads(kept)
+    body, permission = found.pop("body").encode(), found["headers"].get(_PERMISSION)
+    return read(pika.BasicProperties(**found), body), permission
+
+
+def fingerprint(envelope: Envelope, agent: str) -> str:
+    """Return a hash of what a permission allows: the agent, the action and its arguments."""
+    what = json.dumps([agent, envelope.name, envelope.args], sort_keys=True)
+    return sha256(what.encode()).hexdigest()
+
+
+def known_headers(properties: Any) -> dict[str, Any]:
+    """Return the headers of a message that moothall uses."""
+    found = properties.headers or {}
+    names = ("hops", "trail", "timeout", "original", "thread")
+    return {name: found[name] for name in names if isinstance(found.get(name), str | int)}
+
+
+def _hops(value: object) -> int:
+    if type(value) is not int or value < 1:
+        raise Unreadable(f"its header hops is {value!r}, not a number from 1")
+    return value
+
+
+def _text(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        raise Unreadable(f"its header {name} is {type(value).__name__}, not text")
+    return value
+
+
+def _timeout(value: object) -> float | None:
+    if value is None:
+        return DEFAULT_TIMEOUT_S
+    try:
+        seconds = from_json(_text(value, "timeout"))
+    except ValueError:
+        seconds = ""
+    if seconds is not None and (type(seconds) not in (int, float) or seconds != seconds):
+        raise Unreadable(f"its header timeout is {value!r}, not seconds")
+    found: float | None = seconds
+    return found
+
+
+# By name: only these names become exceptions.
+_PLAIN: dict[str, type[RequestError]] = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type)
+    and issubclass(kind, RequestError)
+    and not issubclass(kind, ActionError)
+}
+
+_LONGEST = 1000
+"""The most characters of an error's type, and of where it was raised."""
+
+
+def error_headers(error: BaseException) -> dict[str, Any]:
+    """Return the headers of an error; its text is in the body."""
+    found = {"outcome": type(error).__name__}
+    if isinstance(error, ActionError):
+        # All headers must fit into one frame of 128 kB.
+        found["type"] = error.type[:_LONGEST]
+        if error.where is not None:
+            found["where"] = error.where[:_LONGEST]
+    return found
+
+
+def error_of(headers: dict[str, Any], args: dict[str, Any]) -> RequestError | None:
+    """Return the error of an answer; None if it has none."""
+    outcome = headers.get("outcome")
+    if outcome is None:
+        return None
+    text = str(args.get("error", ""))
+    plain = _PLAIN.get(outcome) if isinstance(outcome, str) else None
+    if plain is not None:
+        return plain(text)
+    type_ = str(headers.get("type", outcome))
+    said = "" if text == type_ else text.removeprefix(f"{type_}: ")
+    found = headers.get("where")
+    where = found if isinstance(found, str) else None
+    if outcome == "HopLimitExceeded":
+        return HopLimitExceeded(said)
+    if outcome == "InDoubt":
+        return InDoubt(said, where)
+    return ActionError(type_, said, where)

@@ -1,0 +1,117 @@
+"""Completions of a line of the slash syntax: agents, actions and arguments, from `help`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from moothall.errors import InvalidMessage, MoothallError, SlashError
+from moothall.message import BROADCAST
+from moothall.slash import format_slash, parse_slash
+
+Help = Mapping[str, Any]
+"""What `help` returns: the description of each action, by name."""
+
+_ID = re.compile(r'\s*/("(?:[^"\\]|\\.)*"?|[^\s".:\\]*)')
+_ACTION = re.compile(r'\s*/("(?:[^"\\]|\\.)*"|[^\s".:\\]+)\.("[^"]*"?|[^\s":\\]*)')
+_CALL = re.compile(r'(\s*/(?:"(?:[^"\\]|\\.)*"|[^\s".:\\]+)\.[^\s":\\]+)\s+(\S.*)')
+_WORD = re.compile(r"\w*$")
+# `help` lists an agent's own actions, and every agent has it.
+_SPECIAL: dict[str, Any] = {"help": {"args": {"action_name": {"type": "string"}}}}
+
+
+async def completions(
+    text: str, ids: list[str], help_of: Callable[[str], Awaitable[Help]]
+) -> tuple[int, list[str]]:
+    """Return how many characters at a text's end to replace, and what may replace them."""
+    if found := _ID.fullmatch(text):
+        return _beginning(found[1], [_id(id) for id in (BROADCAST, *ids)], ".")
+    if found := _ACTION.fullmatch(text):
+        message = _parsed(f"/{found[1]}.help")
+        if message is None:
+            return 0, []
+        actions = await _actions(message["to"], ids, help_of)
+        return _beginning(found[2], [*filter(None, map(_action, actions))], " ")
+    word = _WORD.search(text)
+    assert word is not None  # it may be empty
+    before = text[: word.start()]
+    is_call = before.endswith(" ") and before.strip()[:1] == "/"
+    message = _parsed(before) if is_call else None
+    if message is None:
+        return 0, []
+    action = message["action"]
+    args = _args(await _actions(message["to"], ids, help_of), action["name"])
+    names = [
+        f"{name}:{chr(34) if isinstance(about, Mapping) and about.get('type') == 'string' else ''}"
+        for name, about in args.items()
+        if name not in action["args"] and name.isidentifier()
+    ]
+    return _beginning(word[0], names, "")
+
+
+async def completed_call(line: str, help_of: Callable[[str], Awaitable[Help]]) -> str:
+    """Return a line with the names that its arguments lack; empty if they are not known."""
+    found = _CALL.match(line)
+    if found is None or ":" in found[2] or '"' in found[2] or not found[2].isprintable():
+        return ""
+    message = _parsed(found[1])
+    if message is None or message["to"] == BROADCAST:
+        return ""
+    args = _args(await help_of(message["to"]), message["action"]["name"])
+    if not args:
+        return ""
+    words = found[2].split(maxsplit=len(args) - 1)
+    pairs = zip(args.items(), words, strict=False)  # the last may be left out
+    try:
+        values = {name: _value(word.strip(), about) for (name, about), word in pairs}
+        return format_slash({**message, "action": {**message["action"], "args": values}})
+    except (MoothallError, ValueError, RecursionError):  # a word is not a valid value
+        return ""
+
+
+def _parsed(line: str) -> dict[str, Any] | None:
+    """Return the message of a line, or None if the line is not one."""
+    try:
+        return parse_slash(line)
+    except SlashError:
+        return None
+
+
+def _args(described: Help, action: str) -> Mapping[str, Any]:
+    """Return the arguments of an action; empty if something else replaced its help."""
+    of_action = described.get(action)
+    args = of_action.get("args") if isinstance(of_action, Mapping) else None
+    return args if isinstance(args, Mapping) else {}
+
+
+def _value(word: str, about: Any) -> Any:
+    """Return a word as a value of its argument's type."""
+    is_text = not isinstance(about, Mapping) or about.get("type", "string") == "string"
+    return word if is_text else json.loads(word)
+
+
+async def _actions(to: str, ids: list[str], help_of: Callable[[str], Awaitable[Help]]) -> Help:
+    found: dict[str, Any] = {}
+    for id in ids if to == BROADCAST else [to]:
+        if id in ids:
+            found |= await help_of(id)
+    return found | _SPECIAL if to == BROADCAST or to in ids else found
+
+
+def _beginning(written: str, candidates: list[str], end: str) -> tuple[int, list[str]]:
+    fitting = [c + end for c in candidates if c.startswith((written, f'"{written}'))]
+    return len(written), list(dict.fromkeys(fitting))
+
+
+def _id(id: str) -> str:
+    return format_slash({"to": id, "action": {"name": "x"}})[1:-2]
+
+
+def _action(name: str) -> str:
+    """Return a name as it is written; empty for one, of another program, that none can call."""
+    try:
+        return format_slash({"to": "*", "action": {"name": name}})[3:]
+    except InvalidMessage:
+        return ""

@@ -1,0 +1,163 @@
+"""One message to one agent: its state, its call chain and its outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Protocol
+
+from moothall.agent import Agent, Pending
+from moothall.errors import RequestError
+from moothall.message import Envelope
+from moothall.spaces.loop import LoopThread
+
+# The kind of a message decides what is sent, and to whom, when the message ends.
+REQUEST: Final = 0  # one outcome, for the holder of the request
+SEND: Final = 1  # `response`, `error` or `say` messages
+BROADCAST: Final = 2  # as SEND, but an unknown action is ignored
+ANSWER: Final = 3  # itself an answer: never answered
+CALLBACK: Final = 4  # not a message: `after_add`, `before_remove` or what `Mailbox.carry` runs
+
+# The states of a delivery.
+QUEUED: Final = 0
+ASKING: Final = 1
+RUNNING: Final = 2
+ENDED: Final = 3
+
+MAX_HOPS: Final = 32
+"""How many requests a chain may have, each made while handling the one before."""
+
+
+class Delivery:
+    """The state of one message to one agent. Only the loop of the receiver's space changes it."""
+
+    # Slots hold what every delivery has; only the few that have more get a `__dict__`.
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "answered",
+        "envelope",
+        "hops",
+        "kind",
+        "mailbox",
+        "parent",
+        "state",
+        "timeout",
+        "value",
+        "waiting",
+        "worker",
+    )
+
+    # Any, because their modules import this one: the receiver's `Mailbox`, if known; a worker.
+    mailbox: Any
+    worker: Any
+    value: Any
+    # The delivery whose handler made this request; with the parent's parent, the call chain.
+    parent: Delivery | None
+
+    error: BaseException | None = None
+    waiter: asyncio.Future[None] | None = None
+    under: Delivery | None = None  # the waiting handler of its agent on which it runs re-entrantly
+    over: Delivery | None = None  # the re-entrant request that runs on top of its own handler
+    timer: asyncio.TimerHandle | None = None
+
+    inner: bool = False  # whether it takes no place of its agent, but that of `under` or its lane
+    lane: Any = None  # the lane of its agent that it waits or runs in; only the mailbox uses it
+    approved: bool = False
+    shown: bool = False
+    cancelling: bool = False
+    callbacks: list[Callable[[], None]] | None = None
+    task: asyncio.Task[Any] | None = None
+    waits: set[Delivery] | None = None  # what its handler waits for outside the space's loop
+    original_id: str | None = None
+    recorder: Any = None  # the `Recorder` that records and answers it, if it came over a broker
+    key: str = ""  # its idempotency key, over a broker
+    call_chain: tuple[str, ...] | None = None  # keys of other processes' handlers that wait for it
+    wait: bool = False  # whether a request waits for an agent that is not there yet
+    held: tuple[Any, ...] = ()  # what its requester and those before it have reserved of budgets
+
+    def __init__(
+        self,
+        envelope: Envelope,
+        kind: int,
+        parent: Delivery | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        self.envelope = envelope
+        self.kind = kind
+        self.parent = parent
+        self.hops: int = 1 if parent is None else parent.hops + 1  # of the call chain, with this
+        self.timeout = timeout
+        self.state = 0
+        self.waiting = 0  # how many requests of its own its handler is waiting for
+        self.answered = False  # once it has its outcome, the action may still be running
+        self.mailbox = self.worker = None
+
+    @property
+    def agent(self) -> Agent | None:
+        """The receiver."""
+        agent: Agent | None = None if self.mailbox is None else self.mailbox.agent
+        return agent
+
+    @property
+    def idempotency_key(self) -> str | None:
+        """Its idempotency key, if it came over a broker."""
+        return None if self.recorder is None else self.key
+
+    @property
+    def answered_thread(self) -> str | None:
+        """Of an answer: the thread of the receiver that it answers; empty for the agent's own."""
+        return self.envelope.thread if self.kind == ANSWER else None
+
+    def message(self) -> dict[str, Any] | None:
+        """Return the message as a new dict; None for a callback of the agent."""
+        return None if self.kind == CALLBACK else self.envelope.to_dict()
+
+    def __str__(self) -> str:
+        """Return the name of the action in errors, also in a broadcast: `Calculator.add`."""
+        whose = self.envelope.to if self.mailbox is None else self.mailbox.id
+        return f"{whose}.{self.envelope.name}"
+
+
+class RouterPort(Protocol):
+    """What mailboxes, handlers and requests use of a router."""
+
+    loop: asyncio.AbstractEventLoop
+    thread: LoopThread
+    thread_id: int
+    capacity: int
+    closed: bool
+    ending: bool
+    start: Callable[[Delivery, Coroutine[Any, Any, Any]], None]
+
+    def send(self, envelope: Envelope, mailbox: Any) -> None:
+        """Send a message of the agent in `mailbox`."""
+
+    def request(
+        self, envelope: Envelope, timeout: float | None, wait: bool, mailbox: Any
+    ) -> Pending[Any]:
+        """Send a request of the agent in `mailbox`."""
+
+    def enter(self, function: Callable[..., Any], *args: Any) -> None:
+        """Call a function on the loop: at once in the loop's thread, else in turn."""
+
+    def try_now(self, delivery: Delivery) -> None:
+        """Handle a request at once, if it is its turn."""
+
+    def make_ready(self, mailbox: Any) -> None:
+        """Dispatch from a mailbox in the next turn of the loop."""
+
+    def drop(self, delivery: Delivery) -> None:
+        """Cancel a request that nothing refers to any more."""
+
+    def abort(self, delivery: Delivery, error: RequestError) -> None:
+        """End a message early."""
+
+    def refuse(self, delivery: Delivery, error: RequestError) -> None:
+        """End a message with an error."""
+
+    def settle(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
+        """Set the outcome of a request, once."""
+
+    def stopped_error(self, id: str) -> RequestError:
+        """Return the error of messages to an agent that was removed, or whose space is closing."""

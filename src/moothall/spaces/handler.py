@@ -1,0 +1,230 @@
+"""How an action is called: approval, before_action, the context, time limit, after_action."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
+from typing import Any
+
+from moothall.action import ACCESS_PERMITTED, ActionOptions, is_async
+from moothall.agent import CURRENT
+from moothall.approval.approval import not_permitted
+from moothall.context import Context, filled
+from moothall.errors import ActionError, RequestError
+from moothall.jsonvalue import NotJSON, to_json
+from moothall.message import Envelope
+from moothall.signature import Signature
+from moothall.spaces.delivery import ANSWER, ASKING, ENDED, REQUEST, Delivery, RouterPort
+from moothall.spaces.request import settle
+from moothall.text import error_message, log_failure, printable
+from moothall.threads import WORKERS
+
+logger = logging.getLogger("moothall.space")
+
+_LONGEST = 10_000
+"""How much of an exception's text is passed on, in characters."""
+
+
+class Offer:
+    """An action prepared for handling messages: looked up once for each agent in a space."""
+
+    @classmethod
+    def all_of(cls, mailbox: Any) -> dict[str, Offer]:
+        """Return the actions of the agent in a mailbox, by name."""
+        return {
+            name: cls(mailbox, f"{mailbox.id}.{name}", function, options)
+            for name, (function, options) in mailbox.agent._offered().items()
+        }
+
+    def __init__(
+        self, mailbox: Any, where: str, function: Callable[..., Any], options: ActionOptions
+    ) -> None:
+        signature = Signature.of(function, bound_to_self=False)
+        self.where = where  # its name in errors: `Calculator.add`
+        self.function = function
+        self.check = signature.check
+        self.policy = options.access_policy
+        self.timeout = options.timeout
+        self.idempotent = options.idempotent
+        self.detached = options.detached
+        self.injected = signature.injected
+        self.is_async = is_async(function)
+        # Whether handling it is no more than calling it.
+        self.plain = (
+            self.is_async
+            and self.policy == ACCESS_PERMITTED
+            and self.timeout is None
+            and not self.injected
+            and not mailbox.before
+            and not mailbox.after
+        )
+
+
+async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[str, Any]) -> Any:
+    """Call an action that is not `plain`: with its callbacks, context and time limit."""
+    agent = mailbox.agent
+    if mailbox.before:
+        await call_callback(mailbox, agent.before_action, delivery.message())
+    if offer.injected:
+        context: Context[Any] = Context(
+            agent, message=delivery.message(), budget=agent.budget, deps=agent.deps
+        )
+        kwargs = {**kwargs, **filled(offer.injected, context)}
+    value: Any = None
+    failure: BaseException | None = None
+    limit: asyncio.TimerHandle | None = None
+    if offer.timeout is not None:
+        late = ActionError("TimeoutError", f'"{offer.where}" took longer than {offer.timeout} s')
+        # Like any early end: the sender gets the error, whatever the action does about it.
+        limit = mailbox.router.loop.call_later(offer.timeout, mailbox.router.abort, delivery, late)
+    try:
+        if offer.is_async:
+            value = await offer.function(**kwargs)
+        else:
+            value = await _in_thread(mailbox.router, offer.function, (), kwargs)
+    except BaseException as error:  # raised again after after_action, which runs in any case
+        failure = error
+    if limit is not None:
+        limit.cancel()
+    if mailbox.after:
+        shown = failure
+        if isinstance(failure, asyncio.CancelledError) and delivery.error is not None:
+            shown = delivery.error  # why it was cancelled: the deadline, the sender, …
+        try:
+            await call_callback(mailbox, agent.after_action, delivery.message(), value, shown)
+        except Exception as error:
+            log_failure(logger, f"after_action of agent {agent.id!r} failed on {delivery}", error)
+    if failure is not None:
+        raise failure
+    return value
+
+
+async def call_callback(mailbox: Any, callback: Callable[..., Any], *args: Any) -> Any:
+    """Call a callback of an agent: `async def` here, `def` in a worker thread."""
+    if is_async(callback):
+        return await callback(*args)
+    return await _in_thread(mailbox.router, callback, args, {})
+
+
+async def _in_thread(
+    router: RouterPort, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Call a plain function in a worker thread.
+
+    A thread cannot be stopped. When cancelled, this still waits until the thread has ended, because
+    its agent handles one message at a time and stays busy; only then it raises.
+    """
+    # An exception is part of the result: some, such as `GeneratorExit`, have another meaning when a
+    # future raises them.
+    future: asyncio.Future[tuple[Any, BaseException | None]] = router.loop.create_future()
+
+    def done(value: Any, error: BaseException | None) -> None:
+        # Through `enter`, so that what the thread sent arrives before its end.
+        router.thread.enter(settle, future, (value, error))
+
+    WORKERS.submit(partial(function, *args, **kwargs), context=copy_context(), done=done)
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait((future,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+            if router.closed:
+                break
+    if cancelled is not None:
+        raise cancelled
+    value, raised = future.result()
+    if raised is not None:
+        raise raised
+    return await value if inspect.isawaitable(value) else value
+
+
+def ask_permission(mailbox: Any, delivery: Delivery, offer: Offer) -> None:
+    """Set a message aside until it is approved; refuse it if it is not."""
+    delivery.state = ASKING
+    mailbox.asking.add(delivery)
+    mailbox.limit = 0  # from now on the box does not hold all waiting messages
+
+    async def ask() -> None:
+        decision: object = False
+        CURRENT.set(delivery)
+        try:
+            decision = await call_callback(
+                mailbox, mailbox.agent.request_permission, delivery.message()
+            )
+        except BaseException as error:  # the agent's own code: an error is not a permission
+            if not delivery.answered:
+                about = f"request_permission of agent {mailbox.id!r} failed on {delivery}"
+                log_failure(logger, about, error)
+        finally:
+            mailbox.asking.discard(delivery)
+        if delivery.answered:
+            return
+        if decision is True:
+            delivery.approved = True
+            if delivery.recorder is not None:
+                delivery.recorder.permitted(delivery)
+            mailbox.accept(delivery)
+            mailbox.router.make_ready(mailbox)
+        else:
+            delivery.state = ENDED
+            mailbox.router.refuse(delivery, not_permitted(offer.where, decision))
+
+    delivery.task = mailbox.router.thread.spawn(ask())
+
+
+def outcome_of(delivery: Delivery, error: BaseException) -> RequestError:
+    """Return the outcome of a request whose action raised `error`."""
+    if isinstance(error, ActionError):
+        # Raised by an action that this one called: passed on unchanged along the call chain.
+        where = error.where
+        outcome = ActionError(
+            printable(str(error.type)), printable(str(error.text)), where and printable(str(where))
+        )
+    else:
+        where = str(delivery) if delivery.mailbox else None
+        outcome = ActionError(printable(type(error).__name__), text_of(error), where)
+    outcome.__cause__ = error
+    return outcome
+
+
+def text_of(error: BaseException) -> str:
+    """Return an exception's text, shortened and valid as UTF-8."""
+    text = error_message(error)
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]}… ({len(text)} characters)"
+    return printable(text)
+
+
+def returned(delivery: Delivery, value: Any) -> Any:
+    """Return an action's value as JSON data."""
+    try:
+        return to_json(value)
+    except NotJSON as error:
+        text = f'"{delivery}" returned what is not a JSON value: {error}'
+        raise ActionError("TypeError", text) from None
+
+
+def answers(
+    delivery: Delivery, value: Any, error: BaseException | None
+) -> tuple[Envelope, str | None] | None:
+    """Return the answer to a message, if it gets one, and the id of the message answered."""
+    envelope = delivery.envelope
+    id = envelope.id
+    to = envelope.sender
+    sender = envelope.to if delivery.mailbox is None else delivery.mailbox.id
+    if error is not None:
+        name, args = "error", {"error": str(error), "original_message_id": id}
+    elif value is None and delivery.kind != REQUEST:
+        return None
+    elif (
+        envelope.name == "say" and isinstance(value, str) and delivery.kind not in (ANSWER, REQUEST)
+    ):
+        name, args = "say", {"content": value}
+    else:
+        name, args = "response", {"data": value, "original_message_id": id}
+    return Envelope(sender, to, name, args, thread=envelope.thread), id

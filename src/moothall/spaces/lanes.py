@@ -1,0 +1,154 @@
+"""A mailbox with lanes: in order within a lane, several lanes side by side, in fair turns."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from typing import Any
+
+from moothall.agent import Agent
+from moothall.errors import RequestError
+from moothall.spaces.delivery import QUEUED, RUNNING, Delivery, RouterPort
+from moothall.spaces.mailbox import AT_ONCE, Mailbox
+
+logger = logging.getLogger("moothall.space")
+
+
+class LanedMailbox(Mailbox):
+    """Orders the messages of an agent that assigns them to lanes (`Agent._lane`).
+
+    Waiting lanes form a line. After each message a lane goes to the end of the line, so that a lane
+    of a hundred messages takes one place and delays no other. Messages without a lane are handled
+    beside the lanes, as in any mailbox.
+    """
+
+    __slots__ = ("_busy", "_line", "_queued", "_side_by_side", "_waiting")
+
+    def __init__(self, agent: Agent, space: Any, router: RouterPort) -> None:
+        super().__init__(agent, space, router)
+        self.limit = 0  # the box does not hold all waiting messages
+        self._side_by_side = agent._lanes
+        self._waiting: dict[str, OrderedDict[Delivery, None]] = {}  # by lane
+        self._busy: dict[str, Delivery] = {}  # by lane: the message being handled
+        self._line: OrderedDict[str, None] = OrderedDict()  # lanes whose first message may start
+        self._queued = 0
+
+    def waiting(self) -> int:
+        """Return how many messages wait, those that await approval included."""
+        return super().waiting() + self._queued
+
+    def accept(self, delivery: Delivery) -> None:
+        """Queue a message until its turn, in its lane if it has one."""
+        name = self._name_of(delivery)
+        if name is None:
+            super().accept(delivery)
+            return
+        delivery.mailbox = self
+        delivery.state = QUEUED
+        self._queue(name, delivery)
+        if delivery.parent is not None and self.active:
+            self._hold(delivery)
+
+    def _queue(self, name: str, delivery: Delivery) -> None:
+        delivery.lane = name
+        self._waiting.setdefault(name, OrderedDict())[delivery] = None
+        self._queued += 1
+        if name not in self._busy:
+            self._line[name] = None
+
+    def _name_of(self, delivery: Delivery) -> str | None:
+        message = delivery.message()
+        if message is None:
+            return None
+        try:
+            return self.agent._lane(message, delivery.answered_thread)
+        except BaseException:  # the agent's own code
+            logger.exception("the lane of %s is not known, so it has none", delivery)
+            return None
+
+    def forget(self, delivery: Delivery) -> None:
+        """Remove a waiting message that has ended, or runs, before its turn."""
+        name: str | None = delivery.lane
+        if name is None:
+            super().forget(delivery)
+            return
+        delivery.lane = None
+        self._take(name, delivery)
+
+    def _take(self, name: str, delivery: Delivery) -> None:
+        """Remove a message from its lane, and an empty lane from the line."""
+        lane = self._waiting[name]
+        del lane[delivery]
+        self._queued -= 1
+        if not lane:
+            del self._waiting[name]
+            self._line.pop(name, None)
+
+    def dispatch_ready(self) -> None:
+        """Handle the messages that may be handled now."""
+        super().dispatch_ready()
+        if self.leaving is not None:
+            return
+        turns = AT_ONCE
+        while self._line and not self.paused and len(self._busy) < self._side_by_side:
+            if not turns:
+                self.router.make_ready(self)
+                break
+            turns -= 1
+            name = next(iter(self._line))
+            delivery = next(iter(self._waiting[name]))
+            self._take(name, delivery)
+            if self.closing and delivery.parent is None:
+                delivery.lane = None
+                self.left.append(delivery)
+            else:
+                self._begin_in(name, delivery)
+
+    def _begin_in(self, name: str, delivery: Delivery) -> None:
+        """Handle a message of a lane, and mark the lane as busy."""
+        self._line.pop(name, None)
+        self._busy[name] = delivery
+        delivery.inner = True
+        self.begin(delivery)
+        if self._busy.get(name) is delivery and delivery.state != RUNNING:
+            self._free(name)  # it was refused, or awaits approval
+
+    def _free(self, name: str) -> None:
+        del self._busy[name]
+        if name in self._waiting:
+            self._line[name] = None
+
+    def finish(self, delivery: Delivery) -> None:
+        """Free the lane or place of a handler that has ended, so that the next may start."""
+        name: str | None = delivery.lane
+        if name is not None and self._busy.get(name) is delivery:
+            over = delivery.over
+            if over is None:
+                self._free(name)
+            else:  # the re-entrant request on top of it continues, and takes its place
+                self._busy[name] = over
+                over.lane = name
+        super().finish(delivery)
+        if self._line:
+            self.router.make_ready(self)
+
+    def put_back(self, delivery: Delivery) -> None:
+        """Put a message back at the front of its lane, and the lane at the front of the line."""
+        name: str | None = delivery.lane
+        if name is None:
+            super().put_back(delivery)
+            return
+        delivery.state = QUEUED
+        del self._busy[name]
+        self._queue(name, delivery)
+        self._waiting[name].move_to_end(delivery, last=False)
+        self._line.move_to_end(name, last=False)
+
+    def detach(self, error: RequestError, spared: tuple[Delivery | None, ...]) -> None:
+        """End all waiting and running messages with `error`, except the `spared` handlers."""
+        for lane in self._waiting.values():
+            self.box.extend(lane)
+        self._waiting.clear()
+        self._line.clear()
+        self._queued = 0
+        super().detach(error, spared)

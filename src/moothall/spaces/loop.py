@@ -1,0 +1,360 @@
+"""The event loop of a space, in a thread of its own, and the way into it from other threads."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import inspect
+import logging
+import math
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context
+from functools import partial
+from types import TracebackType
+from typing import Any, Final
+from weakref import WeakSet
+
+from moothall.agent import CURRENT
+from moothall.errors import RequestCancelled, SpaceClosed
+
+logger = logging.getLogger("moothall.space")
+
+_ROOM: Final = 256
+"""How many calls may wait for the loop before a thread that sends waits in `send`."""
+
+_PATIENCE_S: Final = 1.0
+"""How long that thread waits at most. The loop may be waiting for a lock that the thread holds,
+such as the lock of a log handler that sends messages."""
+
+_TURN_S: Final = 0.005
+"""How long the loop runs entered calls before its other work has a turn."""
+
+_HERE = threading.local()
+
+
+def on_a_space() -> bool:
+    """Return whether this thread runs a space: two that waited for each other would deadlock."""
+    return getattr(_HERE, "is_space", False)
+
+
+class LoopThread:
+    """Runs an event loop in a daemon thread, so that it never holds up the interpreter's exit."""
+
+    def __init__(self, name: str, closing: Callable[[], Any], over: Callable[[], None]) -> None:
+        self.name = name
+        self.ident = 0  # the thread's, while it runs
+        self.closed = False  # whether the loop has ended, or is inherited
+        self.inherited = False  # whether it belongs to the process that this one was forked from
+        self.loop: asyncio.AbstractEventLoop
+        self._ingress: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._blocked: deque[threading.Lock] = deque()
+        self._room = _ROOM
+        self._woken = False
+        self._closing = closing
+        self._over = over
+        # Entered calls must not see the context variables of the thread that wakes the loop.
+        self._empty_context = Context()
+        self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
+        self._stopping = False
+        self._ending = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._outcomes: set[concurrent.futures.Future[Any]] = set()
+        self._process = 0
+
+    def start(self) -> None:
+        """Start the thread; return once the loop runs, or raise why it does not."""
+        running = threading.Event()
+        self._process = os.getpid()
+        self._thread = threading.Thread(
+            target=self._main, args=(running,), name=self.name, daemon=True
+        )
+        self._thread.start()
+        running.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    # -- the way in --------------------------------------------------------------------------------
+
+    def submit(self, function: Callable[..., Any], *args: Any) -> None:
+        """Enter a call with back-pressure: while many calls are queued, the thread waits for room.
+
+        The loop of a space does not wait.
+        """
+        if self.closed or self._blocked or len(self._ingress) >= self._room:
+            self._wait_for_room()
+        self._ingress.append((function, args))
+        if self.closed or not self._woken:
+            self._wake()
+
+    def _wait_for_room(self) -> None:
+        self.check_process()
+        if self.closed or on_a_space():
+            return
+        turn = threading.Lock()
+        turn.acquire()
+        self._blocked.append(turn)
+        self._wake()  # so that the loop releases threads that wait
+        if not turn.acquire(timeout=_PATIENCE_S):
+            with contextlib.suppress(ValueError):  # its turn came in this moment
+                self._blocked.remove(turn)
+
+    def enter(self, function: Callable[..., Any], *args: Any) -> None:
+        """Call a function on the loop, after all that was entered before.
+
+        May be called in any thread and at any point, a finalizer included: it takes no lock. Once
+        the loop has ended, the function runs in the calling thread.
+        """
+        self._ingress.append((function, args))
+        if self.closed or not self._woken:
+            self._wake()
+
+    def _wake(self) -> None:
+        if self.closed:
+            self.drain()
+        elif not self._woken:
+            self._woken = True
+            try:
+                self.loop.call_soon_threadsafe(self._run_entered, context=self._empty_context)
+            except RuntimeError:  # it ended a moment ago
+                self.drain()
+
+    def _run_entered(self) -> None:
+        """Run the entered calls for `_TURN_S`, and the rest in the next turn of the loop."""
+        # Until this ends, no thread needs to wake the loop.
+        self.drain(time.monotonic() + _TURN_S)
+        self._woken = False
+        if self._ingress or (self._blocked and self._room):  # entered before `_woken` was cleared
+            self._woken = True
+            self.loop.call_soon(self._run_entered, context=self._empty_context)
+
+    def drain(self, until: float = math.inf) -> None:
+        """Run the entered calls: on the loop, or in any thread once it has ended."""
+        if self.inherited:
+            return  # the other process runs these calls
+        for _ in range(len(self._ingress)):
+            if time.monotonic() > until:
+                break
+            try:
+                function, args = self._ingress.popleft()
+            except IndexError:  # two threads drain an ended loop, or one of the calls did
+                break
+            try:
+                function(*args)
+            except BaseException:
+                logger.exception("a defect in moothall: %r failed", function)
+        self._release_waiting()
+
+    def _release_waiting(self) -> None:
+        """Release as many waiting threads as there is room for, the first ones first."""
+        held_up = self._blocked
+        for _ in range(min(len(held_up), self._room - len(self._ingress))):
+            try:
+                held_up.popleft().release()
+            except IndexError:  # it stopped waiting in this moment
+                break
+
+    def set_open(self, open: bool) -> None:
+        """Admit threads that send, or make each of them wait. On the loop's thread only."""
+        self._room = _ROOM if open else 0
+        self._release_waiting()
+
+    def check_process(self) -> None:
+        """Raise `SpaceClosed` if the loop belongs to the process that forked this one."""
+        if self.inherited:
+            raise SpaceClosed(
+                f"this space belongs to process {self._process}, from which process {os.getpid()} "
+                "was forked: make another in this process"
+            )
+
+    # -- what runs on the loop ---------------------------------------------------------------------
+
+    def run(
+        self, function: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> concurrent.futures.Future[Any]:
+        """Call a function on the loop, after all that was entered before; return a future for it.
+
+        If it returns a coroutine, a task awaits that, in `context` or an empty one; cancelling the
+        future cancels the task. In a thread wait with `result()`, on another loop with
+        `asyncio.wrap_future`.
+        """
+        outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        self.enter(self._run, outcome, function, args, context)
+        return outcome
+
+    def _run(
+        self,
+        outcome: concurrent.futures.Future[Any],
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        context: Context | None,
+    ) -> None:
+        self._outcomes.add(outcome)
+        if self._ending:
+            self._settle(outcome, None, SpaceClosed("the space is closed"))
+            return
+        try:
+            value = function(*args)
+        except BaseException as error:  # the caller that waits gets it
+            self._settle(outcome, None, error)
+            return
+        if not inspect.iscoroutine(value):
+            self._settle(outcome, value, None)
+            return
+        task = self.spawn(value, context)
+        task.add_done_callback(partial(self._ended, outcome))
+        outcome.add_done_callback(
+            lambda outcome: self.enter(task.cancel) if outcome.cancelled() else None
+        )
+
+    def _ended(self, outcome: concurrent.futures.Future[Any], task: asyncio.Task[Any]) -> None:
+        if not task.cancelled():
+            error = task.exception()
+            self._settle(outcome, None if error else task.result(), error)
+        elif self._ending:
+            self._settle(outcome, None, SpaceClosed("the space was closed"))
+        else:
+            self._settle(outcome, None, RequestCancelled("it was cancelled"))
+
+    def _settle(
+        self, outcome: concurrent.futures.Future[Any], value: Any, error: BaseException | None
+    ) -> None:
+        self._outcomes.discard(outcome)
+        if not outcome.set_running_or_notify_cancel():
+            return  # the caller has given up
+        if error is None:
+            outcome.set_result(value)
+        else:
+            outcome.set_exception(error)
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a plain function on the loop, wait, and return or raise its outcome.
+
+        Once the loop has ended, the function runs in the calling thread.
+        """
+        if self.closed or threading.get_ident() == self.ident:
+            return function(*args)
+        try:
+            return self.run(function, *args).result()
+        except SpaceClosed:
+            if not self.closed:
+                raise
+            return function(*args)
+
+    def spawn(self, coroutine: Any, context: Context | None = None) -> asyncio.Task[Any]:
+        """Start a task that is kept until it ends. On the loop's thread only."""
+        task: asyncio.Task[Any] = self.loop.create_task(coroutine, context=context or Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # -- its life ----------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """End the loop and wait for its end, except on the loop of a space."""
+        if self.inherited:
+            return
+        self.enter(self._stop)
+        if self._thread is not None and not on_a_space():
+            self._thread.join()
+
+    def _stop(self) -> None:
+        if not self._stopping:
+            self._stopping = True
+            self.loop.stop()
+
+    def _main(self, running: threading.Event) -> None:
+        try:
+            loop = self.loop = asyncio.new_event_loop()
+        except BaseException as error:  # such as no more file descriptors: `start` raises it
+            self._failure = error
+            running.set()
+            return
+        _HERE.is_space = True
+        self.ident = threading.get_ident()
+        _RUNNING.add(self)
+        loop.call_soon(running.set)
+        try:
+            self._run_until(lambda: self._stopping)
+            life = loop.create_task(self._end())
+            life.add_done_callback(lambda _: loop.stop())
+            self._run_until(life.done)
+            life.result()
+        finally:
+            self.closed = self._ending = True
+            self._room = _ROOM
+            self.ident = 0
+            _RUNNING.discard(self)
+            self._over()
+            loop.close()
+            self.drain()
+            for outcome in list(self._outcomes):  # of tasks that ignored their cancellation
+                self._settle(outcome, None, SpaceClosed("the space was closed"))
+
+    def _run_until(self, over: Callable[[], bool]) -> None:
+        """Run the loop until `over()`, even if a task of an agent stops it.
+
+        asyncio lets SystemExit and KeyboardInterrupt out of a task, and any task may call `stop`.
+        """
+        while not over():
+            try:
+                self.loop.run_forever()
+            except BaseException as error:
+                logger.exception(
+                    "%s raised %s in a space; its loop continues",
+                    _source_of(error.__traceback__),
+                    type(error).__name__,
+                )
+            else:
+                if not over():
+                    logger.error("something in a space has stopped the space's loop; it continues")
+
+    async def _end(self) -> None:
+        await self._closing()
+        self._ending = True
+        me = asyncio.current_task()
+        left = [task for task in asyncio.all_tasks() if task is not me]
+        for task in left:
+            task.cancel()
+        if left:
+            # A task that will not be cancelled must not keep the space from closing.
+            await asyncio.wait(left, timeout=1.0)
+        await self.loop.shutdown_asyncgens()
+
+
+def _source_of(traceback: TracebackType | None) -> str:
+    """Describe the callback or task that raised, and the agent whose handler started it."""
+    while traceback is not None:
+        handle = traceback.tb_frame.f_locals.get("self")
+        if isinstance(handle, asyncio.Handle):
+            callback = getattr(handle, "_callback", None)
+            task = getattr(callback, "__self__", None)
+            what = f"task {task.get_name()!r}" if isinstance(task, asyncio.Task) else f"{callback}"
+            context = getattr(handle, "_context", None)
+            handling = None if context is None else context.get(CURRENT)
+            agent = None if handling is None else handling.agent
+            return what if agent is None else f"{what} of agent {agent.id!r}"
+        traceback = traceback.tb_next
+    return "something"
+
+
+_RUNNING: WeakSet[LoopThread] = WeakSet()
+
+
+def _after_fork() -> None:
+    """Close the parent's spaces in a forked child, which has none of their threads."""
+    _HERE.is_space = False
+    for thread in list(_RUNNING):
+        thread.closed = thread.inherited = True
+        thread.ident = 0
+        thread._over()
+    _RUNNING.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

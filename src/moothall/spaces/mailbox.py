@@ -1,0 +1,359 @@
+"""An agent's mailbox in a space, and the order in which its messages are handled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from threading import get_ident
+from typing import Any, TypeVar
+
+from moothall.action import ACCESS_DENIED, ACCESS_PERMITTED
+from moothall.agent import CURRENT, Agent, Pending, overrides
+from moothall.approval import Approver
+from moothall.errors import InvalidArguments, NotPermitted, RequestError
+from moothall.jsonvalue import copy_json
+from moothall.message import Envelope, Nested, address
+from moothall.spaces.delivery import (
+    ANSWER,
+    BROADCAST,
+    CALLBACK,
+    ENDED,
+    QUEUED,
+    RUNNING,
+    Delivery,
+    RouterPort,
+)
+from moothall.spaces.handler import Offer, ask_permission, handle, text_of
+from moothall.spaces.request import waiting
+from moothall.workflow import not_found
+
+T = TypeVar("T")
+
+AT_ONCE = 100
+"""How many messages one agent may handle before others have their turn."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Mailbox:
+    """Orders one agent's messages. But for what the agent calls, only the space's loop uses it."""
+
+    agent: Agent
+    space: Any
+    router: RouterPort
+    id: str = field(init=False)
+    start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = field(init=False)
+    before: bool = field(init=False)  # whether the agent overrides `before_action`
+    after: bool = field(init=False)
+    offers: dict[str, Offer] = field(init=False)
+    concurrency: int = field(init=False)
+    # Waiting messages in order of arrival, and dead ones that are not removed yet.
+    box: deque[Delivery] = field(default_factory=deque)
+    limit: int = field(init=False)  # from this length of the box, `waiting` must be looked at
+    dead: int = 0  # how many in the box have ended, or were handled before their turn
+    active: dict[Delivery, None] = field(default_factory=dict)  # the messages being handled
+    running: int = 0  # how many places these take; re-entrant requests take none
+    paused: int = 0  # how many pauses are under way; `after_add` is one
+    # By handler, the waiting messages of its call chain, which may run re-entrantly.
+    held: dict[Delivery, deque[Delivery]] = field(default_factory=dict)
+    asking: set[Delivery] = field(default_factory=set)  # messages that await approval
+    carried: set[asyncio.Task[Any]] = field(default_factory=set)
+    open: bool = True
+    closing: bool = False  # whether it starts only what handlers of this process wait for
+    left: list[Delivery] = field(default_factory=list)  # what has not started for that reason
+    arriving: Delivery | None = None  # of the agent's `after_add`, if it has one
+    leaving: Delivery | None = None  # ends once the agent has left
+    here: bool = False  # whether the loop knows it, which the router's `mailboxes` has earlier
+    ready: bool = False
+    outside: bool = False  # whether threads sent what the loop may not have taken in yet
+
+    def __post_init__(self) -> None:
+        self.id = address(self.agent.id)
+        self.start = self.router.start
+        self.before = overrides(self.agent, "before_action")
+        self.after = overrides(self.agent, "after_action")
+        # All of them now: an action that cannot be described fails here, not at its first call.
+        self.offers = Offer.all_of(self)
+        self.concurrency = self.agent.concurrency
+        self.limit = self.router.capacity
+
+    # -- what the agent uses, in any thread --------------------------------------------------------
+
+    @property
+    def approver(self) -> Approver | None:
+        """The space's approver."""
+        approver: Approver | None = self.space.approver
+        return approver
+
+    def send(self, envelope: Envelope) -> None:
+        """Send a message without waiting."""
+        self.router.send(envelope, self)
+
+    def request(
+        self, envelope: Envelope, timeout: float | None, wait: bool = False
+    ) -> Pending[Any]:
+        """Send a request; return the object that waits for its outcome."""
+        return self.router.request(envelope, timeout, wait, self)
+
+    async def carry(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run an async function on the space's loop; any loop may await this.
+
+        The function joins the call chain of the handler that calls it, or starts its own.
+        """
+        router = self.router
+        handling: Any = CURRENT.get()
+        here = get_ident() == router.thread_id
+        if here and handling is not None:
+            return await function()
+        delivery = Delivery(Envelope(self.id, self.id, "", {}), CALLBACK, handling)
+        delivery.hops -= 1  # it is not a request
+        delivery.mailbox = self
+        delivery.state = RUNNING
+
+        async def run() -> T:
+            task = asyncio.current_task()
+            if task is not None and not here:
+                self.carried.add(task)  # cancelled if the agent is removed meanwhile
+                task.add_done_callback(self.carried.discard)
+            before = CURRENT.set(delivery)
+            try:
+                return await function()
+            except asyncio.CancelledError:
+                if self.open:
+                    raise
+                raise router.stopped_error(self.id) from None
+            finally:
+                CURRENT.reset(before)
+                router.settle(delivery, None, None)
+
+        with waiting(handling, delivery):
+            if here:
+                return await run()
+            router.thread.check_process()
+            value: T = await asyncio.wrap_future(router.thread.run(run, context=copy_context()))
+            return value
+
+    # -- the mailbox -------------------------------------------------------------------------------
+
+    def accept(self, delivery: Delivery) -> None:
+        """Queue a message until its turn."""
+        delivery.mailbox = self
+        delivery.state = QUEUED
+        self.box.append(delivery)
+        if delivery.parent is not None and self.active:
+            self._hold(delivery)
+
+    def _hold(self, delivery: Delivery) -> None:
+        """Add a message to `held` if its call chain includes an active handler."""
+        outer = delivery.parent
+        while outer is not None:
+            if outer in self.active:
+                self.held.setdefault(outer, deque()).append(delivery)
+                return
+            outer = outer.parent
+
+    def waiting(self) -> int:
+        """Return how many messages wait, those that await approval included."""
+        return len(self.box) - self.dead + len(self.asking)
+
+    def forget(self, delivery: Delivery) -> None:
+        """Count a message as dead: it has ended, or runs, before its turn."""
+        # Removing it from the middle takes linear time, so it stays until its turn, or until half
+        # of the box is dead.
+        self.dead += 1
+        if self.dead > 32 and self.dead * 2 > len(self.box):
+            live = [delivery for delivery in self.box if delivery.state == QUEUED]
+            self.box.clear()
+            self.box.extend(live)
+            self.dead = 0
+            for outer, held in list(self.held.items()):
+                self.held[outer] = deque(d for d in held if d.state == QUEUED)
+
+    def dispatch_ready(self) -> None:
+        """Handle the messages that may be handled now."""
+        box = self.box
+        turns = AT_ONCE
+        while box and not self.paused and self.running < self.concurrency and self.leaving is None:
+            delivery = box.popleft()
+            if delivery.state != QUEUED:
+                self.dead -= 1
+                continue
+            if self.closing and delivery.parent is None:
+                self.left.append(delivery)
+                continue
+            self.begin(delivery)
+            turns -= 1
+            if not turns and box:
+                self.router.make_ready(self)
+                break
+        if self.held:
+            for outer in list(self.held):
+                self.run_reentrant(outer)
+
+    def run_reentrant(self, outer: Delivery) -> None:
+        """Run re-entrant requests of a handler's call chain while it waits, one at a time."""
+        held = self.held.get(outer)
+        while held and outer.waiting and outer.over is None:
+            delivery = held.popleft()
+            if delivery.state == QUEUED:
+                delivery.inner = True
+                delivery.under = outer
+                outer.over = delivery
+                delivery.state = RUNNING
+                self.forget(delivery)
+                self.begin(delivery)
+            held = self.held.get(outer)
+        if not held:
+            self.held.pop(outer, None)
+
+    def pause(self) -> Callable[[], None]:
+        """Start no messages; return the function that ends the pause."""
+        self.paused += 1
+
+        def resume() -> None:
+            self.paused -= 1
+            self.router.make_ready(self)
+
+        return resume
+
+    def put_back(self, delivery: Delivery) -> None:
+        """Put a message back at the front of the box."""
+        delivery.state = QUEUED
+        self.box.appendleft(delivery)
+
+    # -- handling ----------------------------------------------------------------------------------
+
+    def begin(self, delivery: Delivery) -> None:
+        """Handle a message: find, check and permit its action, then call callbacks and action."""
+        envelope = delivery.envelope
+        offer = self.offers.get(envelope.name)
+        if offer is None:
+            self._missing(delivery)
+            return
+        args = envelope.args
+        if type(args) is Nested:
+            args = copy_json(args)  # an action that changes them does not change the message
+        try:
+            kwargs = offer.check(args, offer.where)
+        except InvalidArguments as error:
+            if delivery.kind == ANSWER and envelope.name == "say":
+                self._tell(delivery)
+                return
+            self._refuse(delivery, error)
+            return
+        except BaseException as error:  # a type's own validation may raise anything
+            self._refuse(delivery, InvalidArguments(f'"{offer.where}": {text_of(error)}'))
+            return
+        if offer.policy != ACCESS_PERMITTED and not delivery.approved:
+            if offer.policy == ACCESS_DENIED:
+                self._refuse(delivery, NotPermitted(f'"{offer.where}" not permitted'))
+            else:
+                delivery.inner = False
+                self._lift(delivery)
+                if delivery.recorder is not None:
+                    delivery.recorder.set_aside(delivery)
+                ask_permission(self, delivery, offer)
+            return
+        if delivery.recorder is not None and not delivery.recorder.begins(delivery, offer):
+            return
+        delivery.state = RUNNING
+        if not delivery.inner:
+            self.running += 1
+        self.active[delivery] = None
+        self.start(
+            delivery,
+            offer.function(**kwargs) if offer.plain else handle(self, delivery, offer, kwargs),
+        )
+
+    def finish(self, delivery: Delivery) -> None:
+        """Free the place of a handler that has ended, so that the next may start."""
+        delivery.state = ENDED
+        self.active.pop(delivery, None)
+        over = delivery.over
+        if delivery.inner:
+            self._lift(delivery)
+        else:
+            if delivery is self.arriving:
+                self.paused -= 1
+            else:
+                self.running -= 1
+            if over is not None:
+                # The re-entrant request on top of it continues, and takes its place.
+                self.running += 1
+                over.inner = False
+                over.under = delivery.over = None
+        if self.held:
+            for waits in self.held.pop(delivery, ()):
+                if waits.state == QUEUED:
+                    self._hold(waits)
+        if self.box or self.held:
+            self.router.make_ready(self)
+
+    def _lift(self, delivery: Delivery) -> None:
+        """Unlink a re-entrant request from the handlers below and above it."""
+        over, under = delivery.over, delivery.under
+        if over is not None:
+            over.under = under
+        if under is not None:
+            under.over = over
+        delivery.over = delivery.under = None
+
+    def _missing(self, delivery: Delivery) -> None:
+        """End a message whose action the agent does not have."""
+        name = delivery.envelope.name
+        if delivery.kind == ANSWER and name == "say":
+            self._tell(delivery)
+        elif delivery.kind == BROADCAST:
+            delivery.state = ENDED
+            delivery.answered = True
+            if delivery.recorder is not None:
+                delivery.recorder.concluded(delivery)
+        else:
+            self._refuse(delivery, not_found(self.agent, name))
+
+    def _refuse(self, delivery: Delivery, error: RequestError) -> None:
+        """End a message with an error before its action starts."""
+        delivery.state = ENDED
+        self._lift(delivery)
+        self.router.refuse(delivery, error)
+
+    def _tell(self, delivery: Delivery) -> None:
+        """Handle the answer to a `say`, itself a `say`, as a `response`.
+
+        An agent without a `say` that accepts the answer must not lose it.
+        """
+        args = {
+            "data": delivery.envelope.args.get("content"),
+            "original_message_id": delivery.original_id,
+        }
+        delivery.envelope = delivery.envelope._replace(name="response", args=args)
+        self.begin(delivery)
+
+    def statistics(self) -> dict[str, Any]:
+        """Return how many messages wait, the actions being handled, how many await approval."""
+        return {
+            "waiting": self.waiting() - len(self.asking),
+            "handling": [delivery.envelope.name for delivery in list(self.active)],
+            "asking": len(self.asking),
+        }
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def detach(self, error: RequestError, spared: tuple[Delivery | None, ...]) -> None:
+        """End all waiting and running messages with `error`, except the `spared` handlers."""
+        self.open = False
+        waiting = [d for d in (*self.left, *self.box) if d.state == QUEUED]
+        self.left.clear()
+        self.box.clear()
+        self.held.clear()
+        self.dead = 0
+        for delivery in waiting:
+            delivery.state = ENDED
+            self.router.refuse(delivery, error)
+        for delivery in [*self.active, *self.asking]:
+            if delivery not in spared:
+                self.router.abort(delivery, error)
+        for task in list(self.carried):
+            task.cancel()

@@ -1,0 +1,54 @@
+"""A space for agents in one process."""
+
+from __future__ import annotations
+
+from moothall.agent import Agent
+from moothall.spaces.delivery import Delivery
+from moothall.spaces.mailbox import Mailbox
+from moothall.spaces.router import Router
+from moothall.spaces.space import Space
+
+
+class NativeSpace(Space):
+    """A space for agents in one process; nothing else is needed to run it.
+
+    Args:
+        approver: answers for the actions of policy `ACCESS_REQUESTED` of agents without their own
+        mailbox: how many messages may wait for one agent
+
+    Raises:
+        DefinitionError: an argument is not valid
+
+    Example:
+        >>> from moothall import Agent, NativeSpace, action
+        >>> class Calculator(Agent):
+        ...     @action
+        ...     async def add(self, a: int, b: int) -> int:
+        ...         return a + b
+        >>> with NativeSpace() as space:
+        ...     _ = space.add(Calculator("Calculator"))
+        ...     me = space.add(Agent("me"))
+        ...     me.ask("Calculator", "add", a=1, b=2).result(timeout=5)
+        3
+    """
+
+    # Agents that keep something for each sender, and drop it when the sender leaves.
+    _keepers: dict[str, Agent] | None = None
+
+    def _add(self, agent: Agent, router: Router) -> Mailbox:
+        mailbox = super()._add(agent, router)
+        if hasattr(agent, "_sender_left"):
+            if self._keepers is None:
+                self._keepers = {}
+            self._keepers[mailbox.id] = agent
+        return mailbox
+
+    def _detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
+        super()._detach(mailbox, *spared)
+        keepers = self._keepers
+        if keepers is None or mailbox.router.ending:
+            return
+        if keepers.get(mailbox.id) is mailbox.agent:
+            del keepers[mailbox.id]
+        for keeper in list(keepers.values()):
+            keeper._sender_left(mailbox.id)  # type: ignore[attr-defined]

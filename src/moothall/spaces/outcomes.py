@@ -1,0 +1,244 @@
+"""How messages end: outcomes of requests, answers to messages, deadlines."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from typing import Any
+
+from moothall.errors import (
+    AgentStopped,
+    MoothallError,
+    RequestCancelled,
+    RequestError,
+    RequestTimeout,
+    SpaceClosed,
+)
+from moothall.message import Envelope
+from moothall.spaces.delivery import (
+    ANSWER,
+    ASKING,
+    CALLBACK,
+    ENDED,
+    QUEUED,
+    REQUEST,
+    RUNNING,
+    Delivery,
+)
+from moothall.spaces.handler import answers, outcome_of, returned
+from moothall.spaces.loop import LoopThread
+from moothall.spaces.mailbox import Mailbox
+from moothall.spaces.task_pool import TaskPool
+from moothall.text import log_failure
+
+logger = logging.getLogger("moothall.space")
+
+_BIG = 2**63
+UNTIMED_S = 0.025
+"""How long requests are open before they get a timer; deadlines are accurate to about this."""
+
+_FAR_S = 1e9
+"""Seconds that no process lasts; longer timeouts are cut to this."""
+
+
+class Outcomes:
+    """Ends each message once. Everything runs on the loop."""
+
+    post: Callable[[Delivery], None]
+    make_ready: Callable[[Mailbox], None]
+
+    def __init__(self, thread: LoopThread) -> None:
+        self.mailboxes: dict[str, Mailbox] = {}  # by the agents' ids
+        self.observers: tuple[Callable[[dict[str, Any]], Any], ...] = ()
+        self.ending = False  # whether the space is being closed: no agent is added any more
+        self.closed = False  # whether it is closed: nothing is delivered any more
+        self.thread = thread
+        self.thread_id = thread.ident
+        self.loop = thread.loop
+        self.tasks = TaskPool(self.loop, self.ended)
+        self.start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = self.tasks.start
+        self.deadlines = 0  # how many requests have a timer that ends them
+        self._untimed: dict[Delivery, float] = {}  # since when
+        self._timing = False  # whether `_start_deadlines` is about to be called
+        # The context of the loop's own work, which belongs to no handler.
+        self._empty_context = Context()
+
+    def ended(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
+        """Free the place of a handler that has ended, and send or set its outcome."""
+        mailbox: Any = delivery.mailbox
+        if (
+            delivery.inner
+            or delivery.over is not None
+            or mailbox.held
+            or mailbox.arriving is delivery
+        ):
+            mailbox.finish(delivery)
+        else:
+            # `Mailbox.finish` in short, for the common case.
+            delivery.state = ENDED
+            del mailbox.active[delivery]
+            mailbox.running -= 1
+            if mailbox.box:
+                self.make_ready(mailbox)
+        if delivery.answered:
+            return
+        kind = delivery.kind
+        if kind == CALLBACK:
+            self.settle(delivery, value, error)
+        elif error is not None:
+            if kind != REQUEST:
+                envelope = delivery.envelope
+                what = f"action {envelope.name!r} of agent {mailbox.id!r} failed on a message of"
+                what = f"{what} {envelope.sender!r}"
+                if isinstance(error, MoothallError):  # the sender gets its full text
+                    logger.debug("%s", what, exc_info=error)
+                else:
+                    log_failure(logger, what, error)
+            self.refuse(delivery, outcome_of(delivery, error))
+        elif value is None and kind != REQUEST:
+            delivery.answered = True
+            if delivery.recorder is not None:
+                delivery.recorder.concluded(delivery)
+        else:
+            if not (value is None or (type(value) is int and -_BIG < value < _BIG)):
+                try:
+                    value = returned(delivery, value)
+                except Exception as wrong:
+                    self.refuse(delivery, outcome_of(delivery, wrong))
+                    return
+            if kind == REQUEST:
+                self.settle(delivery, value, None)
+            else:
+                delivery.answered = True
+                if kind != ANSWER:
+                    self._answer(delivery, value, None)
+                if delivery.recorder is not None:
+                    delivery.recorder.concluded(delivery)
+
+    def refuse(self, delivery: Delivery, error: RequestError) -> None:
+        """End a message with an error: the outcome of a request, else a message to the sender."""
+        if delivery.answered:
+            return
+        if delivery.kind == REQUEST or delivery.kind == CALLBACK:
+            self.settle(delivery, None, error)
+            return
+        delivery.answered = True
+        delivery.error = error
+        if delivery.kind == ANSWER:
+            level = (
+                logging.DEBUG if isinstance(error, AgentStopped | SpaceClosed) else logging.WARNING
+            )
+            logger.log(level, "an answer to agent %r failed: %s", delivery.envelope.to, error)
+        else:
+            self._answer(delivery, None, error)
+        if delivery.recorder is not None:
+            delivery.recorder.concluded(delivery)
+
+    def settle(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
+        """Set the outcome of a request, once."""
+        if delivery.answered:
+            return
+        delivery.value = value
+        if error is not None:
+            delivery.error = error
+        if self.observers and delivery.kind == REQUEST:
+            # Before the sender continues: observers see what it does next after this.
+            self._show_answer(delivery, value, error)
+        delivery.answered = True
+        if delivery.timer is not None:
+            delivery.timer.cancel()
+            delivery.timer = None
+            self.deadlines -= 1
+        elif self._untimed:
+            self._untimed.pop(delivery, None)
+        waiter = delivery.waiter
+        if waiter is not None:
+            delivery.waiter = None
+            if not waiter.done():
+                waiter.set_result(None)
+        if delivery.callbacks is not None:
+            for callback in list(delivery.callbacks):
+                callback()
+
+    def abort(self, delivery: Delivery, error: RequestError) -> None:
+        """End a message early: cancel an `async` action at its next await, start no waiting one."""
+        if not delivery.answered:
+            self.refuse(delivery, error)
+        elif delivery.state != RUNNING:
+            return
+        if delivery.state == QUEUED:
+            delivery.state = ENDED
+            if delivery.mailbox is not None:
+                delivery.mailbox.forget(delivery)
+        elif delivery.state == ASKING:
+            delivery.state = ENDED
+            delivery.mailbox.asking.discard(delivery)  # a task cancelled at once does not begin
+            if delivery.task is not None:
+                delivery.task.cancel()
+        elif delivery.state == RUNNING and not delivery.cancelling:
+            # Once: a second cancellation would interrupt the cleanup after the first.
+            delivery.cancelling = True
+            self.tasks.cancel(delivery)
+
+    def closed_error(self) -> SpaceClosed:
+        """Return the error of messages that a closed space did not deliver."""
+        return SpaceClosed("the space was closed")
+
+    def stopped_error(self, id: str) -> RequestError:
+        """Return the error of messages to an agent that was removed, or whose space is closing."""
+        return self.closed_error() if self.ending else AgentStopped(f'agent "{id}" was removed')
+
+    def _answer(self, delivery: Delivery, value: Any, error: RequestError | None) -> None:
+        answer = answers(delivery, value, error)
+        if answer is None or self.closed:
+            return
+        envelope, original_id = answer
+        if envelope.to not in self.mailboxes:
+            if forget := getattr(delivery.agent, "_sender_left", None):
+                forget(envelope.to)  # its message has made a thread since
+            if self.observers:
+                self._show(envelope)
+            logger.debug("the sender %r of %s has left before its answer", envelope.to, delivery)
+            return
+        reply = Delivery(envelope, ANSWER)
+        reply.original_id = original_id
+        self.post(reply)
+
+    def _dropped(self, delivery: Delivery) -> None:
+        if not delivery.answered:
+            self.abort(delivery, RequestCancelled(f'the request to "{delivery}" was dropped'))
+
+    def _start_deadlines(self) -> None:
+        """Start the timers of requests that are still open: most end before they need one."""
+        self._timing = False
+        untimed, self._untimed = self._untimed, {}
+        for delivery, since in untimed.items():
+            if delivery.timer is None and delivery.timeout is not None:
+                self.deadlines += 1
+                until = since + min(delivery.timeout, _FAR_S)
+                delivery.timer = self.loop.call_at(
+                    until, self._expired, delivery, context=self._empty_context
+                )
+
+    def _expired(self, delivery: Delivery) -> None:
+        self.abort(delivery, RequestTimeout(f'no answer from "{delivery}" in {delivery.timeout} s'))
+
+    def _show_answer(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
+        answer = answers(delivery, value, error)
+        if answer is not None and not (value is None and error is None):
+            self._show(answer[0])
+
+    def _show_once(self, delivery: Delivery) -> None:
+        if not delivery.shown:
+            delivery.shown = True
+            self._show(delivery.envelope)
+
+    def _show(self, envelope: Envelope) -> None:
+        for callback in self.observers:
+            try:
+                callback(envelope.to_dict())
+            except BaseException as error:
+                about = f"observer {callback!r} failed and is called no more"
+                log_failure(logger, about, error)
+                self.observers = tuple(c for c in self.observers if c is not callback)

@@ -1,0 +1,194 @@
+"""The object that `Agent.request` returns: the sender waits here for the outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from threading import get_ident
+from typing import Any
+
+from moothall.agent import CURRENT
+from moothall.errors import RequestCancelled
+from moothall.spaces.delivery import Delivery, RouterPort
+
+
+class Request:
+    """A request under way, or its outcome.
+
+    Await it in async code, on any loop; wait in a thread with `result`. It ends exactly once.
+    Dropping the last reference to it cancels it.
+    """
+
+    __slots__ = ("__weakref__", "_delivery", "_router")
+
+    def __init__(self, delivery: Delivery, router: RouterPort) -> None:
+        self._delivery = delivery
+        self._router = router
+
+    def __del__(self) -> None:
+        delivery = self._delivery
+        if not delivery.answered:
+            # May run in any thread, at any point: it only posts to the loop.
+            self._router.drop(delivery)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        delivery = self._delivery
+        if not delivery.answered:
+            router = self._router
+            if get_ident() == router.thread_id:
+                handling: Any = CURRENT.get()
+                if handling is not None:
+                    # While it waits, its agent runs re-entrant requests of its call chain.
+                    handling.waiting += 1
+                try:
+                    router.try_now(delivery)
+                    if not delivery.answered:
+                        if handling is not None and handling.mailbox.held:
+                            router.make_ready(handling.mailbox)
+                        yield from self._wait_here(router.loop)
+                finally:
+                    if handling is not None:
+                        handling.waiting -= 1
+            else:
+                yield from self._wait_elsewhere()
+        if delivery.error is not None:
+            raise delivery.error.with_traceback(None)
+        return delivery.value
+
+    def _wait_here(self, loop: asyncio.AbstractEventLoop) -> Generator[Any, None, None]:
+        delivery = self._delivery
+        future: asyncio.Future[None] = loop.create_future()
+        if delivery.waiter is None:
+            delivery.waiter = future
+        else:
+            on_end(delivery, lambda: settle(future))
+        try:
+            yield from future
+        except BaseException:  # the waiting task is cancelled, or its generator closed
+            self.cancel()
+            raise
+
+    def _wait_elsewhere(self) -> Generator[Any, None, None]:
+        """Wait on a loop that is not the space's."""
+        self._router.thread.check_process()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+
+        def ended() -> None:
+            try:
+                loop.call_soon_threadsafe(settle, future)
+            except RuntimeError:
+                return  # that loop is closed: nothing waits there any more
+
+        on_end(self._delivery, ended)
+        handling: Any = CURRENT.get()
+        try:
+            with waiting(handling, self._delivery):
+                yield from future
+        except BaseException:
+            self.cancel()
+            raise
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait in a thread; return the value or raise the error."""
+        delivery = self._delivery
+        if not delivery.answered:
+            if get_ident() == self._router.thread_id:
+                raise RuntimeError(
+                    f"result() of the request to {delivery} was called on the space's own loop, "
+                    "where it would wait for ever: await the request instead"
+                )
+            self._router.thread.check_process()
+            ended = threading.Event()
+            on_end(delivery, ended.set)
+            with waiting(CURRENT.get(), delivery):
+                in_time = ended.wait(timeout)
+            if not in_time:
+                not_on_end(delivery, ended.set)
+                raise TimeoutError(f"the request to {delivery} has not ended in {timeout} s")
+        if delivery.error is not None:
+            raise delivery.error.with_traceback(None)
+        return delivery.value
+
+    def cancel(self) -> None:
+        """End the request as `RequestCancelled`; the receiver's action is cancelled too."""
+        delivery = self._delivery
+        if not delivery.answered:
+            error = RequestCancelled(f'the request to "{delivery}" was cancelled')
+            self._router.enter(self._router.abort, delivery, error)
+
+    def done(self) -> bool:
+        """Return whether the outcome is there."""
+        return self._delivery.answered
+
+    def __repr__(self) -> str:
+        state = "ended" if self._delivery.answered else "pending"
+        return f"<Request to {self._delivery}, {state}>"
+
+
+def settle(future: asyncio.Future[Any], value: Any = None) -> None:
+    """Set a future's value, unless it is done."""
+    if not future.done():
+        future.set_result(value)
+
+
+@contextmanager
+def waiting(handling: Any, delivery: Delivery) -> Iterator[None]:
+    """Let re-entrant requests run while a handler waits outside of its space's loop."""
+    if handling is None:
+        yield
+        return
+    router = handling.mailbox.router
+
+    def over() -> None:
+        router.enter(_end_wait, handling, delivery)
+
+    router.enter(_begin_wait, handling, delivery)
+    on_end(delivery, over)
+    try:
+        yield
+    finally:
+        not_on_end(delivery, over)
+        over()
+
+
+def _begin_wait(handling: Delivery, delivery: Delivery) -> None:
+    handling.waiting += 1
+    if handling.waits is None:
+        handling.waits = set()
+    handling.waits.add(delivery)
+    mailbox = handling.mailbox
+    if mailbox is not None and mailbox.held:
+        mailbox.run_reentrant(handling)
+
+
+def _end_wait(handling: Delivery, delivery: Delivery) -> None:
+    if handling.waits and delivery in handling.waits:
+        handling.waits.discard(delivery)
+        handling.waiting -= 1
+
+
+_guard = threading.Lock()
+
+
+def on_end(delivery: Delivery, callback: Any) -> None:
+    """Call `callback` when the delivery has ended: later, or now if it has already.
+
+    The space sets `answered` before it reads `callbacks`, and this appends before it reads
+    `answered`, so one of the two sees the other; a callback may be called twice.
+    """
+    with _guard:
+        if delivery.callbacks is None:
+            delivery.callbacks = []
+        delivery.callbacks.append(callback)
+    if delivery.answered:
+        callback()
+
+
+def not_on_end(delivery: Delivery, callback: Any) -> None:
+    """Remove a callback whose waiter gave up; this may happen very often."""
+    with _guard:
+        if delivery.callbacks is not None and callback in delivery.callbacks:
+            delivery.callbacks.remove(callback)

@@ -1,0 +1,292 @@
+"""The router of a space: it takes messages in, puts them into mailboxes, starts handlers."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from threading import get_ident
+from typing import Any
+
+from moothall.agent import CURRENT
+from moothall.budget.account import HELD
+from moothall.errors import (
+    AgentNotFound,
+    DefinitionError,
+    HopLimitExceeded,
+    InvalidMessage,
+    MailboxFull,
+)
+from moothall.message import BROADCAST as EVERYONE
+from moothall.message import Envelope
+from moothall.spaces.delivery import BROADCAST, ENDED, MAX_HOPS, QUEUED, REQUEST, SEND, Delivery
+from moothall.spaces.loop import LoopThread
+from moothall.spaces.mailbox import Mailbox
+from moothall.spaces.outcomes import UNTIMED_S, Outcomes
+from moothall.spaces.request import Request, on_end
+
+logger = logging.getLogger("moothall.space")
+
+_AT_ONCE = 32
+"""How many requests are handled at once before the loop has its turn."""
+_A_TURN = 128
+"""How many agents' mailboxes are dispatched before the loop has its turn."""
+
+
+class Router(Outcomes):
+    """Takes messages in, in any thread; everything else runs on the loop."""
+
+    def __init__(self, thread: LoopThread, capacity: int) -> None:
+        super().__init__(thread)
+        self.capacity = capacity  # how many messages may wait for one agent
+        self._ready: deque[Mailbox] = deque()
+        self._fresh: list[Delivery] = []
+        self._pumping = False
+        self._credit = 0
+        self._expected: dict[str, dict[Delivery, None]] = {}
+        # Sends a request of an agent of this space; called on the loop.
+        self.dispatch: Callable[[Delivery], None] = self.post
+
+    # -- messages, from any thread -----------------------------------------------------------------
+
+    def send(self, envelope: Envelope, mailbox: Mailbox) -> None:
+        """Send a message of the agent in `mailbox`."""
+        thread = self.thread
+        if get_ident() == self.thread_id:
+            if mailbox.outside:
+                self.catch_up(mailbox)
+            self.route(envelope, mailbox)
+        else:
+            thread.submit(self.route, envelope, mailbox)
+            mailbox.outside = True
+
+    def request(
+        self, envelope: Envelope, timeout: float | None, wait: bool, mailbox: Mailbox
+    ) -> Request:
+        """Send a request of the agent in `mailbox`."""
+        if envelope.to == EVERYONE:
+            raise InvalidMessage("to", "a request goes to one agent, not to *")
+        if timeout is not None and (
+            isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout != timeout
+        ):
+            raise DefinitionError(f"timeout= must be a number of seconds or None, got {timeout!r}")
+        handling: Any = CURRENT.get()
+        if handling is not None and handling.state == ENDED:
+            handling = None  # a task that its handler left running starts a chain of its own
+        delivery = Delivery(envelope, REQUEST, handling, timeout)
+        if wait:
+            delivery.wait = True
+        if held := HELD.get():
+            delivery.held = tuple(ref for ref in held if (each := ref()) and each.open)
+        thread = self.thread
+        if get_ident() == self.thread_id:
+            if mailbox.outside:
+                self.catch_up(mailbox)
+            self.dispatch(delivery)
+        else:
+            thread.submit(self.dispatch, delivery)
+            mailbox.outside = True
+        return Request(delivery, self)
+
+    def catch_up(self, mailbox: Mailbox) -> None:
+        """Take in what an agent sent from threads, before what it sends on the loop."""
+        mailbox.outside = False  # first: a thread sets it after it has sent
+        self.thread.drain()
+
+    def enter(self, function: Callable[..., Any], *args: Any) -> None:
+        """Call a function on the loop: at once in the loop's thread, else in turn."""
+        if get_ident() == self.thread_id:
+            function(*args)
+        else:
+            self.thread.enter(function, *args)
+
+    def drop(self, delivery: Delivery) -> None:
+        """Cancel a request that nothing refers to. A finalizer calls this: it takes no lock."""
+        self.thread.enter(self._dropped, delivery)
+
+    # -- delivery, on the loop ---------------------------------------------------------------------
+
+    def route(self, envelope: Envelope, mailbox: Mailbox | None) -> None:
+        """Deliver a message to its receiver, or a broadcast to all agents."""
+        if self.closed:
+            return
+        to = envelope.to
+        if to != EVERYONE:
+            if to in self.mailboxes:
+                self.post(Delivery(envelope, SEND))
+            elif self.observers:
+                self._show(envelope)
+            return
+        if self.observers:
+            self._show(envelope)
+        own = mailbox is None or mailbox.agent.receive_own_broadcasts
+        capacity = self.capacity
+        ready = self._ready
+        for receiver in list(self.mailboxes.values()):  # any thread may add agents
+            if not receiver.here or (receiver is mailbox and not own):
+                continue  # an agent that is being added came after this was sent
+            delivery = Delivery(envelope, BROADCAST)
+            delivery.mailbox = receiver
+            box = receiver.box
+            if len(box) < receiver.limit:
+                box.append(delivery)
+            elif receiver.waiting() < capacity:
+                receiver.accept(delivery)
+            else:
+                self.refuse(delivery, self._full(receiver))
+                continue
+            if not receiver.ready:
+                receiver.ready = True
+                ready.append(receiver)
+        self._schedule()
+
+    def post(self, delivery: Delivery) -> None:
+        """Put a message into its receiver's mailbox, or end it."""
+        if delivery.answered:  # cancelled on its way here
+            return
+        mailbox = self.mailboxes.get(delivery.envelope.to)
+        if self.observers:
+            self._show_once(delivery)
+        if mailbox is None:
+            if self.closed:
+                self.refuse(delivery, self.closed_error())
+            elif delivery.wait:
+                self._expect(delivery)
+            else:
+                self.refuse(delivery, self._not_found(delivery.envelope.to))
+            return
+        if self._expected and mailbox.id in self._expected:
+            self.here(mailbox)  # added in another thread: requests that waited come first
+        self.put(delivery, mailbox)
+
+    def put(self, delivery: Delivery, mailbox: Mailbox) -> None:
+        """Put a message into a mailbox; refuse it beyond the hop limit or if that is full."""
+        if delivery.hops > MAX_HOPS:
+            delivery.mailbox = mailbox
+            self.refuse(delivery, self._too_many_hops(delivery))
+            return
+        if len(mailbox.box) >= mailbox.limit and mailbox.waiting() >= self.capacity:
+            delivery.mailbox = mailbox
+            self.refuse(delivery, self._full(mailbox))
+            return
+        mailbox.accept(delivery)
+        if delivery.timeout is not None:
+            self._fresh.append(delivery)
+        if not mailbox.ready:
+            mailbox.ready = True
+            self._ready.append(mailbox)
+        if not self._pumping:
+            self._schedule()
+
+    def _expect(self, delivery: Delivery) -> None:
+        """Keep a request until its receiver is added or its deadline passes."""
+        self._expected.setdefault(delivery.envelope.to, {})[delivery] = None
+        on_end(delivery, partial(self._unexpect, delivery))
+        if delivery.timeout is not None:
+            self._fresh.append(delivery)
+            self._schedule()
+
+    def _unexpect(self, delivery: Delivery) -> None:
+        expected = self._expected.get(delivery.envelope.to, {})
+        expected.pop(delivery, None)
+        if not expected:
+            self._expected.pop(delivery.envelope.to, None)
+
+    def here(self, mailbox: Mailbox) -> None:
+        """Mark an agent as added; put the requests that waited for it into its mailbox."""
+        mailbox.here = True
+        for delivery in self._expected.pop(mailbox.id, ()):
+            self.put(delivery, mailbox)
+
+    def leave(self) -> None:
+        """End the requests that wait for agents not yet added: the space is closed."""
+        for expected in list(self._expected.values()):
+            for delivery in list(expected):
+                self.refuse(delivery, self.closed_error())
+
+    def try_now(self, delivery: Delivery) -> None:
+        """Handle a request at once, if it is its turn: its sender is waiting for it."""
+        if self._credit <= 0 or delivery.state != QUEUED:
+            return
+        mailbox = delivery.mailbox
+        if mailbox is None:
+            return
+        box = mailbox.box
+        if (
+            mailbox.running < mailbox.concurrency
+            and not mailbox.paused
+            and box
+            and box[0] is delivery
+            and not mailbox.leaving
+        ):
+            self._credit -= 1
+            box.popleft()
+            mailbox.begin(delivery)
+        elif mailbox.held:
+            self._credit -= 1
+            for outer in list(mailbox.held):
+                mailbox.run_reentrant(outer)
+
+    def make_ready(self, mailbox: Mailbox) -> None:
+        """Dispatch from a mailbox in the next turn of the loop."""
+        if not mailbox.ready:
+            mailbox.ready = True
+            self._ready.append(mailbox)
+        if not self._pumping:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._pumping:
+            self._pumping = True
+            self.loop.call_soon(self._pump, context=self._empty_context)
+
+    def _pump(self) -> None:
+        """Run one turn: schedule the deadlines of open requests, then dispatch mailboxes."""
+        self._pumping = False
+        self._credit = _AT_ONCE
+        fresh = self._fresh
+        if fresh:
+            self._fresh = []
+            still_open = [delivery for delivery in fresh if not delivery.answered]
+            if still_open:
+                self._untimed.update(dict.fromkeys(still_open, self.loop.time()))
+                if not self._timing:
+                    self._timing = True
+                    self.loop.call_later(
+                        UNTIMED_S, self._start_deadlines, context=self._empty_context
+                    )
+        ready = self._ready
+        tasks = self.tasks
+        for _ in range(min(len(ready), _A_TURN)):
+            mailbox = ready.popleft()
+            mailbox.ready = False
+            if not mailbox.open:
+                continue
+            tasks.in_no_task = True
+            try:
+                mailbox.dispatch_ready()
+            except BaseException:
+                logger.exception("a defect in moothall: the turn of agent %r failed", mailbox.id)
+            finally:
+                tasks.in_no_task = False
+        if ready:
+            self._schedule()
+
+    @property
+    def pending(self) -> int:
+        """How many requests have a deadline running."""
+        fresh = sum(not delivery.answered for delivery in self._fresh)
+        return self.deadlines + len(self._untimed) + fresh
+
+    def _not_found(self, id: str) -> AgentNotFound:
+        return AgentNotFound(f'no agent "{id}" in this space')
+
+    def _too_many_hops(self, delivery: Delivery) -> HopLimitExceeded:
+        return HopLimitExceeded(
+            f'"{delivery}" would be call {delivery.hops} of one chain of requests; '
+            f"{MAX_HOPS} are the limit"
+        )
+
+    def _full(self, mailbox: Mailbox) -> MailboxFull:
+        return MailboxFull(f'the mailbox of "{mailbox.id}" is full: {self.capacity} messages wait')

@@ -1,0 +1,386 @@
+"""The base of all spaces: their agents, and the loop that runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Self, TypeVar
+
+from moothall.action import is_async
+from moothall.agent import CURRENT, Agent, overrides
+from moothall.approval import Approver, check_approver
+from moothall.arguments import names_checked
+from moothall.errors import AgentNotFound, DefinitionError, DuplicateAgent, SpaceClosed
+from moothall.message import Envelope, address
+from moothall.spaces.delivery import CALLBACK, RUNNING, Delivery
+from moothall.spaces.handler import call_callback
+from moothall.spaces.lanes import LanedMailbox
+from moothall.spaces.loop import LoopThread, on_a_space
+from moothall.spaces.mailbox import Mailbox
+from moothall.spaces.request import Request, on_end, settle
+from moothall.spaces.router import Router
+from moothall.spaces.watchdog import WATCHDOG
+from moothall.text import counted, log_failure
+from moothall.threads import loop_is_running
+
+logger = logging.getLogger("moothall.space")
+
+A = TypeVar("A", bound=Agent)
+
+MAILBOX = 10_000
+"""How many messages may wait for one agent."""
+
+_LEAVE_S = 5.0
+"""How long `close` waits for the agents' `before_remove`."""
+
+
+@names_checked
+class Space:
+    """Holds agents and delivers messages between them. Use `NativeSpace`.
+
+    One event loop runs all agents, in a thread that starts at the first `add`. The public methods
+    are short, and may be called in any thread, on any loop and from inside actions.
+    """
+
+    _Mailbox: type[Mailbox] | None = None  # the mailbox class of all agents, if they share one
+
+    def __init__(self, *, approver: Approver | None = None, mailbox: int = MAILBOX) -> None:
+        if type(mailbox) is not int or mailbox < 1:
+            raise DefinitionError(f"mailbox= must be 1 or more, got {mailbox!r}")
+        if approver is not None:
+            check_approver(approver, type(self).__name__)
+        self.approver = approver
+        self._capacity = mailbox
+        self._observers: tuple[Callable[[dict[str, Any]], Any], ...] = ()
+        self._starting = threading.Lock()
+        self._members = threading.RLock()
+        self._closed = False
+        self._thread = LoopThread(
+            f"moothall-{type(self).__name__}", self._closing, self._on_loop_end
+        )
+        self._router: Router | None = None
+
+    # -- the public calls --------------------------------------------------------------------------
+
+    def add(self, agent: A) -> A:
+        """Add an agent to the space.
+
+        In a thread without a running event loop, this waits for the agent's `after_add` and raises
+        its error. Waiting would block a running loop: there, `after_add` runs later, before any
+        message is handled, and its error is logged.
+
+        Returns:
+            the agent
+
+        Raises:
+            DuplicateAgent: the space has an agent of that id already (a ValueError), which stays
+            InvalidId: the agent's id is not valid (a ValueError)
+            SpaceClosed: the space is closed
+            DefinitionError: it is not an agent, is in a space, or has an action without help
+        """
+        if not isinstance(agent, Agent):
+            made = f": make one, {agent.__name__}(id)" if isinstance(agent, type) else ""
+            raise DefinitionError(f"add takes an agent, got {agent!r}{made}")
+        if not hasattr(agent, "id"):
+            kind = type(agent).__name__
+            raise DefinitionError(f"a {kind} has no id: its __init__ calls super().__init__(id)")
+        agent._before_add()
+        router = self._start()
+        self._settle_in(self._add(agent, router), waits=not loop_is_running())
+        return agent
+
+    def remove(self, agent: Agent | str | int) -> None:
+        """Remove an agent from the space.
+
+        Its `before_remove` runs first. Then its waiting messages end as `AgentStopped`, and its
+        running actions are cancelled, except one that removes its own agent. In a thread, this
+        waits for all that; where an event loop is running, it does not wait for `before_remove`.
+
+        Raises:
+            AgentNotFound: the agent is not in this space
+        """
+        router = self._router
+        if router is None or self._closed:
+            raise _unknown(agent)
+        handling = CURRENT.get()
+        left = self._remove(agent, router, handling)
+        # Without a `before_remove` this takes microseconds: any loop but a space's may wait.
+        quick = left.envelope.name != "before_remove"
+        if left is not handling and not (on_a_space() if quick else loop_is_running()):
+            Request(left, router).result()
+
+    def ids(self) -> list[str]:
+        """Return the ids of the agents in the space, in the order in which they were added."""
+        return [] if self._router is None or self._closed else list(self._router.mailboxes)
+
+    async def _everyone(self) -> list[str]:
+        """Return the ids of the agents of all processes that share the space."""
+        return self.ids()
+
+    def observe(
+        self, callback: Callable[[dict[str, Any]], Any], *, everywhere: bool = False
+    ) -> None:
+        """Call `callback(message)` with each message that this process sends or receives.
+
+        Answers to requests count too. The callback gets a copy, on the space's loop, before the
+        message is handled. It must not block; if it raises, that is logged and it is not called
+        again.
+
+        Args:
+            callback: a plain function
+            everywhere: whether it sees the messages of all processes, where there are several, a
+                moment later
+
+        Raises:
+            DefinitionError: the callback is not a plain function
+            BrokerError: `everywhere`, and the broker cannot be reached
+        """
+        if not callable(callback) or is_async(callback):
+            raise DefinitionError(f"observe takes a plain function, got {callback!r}")
+        if everywhere:
+            self._observe_everywhere(callback)
+        else:
+            self._observe(callback)
+
+    def _observe(self, callback: Callable[[dict[str, Any]], Any]) -> None:
+        with self._starting:
+            if self._router is None:
+                self._observers = (*self._observers, callback)
+            else:
+                self._router.observers = (*self._router.observers, callback)
+
+    def close(self) -> None:
+        """Remove every agent and end the loop; messages that wait end as `SpaceClosed`.
+
+        A second call does nothing. On the loop of this or another space, it does not wait.
+        """
+        with self._starting:
+            if self._router is None:
+                self._closed = True
+                return
+        self._thread.stop()
+
+    def statistics(self) -> dict[str, Any]:
+        """Return what waits in the space and what each agent is doing.
+
+        Returns:
+            `agents`: by id, how many messages are `waiting`, the actions being `handling`, and how
+            many are `asking` for approval; `deadlines`: how many requests have a deadline running
+        """
+        router = self._router
+        if router is None or self._closed:
+            return {"agents": {}, "deadlines": 0}
+
+        def count() -> dict[str, Any]:
+            agents = {id: each.statistics() for id, each in list(router.mailboxes.items())}
+            return {"agents": agents, "deadlines": router.pending}
+
+        found: dict[str, Any] = count() if on_a_space() else self._thread.call(count)
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        # In a thread, so that agents can still use the caller's loop before they leave.
+        await asyncio.to_thread(self.close)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else counted(len(self.ids()), "agent")
+        return f"<{type(self).__name__}, {state}>"
+
+    _observe_everywhere = _observe
+
+    # -- agents come and go ------------------------------------------------------------------------
+
+    def _start(self) -> Router:
+        with self._starting:
+            if self._closed:
+                self._thread.check_process()
+                raise SpaceClosed("the space is closed; make another")
+            if self._router is not None:
+                return self._router
+            self._prepare()
+            self._thread.start()
+            router = self._make_router()
+            router.observers = self._observers
+            self._router = router
+        WATCHDOG.watch(router)
+        return router
+
+    def _prepare(self) -> None:
+        """Create what the space needs, or raise why that fails."""
+
+    def _make_router(self) -> Router:
+        """Return the router that delivers the messages; the loop's thread already runs."""
+        return Router(self._thread, self._capacity)
+
+    def _add(self, agent: Agent, router: Router) -> Mailbox:
+        id = address(agent.id)
+        kind = self._Mailbox or (LanedMailbox if overrides(agent, "_lane") else Mailbox)
+        mailbox = kind(agent, self, router)
+        with self._members:
+            if self._closed or router.ending:
+                raise SpaceClosed("the space is closed; make another")
+            if id in router.mailboxes:
+                raise DuplicateAgent(
+                    f"an agent {id!r} is in the space already, and ids are unique; "
+                    f"to replace it, space.remove({id!r}) first"
+                )
+            if agent._mailbox is not None and not agent._mailbox.space._closed:
+                raise DefinitionError(f"agent {id!r} is in another space; remove it there first")
+            if overrides(agent, "after_add"):
+                mailbox.arriving = self._delivery(mailbox, "after_add")
+                mailbox.paused = 1  # messages wait until that has ended
+            router.mailboxes[id] = mailbox
+            agent._mailbox = mailbox
+        router.enter(router.here, mailbox)
+        return mailbox
+
+    def _settle_in(self, mailbox: Mailbox, *, waits: bool) -> None:
+        """Run an agent's `after_add`, if it has one."""
+        if mailbox.arriving is not None:
+            ready = self._begin(mailbox, mailbox.arriving, told=waits)
+            if waits:
+                Request(ready, mailbox.router).result()
+
+    def _remove(self, agent: Agent | str | int, router: Router, handling: Any) -> Delivery:
+        """Remove an agent; return the delivery that ends once the agent has left."""
+        with self._members:
+            mailbox = router.mailboxes.get(address(agent.id if isinstance(agent, Agent) else agent))
+            if mailbox is None or (isinstance(agent, Agent) and mailbox.agent is not agent):
+                raise _unknown(agent)
+            if mailbox.leaving is not None:
+                return mailbox.leaving
+            spared = handling if handling is not None and handling.mailbox is mailbox else None
+            last = overrides(mailbox.agent, "before_remove")
+            left = mailbox.leaving = self._delivery(mailbox, "before_remove" if last else "removed")
+        if last:
+            return self._begin(mailbox, left, spared)
+
+        def leave() -> None:
+            self._detach(mailbox, spared)
+            self._on_removed(mailbox, left)
+
+        # In turn: what was sent to it before this is in its mailbox by then, and is ended.
+        router.enter(leave)
+        return left
+
+    def _begin(
+        self,
+        mailbox: Mailbox,
+        delivery: Delivery,
+        spared: Delivery | None = None,
+        *,
+        told: bool = False,
+    ) -> Delivery:
+        """Run `after_add` or `before_remove` as a delivery of its own.
+
+        The agent leaves if its `after_add` fails, and after its `before_remove` in any case. The
+        callback's error is logged; only at DEBUG level if a caller is `told` of it.
+        """
+        name = delivery.envelope.name
+        delivery.inner = name == "before_remove"  # it waits for no other handler
+
+        async def run() -> None:
+            leaves = name == "before_remove"
+            try:
+                await call_callback(mailbox, getattr(mailbox.agent, name))
+            except BaseException as error:
+                leaves = True
+                about = f"{name} of agent {mailbox.id!r} failed"
+                if told or delivery.answered:
+                    logger.debug("%s", about, exc_info=error)
+                else:
+                    log_failure(logger, about, error)
+                if name == "after_add" or not isinstance(error, Exception):
+                    raise
+            finally:
+                if leaves:
+                    self._detach(mailbox, delivery, spared)
+                    await self._released(mailbox)
+
+        def begin() -> None:
+            mailbox.active[delivery] = None
+            mailbox.router.start(delivery, run())
+
+        mailbox.router.enter(begin)
+        return delivery
+
+    def _on_removed(self, mailbox: Mailbox, left: Delivery) -> None:
+        """Settle the removal of an agent that has no `before_remove`."""
+        mailbox.router.settle(left, None, None)
+
+    async def _released(self, mailbox: Mailbox) -> None:
+        """Wait until what a removed agent has outside this process is released."""
+
+    def _delivery(self, mailbox: Mailbox, name: str) -> Delivery:
+        delivery = Delivery(Envelope(mailbox.id, mailbox.id, name, {}), CALLBACK)
+        delivery.mailbox = mailbox
+        delivery.state = RUNNING
+        return delivery
+
+    def _detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
+        """Take an agent out of the space and end what it was doing; on the loop."""
+        router = self._router
+        assert router is not None
+        with self._members:
+            if router.mailboxes.get(mailbox.id) is mailbox:
+                del router.mailboxes[mailbox.id]
+            if mailbox.agent._mailbox is mailbox:
+                mailbox.agent._mailbox = None
+        if mailbox.open:
+            mailbox.detach(router.stopped_error(mailbox.id), spared)
+
+    async def _closing(self) -> None:
+        """Remove all agents and close the router: the last work on the loop."""
+        router = self._router
+        assert router is not None
+        with self._members:
+            router.ending = True  # no agent is added any more
+        leaving = [
+            mailbox.leaving or self._remove(mailbox.agent, router, None)
+            for mailbox in list(router.mailboxes.values())
+            if overrides(mailbox.agent, "before_remove")
+        ]
+        await _ended(leaving)
+        self._closed = router.closed = True
+        for mailbox in list(router.mailboxes.values()):
+            self._detach(mailbox)
+        router.leave()
+        router.tasks.close()
+        WATCHDOG.forget(router)
+
+    def _on_loop_end(self) -> None:
+        self._closed = True
+        if self._router is not None:
+            # The system may give the thread's identifier to another.
+            self._router.thread_id = 0
+            if not self._thread.inherited:
+                self._router.tasks.abandon()
+
+
+async def _ended(callbacks: list[Delivery]) -> None:
+    """Wait for each `before_remove`, together at most `_LEAVE_S`; log the late ones."""
+    loop = asyncio.get_running_loop()
+    ended = {loop.create_future(): delivery for delivery in callbacks}
+    for future, delivery in ended.items():
+        on_end(delivery, partial(settle, future))
+    late = (await asyncio.wait(ended, timeout=_LEAVE_S))[1] if ended else ()
+    if late:
+        names = ", ".join(ended[future].envelope.to for future in late)
+        logger.warning("before_remove of %s took over %s s: not waited for", names, _LEAVE_S)
+
+
+def _unknown(agent: Agent | str | int) -> AgentNotFound:
+    id = agent.id if isinstance(agent, Agent) else agent
+    return AgentNotFound(f"no agent {id!r} in this space")

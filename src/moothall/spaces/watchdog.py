@@ -1,0 +1,149 @@
+"""Detects an agent that blocks its space's loop, and logs its name."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import sysconfig
+import threading
+import time
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from moothall.agent import Agent
+from moothall.spaces.delivery import Delivery
+from moothall.spaces.router import Router
+
+logger = logging.getLogger("moothall.watchdog")
+
+_NOT_THEIRS = (str(Path(__file__).parent.parent), sysconfig.get_path("stdlib"), "<frozen")
+_EVERY_S = 0.25
+HELD_S = 1.0
+"""How long an agent may block the loop before its name is logged."""
+
+
+@dataclass(slots=True, eq=False)
+class _Pulse:
+    """When a loop was asked for a beat, and whether the beat is still to come."""
+
+    asked: float = 0.0
+    owed: bool = False
+    named: str | None = None
+
+    def beat(self) -> None:
+        self.owed = False
+
+
+class Watchdog:
+    """A daemon thread that asks each watched loop for a beat, four times a second."""
+
+    def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
+        """Watch nothing, with a lock that is free: who held it at a fork is not in the child."""
+        self._lock = threading.Lock()
+        self._pulses: weakref.WeakKeyDictionary[Any, _Pulse] = weakref.WeakKeyDictionary()
+        self._thread: threading.Thread | None = None
+
+    def watch(self, space: Router) -> None:
+        """Watch a space's loop until `forget`."""
+        with self._lock:
+            self._pulses[space] = _Pulse()
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(
+                    target=self._main, name="moothall-watchdog", daemon=True
+                )
+                self._thread.start()
+
+    def forget(self, space: Router) -> None:
+        """Stop watching a space's loop."""
+        with self._lock:
+            self._pulses.pop(space, None)
+
+    def _main(self) -> None:
+        while True:
+            with self._lock:
+                pulses = list(self._pulses.items())
+                if not pulses:
+                    self._thread = None  # `watch` starts another
+                    return
+            while pulses:  # no reference to them is held while this waits
+                self._look(*pulses.pop())
+            threading.Event().wait(_EVERY_S)
+
+    def _look(self, space: Router, pulse: _Pulse) -> None:
+        if not space.thread_id:  # its loop has ended, or belongs to the parent process
+            self.forget(space)
+            return
+        now = time.monotonic()
+        if not pulse.owed:
+            if pulse.named is not None:
+                logger.warning(
+                    "%s released the loop after about %.1f s", pulse.named, now - pulse.asked
+                )
+                pulse.named = None
+            pulse.owed = True
+            pulse.asked = now
+            try:
+                space.loop.call_soon_threadsafe(pulse.beat)
+            except RuntimeError:  # the loop ended a moment ago
+                self.forget(space)
+        elif now - pulse.asked >= HELD_S and pulse.named is None:
+            who, where = _holder(space)
+            pulse.named = who
+            logger.warning(
+                "%s has held the loop of its space for over %.1f s, at %s: nothing else runs there "
+                "meanwhile. Await what takes long, or make the action a plain def, which runs in a "
+                "thread",
+                who,
+                HELD_S,
+                where,
+            )
+
+
+def _holder(space: Router) -> tuple[str, str]:
+    """Describe what blocks the loop, and where in the code."""
+    frame = sys._current_frames().get(space.thread_id)
+    where = _place(frame)
+    task = asyncio.current_task(space.loop)
+    delivery: Delivery | None = space.tasks.owner(task)
+    if delivery is not None:
+        return f'agent {delivery.mailbox.id!r} in "{delivery}"', where
+    agent = _agent_in(frame)
+    if agent is not None:
+        return f"agent {agent.id!r}", where
+    return "something that belongs to no agent", where
+
+
+def _place(frame: FrameType | None) -> str:
+    """Describe the innermost line of code outside of Python and moothall."""
+    innermost = frame
+    while frame is not None and frame.f_code.co_filename.startswith(_NOT_THEIRS):
+        frame = frame.f_back
+    frame = frame or innermost
+    if frame is None:
+        return "an unknown place"
+    return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}"
+
+
+def _agent_in(frame: FrameType | None) -> Agent | None:
+    """Return the agent whose method is running, for tasks that an agent started itself."""
+    while frame is not None:
+        mine = frame.f_locals.get("self")
+        if isinstance(mine, Agent):
+            return mine
+        frame = frame.f_back
+    return None
+
+
+WATCHDOG = Watchdog()
+"""The watchdog of this process."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=WATCHDOG._reset)

@@ -1,0 +1,200 @@
+"""An SQLite file in WAL mode, with a pool of a few connections for threads."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Final, Generic, TypeVar
+
+from moothall.errors import DefinitionError, MoothallError
+from moothall.sqlite.file import Identity, SQLiteConnection, SQLiteFile
+
+E = TypeVar("E", bound=MoothallError)
+
+_IDLE: Final = 4
+"""How many idle connections are kept for the next calls."""
+
+
+class SQLitePool(Generic[E]):
+    """An SQLite file in WAL mode; writers of a process queue, readers wait for nobody."""
+
+    def __init__(
+        self,
+        file: SQLiteFile[E],
+        timeout: float,
+        probe: str,
+        settings: Sequence[str] = (),
+        may_read: bool = False,
+    ) -> None:
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0:
+            raise DefinitionError(f"timeout= must be a number of seconds, got {timeout!r}")
+        self._file = file
+        self.name = file.name
+        self.damaged = file.damaged
+        self._timeout = min(float(timeout), 86400.0)
+        # In WAL mode, NORMAL loses nothing if the process is killed; a crash of the system may lose
+        # the last writes, but never damages the file.
+        self._settings = ("synchronous = NORMAL", *settings)
+        self._closed = False
+        self._idle: list[SQLiteConnection] = []
+        self._pool = threading.Lock()
+        self._writing = threading.Lock()
+        self._writer = 0  # the writing thread's id
+        self._only_read = file.look(may_read)  # the reason, or empty
+        self._identity: Identity = None
+        self._open(probe)
+        self._end = weakref.finalize(self, _close, self._idle, os.getpid())
+
+    # -- use ---------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise in a forked child, or if the file was moved or replaced; this takes one `stat`."""
+        self._file.check_process()
+        if self._file.identity() != self._identity and not self._closed:
+            raise self._file.missing_error()
+
+    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Yield a connection that sees one state of the file, whatever is written meanwhile."""
+        self._file.check_process()
+        return self._in("BEGIN", self._timeout)
+
+    def writing(self, wait: bool = True) -> AbstractContextManager[sqlite3.Connection]:
+        """Yield a connection in a transaction: committed at the body's end, else rolled back."""
+        return self._in("BEGIN IMMEDIATE", self._timeout if wait else -1, writes=True)
+
+    def _lock(self, wait: bool) -> None:
+        """Become the writer of this process."""
+        self.check()
+        if self._only_read:
+            raise self._file.error(self._only_read)
+        if self._writer == threading.get_ident():
+            # During a write, the garbage collector may end a generator that also writes.
+            raise self._file.error("this thread is writing it already")
+        # Threads that wait here are woken in order; in SQLite they would poll.
+        if not self._writing.acquire(blocking=wait):
+            raise BlockingIOError(f"{self.name} is being written")
+        self._writer = threading.get_ident()
+
+    @contextmanager
+    def _in(self, begin: str, timeout: float, writes: bool = False) -> Iterator[sqlite3.Connection]:
+        """Yield a connection in a transaction; if `timeout` < 0, a lock raises BlockingIOError."""
+        if writes:
+            self._lock(timeout >= 0)
+        connection, begun = None, False
+        try:
+            connection = self._take(patient=timeout > 0)
+            connection.wait(timeout)
+            connection.execute(begin)
+            begun = True
+            yield connection
+            connection.execute("COMMIT")
+            self._give_back(connection)
+        except BaseException as error:
+            if connection is not None:
+                connection.close()  # rolls the transaction back
+            if not isinstance(error, sqlite3.Error):
+                raise
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if timeout < 0 and not begun and code == sqlite3.SQLITE_BUSY:
+                raise BlockingIOError(f"{self.name} is being written") from error
+            raise self._fault(error) from error
+        finally:
+            if writes:
+                self._writer = 0
+                self._writing.release()
+
+    def close(self) -> None:
+        """Close the pool; open calls of other threads end first. A forked child does nothing."""
+        if self._file.is_of_this_process():
+            with self._pool:
+                self._closed = True
+                self._end()
+
+    def _take(self, *, patient: bool) -> SQLiteConnection:
+        with self._pool:
+            if self._closed:
+                raise self._file.closed()
+            idle = self._idle
+            if idle:
+                # Prefer one with the same setting: else each call would set the lock timeout again.
+                last = len(idle) - 1
+                return idle.pop(last if idle[last].patient is patient else 0)
+        # rw: a file that has been deleted meanwhile is not silently created again.
+        connection = self._connect("rw")
+        if connection.identity != self._identity:
+            connection.close()
+            raise self._file.missing_error()
+        return connection
+
+    def _give_back(self, connection: SQLiteConnection) -> None:
+        with self._pool:
+            # A read-only connection may see the file as it was when opened, so it is not kept.
+            if not self._closed and not self._only_read and len(self._idle) < _IDLE:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    # -- opening -----------------------------------------------------------------------------------
+
+    def _connect(self, mode: str) -> SQLiteConnection:
+        if self._only_read:
+            log = Path(f"{self._file.path}-wal")
+            # Without a log there is no writer, and SQLite needs no files beside this one.
+            mode = "ro" if log.exists() and log.stat().st_size else "ro&immutable=1"
+        try:
+            return self._file.connect(mode, self._timeout, *self._settings)
+        except sqlite3.Error as error:
+            raise self._fault(error) from error
+
+    def _open(self, probe: str) -> None:
+        connection = self._connect("rwc")
+        try:
+            if self._file.version(connection) < self._file.newest:
+                if self._only_read:
+                    older = "an older moothall wrote it, and it cannot be brought up to date"
+                    raise self._file.error(f"{older}: {self._only_read}")
+                self._use_wal(connection)
+                self._file.migrate(connection)
+            connection.execute(probe).fetchone()
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, sqlite3.Error):
+                raise self._fault(error) from error
+            raise
+        self._identity = connection.identity
+        self._give_back(connection)
+
+    def _use_wal(self, connection: SQLiteConnection) -> None:
+        """Change the file to WAL mode; wait while another process does the same."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            except sqlite3.OperationalError:
+                if time.monotonic() >= deadline:
+                    raise
+                connection.execute("BEGIN EXCLUSIVE")
+                connection.execute("COMMIT")
+                continue
+            if mode == "wal":
+                return
+            raise self._file.error(
+                f"its file system allows no shared memory (mode {mode}): use a local disk"
+            )
+
+    def _fault(self, error: sqlite3.Error) -> E:
+        locked = (
+            f"another program has held it locked for {self._timeout:g} s: end that program, or "
+        )
+        return self._file.fault(error, f"{locked}wait longer (timeout= in a program)")
+
+
+def _close(idle: list[SQLiteConnection], process: int) -> None:
+    while idle and os.getpid() == process:
+        idle.pop().close()

@@ -1,0 +1,195 @@
+"""Approvals, questions and decisions that wait for a person, as cards on every page."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from moothall.approval import ApprovalRequest, Question
+from moothall.errors import CardGone, ConfigError
+from moothall.jsonvalue import json_text
+from moothall.reasoning.dualact.conclusions import (
+    DECISION_SCHEMA,
+    Conclusion,
+    DecisionAction,
+    HumanDecision,
+)
+from moothall.reasoning.events import ConclusionReached, Event
+from moothall.reasoning.reply_request import ReplyRequest
+from moothall.studio.feed import Feed
+
+_GONE: Final = "card {} is not open: it was answered, or what asked has ended"
+
+
+@dataclass
+class Card:
+    """One thing that waits for a person: an `approval`, a `question`, or a `decision` of H."""
+
+    number: int
+    kind: str
+    about: dict[str, Any]
+    asked: float
+    loop: asyncio.AbstractEventLoop
+    answer: asyncio.Future[Any] = field(repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the card as pages get it."""
+        return {"number": self.number, "kind": self.kind, "asked": self.asked, **self.about}
+
+
+class Cards:
+    """The open cards. This is the Approver of what the studio runs.
+
+    Any page may answer a card; the first answer counts. A card whose asker is cancelled goes away.
+    """
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self._open: dict[int, Card] = {}
+        self._numbers = itertools.count(1)
+        self._guard = threading.Lock()
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return the open cards, the oldest first."""
+        with self._guard:
+            return [card.to_json() for card in self._open.values()]
+
+    async def approve(self, request: ApprovalRequest, **more: str) -> bool:
+        """Ask whether an action is permitted; show `more` too. Without an open page, wait."""
+        about = {
+            **more,
+            "agent": request.agent,
+            "action": request.action,
+            "args": request.args,
+            "sender": request.sender,
+            "fingerprint": request.fingerprint,
+            "run": request.run_id,
+        }
+        return (await self.ask("approval", about)) is True
+
+    async def answer(self, question: Question) -> str:
+        """Ask a person an action's question."""
+        about = {"agent": question.agent, "text": question.text, "run": question.run}
+        return str(await self.ask("question", about))
+
+    async def ask(self, kind: str, about: dict[str, Any]) -> Any:
+        """Show a card on every page, and wait for its answer."""
+        loop = asyncio.get_running_loop()
+        card = Card(next(self._numbers), kind, about, time.time(), loop, loop.create_future())
+        with self._guard:
+            self._open[card.number] = card
+        self._feed.publish("card", card.to_json())
+        try:
+            return await card.answer
+        except asyncio.CancelledError:
+            with suppress(CardGone):
+                self._close(card.number, "withdrawn")
+            raise
+
+    def decide(self, number: int, answer: dict[str, Any]) -> str:
+        """Answer a card as a page said, in any thread; return the outcome in a word."""
+        with self._guard:
+            card = self._open.get(number)
+        if card is None:
+            raise CardGone(_GONE.format(number))
+        value, said = _READ[card.kind](card.about, answer)
+        self._close(number, said)
+        try:
+            card.loop.call_soon_threadsafe(_set, card.answer, value)
+        except RuntimeError:
+            raise CardGone(f"card {number} is not open: its program has ended") from None
+        return said
+
+    def _close(self, number: int, said: str) -> None:
+        """Take a card away. Raises CardGone: another page, or its asker, was faster."""
+        with self._guard:
+            if self._open.pop(number, None) is None:
+                raise CardGone(_GONE.format(number))
+        self._feed.publish("card_gone", {"number": number, "said": said})
+
+
+def _set(answer: asyncio.Future[Any], value: Any) -> None:
+    if not answer.done():
+        answer.set_result(value)
+
+
+class PageDesk:
+    """Asks the person at the page, a dual act's reviewer, by cards. For `Person(id, desk=…)`."""
+
+    def __init__(self, cards: Cards, task: str) -> None:
+        self._cards = cards
+        self._task = task
+        self._concluded: list[Conclusion] = []
+
+    def on_event(self, event: Event) -> None:
+        """Keep the conclusions, with their evidence, among the dual act's events."""
+        if isinstance(event, ConclusionReached):
+            self._concluded.append(event.conclusion)
+
+    async def ask(
+        self, request: ReplyRequest, told: Sequence[str], fault: str
+    ) -> str | HumanDecision | None:
+        """Return what the person decides or writes."""
+        about: dict[str, Any] = {"agent": "H", "run": request.run_id, "told": list(told)}
+        if request.schema == DECISION_SCHEMA:
+            last = self._concluded[-1].to_json() if self._concluded else None
+            of = {"task": self._task, "round": len(self._concluded), "conclusion": last}
+            decision: HumanDecision = await self._cards.ask("decision", {**about, **of})
+            return decision
+        text = request.content if isinstance(request.content, str) else json_text(request.content)
+        schema = None if request.answer is None else request.answer.json
+        form = f"Answer with JSON that follows this schema: {json_text(schema)}" if schema else ""
+        text = "\n\n".join(each for each in (text, *told, fault or form) if each)
+        return str(await self._cards.ask("question", {**about, "text": text}))
+
+
+def _approval(about: dict[str, Any], answer: dict[str, Any]) -> tuple[bool, str]:
+    permit = answer.get("permit")
+    if type(permit) is not bool:
+        raise ConfigError(f"permit must be true or false, got {permit!r:.80}")
+    if permit and answer.get("fingerprint") != about["fingerprint"]:
+        raise ConfigError("the fingerprint is not that of the call: look at it again")
+    return permit, "permitted" if permit else "refused"
+
+
+def _question(about: dict[str, Any], answer: dict[str, Any]) -> tuple[str, str]:
+    text = answer.get("text")
+    if not isinstance(text, str) or not text.strip():
+        raise ConfigError("text must be an answer in words")
+    return text, "answered"
+
+
+def _decision(about: dict[str, Any], answer: dict[str, Any]) -> tuple[HumanDecision, str]:
+    choice = answer.get("choice")
+    if choice not in _CHOICES:
+        raise ConfigError(f"choice must be one of {', '.join(_CHOICES)}, got {choice!r:.80}")
+    given = {name: answer.get(name, "") for name in ("instruction", "reasoning")}
+    for name, text in given.items():
+        if not isinstance(text, str):
+            raise ConfigError(f"{name} must be a text, got {text!r:.80}")
+    action, said = _CHOICES[choice]
+    instruction = given["instruction"].strip()
+    if action is DecisionAction.TERMINATE:
+        instruction = ""
+    elif not instruction:
+        raise ConfigError(f"to {choice}, write an instruction")
+    reasoning = given["reasoning"].strip() or f"{said} by a person"
+    return HumanDecision(action, instruction, reasoning), said
+
+
+_CHOICES: Final = {
+    "accept": (DecisionAction.TERMINATE, "accepted"),
+    "continue": (DecisionAction.CONTINUE, "continued"),
+    "redirect": (DecisionAction.REDIRECT, "redirected"),
+}
+_READ: Final[dict[str, Callable[..., tuple[Any, str]]]] = {
+    "approval": _approval,
+    "question": _question,
+    "decision": _decision,
+}

@@ -1,0 +1,80 @@
+"""What the parts of the studio share: the journal, the events, the cards, and how threads begin."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from os import PathLike, environ
+from typing import TYPE_CHECKING, Any
+
+from moothall.errors import ConfigError, JournalError
+from moothall.journal.journal import Journal, as_journal
+from moothall.journal.place import state_file
+from moothall.studio.cards import Cards
+from moothall.studio.feed import Feed
+
+if TYPE_CHECKING:
+    from moothall.studio.page import Tab
+
+
+def in_thread(name: str, work: Callable[[Future[Any]], object]) -> tuple[threading.Thread, Any]:
+    """Run `work(began)` in a thread; return the thread and the result of `began`.
+
+    An exception before `began` has a result is raised here.
+    """
+    began: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            work(began)
+        except BaseException as error:
+            if began.done():
+                raise
+            began.set_exception(error)
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread, began.result()
+
+
+class Hub:
+    """The base of `Studio` that its parts use."""
+
+    def __init__(self) -> None:
+        self.feed = Feed()
+        self.cards = Cards(self.feed)
+        self.opens = "space"
+        self.tabs: list[Tab] = []
+        self._journal: Journal | None = None
+        self._is_ours = False
+
+    @property
+    def journal(self) -> Journal:
+        """The journal in which runs are recorded; ConfigError before `launch`."""
+        if self._journal is None:
+            raise ConfigError("the studio has a journal from launch() on")
+        return self._journal
+
+    def _open_journal(self, journal: Journal | str | PathLike[str] | None) -> None:
+        """Open a journal: the given one, else MOOTHALL_JOURNAL's, else the user's studio.db."""
+        self._is_ours = not isinstance(journal, Journal)
+        if journal is None:
+            journal = environ.get("MOOTHALL_JOURNAL") or None
+        if journal is None:
+            journal = state_file("studio.db")
+            try:
+                journal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError as error:
+                raise JournalError(
+                    str(journal),
+                    f"its folder cannot be made ({error.strerror}): name another journal by "
+                    "--journal, MOOTHALL_JOURNAL or journal=",
+                ) from error
+        self._journal = as_journal(journal, "the studio")
+
+    def _close_journal(self) -> None:
+        """Drop the journal; close it unless it was given as a `Journal`."""
+        if self._journal is not None and self._is_ours:
+            self._journal.close()
+        self._journal = None

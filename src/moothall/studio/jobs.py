@@ -1,0 +1,292 @@
+"""Orders that the studio runs in the background, each on its own event loop and thread."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+import secrets
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from moothall.agents.person import Person
+from moothall.approval import CallbackApprover
+from moothall.errors import ConfigError, NoSuchRun, RunMismatch, StateError
+from moothall.orders.act import act_agent, check_journal_apart, is_small, keys
+from moothall.orders.order import AnyOrder, Order, ResearchOrder, order_of, record, without_keys
+from moothall.orders.research import check, researcher, write
+from moothall.orders.simulate import SimulateOrder
+from moothall.reasoning.read_record import check as check_program
+from moothall.reasoning.resume import ENDED
+from moothall.studio.cards import PageDesk
+from moothall.studio.hub import Hub, in_thread
+
+if TYPE_CHECKING:
+    from moothall.studio.society import SocietyTab
+
+logger = logging.getLogger("moothall.studio")
+_Order: TypeAlias = Order | ResearchOrder
+
+NO_MORE: Final[Mapping[str, float]] = {}
+_MORE: Final[dict[str, Callable[[float], float]]] = {
+    "iterations": int,
+    "max_usd": float,
+    "max_tokens": int,
+    "max_seconds": float,
+}
+"""The limits that may change when a run is resumed."""
+_ENDS_S = 20.0
+"""How many seconds `close` waits for a run to end."""
+
+
+@dataclass
+class _Job:
+    """One background run, on its own event loop and thread."""
+
+    run_id: str
+    order: _Order
+    told: list[str]  # messages that it gets when it continues
+    state: str = "running"
+    resumed: asyncio.Event = field(default_factory=asyncio.Event)
+    agent: Any = None
+    loop: Any = None
+    task: Any = None
+    thread: Any = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the job as pages get it."""
+        of = {"run": self.run_id, "command": self.order.command, "told": [*self.told]}
+        return {**of, "state": self.state}
+
+
+class Jobs:
+    """Starts, pauses, steers and stops background runs, for any page and in any thread.
+
+    The runs are recorded like those of the command line, so that each can resume the other's.
+    Each change is published to the pages on the topic `job`.
+    """
+
+    def __init__(self, hub: Hub, society: SocietyTab) -> None:
+        self._hub = hub
+        self._society = society
+        self._jobs: dict[str, _Job] = {}
+        self._told: dict[str, list[str]] = {}
+        self._starting = threading.Lock()  # two pages may resume a run at the same time
+
+    def start(self, order: _Order, *, run_id: str | None = None) -> str:
+        """Start or resume a run; return its id once it is under way.
+
+        An event loop in the calling thread is blocked until then. The outcome is in the journal.
+        """
+        if not order.task.strip():
+            raise ConfigError("the task is empty: say what is to be done")
+        without_keys(order)
+        run_id = run_id or secrets.token_hex(8)
+        with self._starting:
+            if run_id in self._jobs:
+                raise ConfigError(f"run {run_id!r} is under way already")
+            job = _Job(run_id, order, self._told.setdefault(run_id, []))
+            job.resumed.set()
+            in_thread(f"moothall-{run_id}", partial(self._run, job))
+        return run_id
+
+    def resume(self, run_id: str, more: Mapping[str, float] = NO_MORE) -> str:
+        """Resume a stopped run by its recorded order; return its id, or that of a copy.
+
+        `more` has new limits, such as `max_usd`. With more `iterations`, a research run that has
+        used up its own is resumed too.
+        """
+        journal = self._hub.journal
+        outline = journal.run(run_id)
+        order = order_of(journal.entries(run_id))
+        if order is None:
+            raise StateError(
+                f"run {run_id!r} was begun by a program of yours: resume it there by "
+                f"run_id={run_id!r}; or `moothall resume {run_id} --agent MODULE:AGENT`"
+            )
+        if more:
+            order = _with_more(order, more)
+        if isinstance(order, SimulateOrder):
+            self._society.set_up(order, run_id)
+            return run_id
+        if outline.state in ENDED and "iterations" not in more:
+            raise StateError(f"run {run_id!r} has ended ({outline.state}): begin another run")
+        copies = [each.id for each in journal.runs() if each.forked_from == run_id]
+        if copies:
+            raise StateError(f"run {run_id!r} was forked: resume the fork {copies[-1]!r}")
+        doubts = [] if outline.state == "running" else journal.in_doubt(run_id)
+        if doubts:
+            raise StateError(
+                f"run {run_id!r} cannot be resumed before you decide: it is unknown whether "
+                f"{', '.join(each.action for each in doubts)} took effect when the process ended: "
+                "decide in the tab Runs"
+            )
+        try:
+            return self.start(order, run_id=run_id)
+        except RunMismatch as error:
+            # The small model's actions name the files, so they change with the folder.
+            small = isinstance(order, Order) and is_small(order.model)
+            if not small or error.changed != ("actions",):
+                raise
+            return self.start(order, run_id=journal.fork(run_id))
+
+    def stop(self, run_id: str) -> None:
+        """Cancel a run; `resume` can continue it. Raise ConfigError if it is not under way here."""
+        job = self._job(run_id)
+        self._become(job, "stopping", job.task.cancel)
+
+    def pause(self, run_id: str) -> None:
+        """Pause an act run before its next call of a model or a tool; its time limit runs on."""
+        job = self._job(run_id)
+        if not isinstance(job.order, Order):
+            raise ConfigError("research cannot be paused: stop it, and resume it later")
+        self._become(job, "paused", job.resumed.clear)
+
+    def unpause(self, run_id: str) -> None:
+        """Continue a paused run."""
+        job = self._job(run_id)
+        self._become(job, "running", job.resumed.set)
+
+    def steer(self, run_id: str, text: str) -> None:
+        """Send a run a message: its agent stops what it is doing and continues with the message.
+
+        A paused run gets the message when it continues; `told` returns it until then.
+        """
+        if not text.strip():
+            raise ConfigError("write what the agent is to be told")
+        job = self._job(run_id)
+        job.told.append(text.strip())
+        self._hear(job)
+
+    def told(self, run_id: str) -> list[str]:
+        """Return the messages that a run gets when it continues."""
+        return [*self._told.get(run_id, ())]
+
+    def running(self) -> list[dict[str, Any]]:
+        """Return the runs under way here, oldest first; `state` is running, paused or stopping."""
+        return [job.to_json() for job in list(self._jobs.values())]
+
+    def state(self, run_id: str) -> str | None:
+        """Return the state of a run that is under way here; None for any other run."""
+        job = self._jobs.get(run_id)
+        return None if job is None else job.state
+
+    def close(self) -> None:
+        """Cancel all runs, and wait until they have ended; they can be resumed later."""
+        jobs = list(self._jobs.values())
+        for job in jobs:
+            self._become(job, "stopping", job.task.cancel)
+        for job in jobs:
+            job.thread.join(_ENDS_S)
+
+    def _job(self, run_id: str) -> _Job:
+        job = self._jobs.get(run_id)
+        if job is None:
+            raise ConfigError(f"run {run_id!r} is not under way here")
+        return job
+
+    def _become(self, job: _Job, state: str, change: Callable[[], object]) -> None:
+        if job.state != "stopping":
+            job.state = state
+            self._hear(job)
+            with suppress(RuntimeError):  # the run has just ended
+                job.loop.call_soon_threadsafe(change)
+
+    def _hear(self, job: _Job) -> None:
+        """Give the agent its messages if the run is not paused, and publish the run's state."""
+        if job.state == "running" and job.told:
+            job.agent.interrupt("\n\n".join(job.told))
+            job.told.clear()
+        if job.run_id in self._jobs:
+            self._hub.feed.publish("job", job.to_json())
+
+    def _run(self, job: _Job, began: Future[None]) -> None:
+        job.agent = _agent_for(job.order, self._hub, job.resumed.wait)
+        _check_program(job.run_id, job.agent, self._hub)
+        asyncio.run(self._live(job, began))
+
+    async def _live(self, job: _Job, began: Future[None]) -> None:
+        order, agent, run_id = job.order, job.agent, job.run_id
+        await record(order, self._hub.journal, run_id, agent)
+        job.loop, job.thread = asyncio.get_running_loop(), threading.current_thread()
+        job.task = asyncio.create_task(agent.reply(order.task, run_id=run_id))
+        self._jobs[run_id] = job
+        self._hear(job)
+        began.set_result(None)
+        reason, text, reply = "cancelled", "", None
+        try:
+            try:
+                reply = await job.task
+                reason, text = reply.stop_reason, reply.detail
+            except asyncio.CancelledError:
+                pass
+            if isinstance(order, ResearchOrder):  # as the command does
+                write(reply.value if reply else agent.report_so_far(), order)
+        except Exception as error:
+            reason, text = "error", str(error) or type(error).__name__
+            logger.error("run %r failed", run_id, exc_info=error)
+        del self._jobs[run_id]
+        told = {**job.to_json(), "state": "ended", "reason": reason, "text": text}
+        self._hub.feed.publish("job", told)
+
+
+def _agent_for(order: _Order, hub: Hub, resumed: Callable[[], Awaitable[Any]]) -> Any:
+    """Return an order's agent; one that acts awaits `resumed()` before each call."""
+    journal, cards = hub.journal, hub.cards
+    agent: Any
+    if not isinstance(order, Order):
+        check(order)
+        agent = researcher(order, journal, os.environ.get("MOOTHALL_KEY"))
+        agent.approver = cards
+        return agent
+    check_journal_apart(order, journal.path)
+    key, own_key = keys(order, {})  # a key of moothall.toml is for the command that read it
+    given: dict[str, Any] = {"key": key, "own_key": own_key, "journal": journal}
+    approve = partial(cards.approve, task=order.task, folder=order.root)
+    given["approver"] = CallbackApprover(approve, cards.answer)
+    if order.review == "me":
+        desk = PageDesk(cards, order.task)
+        agent = act_agent(order, reviewer=Person("you", desk=desk), **given)
+        agent.watch(desk.on_event)
+    else:
+        agent = act_agent(order, **given)
+
+    async def held(agent: Any, about: dict[str, Any]) -> None:
+        await resumed()
+
+    # A dual act calls nothing itself: its members wait.
+    reviewed = hasattr(agent, "human_agent")
+    for each in (agent.human_agent, agent.reactive_agent) if reviewed else (agent,):
+        each.register_hook("pre_reasoning", "studio", held)
+        each.register_hook("pre_acting", "studio", held)
+    return agent
+
+
+def _with_more(order: AnyOrder, more: Mapping[str, float]) -> AnyOrder:
+    """Return an order with other limits; ConfigError if one is unknown or not above 0."""
+    if not more.keys() <= _MORE.keys() & {*order.may_change}:
+        raise ConfigError(
+            f"a run of moothall {order.command} has no such limits: {', '.join(more)}"
+        )
+    wrong = next((name for name, value in more.items() if not 0 < value < math.inf), None)
+    if wrong is not None:
+        raise ConfigError(f"{wrong} must be a number above 0, got {more[wrong]}")
+    given: dict[str, Any] = {name: _MORE[name](value) for name, value in more.items()}
+    return replace(order, **given)
+
+
+def _check_program(run_id: str, agent: Any, hub: Hub) -> None:
+    """Check, before a run is under way, that the agent is the one that began it."""
+    try:
+        entries = hub.journal.entries(run_id)
+    except NoSuchRun:
+        return
+    begun = next((each.data for each in entries if not each.path and each.kind == "begun"), None)
+    if begun is not None:
+        check_program(run_id, begun, begun["kind"], str(agent.id), agent._program())

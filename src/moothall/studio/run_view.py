@@ -1,0 +1,152 @@
+"""What pages show of a run: its entries, in words and cut, and what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal, InvalidOperation
+from itertools import islice
+from typing import Any, Final
+
+from moothall.errors import UnknownPrice
+from moothall.journal.describe import fault_line, is_refused
+from moothall.journal.entry import ROOT, Entry
+from moothall.journal.run import below
+from moothall.models.wrappers.prices import Prices
+from moothall.orders.order import line_of
+from moothall.text import shorten
+
+_TEXT: Final = 2_000
+"""The most characters of a text in an entry that is not sent whole."""
+_VALUES: Final = 100
+"""The most values of a list or object in such an entry."""
+_DEPTH: Final = 40
+_LINE: Final = 400
+_PRICES: Final = Prices()
+_COUNTS: Final = ("input", "output", "tokens", "model_calls")
+
+
+def shown(entry: Entry, *, whole: bool = False) -> dict[str, Any]:
+    """Return an entry for pages: in words, cut unless `whole`, with what it spent and its fault."""
+    row = {each: getattr(entry, each) for each in ("sequence", "path", "kind", "at", "data")}
+    row["line"] = shorten(line_of(entry), _LINE)
+    if not whole:
+        row["data"] = _cut(seen := {k: v for k, v in entry.data.items() if k != "prompt"})
+        if row["data"] != seen:
+            row["cut"] = True
+    if spent := _spent(entry):
+        row["spent"] = {**spent, "usd": None if spent["usd"] is None else _plain(spent["usd"])}
+    if fault := _fault(entry):
+        row["fault"] = shorten(fault, _LINE)
+    if _is_refused(entry):
+        row["refused"] = True
+    if entry.kind == "started" and isinstance(entry.data.get("part"), str):
+        row["part"] = below(entry.path, entry.data["part"])
+    return row
+
+
+class Totals:
+    """The totals of a run, added entry by entry: tokens, cost, calls, errors and time."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self.sequence = 0  # of the last counted entry
+        self._began = self._at = self._seconds = 0.0
+        self._rests = False  # from an end until the run is resumed, no time counts
+        self._count = dict.fromkeys((*_COUNTS, "unpriced", "errors", "refused"), 0)
+        self._tools: set[tuple[str, str]] = set()
+        self._usd = Decimal(0)
+        for entry in entries:
+            self.add(entry)
+
+    def add(self, entry: Entry) -> None:
+        """Count an entry."""
+        self.sequence = entry.sequence
+        self._began = self._began or entry.at
+        if self._at and not self._rests:
+            self._seconds += max(entry.at - self._at, 0.0)
+        self._at, self._rests = entry.at, entry.kind == "over" and entry.path == ROOT
+        self._count["errors"] += bool(_fault(entry))
+        self._count["refused"] += _is_refused(entry)
+        if "action" in _about(entry):  # a call resumed after a crash starts twice
+            self._tools.add((entry.path, str(entry.data.get("key"))))
+        if spent := _spent(entry):
+            for name in _COUNTS:
+                self._count[name] += spent[name]
+            if spent["usd"] is None:
+                self._count["unpriced"] += spent["tokens"]
+            else:
+                self._usd += spent["usd"]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the totals; `unpriced` counts the tokens without a known price."""
+        row = {"began": self._began, "seconds": self._seconds}
+        tools = len(self._tools)
+        return {**row, **self._count, "usd": _plain(self._usd), "tool_calls": tools}
+
+
+def _plain(usd: Decimal) -> str:
+    return format(usd.normalize(), "f")
+
+
+def _about(entry: Entry) -> dict[str, Any]:
+    about = entry.data.get("about")
+    return about if isinstance(about, dict) else {}
+
+
+def _spent(entry: Entry) -> dict[str, Any] | None:
+    """Return what an ended model call or member's reply used, or None; `usd` None: no price."""
+    about, result = _about(entry), entry.data.get("result")
+    if entry.kind not in ("ended", "failed") or "action" in about:
+        return None
+    if isinstance(result, dict) and isinstance(result.get("answer"), dict):  # in a society
+        result = result["answer"]
+    reply = result if isinstance(result, dict) else {}
+    if "model" not in about and not ("stop_reason" in reply and "usage" in reply):
+        return None
+    charged = entry.data.get("charged") or {}
+    try:
+        input, output = (int(each) for each in reply.get("usage") or (0, 0))
+        tokens = max(input + output, int(charged.get("tokens", 0)))
+        usd: Decimal | None = Decimal(charged.get("usd", 0))
+        calls = int(charged.get("model_calls", "model" in about))
+    except (TypeError, ValueError, AttributeError, InvalidOperation):
+        return None  # a user's own orchestrator uses these names for something else
+    if tokens and not usd:
+        try:
+            usd = _PRICES.cost(str(about.get("model")), input, tokens - input)
+        except UnknownPrice:
+            usd = None
+    return {"input": input, "output": output, "tokens": tokens, "model_calls": calls, "usd": usd}
+
+
+def _is_refused(entry: Entry) -> bool:
+    """Return whether a call was not permitted."""
+    return is_refused(_about(entry).get("action"), entry.data.get("result"))
+
+
+def _fault(entry: Entry) -> str:
+    """Return what went wrong in a step; empty if nothing did, or if the call was refused."""
+    data, about = entry.data, _about(entry)
+    if entry.kind == "failed":
+        return "" if data.get("cancelled") else fault_line(str(data.get("error")))
+    if _is_refused(entry):
+        return ""
+    result = data.get("result") if entry.kind == "ended" else None
+    if "action" in about and isinstance(result, dict):
+        result = result.get("result")
+    if not isinstance(result, dict):
+        return ""
+    # In a society, a missing answer is recorded as a result.
+    fault = result.get("error") if "action" in about else result.get("failed")
+    return "" if fault is None or not about else fault_line(str(fault))
+
+
+def _cut(value: Any, depth: int = 0) -> Any:
+    """Return a JSON value with long texts, long collections and deep nesting cut."""
+    if isinstance(value, str):
+        return value if len(value) <= _TEXT else value[:_TEXT] + " …"
+    if not isinstance(value, dict | list):
+        return value
+    some: Iterable[Any] = [] if depth > _DEPTH else islice(value, _VALUES)
+    if isinstance(value, dict):
+        return {key[:_TEXT]: _cut(value[key], depth + 1) for key in some}
+    return [_cut(each, depth + 1) for each in some]

@@ -1,0 +1,353 @@
+"""The tab Society: set up or resume a town, play it, ask its citizens and change its world."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import secrets
+import threading
+from collections import Counter
+from collections.abc import Callable
+from os import environ
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pydantic import BaseModel, Field
+
+from moothall.errors import ConfigError
+from moothall.orders.models import made_model
+from moothall.orders.order import order_of, without_keys
+from moothall.orders.simulate import SimulateOrder, check
+from moothall.studio.page import QUIET, begins
+from moothall.studio.town import MOST, Town, with_head
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
+
+    from moothall.society.experiments.intervention import Intervention
+    from moothall.society.experiments.survey import Respondent
+    from moothall.society.society import Society
+    from moothall.studio.hub import Hub
+
+_LISTED: Final = 200
+"""The most answers to a survey, or citizens of a name, that a page lists."""
+_RECENT: Final = 12
+"""The most events, the most messages and the most relations on a citizen's card."""
+
+
+class Control(BaseModel):
+    """A page's control of the run: play, pause, one step, or another speed."""
+
+    do: Literal["play", "pause", "step"] | None = None
+    speed: Literal[0, 1, 2, 4, 10] | None = None
+
+
+class Change(BaseModel):
+    """An intervention that a page requests."""
+
+    kind: Literal["news", "close", "open", "fact", "pay"]
+    text: str = Field("", max_length=2_000)
+    name: str = Field("", max_length=200)
+    amount: float = Field(0, ge=0, le=1e12)
+
+
+class Asked(BaseModel):
+    """A question of a page to one citizen."""
+
+    citizen: str
+    question: str = Field(min_length=1, max_length=2_000)
+
+
+class AskedAll(BaseModel):
+    """A survey of one question that a page requests."""
+
+    text: str = Field(min_length=1, max_length=2_000)
+    kind: Literal["scale", "yes_no", "choice"]
+    choices: list[str] = []
+    by: str = Field("", max_length=200)
+    citizens: int = Field(100, ge=1, le=MOST)
+
+
+class SocietyTab:
+    """One town at a time, which every page sees."""
+
+    name = "society"
+    title = "Society"
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._numbers = itertools.count(secrets.randbits(40) + 1)  # of each program others
+        self._changing = threading.RLock()
+        self.town: Town | None = None
+
+    # -- setting up --------------------------------------------------------------------------------
+
+    def set_up(self, order: SimulateOrder, run_id: str | None = None) -> None:
+        """Make a town or resume a run; the present town ends and can be resumed later.
+
+        Raise ConfigError or ModelError if the seed or model cannot be used; the present town then
+        stays.
+        """
+        id, hub = run_id or secrets.token_hex(8), self._hub
+        if not 0 <= order.seed < 1 << 64:
+            raise ConfigError(f"--seed must be from 0 to {2**64 - 1}, got {order.seed}")
+        if order.model is not None:
+            made_model(order.model, environ.get("MOOTHALL_KEY"))
+        with self._changing:
+            self.close()
+            self.town = Town(next(self._numbers), order, id, hub.journal, hub.feed.publish)
+        self.town.tell()
+
+    def load(self, run_id: str) -> None:
+        """Resume a recorded run from its last checkpoint; ConfigError if it records no town."""
+        order = order_of(self._hub.journal.entries(run_id))
+        if not isinstance(order, SimulateOrder):
+            raise ConfigError(
+                f"run {run_id} records no town: only the program that began it can resume it"
+            )
+        self.set_up(order, run_id)
+
+    def close(self) -> None:
+        """End the present town, if there is one."""
+        with self._changing:
+            town, self.town = self.town, None
+            if town is not None:
+                town.close()
+
+    def form(self) -> None:
+        """Add the form that sets up or resumes a town; it is folded while there is a town."""
+        import gradio
+
+        with gradio.Accordion("Set up a town, or resume one", open=True) as form:
+            with gradio.Row():
+                step: Any = {"value": "15min", "label": "Length of a step", "min_width": 110}
+                number: Any = {"precision": 0, "min_width": 90}
+                given = {
+                    "citizens": gradio.Number(300, label="Citizens", **number),
+                    "days": gradio.Number(1, label="Days", min_width=70),
+                    "step": gradio.Dropdown(("5min", "15min", "30min", "1h"), **step),
+                    "seed": gradio.Number(0, label="Seed", **number),
+                    "model": gradio.Textbox(
+                        label="Model", placeholder="none: by rules", min_width=170
+                    ),
+                    "calls": gradio.Number(1000, label="Calls of it at most", **number),
+                }
+                low: Any = {"min_width": 90, "elem_classes": "studio-start"}
+                begin = gradio.Button("Set up", variant="primary", **low)
+            ends = gradio.Markdown(
+                "The town that is shown ends; it is kept under Recorded towns.", visible=False
+            )
+            with gradio.Row():
+                run = gradio.Dropdown([], value=None, label="Recorded towns", scale=5)
+                resume = gradio.Button("Resume", scale=1, **low)
+
+        def now() -> Any:
+            there = self.town is not None
+            return gradio.Accordion(open=not there), gradio.Markdown(visible=there)
+
+        begins(begin, lambda **given: self.set_up(_order(**given)), given, [form, ends], now)
+        begins(resume, self._chosen, {"run_id": run}, [form, ends], now)
+        run.focus(lambda: gradio.Dropdown(self._recorded()), None, run, **QUIET)
+
+    def _chosen(self, run_id: str | None) -> None:
+        if not run_id:
+            raise ConfigError("choose a recorded town first")
+        self.load(run_id)
+
+    def _recorded(self) -> list[tuple[str, str]]:
+        """Return the runs of societies, the newest first, as (label, id)."""
+        mine = None if self.town is None else self.town.run_id
+        return [
+            (f"{run.task} · {'here' if run.id == mine else run.state} · {run.id}", run.id)
+            for run in reversed(self._hub.journal.runs())
+            if run.kind == "Society"
+        ]
+
+    # -- what pages ask ----------------------------------------------------------------------------
+
+    def _living(self) -> tuple[Town, Society]:
+        if self.town is None:
+            raise ConfigError("there is no town: set one up, or resume a recorded one")
+        return self.town, self.town.living()
+
+    def frame(self, town: int = 0, after: int = 0) -> Any:
+        """Return the town's frame; the page already has the rows of metrics before `after`."""
+        from fastapi import Response
+
+        if self.town is None:
+            packed = with_head({"town": 0, "state": "none"})
+        else:
+            packed = self.town.frame(max(0, after) if town == self.town.number else 0)
+        return Response(packed, media_type="application/octet-stream")
+
+    def map(self) -> dict[str, Any]:
+        """Return bounds, places and roads."""
+        return self._living()[0].plan()
+
+    def citizen(self, id: str) -> dict[str, Any]:
+        """Return what the card of a citizen shows."""
+        town, society = self._living()
+        found = society.respondent(id)
+        relations = sorted(found.status.get("relations", {}).items(), key=lambda each: -each[1])
+        spoken = [each for each in [*town.messages] if id in each[1:3]]
+        return {
+            "id": found.id,
+            "name": found.name,
+            "status": found.status,
+            "relations": relations[:_RECENT],
+            "stream": found.stream[: -_RECENT - 1 : -1],
+            "messages": spoken[: -_RECENT - 1 : -1],
+        }
+
+    def find(self, name: str) -> list[list[str]]:
+        """Return the citizens whose names begin with `name`, as [id, name, home]."""
+        from moothall.society import CitizenAgent
+
+        agents = self._living()[1].agents
+        sought = name.strip().casefold()
+        found = (
+            [str(agent.id), agent.name or "", agent.memory.status.get("home") or ""]
+            for agent in agents
+            if isinstance(agent, CitizenAgent) and (agent.name or "").casefold().startswith(sought)
+        )
+        if listed := list(itertools.islice(found, _LISTED)):
+            return listed
+        raise ConfigError(f"there is no citizen whose name begins with {name!r:.80}")
+
+    def log(self) -> dict[str, Any]:
+        """Return what was asked and changed, the newest first."""
+        town, society = self._living()
+        failed = [[step, why] for step, who, why in [*society.failures] if who == "intervention"]
+        changes = [  # what closes, opens, sets a fact or announces cannot fail
+            [
+                each.at_step,
+                _in_words(each),
+                [why for step, why in failed if step == each.at_step and (each.pay or each.status)],
+            ]
+            for each in society.interventions
+        ]
+        return {"said": [*town.said][::-1], "changes": changes[::-1]}
+
+    def control(self, asked: Control) -> None:
+        """Play, pause, live one step, or set the speed."""
+        self._living()[0].control(asked.do, asked.speed)
+
+    async def interview(self, asked: Asked) -> None:
+        """Ask one citizen, between two steps."""
+        town, society = self._living()
+        said = await society.interview(asked.citizen, asked.question)
+        told = {"answer": str(said), "source": said.source, "reason": said.reason}
+        town.note({"kind": "interview", **asked.model_dump(), **told})
+
+    async def survey(self, asked: AskedAll) -> None:
+        """Ask several citizens one question, between two steps."""
+        from moothall.society.experiments.survey import Question, Survey
+
+        town, society = self._living()
+        if not asked.by and town.order.model is None:
+            raise ConfigError("there is no model: choose which state stands for the answer")
+        choices = tuple(each.strip() for each in asked.choices if each.strip())
+        if asked.kind == "choice" and len({*choices}) < max(2, len(choices)):
+            raise ConfigError("write two choices or more, each once, with commas between them")
+        question = Question("answer", asked.text, asked.kind, choices, by=_rule(asked, choices))
+        ids = [*society.books.where]
+        every = max(1, len(ids) // asked.citizens)
+        answers = await society.survey(Survey("survey", [question]), ids[::every][: asked.citizens])
+        counts = Counter(json.dumps(each.value) for each in answers)
+        shown = [[each.citizen, each.value, each.source, each.reason] for each in answers[:_LISTED]]
+        town.note(
+            {
+                "kind": "survey",
+                "question": asked.text,
+                "by": asked.by,
+                "asked": len(answers),
+                "counts": [[json.loads(value), number] for value, number in sorted(counts.items())],
+                "sources": Counter(each.source for each in answers),
+                "answers": shown,
+            }
+        )
+
+    def intervene(self, change: Change) -> int:
+        """Change the world at the start of the next step; return that step's number."""
+        town, society = self._living()
+        text, name = change.text.strip(), change.name.strip()
+        if change.kind == "pay":
+            return town.intervene(pay=[_payment(society, name, change.amount)])
+        if change.kind in ("close", "open"):
+            return town.intervene(**{change.kind: [name]})
+        if not text:
+            raise ConfigError("write a text first")
+        if change.kind == "news":
+            return town.intervene(news=[text])
+        return town.intervene(facts={name: _value(text)})
+
+    def routes(self, router: APIRouter) -> None:
+        """Add a route for each method that pages call, under its name."""
+        for shown in (self.frame, self.map, self.citizen, self.find, self.log):
+            router.get(f"/{shown.__name__}")(shown)
+        for done in (self.control, self.interview, self.survey, self.intervene):
+            router.post(f"/{done.__name__}")(done)
+
+
+def _order(
+    citizens: float, days: float, step: str, seed: float, model: str, calls: float
+) -> SimulateOrder:
+    if not 10 <= (citizens or 0) <= MOST:
+        raise ConfigError(f"citizens must be from 10 to {MOST:,}, got {citizens}")
+    named = (model or "").strip() or None
+    most = int(calls or 0) or None if named else None
+    town = (int(citizens), float(days or 0), int(seed or 0))
+    order = SimulateOrder(*town, step, named, max_calls=most)
+    check(order)
+    without_keys(order)
+    if order.is_remote and not most:
+        raise ConfigError("a model on a server needs a limit: say how often it may be called")
+    return order
+
+
+def _payment(society: Society, to: str, amount: float) -> tuple[str, str, int]:
+    """Return the government's payment to one citizen or all; ConfigError if it lacks the money."""
+    books, cents = society.books, round(amount * 100)
+    if to and to not in books.where:
+        raise ConfigError(f"there is no citizen {to!r:.80} who could be paid")
+    has, pays = books.balances.get("government", 0), cents * (1 if to else len(books.where))
+    if not 0 < pays <= has:
+        raise ConfigError(f"the government has {has / 100:,.2f}, and is to pay {pays / 100:,.2f}")
+    return "government", to or "everyone", cents
+
+
+def _rule(asked: AskedAll, choices: tuple[str, ...]) -> Callable[[Respondent], Any] | None:
+    """Return how a citizen without a model answers: its need or opinion, scaled to the answers."""
+    of, _, name = asked.by.partition(" ")
+    low, high = {"need": (0, 1000), "opinion": (-1000, 1000)}.get(of, (0, 0))
+    if low == high:
+        return None
+
+    def rule(respondent: Respondent) -> Any:
+        part = (respondent.status[f"{of}s"][name] - low) / (high - low)
+        if asked.kind == "yes_no":
+            return part >= 0.5
+        if asked.kind == "scale":
+            return 1 + round(part * 4)
+        return choices[min(int(part * len(choices)), len(choices) - 1)]
+
+    return rule
+
+
+def _value(text: str) -> Any:
+    """Read a fact that a person wrote: a number or a truth value, else a text."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, bool | int | float) else text
+
+
+def _in_words(change: Intervention) -> str:
+    said = [f"news: {each}" for each in change.news]
+    said += [f"closes {each}" for each in change.close]
+    said += [f"opens {each}" for each in change.open]
+    said += [f"{name} is {value}" for name, value in change.facts.items()]
+    for sender, to, cents in change.pay:
+        whom = to if to == "everyone" else f"citizen {to}"
+        said.append(f"{sender} pays {cents / 100:,.2f} to {whom}")
+    return "; ".join(said)

@@ -1,0 +1,161 @@
+"""The tab Space: the agents of a space, their messages, and the lines that a person writes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
+
+from moothall.agents.you import You
+from moothall.errors import ConfigError
+from moothall.message import BROADCAST
+from moothall.slash import parse_slash
+from moothall.spaces.complete import Help, completions
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
+
+    from moothall.spaces.space import Space
+    from moothall.studio.hub import Hub
+
+MESSAGES: Final = 10_000
+"""How many messages are kept for the page."""
+_ASKS_S: Final = 15.0
+"""How often the agents of other processes are asked who is there: they come without a word."""
+_NAME: Final = 255
+"""How many characters of a message's id and of its action's name are kept."""
+_CHARACTERS: Final = 20_000
+"""How many characters of a message's arguments are kept for the page."""
+
+
+class StudioUser(You):
+    """The person at the page, in a space: `space.add(gradio_user)`.
+
+    The studio shows the messages of this user's space. If the space has no approver, the studio's
+    cards ask for permission there.
+    """
+
+    def __init__(self, id: str, tab: SpaceTab) -> None:
+        super().__init__(id)
+        self._tab = tab
+
+    async def after_add(self) -> None:
+        """Show this space on the page, and nothing of the one before."""
+        self.forget_offers()
+        self.elsewhere.clear()
+        self._tab.joined(self.space)
+
+
+class SpaceTab:
+    """The messages of one space, and its agents."""
+
+    name = "space"
+    title = "Space"
+
+    def __init__(self, hub: Hub, user: str) -> None:
+        self._hub = hub
+        self.user = StudioUser(user, self)
+        self._messages: deque[dict[str, Any]] = deque(maxlen=MESSAGES)
+        self._lines = itertools.count(1)
+        self._seen_so_far = itertools.count(1)
+        self._observed: WeakSet[Space] = WeakSet()
+        self._asks_at = 0.0
+
+    def joined(self, space: Space) -> None:
+        """Show the user's space; if it has no approver, let the cards approve."""
+        if space.approver is None:
+            space.approver = self._hub.cards
+        if space not in self._observed:  # the user may have left it, and come back
+            self._observed.add(space)
+            space.observe(lambda message: self._seen(space, message))
+
+    def _seen(self, space: Space, message: dict[str, Any]) -> None:
+        if space is not self.user.space:
+            return
+        self.user.note_sender(message)
+        name, args = message["action"]["name"], message["action"]["args"]
+        ids = (message.get("id"), args.get("original_message_id"))
+        # What pages and chats ask by themselves, and its answers; nothing else can hide so.
+        if name in ("help", "response", "error") and You.asking in ids:
+            return
+        shown: dict[str, Any] = {"number": next(self._seen_so_far), "at": time.time()}
+        shown |= {name: message[name] for name in ("from", "to")}
+        if message.get("id"):
+            shown["id"] = message["id"][:_NAME]
+        shown["action"] = {"name": name[:_NAME], "args": _short(args)}
+        self._messages.append(shown)
+        self._hub.feed.publish("message", shown)
+
+    def agents(self) -> dict[str, Any]:
+        """Return the agents of the space, and what they are handling."""
+        space = self.user.space
+        if space is None:
+            return {"space": None, "me": str(self.user.id), "agents": []}
+        busy = space.statistics()["agents"]
+        others = [{**busy.get(id, {}), "id": id} for id in self.user.others()]
+        return {"space": type(space).__name__, "me": str(self.user.id), "agents": others}
+
+    def send(self, line: str) -> dict[str, Any] | None:
+        """Send the message that a line means; return it, or None for a blank line."""
+        message = parse_slash(line)
+        if message is None:
+            return None
+        if self.user.space is None:
+            raise ConfigError(
+                f"{self.user.id} is in no space: space.add(gradio_user), then write here"
+            )
+        message["id"] = f"{self.user.id}-{next(self._lines)}"
+        self.user.send(message)
+        return message
+
+    def routes(self, router: APIRouter) -> None:
+        """Add the routes that pages call."""
+        from fastapi import Body
+
+        router.get("/messages")(lambda: list(self._messages))
+
+        @router.get("/agents")
+        async def agents() -> dict[str, Any]:
+            if not self.user.elsewhere or time.monotonic() > self._asks_at:
+                self._asks_at = time.monotonic() + _ASKS_S
+                await self.user.discover()
+            return await asyncio.to_thread(self.agents)
+
+        @router.get("/help")
+        async def help(id: str) -> Help:
+            self.user.forget_offers()
+            return await self.user.offers_of(id)
+
+        @router.get("/complete")
+        async def complete(text: str) -> dict[str, Any]:
+            length, found = await completions(text, self.user.others(), self.user.offers_of)
+            return {"length": length, "found": found[:200]}
+
+        @router.post("/line")
+        def line(line: str = Body(embed=True)) -> dict[str, Any]:
+            sent = self.send(line)
+            to = BROADCAST if sent is None else sent["to"]
+            here = (BROADCAST, str(self.user.id), *self.user.others())
+            knows = self.user.is_shared or to in here
+            return {"sent": sent, "stranger": None if knows else to}
+
+    def form(self) -> None:
+        """Add nothing: Gradio's own chat does not cope with 10,000 messages."""
+
+
+def _short(args: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments that a page can show: if they are long, each is cut to its share."""
+    if len(json.dumps(args)) <= _CHARACTERS:
+        return args
+    shown = list(args.items())[:100]
+    share = _CHARACTERS // len(shown)
+    return {name[:share]: _cut(value, share) for name, value in shown}
+
+
+def _cut(value: Any, most: int) -> Any:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return value if len(text) <= most else f"{text[:most]} … ({len(text):,} characters)"

@@ -1,0 +1,317 @@
+// Act and review: a run of `moothall act` as it happens, its steps on the left, H's decisions on the right.
+
+import { attempt, button, call, clock, count, day, duration, empty, fillWindow, h, json, parsed, replace, result, runState, sent, stateBadge, update } from "./dom.js";
+import { on, onReset } from "./feed.js";
+import { cardKind } from "./header.js";
+import { ENDED, further, learn, listed, runs, stands } from "./journal.js";
+
+const isAct = (run) => (run.kind === "ReActAgent" && run.agent === "files") || (run.kind === "DualActAgent" && run.agent === "act");
+const RECENT = 50; // runs that can be picked, the newest
+const text = (value) => (value === undefined || value === null ? "" : json(value));
+const pretty = (args) => { // as a model wrote them, perhaps no JSON
+  try { return typeof args === "string" ? parsed(args) : args; } catch { return args; }
+};
+
+// -- what a run is, of its entries ------------------------------------------------------------------
+
+class Run {
+  constructor(outline) {
+    this.last = 0;
+    this.lanes = new Map();
+    this.conclusions = [];
+    this.decisions = [];
+    this.be(outline);
+  }
+
+  be(outline) {
+    this.outline = { ...this.outline, ...outline };
+    this.isDual = this.outline.kind === "DualActAgent";
+  }
+
+  lane(path) {
+    if (!this.lanes.has(path)) this.lanes.set(path, { path, instruction: "", items: [], steps: new Map(), calls: new Map(), over: null });
+    return this.lanes.get(path);
+  }
+
+  step(lane, key) {
+    if (!lane.steps.has(key)) {
+      const step = { kind: "step", key, said: "", calls: [], fault: "" };
+      lane.steps.set(key, step);
+      lane.items.push(step);
+    }
+    return lane.steps.get(key);
+  }
+
+  action(lane, key, about) {
+    const step = this.step(lane, key.split(".")[0]);
+    if (!lane.calls.has(key)) {
+      const made = { name: about?.action || "", args: {}, state: "asked for" };
+      lane.calls.set(key, made);
+      step.calls.push(made);
+    }
+    return lane.calls.get(key);
+  }
+
+  take(entry) {
+    const { path, kind, data, at } = entry;
+    this.last = Math.max(this.last, entry.sequence);
+    if (kind !== "over") for (const each of this.lanes.values()) if (each.path === path || !each.path) each.over = null; // it goes on
+    const lane = this.lane(path), about = data.about || {};
+    if (kind === "begun") lane.instruction = text(data.task);
+    else if (kind === "state") this.state(lane, data);
+    else if (kind === "over") lane.over = { ...data, at };
+    else if (about.action || kind === "permitted") this.called(lane, entry, about);
+    else if (about.model !== undefined) {
+      const step = this.step(lane, data.key);
+      if (kind === "started") Object.assign(step, { began: at, fault: "" });
+      else if (kind === "failed") step.fault = data.cancelled ? "cancelled" : text(data.error);
+      else if (kind === "ended") {
+        Object.assign(step, { ended: at, said: data.result?.text || "", spent: entry.spent, sequence: entry.sequence, cut: entry.cut });
+        (data.result?.calls || []).forEach((wanted, place) => {
+          const made = this.action(lane, `${data.key}.${place}`, { action: wanted.name });
+          if (made.state === "asked for") made.args = pretty(wanted.args);
+        });
+      }
+    } else if (/^H\d+/.test(data.key || "") && !path) this.deciding = kind === "started";
+  }
+
+  called(lane, { kind, data, at, sequence, cut }, about) {
+    const made = this.action(lane, data.key, about);
+    if (kind === "permitted") made.state = "permitted";
+    else if (kind === "started") Object.assign(made, { state: "runs", args: data.args, began: at });
+    else if (kind === "failed") Object.assign(made, { state: "failed", result: text(data.error) });
+    else if (kind === "ended") {
+      const { args, result = {} } = data.result || {};
+      const bad = result.error !== undefined && result.error !== null;
+      Object.assign(made, { state: bad ? "failed" : "done", result: bad ? result.error : result.result, ended: at, sequence, cut });
+      if (args !== undefined) made.args = args;
+    }
+  }
+
+  state(lane, { state = {}, appended = {} }) {
+    this.conclusions.push(...(appended.conclusions || []));
+    this.decisions.push(...(appended.decisions || []));
+    if (!lane.path && this.isDual) return;
+    for (const message of appended.messages || [])
+      if (message.role === "user" && lane.told) lane.items.push({ kind: "told", said: text(message.content) });
+      else if (message.role === "user") lane.told = true;
+    const last = [...lane.steps.values()].pop();
+    if (state.faults && last) last.fault ||= state.faults; // one that was cancelled has none of its own
+  }
+}
+
+// -- how it is shown --------------------------------------------------------------------------------
+
+const BADGES = { done: "good", runs: "busy", "asked for": "warn", permitted: "busy", failed: "bad" }; // of calls
+const badge = (state) => h("span", { class: `s-badge ${BADGES[state] || "warn"}` }, state);
+const quote = (label, said) => (said ? h("div", { class: "s-said" }, h("span", { class: "s-soft" }, label), h("div", { class: "s-text" }, text(said))) : null);
+const lasted = (from, to) => (from && to ? duration(to - from) : null);
+
+function argsOf(args) {
+  if (args === null || typeof args !== "object") return h("pre", {}, text(args));
+  return h("dl", { class: "s-args" }, Object.entries(args).map(([name, value]) => [h("dt", {}, name), h("dd", {}, h("pre", {}, json(value)))]));
+}
+
+function showCall(view, made, fault) {
+  const outcome = made.result === undefined ? null
+    : h("pre", { class: `s-result ${made.state}`, tabindex: "0", "aria-label": `Result of ${made.name}` }, result(made.result));
+  return h("div", { class: "s-call" },
+    h("div", { class: "s-row" }, h("b", { class: "s-action" }, text(made.name)), badge(fault && made.state === "asked for" ? "not called" : made.state), h("span", { class: "s-soft" }, lasted(made.began, made.ended))),
+    argsOf(made.args), outcome, made.cut ? whole(view, made) : null);
+}
+
+const whole = (view, item) => button("Show all of it", async () => {
+  const entry = await call(`runs/entry?run=${encodeURIComponent(view.outline.id)}&sequence=${item.sequence}`);
+  view.take({ ...entry, cut: false });
+  draw();
+}, "quiet");
+
+function showItem(view, item) {
+  return item.kind === "told"
+    ? h("section", { class: "s-step told" }, quote("You said", item.said))
+    : h("section", { class: "s-step" },
+      h("header", {}, h("b", {}, `Answer ${item.key}`),
+        h("span", { class: "s-soft" }, [lasted(item.began, item.ended), item.spent && count(item.spent.tokens, "token")].filter(Boolean).join(" · ")),
+        item.began ? h("time", {}, clock(item.began)) : null),
+      item.ended || item.fault ? null : h("p", { class: "s-soft" }, "the model is asked …"),
+      item.said ? h("div", { class: "s-text" }, text(item.said)) : null,
+      item.cut ? whole(view, item) : null,
+      item.calls.map((made) => showCall(view, made, item.fault)),
+      item.fault ? h("p", { class: "s-fault" }, text(item.fault)) : null);
+}
+
+const ENDS = { terminated: "accepted by the reviewer", terminal: "by its action", max_loops: "out of rounds", max_iterations: "out of answers", cancelled: "it was interrupted" };
+const showEnd = (over, said) => (over ? [h("p", { class: "s-end" }, stateBadge(over.reason), " ", h("span", { class: "s-soft" }, text([ENDS[over.reason], over.reason !== "cancelled" && over.detail !== said && over.detail].filter(Boolean).join(": "))))] : []);
+
+const showLane = (view, lane) => [...lane.items.map((item) => showItem(view, item)), ...(view.isDual ? [] : showEnd(lane.over, lane.items.at(-1)?.fault))];
+
+function showEvidence(evidence) {
+  if (!evidence.length) return h("p", { class: "s-soft" }, "Nothing was called.");
+  return h("ul", { class: "s-evidence" }, evidence.map((each) => h("li", {},
+    h("b", { class: "s-action" }, text(each.agent ? `${each.agent}: ${each.action}` : each.action)), " ", h("code", {}, text(each.args)),
+    h("pre", { class: each.error ? "s-result failed" : "s-result" }, result(each.error ?? each.result)))));
+}
+
+const showConclusion = (made) => h("div", { class: "s-conclusion" }, h("h3", {}, "Conclusion"),
+  h("div", { class: "s-text" }, text(made.summary) || "(nothing)"),
+  made.steps?.length ? h("ul", {}, made.steps.map((each) => h("li", {}, text(each)))) : null,
+  made.error ? h("p", { class: "s-fault" }, text(made.error)) : null,
+  typeof made.confidence === "number" ? h("p", { class: "s-soft" }, `confidence ${made.confidence}`) : null);
+
+const WORDS = { TERMINATE: "accepted", CONTINUE: "continue", REDIRECT: "redirect" };
+
+function showRound(view, number) {
+  const of = (who) => [...view.lanes.values()].filter((lane) => new RegExp(`^${who}${number}(\\.again)?(/|$)`).test(lane.path));
+  const reactive = of("R"), human = of("H"), conclusion = view.conclusions[number - 1], decision = view.decisions[number - 1];
+  const right = [h("h2", {}, `Reviewer (H), round ${number}`)];
+  if (conclusion) right.push(h("h3", {}, "Evidence: what was really called"), showEvidence(conclusion.evidence || []));
+  right.push(...human.flatMap((lane) => showLane(view, lane)));
+  if (decision) right.push(h("div", { class: `s-decision ${decision.action}` }, h("h3", {}, WORDS[decision.action] || decision.action),
+    quote("Instruction", text(decision.new_instruction)), quote("Reasoning", decision.reasoning)));
+  else if (conclusion && view.deciding) right.push(h("p", { class: "s-soft" }, "Waits for H's decision."));
+  const left = [h("h2", {}, `Worker (R), round ${number}`), reactive[0] && number > 1 ? quote("Instruction", reactive[0].instruction) : null,
+    ...reactive.flatMap((lane) => showLane(view, lane)), conclusion ? showConclusion(conclusion) : null];
+  return h("section", { class: "s-round" }, h("div", { class: "s-lane" }, left), h("div", { class: "s-lane" }, right));
+}
+
+// -- the tab ----------------------------------------------------------------------------------------
+
+let draw = () => {};
+
+export function mount(root) {
+  const here = new Set(); // those under way in this process
+  const newest = () => [...runs.values()].filter(isAct).reverse();
+  let view = null, asked = false, atEnd = true;
+  const pick = h("select", { class: "s-input", "aria-label": "Run", onchange: () => attempt(() => show(pick.value))() });
+  const about = h("div", { class: "s-about" });
+  const said = h("input", { class: "s-input", "aria-label": "Tell the agent", placeholder: "Send it a message while it works", required: true });
+  const post = (what, body = {}) => call(`act/${what}`, { run: view.outline.id, ...body });
+  const buttons = {
+    stop: button("Stop", () => post("stop"), "danger"), pause: button("Pause", () => post("pause")), unpause: button("Continue", () => post("unpause"), "primary"),
+    resume: button("Resume", async () => show((await post("resume")).run), "primary"),
+  };
+  const steer = h("form", { class: "s-row s-steer", onsubmit: attempt(() => sent(said, (text) => post("steer", { text }))) },
+    said, h("button", { class: "s-button" }, "Steer"));
+  const body = h("div", { class: "s-scroll s-steps", role: "log", "aria-label": "Steps" });
+  const more = h("span");
+  const head = h("div", { class: "s-panel s-act-head" }, h("div", { class: "s-row" }, pick, Object.values(buttons), more), about, steer);
+  const none = empty("No work yet. Say above what is to be done with the files of which folder, and press Start.");
+  none.hidden = head.hidden = body.hidden = true; // until it is known what there is
+  replace(root, none, head, body);
+  fillWindow(root);
+  body.addEventListener("scroll", () => { atEnd = body.scrollHeight - body.scrollTop - body.clientHeight < 60; });
+  new ResizeObserver(() => { if (atEnd) body.scrollTop = body.scrollHeight; }).observe(body);
+
+  function drawHead() {
+    const list = newest().filter((run, at) => at < RECENT || run.id === view?.outline.id);
+    none.hidden = list.length > 0;
+    head.hidden = body.hidden = !view;
+    update(pick, list.map((run) => h("option", { value: run.id }, `${day(run.began)}   ${runState(...stands(run)).word}   ${text(run.task.slice(0, 80))}`)));
+    if (!view) return;
+    pick.value = view.outline.id;
+    const { state, job, task, totals, fault, told = [], order } = view.outline;
+    buttons.stop.hidden = buttons.pause.hidden = steer.hidden = !job;
+    buttons.pause.hidden ||= job !== "running";
+    buttons.unpause.hidden = job !== "paused";
+    update(more, job || state === "running" ? null : further(view.outline.id, state, order));
+    buttons.resume.hidden = Boolean(job || more.firstChild) || ENDED.has(state) || state === "running";
+    update(about, h("p", { class: "s-task" }, stateBadge(...stands(view.outline)), " ", text(order?.task || task)),
+      h("p", { class: "s-soft" }, [order && text(`${order.model} in ${order.root}`), order?.review && text(`reviewed by ${order.review}`),
+        totals && count(totals.tokens, "token"), totals && Number(totals.usd) ? `${totals.usd} US dollars` : null, totals && duration(totals.seconds),
+        job === "paused" && "holds before its next call; a time limit runs on", !job && state === "running" && "under way in another process"].filter(Boolean).join(" · ")),
+      told.map((each) => h("p", { role: "status" }, h("b", {}, "Sent when it continues: "), text(each))),
+      fault && fault !== view.lanes.get("")?.over?.detail ? h("p", { class: "s-fault" }, text(fault)) : null); // else it stands below
+  }
+
+  function drawBody() {
+    if (view.isDual) {
+      const numbers = [...view.lanes.keys()].map((path) => Number(/^R(\d+)/.exec(path)?.[1] || 0));
+      const rounds = Array.from({ length: Math.max(0, ...numbers) }, (_, at) => showRound(view, at + 1));
+      update(body, rounds, showEnd(view.lanes.get("")?.over));
+    } else update(body, view.lanes.has("") ? showLane(view, view.lanes.get("")) : []);
+    if (atEnd) body.scrollTop = body.scrollHeight;
+  }
+
+  draw = () => {
+    if (asked) return;
+    asked = true;
+    requestAnimationFrame(() => { asked = false; drawHead(); if (view) drawBody(); });
+  };
+
+  async function load() { // what the run has beyond what is shown
+    const now = view;
+    for (;;) {
+      const found = await call(`runs/entries?run=${encodeURIComponent(now.outline.id)}&after=${now.last}`);
+      for (const entry of found) if (entry.sequence > now.last) now.take(entry);
+      if (found.length < 2000) break;
+    }
+    draw();
+  }
+
+  async function show(id) {
+    for (let tries = 0; !runs.has(id) && tries < 2; tries++) await listed(); // the first may be of before it began
+    view = new Run(runs.get(id));
+    atEnd = true;
+    replace(body);
+    await load();
+    await totals(id);
+  }
+
+  async function totals(id) {
+    learn({ ...(await call(`runs/run?run=${encodeURIComponent(id)}`)), id });
+    tell();
+  }
+
+  function tell() { // how the one that is shown stands, and the others
+    if (view) view.be(runs.get(view.outline.id));
+    draw();
+  }
+
+  for (const topic of ["run", "card", "card_gone"]) on(topic, tell);
+  on("entry", attempt(async (batch) => {
+    for (const { run, entry } of batch) {
+      if (run !== view?.outline.id || entry.sequence <= view.last) continue;
+      if (entry.sequence > view.last + 1) await load();
+      else view.take(entry);
+    }
+    draw();
+  }));
+  on("job", attempt(async (batch) => {
+    tell();
+    for (const { run, state } of batch.filter((each) => each.command === "act")) {
+      const begins = state !== "ended" && !here.has(run);
+      if (state === "ended") here.delete(run);
+      else here.add(run);
+      if (begins) await show(run);
+      else if (state === "ended" && view?.outline.id === run) { await load(); await totals(run); }
+    }
+  }));
+  onReset(attempt(async () => {
+    await listed();
+    const found = newest();
+    here.clear();
+    for (const each of found) if (each.job) here.add(each.id);
+    const first = view?.outline.id || (found.find((each) => each.job) || found[0])?.id;
+    if (first) await show(first);
+    draw();
+  }));
+}
+
+// -- the person as H --------------------------------------------------------------------------------
+
+cardKind("decision", (card, decide) => {
+  const instruction = h("textarea", { class: "s-input", rows: 2, "aria-label": "Instruction", placeholder: "Instruction, to continue or redirect" });
+  const why = h("textarea", { class: "s-input", rows: 2, "aria-label": "Reasoning", placeholder: "Reasoning (may be left out)" });
+  const choose = (label, choice, kind) => button(label, () => decide({ choice, instruction: instruction.value, reasoning: why.value }), kind);
+  const found = card.conclusion;
+  return [
+    h("summary", { class: "s-card-title" }, h("b", {}, "You are the reviewer (H)"), card.round ? `: the worker (R) has concluded round ${card.round}` : ": the worker (R) has done nothing yet", h("time", {}, clock(card.asked))),
+    quote("Task", card.task),
+    h("div", { class: "s-beside" }, found ? showConclusion(found) : null,
+      found ? h("div", {}, h("h3", {}, "Evidence: what was really called"), showEvidence(found.evidence)) : null),
+    ...card.told.map((each) => quote("Messages from the user", each)),
+    h("div", { class: "s-answer" }, h("div", { class: "s-beside" }, instruction, why),
+      h("div", { class: "s-row" }, choose("Accept", "accept", "primary"), choose("Continue with instruction", "continue"), choose("Redirect with instruction", "redirect"),
+        h("span", { class: "s-soft" }, "Accept ends the run with this conclusion; continue works on from it; redirect takes another way."))),
+  ].filter(Boolean);
+});

@@ -1,0 +1,180 @@
+// Elements, calls and words that every part of the page uses. Nothing received becomes HTML: text
+// is set as text, `plain`, and a link that a stranger wrote shows where it goes.
+
+const given = (children) => children.flat(9).filter((each) => each !== null && each !== undefined && each !== false)
+  .map((each) => (typeof each === "string" ? plain(each) : each));
+
+export function h(tag, attrs = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attrs)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (name === "value" || name === "checked" || name === "disabled") made[name] = value;
+    else made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...given(children));
+  return made;
+}
+
+export function replace(node, ...children) {
+  node.replaceChildren(...given(children));
+  return node;
+}
+
+const INSIDE = ".s-round, .s-lane, .s-runs-head > .s-row, .s-runs-list *, .s-answers > section"; // of these, what is in them
+// Show these; what is shown already stays, with what is read, marked, written or pressed there.
+export function update(node, ...children) {
+  const fresh = given(children);
+  fresh.forEach((child, at) => {
+    const shown = node.childNodes[at];
+    if (child.open !== undefined) child.open = Boolean(shown?.open);
+    if (!shown) node.append(child);
+    else if (shown.isEqualNode(child)) return;
+    else if (shown.matches?.(INSIDE) && shown.cloneNode().isEqualNode(child.cloneNode())) update(shown, ...child.childNodes);
+    else shown.replaceWith(child);
+  });
+  while (node.childNodes.length > fresh.length) node.lastChild.remove();
+}
+
+// What JSON says; an integer that JavaScript would round stays as it is written: what a person permits is what they read.
+const exact = (name, value, { source } = {}) => (JSON.rawJSON && Number.isInteger(value) && !Number.isSafeInteger(value) ? JSON.rawJSON(source) : value);
+export const parsed = (text) => (/\d{16}/.test(text) ? JSON.parse(text, exact) : JSON.parse(text));
+
+// A call of the studio; throws an Error whose message is for a person, with `column` where there is one.
+export async function call(path, body, method) {
+  const options = { method: method || (body === undefined ? "GET" : "POST"), credentials: "same-origin" };
+  if (body !== undefined) {
+    options.headers = { "Content-Type": "application/json" };
+    options.body = JSON.stringify(body);
+  }
+  let answer;
+  try {
+    answer = await fetch("/studio/" + path, options);
+  } catch {
+    throw new Error("the studio does not answer: is its program running?");
+  }
+  const type = answer.headers.get("content-type") || "";
+  const told = type.includes("json") ? parsed(await answer.text()) : { error: (await answer.text()).trim() };
+  if (!answer.ok) throw Object.assign(new Error(told.error || `failed (${answer.status})`), told);
+  return told;
+}
+
+// The address of a link or a socket, which cannot have a header, with the key of this page.
+export const keyed = (path) => `${path}&key=${localStorage.getItem("moothall-studio-key")}`;
+
+// Tell a person what a click came to; screen readers read it.
+export function toast(text, bad = true) {
+  let shelf = document.getElementById("studio-toasts");
+  if (!shelf) {
+    shelf = h("div", { id: "studio-toasts", role: "status", "aria-live": "polite" });
+    document.body.append(shelf);
+  }
+  const shown = h("div", { class: bad ? "s-toast bad" : "s-toast" }, text);
+  shelf.append(shown);
+  setTimeout(() => shown.remove(), 8000);
+}
+
+// Do what a click or a form asks for; what goes wrong is told.
+export const attempt = (work) => async (event) => {
+  if (event?.type === "submit") event.preventDefault();
+  for (const each of document.querySelectorAll(".s-toast.bad")) each.remove(); // of the try before
+  const button = event?.currentTarget;
+  if (button && "disabled" in button) button.disabled = true;
+  try {
+    return await work(event);
+  } catch (error) {
+    toast(error.message);
+  } finally {
+    if (button && "disabled" in button) button.disabled = false;
+  }
+};
+
+// Does a work, one at a time and with a pause between; called meanwhile, once more afterwards.
+export function oneAtATime(work, pause, fail = (error) => toast(error.message)) {
+  let [busy, due] = [false, false];
+  return async function again() {
+    if (busy) return void (due = true);
+    [busy, due] = [true, false];
+    try {
+      await work();
+    } catch (error) {
+      fail(error);
+    } finally {
+      setTimeout(() => {
+        busy = false;
+        if (due) again();
+      }, pause);
+    }
+  };
+}
+
+// Send what is written in a line, which is empty at once: what is written meanwhile is another
+// message. What could not be sent comes back.
+export async function sent(line, send) {
+  const text = line.value;
+  line.value = "";
+  try {
+    return await send(text);
+  } catch (error) {
+    line.value ||= text;
+    throw error;
+  }
+}
+
+export const clock = (at) => new Date(at * 1000).toLocaleTimeString("en", { hourCycle: "h23" });
+export const date = (at) => `${new Date(at * 1000).getDate()} ${new Date(at * 1000).toLocaleString("en", { month: "short" })}`;
+export const day = (at) => `${date(at)} ${clock(at)}`;
+
+// The state of a run, of its reason to end or of a part of it: the word for it, the kind of its badge, and what it stands for.
+const STATES = [
+  ["running", "busy", "running"], ["waiting for you", "warn", "waiting"], ["finished", "good", "done terminal terminated ended"],
+  ["failed", "bad", "error unreadable failed"], ["stopped", "warn", "stopped cancelled"], ["in doubt", "bad", "in_doubt"],
+  ["at its limit", "warn", "budget deadline max_iterations max_loops"],
+];
+// `now` says how one that is under way stands: `waiting` (its card is open), `paused` or `stopping`.
+export function runState(state, now) {
+  const is = (state === "running" && now) || state;
+  const [word, kind] = STATES.find(([, , all]) => all.split(" ").includes(is)) || [is.replaceAll("_", " "), "warn"];
+  return { word, kind };
+}
+export function stateBadge(state, now) {
+  const { word, kind } = runState(state, now);
+  return h("span", { class: `s-badge ${kind}` }, word);
+}
+
+// What would turn a line around, or is not seen at all, is shown by its number: what a person permits is what they read.
+const HIDDEN = /(?![\t\n\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\u115f\u1160\u3164\uffa0]/gu; // the two joiners are part of words and signs
+export const plain = (text) => text.replace(HIDDEN, (each) => `[U+${each.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}]`);
+export const json = (value) => plain(typeof value === "string" ? value : JSON.stringify(value, null, 1));
+// What came of a call, to be read: of a list of texts each in a line.
+export const result = (value) => json(Array.isArray(value) && value.length && value.every((each) => typeof each === "string") ? value.join("\n") : value ?? "");
+export const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
+
+export function duration(seconds) {
+  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+}
+
+export function button(text, work, kind = "") {
+  return h("button", { type: "button", class: `s-button ${kind}`, onclick: attempt(work) }, text);
+}
+
+export const meter = (label, value, most, kind = "") => h("div", { role: "meter", class: kind, "aria-label": label, "aria-valuemin": 0, "aria-valuemax": most, "aria-valuenow": value },
+  h("i", { style: `width: ${(100 * value) / most}%` }));
+
+// Empty states say what to do.
+export const empty = (...text) => h("p", { class: "s-empty" }, ...text);
+
+// Give an element the height that the window has left below its top: `--s-room`.
+export function fillWindow(root, least = 360) {
+  const fit = () => {
+    if (!root.offsetParent) return;
+    const top = root.getBoundingClientRect().top + window.scrollY;
+    root.style.setProperty("--s-room", `${Math.max(least, window.innerHeight - top - 20)}px`);
+  };
+  const sizes = new ResizeObserver(fit); // of all that may push it down
+  for (const each of [document.body, ...document.querySelectorAll("#studio-header, #studio-tabs")]) sizes.observe(each);
+  new IntersectionObserver(fit).observe(root);
+  window.addEventListener("resize", fit);
+}

@@ -1,0 +1,247 @@
+// The tab Research: how far a run is, made at the server of what is recorded of it, and the report.
+
+import { attempt, button, call, count, day, duration, empty, fillWindow, h, keyed, meter, oneAtATime, replace, runState, toast, update } from "./dom.js";
+import { on, onReset } from "./feed.js";
+import { further, listed, runs } from "./journal.js";
+
+const STEPS = { plan: "Plan", research: "Research", update: "Update", narrate: "Narrate", evaluate: "Evaluate" };
+const DOES = {
+  plan: "making tasks of the objectives", research: "executing the tasks", update: "adding what was found",
+  narrate: "writing what is known", evaluate: "judging how well each objective is understood",
+};
+const KEPT = "moothall-research"; // the run that a person has chosen, over a reload
+const isResearch = (each) => each.kind === "Researcher";
+const PAUSE = 250; // milliseconds between two looks at a run
+const GOES_ON = new Set(["cancelled", "error"]);
+const taskState = (state) => (["waiting", "not done"].includes(state) ? { word: state, kind: "" } : runState(state));
+
+export function mount(root) {
+  const choose = h("select", { class: "s-input s-which", "aria-label": "Research run", onchange: () => pick(choose.value) });
+  const badge = h("span", { class: "s-badge", role: "status" });
+  const tools = h("span", { class: "s-row" });
+  const parts = Object.fromEntries(Object.keys(PARTS).map((name) => [name, h("div")]));
+  const report = h("section", { class: "s-panel s-report", "aria-label": "Narrative" });
+  const body = h("div", { class: "s-researching" },
+    h("div", { class: "s-scroll s-how", tabindex: 0, role: "region", "aria-label": "How far it is" },
+      Object.values(parts)),
+    report);
+  const nothing = empty("No research yet. Write what you want to find out above, one objective a line, say where to look, and press Start. ",
+    "Without a model it quotes and cites what it reads, and costs nothing.");
+  const head = h("div", { class: "s-row s-choose" }, h("label", { class: "s-soft" }, "Run", choose), badge, tools);
+  replace(root, head, body, nothing);
+  fillWindow(body, 420);
+
+  const newest = () => [...runs.values()].filter(isResearch).reverse();
+  let run = null; // the id of the one that is shown
+  let isChosen = false; // by a person: then a newer one does not take its place
+  let drawn = {}; // the run, and the version of its report, that are shown
+
+  // -- which run -----------------------------------------------------------------------------------
+
+  function list() {
+    const [first] = newest(), kept = sessionStorage.getItem(KEPT);
+    if (run === null && runs.has(kept)) [run, isChosen] = [kept, true];
+    const form = document.querySelector("#research-new");
+    if (run === null && first && !form?.contains(document.activeElement)) form?.querySelector(".label-wrap.open")?.click();
+    if (!isChosen && first) run = first.id;
+    drawList();
+    return soon();
+  }
+
+  function drawList() {
+    const all = newest();
+    head.hidden = body.hidden = all.length === 0;
+    nothing.hidden = all.length > 0;
+    update(choose, all.map((each) => h("option", { value: each.id },
+      `${each.state === "running" ? "▸ " : ""}${each.task.split("\n")[0].slice(0, 90)} (${day(each.began)})`)));
+    if (run !== null) choose.value = run;
+  }
+
+  function pick(id) {
+    [run, isChosen] = [id, true];
+    sessionStorage.setItem(KEPT, id);
+    soon();
+  }
+
+  // The next run that begins is the one that this page has started.
+  document.addEventListener("click", (event) => {
+    if (!event.target.closest?.("#research-new .studio-start")) return;
+    isChosen = false;
+    sessionStorage.removeItem(KEPT);
+  }, true);
+
+  // -- how far it is -------------------------------------------------------------------------------
+
+  const soon = oneAtATime(async () => {
+    const wanted = run;
+    const state = wanted === null ? null : await call(`research/state?run=${encodeURIComponent(wanted)}`);
+    if (state && wanted === run) draw(state);
+  }, PAUSE);
+
+  function draw(state) {
+    const { over } = state;
+    const isRunning = state.run.state === "running";
+    if (drawn.run !== run) {
+      drawn = { run };
+      for (const each of [report, tools]) replace(each);
+    }
+    const { word, kind } = runState(state.run.state, state.here);
+    badge.className = `s-badge ${kind}`;
+    badge.textContent = over && over.reason !== "error" && !isRunning ? `${word}: ${over.words}` : word;
+    drawTools(state, isRunning);
+    for (const [name, make] of Object.entries(PARTS)) update(parts[name], make(state, isRunning));
+    drawReport(state, isRunning);
+  }
+
+  function drawTools(state, isRunning) {
+    const goesOn = !isRunning && (state.run.state === "stopped" || GOES_ON.has(state.over?.reason));
+    const query = `?run=${encodeURIComponent(run)}`;
+    update(tools,
+      isRunning && state.here && state.here !== "stopping" ? button("Stop", () => call("act/stop", { run })) : null,
+      isRunning && !state.here ? h("span", { class: "s-soft" }, "begun by a command or program, which alone can stop it") : null,
+      goesOn ? button("Resume", () => call("act/resume", { run }), "primary") : null,
+      isRunning ? null : further(run, state.over?.reason, state.order, state.done),
+      state.run.state === "in_doubt" ? h("span", { class: "s-soft" }, "decide about the call in doubt in the tab Runs") : null,
+      state.narrative ? [["md", "Markdown"], ["html", "HTML"]].map(([kind, title]) => 
+        h("a", { class: "s-button", href: keyed(`/studio/research/report.${kind}${query}`), download: true, "aria-label": `Download ${title}` }, `↓ ${title}`)) : null);
+  }
+
+  function drawReport(state, isRunning) {
+    const { narrative } = state;
+    const scheme = document.body.classList.contains("dark") ? "dark" : "light";
+    const version = `${narrative?.at}.${isRunning ? "" : state.last}&scheme=${scheme}`;
+    if (drawn.report === version) return;
+    drawn.report = version;
+    if (!narrative) {
+      replace(report, empty(isRunning
+        ? "What is known is written here when the tasks of the first iteration have ended."
+        : "Nothing was written before it ended."));
+      return;
+    }
+    // Shown once it is there: the one before stands meanwhile. No script runs in it, whatever it holds.
+    const before = [...report.children];
+    const frame = h("iframe", {
+      class: "s-page", sandbox: "allow-popups allow-popups-to-escape-sandbox",
+      src: keyed(`/studio/research/page?run=${encodeURIComponent(run)}&at=${version}`),
+    });
+    frame.addEventListener("load", () => {
+      before.forEach((each) => each.remove());
+      frame.title = "Report";
+    }, { once: true });
+    report.append(frame);
+  }
+
+  new MutationObserver(soon).observe(document.body, { attributeFilter: ["class"] }); // light or dark
+  on("entry", (batch) => batch.some((each) => each.run === run) && soon());
+  on("job", (batch) => batch.filter((each) => each.run === run).forEach(({ reason, text }) => {
+    if (reason === "error") toast(text);
+    soon();
+  }));
+  on("run", (batch) => {
+    const ours = batch.filter(isResearch);
+    const isListed = (each) => [...choose.options].some((option) => option.value === each.id);
+    if (!ours.every(isListed)) return void attempt(list)();
+    if (ours.length) drawList();
+    if (ours.some((each) => each.id === run)) soon();
+  });
+  onReset(attempt(async () => { await listed(); await list(); }));
+}
+
+// -- the parts -------------------------------------------------------------------------------------
+
+function stepper(state, isRunning) {
+  const most = state.order?.iterations;
+  const of = most ? ` of ${Math.max(most, state.iteration)}` : "";
+  const { over } = state;
+  return [
+    h("ol", { class: "s-stages", "aria-label": "Steps of an iteration" }, Object.entries(STEPS).map(([name, title]) =>
+      h("li", { class: state.step === name ? "now" : null, "aria-current": state.step === name ? "step" : null }, title))),
+    h("p", { role: "status" }, isRunning
+      ? [h("b", {}, `Iteration ${state.iteration}${of}: `), DOES[state.step], state.asking ? `, by ${state.asking}` : "", "."]
+      : [h("b", {}, count(state.done, "iteration")), over?.detail ? `: ${over.detail}` : over ? "." : ": its process ended; it can be resumed."]),
+  ];
+}
+
+function objectives({ objectives: all }) {
+  return [h("h2", {}, "Objectives"), h("ul", { class: "s-plain", "aria-label": "Objectives" }, all.map(({ topic, expertise, reached }) => {
+    const [before, now] = [[0, ...reached].at(-2) ?? 0, expertise].map((each) => each.toFixed(2));
+    return h("li", { class: "s-objective" }, h("span", {}, topic), h("span", { class: "s-soft number" }, `expertise ${reached.length > 1 ? `before ${before} → now ${now}` : now}`),
+      meter(`Expertise: ${topic}`, expertise, 1));
+  }))];
+}
+
+function remarks({ remarks: all, generated, heard }) {
+  if (!all.length && !generated.length && !heard.length) return [];
+  const last = all[all.length - 1];
+  return [
+    generated.length ? h("p", { class: "s-soft" }, "Smaller objectives: ", generated.map((each) => `${each.topic} (${each.expertise.toFixed(2)})`).join("; ")) : null,
+    last ? h("p", {}, h("b", {}, "Remark: "), last.text) : null,
+    all.length > 1 ? h("details", {}, h("summary", {}, "Earlier remarks"), all.slice(0, -1).map((each) => h("p", {}, `${each.iteration}: ${each.text}`))) : null,
+    heard.map((text) => h("p", {}, h("b", {}, "Message from the user: "), text)),
+  ];
+}
+
+const counts = ({ read, found }) => [read && `${read} read`, found > read && `${found - read} found`].filter(Boolean).join(", ");
+
+function plan({ tasks }) {
+  if (!tasks.length) return [];
+  const iterations = [...new Set(tasks.map((each) => each.iteration))].reverse();
+  return iterations.map((n) => [
+    h("h2", {}, iterations.length > 1 ? `Plan of iteration ${n}` : "Plan"),
+    h("ul", { class: "s-plain s-tasks", "aria-label": `Tasks of iteration ${n}` }, tasks.filter((each) => each.iteration === n).map((each) => h("li", {},
+      h("span", { class: `s-badge ${taskState(each.state).kind}` }, taskState(each.state).word),
+      h("code", {}, `${each.tool}(${Object.entries(each.args).map(([name, value]) => `${name}=${JSON.stringify(value)}`).join(", ")})`),
+      h("span", { class: "s-soft" }, each.error || (counts(each) || (each.state === "ended" ? "nothing found" : each.why)))))),
+  ]);
+}
+
+function check({ narrative }) {
+  if (!narrative) return [];
+  const { citations, unsupported, uncited } = narrative;
+  return [
+    h("h2", {}, "What its sources support"),
+    h("p", {}, `${count(citations, "citation")} checked, ${count(unsupported.length, "sentence")} marked [unsupported], ${uncited} without a source.`),
+    unsupported.length ? h("ul", { class: "s-plain s-tasks" }, unsupported.map(([sentence, why]) => h("li", {},
+      h("span", { class: "s-badge bad" }, "unsupported"), h("span", {}, sentence), h("span", { class: "s-soft" }, why)))) : null,
+  ];
+}
+
+function resources({ resources: all, found, read }) {
+  if (!found) return [];
+  return [
+    h("h2", {}, `Resources: ${counts({ read, found })}`),
+    found > all.length ? h("p", { class: "s-soft" }, `The last ${all.length} are shown.`) : null,
+    h("ul", { class: "s-plain s-tasks", "aria-label": "Resources" }, all.map((each) => h("li", {},
+      h("span", { class: `s-badge ${each.visited ? "good" : ""}` }, each.visited ? "read" : "found"),
+      each.title ? h("span", {}, each.title) : null, place(each.url)))),
+  ];
+}
+
+// Where a resource is: a link only of a page, and its text is where it goes.
+function place(url) {
+  if (/^https?:\/\//i.test(url)) return h("a", { href: url, target: "_blank", rel: "noopener noreferrer nofollow", class: "s-url" }, url);
+  let path = url;
+  try {
+    if (url.startsWith("file://")) path = decodeURIComponent(url.slice("file://".length));
+  } catch {
+    // as it is written
+  }
+  return h("span", { class: "s-url s-soft" }, path);
+}
+
+function facts({ totals, order }) {
+  const of = (limit) => (limit ? ` of ${limit.toLocaleString("en")}` : "");
+  const where = order && [order.folder, order.searxng ? `the web by ${order.searxng}` : order.search_web ? "the web" : null].filter(Boolean).join(" and ");
+  const rows = [
+    ["Tokens", `${totals.tokens.toLocaleString("en")}${of(order?.max_tokens)}`],
+    ["US dollars", totals.unpriced ? "not known" : `${Number(totals.usd).toFixed(4)}${of(order?.max_usd)}`],
+    ["Time", `${duration(totals.seconds)}${order?.max_seconds ? ` of ${duration(order.max_seconds)}` : ""}`],
+    ["Calls", `${count(totals.model_calls, "model call")}, ${count(totals.tool_calls, "task")}`],
+    order && ["Model", order.model || "none: extractive"],
+    order?.role && ["Role", order.role],
+    where && ["Searches", where + (order.site ? `, only ${order.site}` : "")],
+  ].filter(Boolean);
+  return [h("h2", {}, "Spent, and set up"), h("dl", { class: "s-args" }, rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]))];
+}
+
+const PARTS = { stepper, objectives, remarks, plan, check, resources, facts };

@@ -1,0 +1,301 @@
+// The tab Society: a town that plays, its map and curves, a citizen's card, and what a person asks
+// of it and changes in it.
+
+import { attempt, button, call, count, empty, fillWindow, h, json, meter, oneAtATime, replace, sent, toast, update } from "./dom.js";
+import { on, onReset } from "./feed.js";
+import { GROUPS, SHAPES, makeMap } from "./map.js";
+
+const NAMES = { sleep: "asleep", work: "at work or school", food: "eat or shop", social: "with others", leisure: "free time", travel: "on the way", idle: "else" };
+const ROWS = 3000;
+const KEPT = "moothall-citizen"; // the run and the citizen that is looked at, over a reload
+const money = (cents) => (cents / 100).toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+const when = (iso) => new Date(iso).toLocaleString("en", { weekday: "long", day: "numeric", month: "long", hour: "2-digit", minute: "2-digit", hour12: false });
+const short = (at) => new Date(at).toLocaleString("en", { weekday: "short", hour: "2-digit", minute: "2-digit", hour12: false });
+const post = (path, body) => call(`society/${path}`, body);
+
+export function mount(root) {
+  let head = { town: 0, state: "none" };
+  let rows = [];
+  let citizen = ""; // the id of the one whose card is shown
+  const began = (step) => short(new Date(head.start).getTime() + step * head.step_s * 1000); // when a step begins
+
+  // -- above the map -------------------------------------------------------------------------------
+
+  const play = button("Play", () => post("control", { do: head.state === "playing" ? "pause" : "play" }), "primary");
+  const step = button("Step", () => post("control", { do: "step" }));
+  const branch = button("Branch", async () => {
+    const copy = await call(`runs/fork?run=${encodeURIComponent(head.run)}`, undefined, "POST");
+    await call("act/resume", { run: copy.id });
+    toast("A fork of this town continues from its last checkpoint. The original is kept under Recorded towns.", false);
+  });
+  branch.title = "Continue with a fork from the last checkpoint";
+  const speed = h("select", { class: "s-input", "aria-label": "Speed", onchange: attempt(() => post("control", { speed: Number(speed.value) })) },
+    [1, 2, 4, 10].map((each) => h("option", { value: each }, `${each} step${each > 1 ? "s" : ""} a second`)), h("option", { value: 0 }, "as fast as it can"));
+  const time = h("b", { class: "s-time" });
+  const bar = h("progress", { "aria-label": "Progress", max: 1 });
+  const told = h("span", { class: "s-soft", role: "status" });
+  const map = makeMap((index) => choose(String(index + 1))); // ids are the numbers from 1
+  const nothing = empty("No town is set up. Choose above how many citizens live how long and press Set up, or choose a recorded town and press Resume.");
+  const legend = h("div", { class: "s-legend" }, h("span", {}, "Ctrl + wheel, + and − zoom; drag moves"),
+    GROUPS.map((each) => h("span", {}, h("i", { style: `background: var(--s-act-${each})` }), NAMES[each])),
+    Object.entries(SHAPES).map(([kind, shape]) => h("span", {}, h("b", { class: kind }, shape), kind)));
+  const curves = h("div", { class: "s-curves" });
+
+  // -- beside the map ------------------------------------------------------------------------------
+
+  const number = h("input", { class: "s-input", type: "search", size: 16, maxlength: 200, placeholder: "number or name", "aria-label": "Citizen's number or name" });
+  const find = h("form", { class: "s-row", onsubmit: attempt(async () => {
+    const sought = number.value.trim();
+    const found = /^\d*$/.test(sought) ? [[sought]] : await call(`society/find?name=${encodeURIComponent(sought)}`);
+    if (found.length === 1) return choose(found[0][0]);
+    choose("");
+    number.value = sought;
+    replace(who, h("p", {}, `${found.length < 200 ? found.length : "The first 200"} whose names begin so:`), h("ul", { class: "s-list" }, found.map(([id, name, home]) => h("li", {}, name, " ", other(id), h("span", { class: "s-soft" }, ` ${home}`)))));
+  }) }, number, h("button", { class: "s-button" }, "Show"));
+  const who = h("div", { class: "s-person" });
+  const card = h("div", { class: "s-person" });
+  const question = h("input", { class: "s-input", maxlength: 2000, placeholder: "Ask it a question", "aria-label": "Question to the citizen" });
+  const ask = h("form", { class: "s-row", hidden: true, onsubmit: attempt(async () => {
+    if (question.value.trim()) await sent(question, (asked) => post("interview", { citizen, question: asked.trim() }));
+  }) }, question, h("button", { class: "s-button" }, "Interview"));
+  const answers = h("div", { class: "s-answers" });
+  const labelled = (label, input) => h("label", {}, h("span", {}, label), input);
+  const field = (attrs = {}) => h("input", { class: "s-input", ...attrs });
+  const select = (label, options, onchange) => h("select", { class: "s-input", "aria-label": label, onchange }, options.map(([value, text]) => h("option", { value }, text)));
+
+  const [text, name, amount] = [field({ maxlength: 2000 }), field({ maxlength: 200 }), field({ type: "number", min: 0.01, step: 0.01, required: true })];
+  const parts = { name: labelled("", name), text: labelled("", text), amount: labelled("", amount) };
+  const places = h("datalist", { id: "s-places" });
+  const FIELDS = { // what each change asks for, and what its fields are called
+    news: { text: "Announcement" }, close: { name: "Place" }, open: { name: "Place" },
+    fact: { name: "Fact, such as weather", text: "Value" }, pay: { amount: "To each, from the government", name: "Citizen's number; empty: all" },
+  };
+  const change = select("Change", [["news", "Announce something"], ["close", "Close a place"], ["open", "Open a place again"], ["fact", "Set a fact, such as the weather"], ["pay", "Pay money"]], fields);
+  function fields() {
+    [text.value, name.value, amount.value] = ["", "", "10"]; // what is wrong in a hidden field would hold up the form
+    const ofPlace = FIELDS[change.value].name === "Place";
+    name.setAttribute("list", ofPlace ? "s-places" : "");
+    name.placeholder = ofPlace ? "choose, or write its id" : "";
+    for (const [key, part] of Object.entries(parts)) {
+      part.firstChild.textContent = FIELDS[change.value][key] || "";
+      part.hidden = !FIELDS[change.value][key];
+    }
+  }
+  fields();
+  const changes = h("ul", { class: "s-list" });
+  const intervene = h("form", { class: "s-fields", onsubmit: attempt(async () => {
+    const at = await sent(text, (text) => post("intervene", { kind: change.value, text, name: name.value, amount: Number(amount.value) }));
+    toast(`Will apply at ${began(at)} (step ${at}).`, false);
+  }) }, change, Object.values(parts), places, h("button", { class: "s-button" }, "Apply at the next step"));
+
+  const asked = field({ required: true, maxlength: 2000, placeholder: "Are you content?" });
+  const choices = field({ placeholder: "good, bad" });
+  const choosing = labelled("Choices, with commas between them", choices);
+  const kind = select("Type of answer", [["scale", "a scale from 1 to 5"], ["yes_no", "yes or no"], ["choice", "a choice"]], () => (choosing.hidden = kind.value !== "choice"));
+  const by = select("Answered from", [["", ""], ...["hunger", "energy", "safety", "social"].map((each) => [`need ${each}`, `${each} need, met by 0 to 100 %`]),
+    ...["art", "food", "music", "nature", "politics", "sport", "technology", "travel"].map((each) => [`opinion ${each}`, `opinion of ${each}, −100 to 100 %`])]);
+  const many = field({ type: "number", min: 1, value: "100" });
+  const results = h("div", { class: "s-answers" });
+  const survey = h("form", { class: "s-fields", onsubmit: attempt(async () => {
+    await post("survey", { text: asked.value, kind: kind.value, choices: kind.value === "choice" ? choices.value.split(",") : [], by: by.value, citizens: Number(many.value) });
+  }) }, labelled("Question", asked), labelled("Type of answer", kind), choosing, h("div", {}, labelled("Without a model, answered from", by), h("p", { class: "s-soft" }, "A rule does not read the question: the state you choose stands for the answer, its upper half for yes.")), labelled("How many citizens", many), h("button", { class: "s-button" }, "Ask"));
+  choosing.hidden = true;
+
+  const panes = {
+    Citizen: h("div", {}, find, who, ask, answers, card),
+    Interventions: h("div", {}, intervene, changes),
+    Survey: h("div", {}, survey, results),
+  };
+  const tabs = h("div", { class: "s-row s-panes", role: "group", "aria-label": "What is shown beside the map" },
+    Object.keys(panes).map((each) => h("button", { type: "button", class: "s-button", onclick: () => pane(each) }, each)));
+  function pane(shown) {
+    for (const each of tabs.children) each.setAttribute("aria-pressed", each.textContent === shown);
+    for (const [each, its] of Object.entries(panes)) its.hidden = each !== shown;
+  }
+  pane("Citizen");
+
+  const town = h("div", { class: "s-town" },
+    h("div", { class: "s-row s-control" }, play, step, speed, branch, time, bar, told),
+    h("div", { class: "s-middle" }, map.root, legend, curves), h("aside", { class: "s-aside" }, tabs, ...Object.values(panes)));
+  replace(root, nothing, town);
+  fillWindow(root, 560);
+
+  // -- curves --------------------------------------------------------------------------------------
+
+  const CURVES = [
+    ["Where citizens are", "citizens", [["home", "at home", "leisure"], ["work", "at work", "work"], ["moving", "on the way", "travel"]]],
+    ["All money", "", [["money", "", "food"]]], ["Messages", "a step", [["messages", "", "social"]]], ["Fallbacks to a rule", "a step", [["fallbacks", "", "travel"]]],
+  ];
+  const svg = (tag, attrs, ...children) => {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    Object.entries(attrs).forEach(([key, value]) => made.setAttribute(key, value));
+    made.append(...children);
+    return made;
+  };
+
+  function curve([title, unit, lines]) {
+    const every = Math.ceil(rows.length / 200);
+    const shown = rows.filter((_, i) => i % every === 0 || i === rows.length - 1);
+    const value = (row, key) => row[head.columns.indexOf(key)] / (key === "money" ? 100 : 1);
+    const most = Math.max(1, ...lines.flatMap(([key]) => shown.map((row) => value(row, key))));
+    const say = (number) => number.toLocaleString("en", { notation: number >= 1e5 ? "compact" : "standard", maximumFractionDigits: 2 });
+    const now = rows[rows.length - 1];
+    const points = (key) => shown.map((row, i) => `${(100 * i) / Math.max(1, shown.length - 1)},${50 - (48 * value(row, key)) / most}`).join(" ");
+    return h("figure", { "aria-label": `${title}: ${lines.map(([key, label]) => `${label} ${say(value(now, key))}`).join(", ")}` },
+      h("figcaption", {}, h("b", {}, title), lines.map(([key, label, colour]) => h("span", {}, h("i", { style: `background: var(--s-act-${colour})` }), `${label} ${say(value(now, key))}`)), unit ? h("span", { class: "s-soft" }, unit) : null),
+      h("div", { class: "s-axes" }, h("small", {}, say(most)), h("small", {}, "0"),
+        svg("svg", { viewBox: "0 0 100 50", preserveAspectRatio: "none", "aria-hidden": true }, ...lines.map(([key, , colour]) => svg("polyline", { points: points(key), style: `stroke: var(--s-act-${colour})` })))),
+      h("div", { class: "s-ends" }, h("small", {}, short(shown[0][1])), h("small", {}, short(now[1]))));
+  }
+
+  // -- a citizen -----------------------------------------------------------------------------------
+
+  function choose(id) {
+    citizen = id;
+    sessionStorage.setItem(KEPT, `${head.run} ${id}`);
+    number.value = id;
+    map.pick(Number(id) - 1);
+    pane("Citizen");
+    showCitizen();
+    attempt(showLog)();
+  }
+
+  async function showCitizen() {
+    ask.hidden = !citizen;
+    if (!citizen) return replace(card), who.querySelector("ul") || replace(who, empty("Click a citizen on the map, or write its number or name."));
+    const shown = citizen;
+    const its = await call(`society/citizen?id=${encodeURIComponent(shown)}`).catch(({ message }) => ({ message }));
+    if (shown !== citizen) return;
+    ask.hidden = Boolean(its.message);
+    update(who, its.message ? empty(its.message) : heading(its));
+    update(card, its.message ? null : person(its));
+  }
+
+  const row = (label, value) => (value === null || value === undefined || value === "" ? null : [h("dt", {}, label), h("dd", {}, value)]);
+  const hour = (seconds) => new Date((seconds % 86400) * 1000).toISOString().slice(11, 16);
+  const other = (id) => (/^\d+$/.test(id) ? h("button", { type: "button", class: "s-link", onclick: () => choose(id) }, id) : id);
+  const lines = (title, all) => (all.length ? [h("h2", {}, title), h("ul", { class: "s-list" }, all.map((each) => h("li", {}, each)))] : null);
+
+  function heading({ id, name, status }) {
+    const { moving } = status;
+    return [
+      h("h3", { "aria-level": 2 }, name ? [name, " ", h("span", { class: "s-soft" }, `citizen ${id}`)] : `Citizen ${id}`, " ", h("span", { class: "s-badge busy" }, status.act || "idle")),
+      h("p", {}, moving ? `On the way from ${moving.from || "nowhere"} to ${moving.to}, there ${began(moving.arrives)}` : `At ${status.place || "no place"}`, status.stuck ? h("span", { class: "s-soft" }, ` · ${status.stuck}`) : null),
+    ];
+  }
+
+  function person(its) {
+    const { status } = its;
+    const profile = status.profile || {};
+    return [
+      h("dl", {}, row("Profile", [profile.age, profile.gender, profile.education === "none" ? "no degree" : profile.education].filter((each) => each !== undefined).join(", ")),
+        row("Home", status.home), row("Work", status.work), row("School", status.school),
+        row("Likes", Object.keys(profile.interests || {}).join(", ")),
+        row("Money", `${money(status.money || 0)}${status.savings ? ` and ${money(status.savings)} saved` : ""}`)),
+      h("h2", {}, "Needs"),
+      h("div", { class: "s-needs" }, Object.entries(status.needs || {}).map(([need, full]) => [h("span", {}, need),
+        meter(need, full, 1000, full <= 200 ? "low" : ""), h("span", { class: "number" }, `${Math.round(full / 10)} %`)])),
+      status.plan?.length ? [h("h2", {}, "Plan"), h("ol", { class: "s-list s-plan" }, status.plan.map((item, at) => h("li", { "aria-current": at === status.now ? "step" : null },
+        h("time", {}, `${hour(item.from)}–${hour(item.until)}`), ` ${item.do}`, item.where ? h("span", { class: "s-soft" }, ` ${item.where}`) : null, at === status.now ? h("b", {}, " now") : null)))] : null,
+      lines("Messages", its.messages.map(([at, sender, to, action, said]) => [h("span", { class: "s-soft" }, `step ${at} `), other(sender), " → ", other(to), action === "say" ? ": " : ` ${action}: `, said])),
+      lines("Memory", its.stream.map((each) => (Array.isArray(each) ? [h("span", { class: "s-soft" }, `step ${each[0]} `), each[1]] : json(each.content)))),
+      h("h2", {}, "Relations"),
+      h("div", { class: "s-row" }, its.relations.map(([id, strength]) => h("span", {}, other(id), h("span", { class: "s-soft" }, ` ${Math.round(strength / 10)} %`)))),
+    ];
+  }
+
+  // -- what was asked and changed ------------------------------------------------------------------
+
+  const source = (from, why) => h("span", { class: "s-soft" }, { model: "by its model", rule: "by rule" }[from] || "no answer", why ? `: ${why}` : "");
+  const word = (value) => (value === true ? "yes" : value === false ? "no" : value === null ? "none" : String(value));
+
+  function outcome(its) {
+    const most = Math.max(...its.counts.map((each) => each[1]));
+    return h("section", { "aria-label": "Survey" }, h("h3", {}, its.question, its.sources.rule ? h("span", { class: "s-soft" }, ` rule: stands for ${its.by.replace(/^need (.*)/, "$1 need").replace(/^opinion /, "opinion of ")}`) : null), h("p", { class: "s-soft" }, `${count(its.asked, "citizen")} before step ${its.step}; ${Object.entries(its.sources).map(([from, n]) => `${n} by ${from}`).join(", ")}`),
+      h("table", { class: "s-table" }, h("thead", {}, h("tr", {}, h("th", {}, "Answer"), h("th", { colspan: 2 }, "Citizens"))),
+        h("tbody", {}, its.counts.map(([value, n]) => h("tr", {}, h("td", {}, word(value)), h("td", { class: "number" }, n), h("td", { class: "s-share" }, h("i", { style: `width: ${(100 * n) / most}%` })))))),
+      h("details", {}, h("summary", {}, its.answers.length < its.asked ? `The first ${its.answers.length} answers` : "Each answer"), h("table", { class: "s-table" },
+        h("tbody", {}, its.answers.map(([id, value, from, why]) => h("tr", {}, h("td", {}, other(id)), h("td", {}, word(value)), h("td", {}, source(from, why))))))));
+  }
+
+  let due = Infinity; // the step of the first change that is to come
+
+  async function showLog() {
+    due = Infinity;
+    if (!["playing", "paused", "ended"].includes(head.state)) return [changes, results, answers].forEach((each) => replace(each));
+    const log = await call("society/log");
+    due = Math.min(...log.changes.map((each) => each[0]).filter((step) => step >= head.step));
+    replace(changes, log.changes.length ? log.changes.map(([step, what, failed]) => h("li", {}, h("span", { class: "s-badge" }, `${step < head.step ? "applied" : "will apply at"} ${began(step)} (step ${step})`), ` ${what}`, failed.slice(0, 3).map((why) => h("p", { class: "s-fault" }, `failed: ${why}`))))
+      : h("li", {}, empty("Nothing was changed yet. What you apply holds from the next step on, and is recorded in the run.")));
+    update(answers, log.said.filter((each) => each.kind === "interview" && each.citizen === citizen).map((each) =>
+      h("section", {}, h("b", {}, each.question), h("p", {}, each.answer || "…"), source(each.source, each.reason), h("span", { class: "s-soft" }, `, before step ${each.step}`))));
+    update(results, log.said.filter((each) => each.kind === "survey").map(outcome));
+  }
+
+  // -- what is new ---------------------------------------------------------------------------------
+
+  let [waits, seen, cardAt] = [false, -1, 0]; // whether the tab is to be opened first
+
+  const load = oneAtATime(async () => {
+    waits = !root.offsetParent;
+    if (waits) return;
+    const answer = await fetch(`/studio/society/frame?town=${head.town}&after=${rows.length ? rows[rows.length - 1][0] + 1 : 0}`);
+    if (!answer.ok) throw new Error("the studio does not answer: is its program running?");
+    const packed = await answer.arrayBuffer();
+    const length = new DataView(packed).getUint32(0, true);
+    const told = JSON.parse(new TextDecoder().decode(packed.slice(4, 4 + length)));
+    await show(told, packed.slice(4 + length));
+  }, 0);
+
+  let planOf = 0;
+  async function show(now, citizens) {
+    const isNew = now.town !== head.town;
+    head = now;
+    if (isNew) {
+      [rows, citizen, seen, number.value] = [[], "", -1, ""];
+      map.show(null);
+      replace(who);
+      by.required = !now.model;
+      by.options[0].textContent = now.model ? "nothing: only a model answers" : "choose what stands for the answer";
+      replace(curves);
+    }
+    rows = rows.concat(now.rows || []).slice(-ROWS);
+    nothing.hidden = now.state !== "none";
+    town.hidden = now.state === "none";
+    const lives = citizens.byteLength > 0;
+    play.textContent = now.state === "playing" ? "Pause" : "Play";
+    branch.disabled = !lives;
+    play.disabled = step.disabled = speed.disabled = !["playing", "paused"].includes(now.state);
+    if (document.activeElement !== speed) speed.value = now.speed ?? 4;
+    time.textContent = lives ? when(now.time) : now.state === "failed" ? "It failed" : "Is being set up …";
+    bar.hidden = !lives;
+    [bar.max, bar.value] = [now.steps || 1, now.step || 0];
+    told.textContent = now.fault || (lives ? `step ${now.step.toLocaleString("en")} of ${now.steps.toLocaleString("en")} · ${now.state} · ${now.rate.toLocaleString("en")} agent-steps a second` : now.about || "");
+    told.classList.toggle("s-fault", Boolean(now.fault));
+    if (lives && planOf !== now.town) {
+      const plan = await call("society/map");
+      map.show(plan);
+      planOf = now.town;
+      const [of, id] = (sessionStorage.getItem(KEPT) || "").split(" ");
+      if (id && of === now.run) choose(id);
+      const named = plan.places.map(([id, kind, , , , name]) => [id, plan.kinds[kind], name]).filter((each) => each[1] !== "home"); // too many, and written as home-1
+      replace(places, named.sort((one, other) => (one[1] < other[1] ? -1 : 1)).map(([value, kind, name]) => h("option", { value, label: name === value ? kind : `${kind}: ${name} (${value})` })));
+    }
+    if (lives) {
+      map.frame(citizens, now.acts, now.closed);
+      if (rows.length) replace(curves, CURVES.map(curve));
+    }
+    if (now.changes !== seen || isNew || now.step > due) {
+      seen = lives ? now.changes : -1; // what a recorded run has is there once it lives
+      await showLog();
+    }
+    if (isNew || now.state !== "playing" || performance.now() - cardAt > 1000) {
+      cardAt = performance.now();
+      showCitizen();
+    }
+  }
+
+  on("step", load);
+  onReset(load);
+  new IntersectionObserver(() => { if (waits || head.state === "none") load(); }).observe(root);
+}

@@ -1,0 +1,288 @@
+"""A society that pages watch: it plays, pauses between two steps, and is packed into frames."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from os import environ
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.errors import ConfigError, MoothallError
+from moothall.orders.order import record
+from moothall.orders.simulate import SimulateOrder, society_of
+from moothall.text import error_text
+
+if TYPE_CHECKING:
+    from moothall.journal.journal import Journal
+    from moothall.society.experiments.watch import Whereabouts
+    from moothall.society.society import Society
+
+MOST: Final = 100_000
+"""The most citizens of a town."""
+_COLUMNS: Final = ("step", "time", "home", "work", "moving", "money", "messages", "fallbacks")
+"""The columns of a row of metrics that a page gets."""
+_ROWS: Final = 3_000
+"""The most rows that a page gets: the last ones."""
+_MESSAGES: Final = 50_000
+"""How many of the last messages are kept for the cards of citizens."""
+_FRAME_S: Final = 0.1
+"""The least time between two frames while the society plays, in seconds."""
+_SPEED: Final = 4.0
+_ENDS_S: Final = 20.0
+_NOWHERE: Final = 65_535
+"""The coordinate of a citizen at no place; the others go from 0 to 65,534 over the bounds."""
+
+
+class Town:
+    """One society and its run, in a thread of its own until it has ended or is closed.
+
+    A new town lives one step (the first, or the one after the last recorded), then pauses. So its
+    run is always under way, and what a person changes is recorded in it. `speed` is in steps a
+    second, 0 for as many as possible. `state` is `making`, `playing`, `paused`, `ended`, or
+    `failed`; `fault` says why it failed.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        order: SimulateOrder,
+        run_id: str,
+        journal: Journal,
+        publish: Callable[[str, Any], None],
+    ) -> None:
+        self.number, self.order, self.run_id = number, order, run_id
+        self.society: Society | None = None
+        self.state, self.fault = "making", ""
+        self.speed = _SPEED
+        self.said: deque[dict[str, Any]] = deque(maxlen=200)
+        self.messages: deque[tuple[int, str, str, str, str]] = deque(maxlen=_MESSAGES)
+        self._journal, self._publish = journal, publish
+        self._loop: asyncio.AbstractEventLoop
+        self._bell = asyncio.Event()  # set when a person has pressed something
+        self._held = self._steps = False  # is between two steps; is to live one more
+        self._closed = threading.Event()
+        self._resumed_at = time.monotonic()
+        self._took = self._shown = 0.0
+        self._where: Whereabouts | None = None
+        self._bounds = (0.0, 0.0, 1.0, 1.0)
+        self._changes = 0
+        self._thread = threading.Thread(target=self._live, name="moothall-town", daemon=True)
+        self._thread.start()
+
+    # -- living ------------------------------------------------------------------------------------
+
+    def _live(self) -> None:
+        try:
+            with society_of(self.order, self._journal, environ.get("MOOTHALL_KEY")) as society:
+                society.observe(self._on_message)
+                self._bounds = _bounds(society.city)
+                self.society = society  # from here on, `close` closes it
+                if self._closed.is_set():
+                    return
+                asyncio.run(self._run(society))
+                self._become("ended")
+                self._closed.wait()
+        except Exception as error:  # pages show it
+            if not self._closed.is_set():
+                self.fault = str(error) if isinstance(error, MoothallError) else error_text(error)
+                self._become("failed")
+
+    async def _run(self, society: Society) -> None:
+        order, id = self.order, self.run_id
+        await record(order, self._journal, id, society)
+        self._loop, self._resumed_at = asyncio.get_running_loop(), time.monotonic()
+        often = order.save_every
+        await society.run(
+            order.days, order.step, run_id=id, save_every=often, progress=self._after_step
+        )
+        self._show(society)
+
+    async def _after_step(self, row: dict[str, Any]) -> None:
+        """Wait after a step, on the society's loop, until the next one may begin."""
+        assert self.society is not None
+        took = time.monotonic() - self._resumed_at
+        self._took = 0.7 * self._took + 0.3 * took if self._took else took
+        due = self._resumed_at + (1 / self.speed if self.speed else 0)
+        self._held = True
+        now = time.monotonic()
+        if self.state != "playing" or due > now or now - self._shown >= _FRAME_S:
+            self._show(self.society)
+        while not self._steps and self.society.number < self.order.steps:
+            left = due - time.monotonic() if self.state == "playing" else None
+            if left is not None and left <= 0:
+                break
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._bell.wait(), left)
+            self._bell.clear()
+        self._held = self._steps = False
+        self._resumed_at = time.monotonic()
+
+    def _on_message(self, message: dict[str, Any]) -> None:
+        society, action = self.society, message["action"]
+        text = action["args"].get("content")
+        if not isinstance(text, str):
+            text = json.dumps(action["args"], ensure_ascii=False, default=str)
+        number = 0 if society is None else society.number
+        self.messages.append((number, message["from"], message["to"], action["name"], text[:500]))
+
+    # -- what a person does ------------------------------------------------------------------------
+
+    def control(self, do: str | None = None, speed: float | None = None) -> None:
+        """Play until paused or ended (`play`), `pause`, live one `step`, or set the speed."""
+        if self._is_over:
+            raise ConfigError("the run has ended: set up another town")
+        self.speed = self.speed if speed is None else speed
+        if do is not None:
+            self.state, self._steps = "playing" if do == "play" else "paused", do == "step"
+        with suppress(RuntimeError):  # the run has just ended
+            self._loop.call_soon_threadsafe(self._bell.set)
+        self.tell()
+
+    def living(self) -> Society:
+        """Return the society; raise ConfigError if it is not made yet or has failed."""
+        if self.fault:
+            raise ConfigError(f"the town has failed: {self.fault}")
+        if self.society is None or self._where is None:
+            raise ConfigError("the town is being set up: wait a moment")
+        return self.society
+
+    def intervene(self, **change: Any) -> int:
+        """Change the world at the start of the next step; return that step's number."""
+        from moothall.society.experiments.intervention import Intervention
+
+        society = self.living()
+        while True:
+            at = society.number + (not self._held)
+            if self._is_over or at >= self.order.steps:
+                raise ConfigError("no step comes any more in which that could be done")
+            try:
+                society.intervene(Intervention(at, **change))
+            except ConfigError:
+                if at == society.number + (not self._held):
+                    raise
+                continue  # a step has begun meanwhile
+            self._changed()
+            return at
+
+    def note(self, said: dict[str, Any]) -> None:
+        """Keep an interview or a survey, and tell all pages."""
+        self.said.append({"step": self.living().number, **said})
+        self._changed()
+
+    def _changed(self) -> None:
+        self._changes += 1
+        self.tell()
+
+    def close(self) -> None:
+        """End the town; its run can be resumed from its last checkpoint."""
+        self._closed.set()
+        if self.society is not None:
+            self.society.close()
+        self._thread.join(_ENDS_S)
+
+    # -- what pages are told -----------------------------------------------------------------------
+
+    @property
+    def _is_over(self) -> bool:
+        return self.state in ("ended", "failed")
+
+    def _become(self, state: str) -> None:
+        self.state = state
+        self.tell()
+
+    def tell(self) -> None:
+        """Tell all pages that there is something new."""
+        step = 0 if self.society is None else self.society.number
+        self._publish("step", {"town": self.number, "step": step, "state": self.state})
+
+    def _show(self, society: Society) -> None:
+        """Note where citizens are, and tell all pages."""
+        self._where, self._shown = society.positions(), time.monotonic()
+        self._become("paused" if self.state == "making" else self.state)
+
+    def _packed(self) -> bytes:
+        """Return where citizens are, packed for `frame`; empty before they are there."""
+        from moothall.society.arrays import np
+
+        where = self._where
+        if where is None:
+            return b""
+        left, low, wide, tall = self._bounds
+        parts = []
+        for values, least, most in ((where.x, left, wide), (where.y, low, tall)):
+            part = (np.array(values, dtype=np.float64) - least) / most * (_NOWHERE - 1)
+            parts.append(np.nan_to_num(part, nan=_NOWHERE).astype("<u2").tobytes())
+        return b"".join((*parts, np.array(where.act, dtype=np.uint8).tobytes()))
+
+    def frame(self, after: int) -> bytes:
+        """Return the length of the head in four bytes, the head as JSON, and where citizens are.
+
+        For n citizens these are n x, then n y (each 16 bits, little-endian, scaled to the bounds of
+        the map; 65,535 for nowhere), then what each does (8 bits, an index of `acts`). Citizens are
+        in id order; their ids are numbers from 1.
+        """
+        from moothall.society.experiments.watch import ACTS
+
+        society, order = self.society, self.order
+        head: dict[str, Any] = {
+            "town": self.number,
+            "run": self.run_id,
+            "state": self.state,
+            "fault": self.fault,
+            "about": f"{order.task}, by {order.model or 'rules'}",
+            "model": order.model,
+            "steps": order.steps,
+            "speed": self.speed,
+            "changes": self._changes,
+        }
+        packed = self._packed()
+        if society is not None and packed:
+            rows = society.metrics[max(after, len(society.metrics) - _ROWS) :]
+            head |= {
+                "step": society.number,
+                "time": society.clock.moment.isoformat(),
+                "start": society.clock.start.isoformat(),
+                "step_s": society.clock.step_s,
+                "rate": round(order.citizens / self._took) if self._took else 0,
+                "rows": [[row[name] for name in _COLUMNS] for row in rows],
+                "closed": sorted(society.changed.closed),
+                "columns": _COLUMNS,
+                "acts": ACTS,
+            }
+        return with_head(head, packed)
+
+    def plan(self) -> dict[str, Any]:
+        """Return the map: bounds, places and roads."""
+        city = self.living().city
+        kinds = list(city.kinds())
+        places = [*city.places]  # each is made when it is asked for
+        spots = city.nodes | {place.id: (place.x, place.y) for place in places}
+        return {
+            "bounds": self._bounds,
+            "kinds": kinds,
+            "places": [
+                [each.id, kinds.index(each.kind), each.x, each.y, each.capacity, each.name]
+                for each in places
+            ],
+            "roads": [[*spots[road.a], *spots[road.b]] for road in city.roads],
+        }
+
+
+def with_head(head: dict[str, Any], packed: bytes = b"") -> bytes:
+    """Return a frame, as `Town.frame` describes it."""
+    head_bytes = json.dumps(head).encode()
+    return struct.pack("<I", len(head_bytes)) + head_bytes + packed
+
+
+def _bounds(city: Any) -> tuple[float, float, float, float]:
+    """Return a city's west end, south end, width and height."""
+    spots = [*city.nodes.values(), *((place.x, place.y) for place in city.places)]
+    xs, ys = [x for x, _ in spots], [y for _, y in spots]
+    left, low = min(xs), min(ys)
+    return float(left), float(low), float(max(xs) - left or 1), float(max(ys) - low or 1)

@@ -1,0 +1,363 @@
+"""Worker threads that grow with need: where plain `def` actions and callbacks run.
+
+This is no `ThreadPoolExecutor`: there, as many blocked calls as workers starve all other calls, and
+the interpreter does not exit before the last of them returns. Here a call that finds no idle
+thread gets a new one, idle threads end by themselves, and all are daemons.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from contextvars import Context, copy_context
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
+
+from moothall.errors import TooManyThreads
+
+logger = logging.getLogger("moothall.threads")
+
+T = TypeVar("T")
+
+IDLE_S: Final = 10.0
+"""Seconds that a thread waits for another call before it ends."""
+MAX_THREADS: Final = 4096
+"""That many blocked calls are a defect of the program, not a load to support."""
+
+
+def loop_is_running() -> bool:
+    """Return whether this thread runs an event loop, of a space or not: waiting would block it."""
+    return asyncio._get_running_loop() is not None
+
+
+def is_cancelled() -> bool:
+    """Return whether this task is cancelled; if not, a CancelledError is that of what it awaits."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+class _Job(NamedTuple):
+    """A call, and the function that receives its outcome."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    context: Context | None
+    done: Callable[[Any, BaseException | None], object] | None
+
+
+_Worker = SimpleQueue[_Job]
+"""One thread's place in the pool: where it waits for its next job."""
+
+
+class WorkerThreads:
+    """Runs calls in daemon threads, the last idle first; no call waits for another."""
+
+    def __init__(
+        self, name: str = "moothall-worker", *, idle_s: float = IDLE_S, limit: int = MAX_THREADS
+    ) -> None:
+        self.name = name
+        self.idle_s = idle_s
+        self.limit = limit
+        self._reset()
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[_Worker] = []
+        self.threads = 0  # how many there are now
+        self._numbers = itertools.count(1)
+
+    @property
+    def idle(self) -> int:
+        """How many threads wait for a call."""
+        return len(self._idle)
+
+    def submit(
+        self,
+        function: Callable[..., T],
+        *args: Any,
+        context: Context | None = None,
+        done: Callable[[Any, BaseException | None], object] | None = None,
+    ) -> None:
+        """Call a function in a thread without waiting."""
+        self._start(_Job(function, args, context, done))
+
+    def run(
+        self, loop: asyncio.AbstractEventLoop, function: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        """Call a function in a thread; return a future of the loop that gets its outcome."""
+        future: asyncio.Future[T] = loop.create_future()
+        self._start(_Job(function, args, copy_context(), partial(settle, future)))
+        return future
+
+    def _start(self, job: _Job) -> None:
+        with self._lock:
+            if self._idle:
+                self._idle.pop().put(job)
+                return
+            if self.threads >= self.limit:
+                raise TooManyThreads(
+                    f"{self.threads} calls of plain functions are running or blocked, and "
+                    f"{self.limit} are allowed; {job.function!r} was not called"
+                )
+            self.threads += 1
+            number = next(self._numbers)
+        worker = _Worker()
+        worker.put(job)
+        thread = threading.Thread(
+            target=self._work, args=(worker,), name=f"{self.name}-{number}", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:
+            with self._lock:
+                self.threads -= 1
+            raise TooManyThreads(
+                f"the system gives no thread beside {self.threads} ({error}); "
+                f"{job.function!r} was not called"
+            ) from error
+
+    def _work(self, worker: _Worker) -> None:
+        while True:
+            try:
+                job = worker.get(timeout=self.idle_s)
+            except Empty:
+                with self._lock:
+                    if worker in self._idle:
+                        self._idle.remove(worker)
+                        self.threads -= 1
+                        return
+                continue  # just taken off the idle list: its job is there
+            self._do(worker, job)
+            del job  # keep no reference to the call after its end
+
+    def _do(self, worker: _Worker, job: _Job) -> None:
+        value: Any = None
+        raised: BaseException | None = None
+        try:
+            if job.context is None:
+                value = job.function(*job.args)
+            else:
+                value = job.context.run(job.function, *job.args)
+        except BaseException as error:
+            raised = error
+        # Idle before the outcome is delivered: the next call finds this thread.
+        with self._lock:
+            self._idle.append(worker)
+        try:
+            if job.done is not None:
+                job.done(value, raised)
+            elif raised is not None:
+                logger.error("%r failed in its thread", job.function, exc_info=raised)
+        except BaseException:
+            logger.exception("what %r calls when done failed", job.function)
+
+
+def settle(
+    future: asyncio.Future[Any],
+    value: Any = None,
+    raised: BaseException | None = None,
+    *,
+    cancel: bool = False,
+) -> bool:
+    """Resolve or cancel a future, from any thread; return False if its loop is closed."""
+    try:
+        if cancel:
+            future.get_loop().call_soon_threadsafe(future.cancel)
+        else:
+            future.get_loop().call_soon_threadsafe(_settle, future, value, raised)
+    except RuntimeError:
+        return False
+    return True
+
+
+class Channel(Generic[T]):
+    """Carries values from any thread to the event loop in which it was made.
+
+    It has no bound: who puts never waits for a slow reader.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._came: deque[T | BaseException] = deque()
+        self._waiting: asyncio.Future[None] | None = None
+
+    def put(self, value: T | BaseException) -> None:
+        """Pass on a value, or an exception for the reader."""
+        self._came.append(value)
+        # The reader sets `_waiting` before it looks a last time, so one of the two sees the other.
+        if self._waiting is None:
+            return
+        with suppress(RuntimeError):  # the loop has ended, and the reader with it
+            if threading.get_ident() == self._thread:
+                self._wake()
+            else:
+                self._loop.call_soon_threadsafe(self._wake)
+
+    async def get(self) -> T:
+        """Return the next value; raise if it is an exception."""
+        while not self._came:
+            waiting = self._waiting = self._loop.create_future()
+            if not self._came:
+                await waiting
+        self._waiting = None
+        value = self._came.popleft()
+        if isinstance(value, BaseException):
+            raise value
+        return value
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
+
+class WaitingLine:
+    """Tasks of any event loop that wait for something, in order of arrival."""
+
+    def __init__(self, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
+        self._sleep = sleep
+        # Held for a few instructions, never while waiting. It is re-entrant, since the garbage
+        # collector may run meanwhile and end a generator of this thread that wakes the first.
+        self._lock = threading.RLock()
+        self._woken: dict[object, asyncio.Future[None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._woken)
+
+    async def wait(self, look: Callable[[bool], tuple[T | None, float | None]]) -> T:
+        """Return what `look` finds. Afterwards, also if cancelled, the caller wakes the first.
+
+        Args:
+            look: called at once, and each time that this task is woken, with whether it is the
+                first whose loop runs; returns what was found, or None and in how many seconds to
+                look again
+        """
+        place, loop = object(), asyncio.get_running_loop()
+        try:
+            while True:
+                with self._lock:
+                    woken = self._woken[place] = loop.create_future()
+                    first = self._first() is woken
+                found, seconds = look(first)
+                if found is not None:
+                    return found
+                if seconds is None:
+                    await woken
+                else:
+                    await self._either(woken, seconds)
+        finally:
+            with self._lock:
+                self._woken.pop(place, None)
+
+    def wake_first(self) -> None:
+        """Have the first look again, and those before it whose loops stand still, once they run."""
+        with self._lock:
+            waiting = [*self._woken.values()]
+        for woken in waiting:
+            if settle(woken) and woken.get_loop().is_running():
+                return
+
+    async def _either(self, woken: asyncio.Future[None], seconds: float) -> None:
+        sleeper = asyncio.ensure_future(self._sleep(seconds))
+        try:
+            await asyncio.wait((sleeper, woken), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not sleeper.get_loop().is_closed():
+                sleeper.cancel()
+
+    def _first(self) -> asyncio.Future[None] | None:
+        with self._lock:
+            for place, woken in list(self._woken.items()):
+                loop = woken.get_loop()
+                if loop.is_running():
+                    return woken
+                if loop.is_closed():
+                    del self._woken[place]
+        return None
+
+
+def _settle(future: asyncio.Future[Any], value: Any, raised: BaseException | None) -> None:
+    if future.done():
+        return
+    if raised is None:
+        future.set_result(value)
+        return
+    if isinstance(raised, StopIteration):
+        # A future refuses it, since awaiting would end the awaiting generator instead.
+        replacement = RuntimeError(f"StopIteration left the function: {raised.value!r}")
+        replacement.__cause__ = raised
+        raised = replacement
+    future.set_exception(raised)
+
+
+WORKERS: Final = WorkerThreads()
+"""The threads that environments share; the first starts when the first call needs it."""
+
+if hasattr(os, "register_at_fork"):  # a child has none of the threads
+    os.register_at_fork(after_in_child=WORKERS._reset)
+
+
+_AT_ONCE = 64
+"""How many questions one sync approver is asked at a time."""
+
+
+class _Questions:
+    """The questions to one sync approver: up to `_AT_ONCE` in threads, the others in a line.
+
+    A thread whose question is answered asks the next one itself: were that left to the loop that
+    asks, one that is blocked, or has stopped, would hold up the questions of all others.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._threads = 0
+        self._line: deque[tuple[asyncio.Future[Any], Context, Callable[[], Any]]] = deque()
+
+    async def put(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function in a thread and return its value; if cancelled in the line, never."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        question = answer, copy_context(), partial(function, *args)
+        with self._lock:
+            if self._threads < _AT_ONCE:
+                WORKERS.submit(self._ask)
+                self._threads += 1
+            self._line.append(question)
+        return await answer
+
+    def _ask(self) -> None:
+        """Ask what is in the line, one after the other."""
+        while True:
+            with self._lock:
+                if not self._line:
+                    self._threads -= 1
+                    return
+                answer, context, question = self._line.popleft()
+            if answer.cancelled() or answer.get_loop().is_closed():
+                continue
+            try:
+                settle(answer, context.run(question))
+            except BaseException as error:
+                settle(answer, raised=error)
+
+
+_QUESTIONS: WeakKeyDictionary[Any, _Questions] = WeakKeyDictionary()
+_GUARD = threading.Lock()
+
+
+async def ask_in_thread(approver: Any, function: Callable[..., Any], request: Any) -> Any:
+    """Call an approver's sync function in a thread, which it may block for long."""
+    with _GUARD:
+        try:
+            questions = _QUESTIONS.setdefault(approver, _Questions())
+        except TypeError:  # it allows no weak reference, or has no hash
+            questions = _Questions()
+    return await questions.put(function, request)

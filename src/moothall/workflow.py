@@ -1,0 +1,238 @@
+"""The step of an agent: preparation, its own logic, and cleanup, with those of its blocks."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Any, ClassVar
+
+from moothall.action import Action, ActionOptions, ActionRegistry, actions_of
+from moothall.block import Block, checked_params
+from moothall.dispatch import DISPATCHER_PROMPT, KEPT, AgentToolbox, BlockDispatcher, named
+from moothall.errors import ActionNotFound, DefinitionError
+
+
+class Workflow:
+    """One step of an agent, `run()`, as seed 000 defines it; override what the agent needs.
+
+    `run` calls `before_forward`, `before_blocks`, `forward`, `after_blocks` and `after_forward`.
+    The last two are cleanup: they run, every block's included, even if something before them has
+    failed or was cancelled. The first failure is raised, with notes that name its agent, block and
+    step, and later failures.
+
+    Attributes:
+        name: what people call it; None for its id
+        type: what kind of agent it is
+        toolbox: its model and its environment, or None
+        memory: what it remembers, or None
+        memory_config: the structure of its memory: the type of each part by name
+        blocks: its blocks
+    """
+
+    ParamsType: ClassVar[type[Any] | None] = None
+    memory_config: ClassVar[dict[str, Any]] = {}
+
+    id: str | int
+    name: str | None = None
+    type: Any = None
+    toolbox: AgentToolbox | None = None
+    memory: Any = None
+    blocks: Sequence[Any] = ()
+    _params: Any = None
+    _dispatcher: BlockDispatcher | None = None
+    _decisions: ClassVar = KEPT
+    """How many decisions the dispatcher keeps."""
+
+    def _take_parts(
+        self,
+        name: str | None,
+        type: Any,
+        toolbox: AgentToolbox | None,
+        memory: Any,
+        params: Any,
+        blocks: Iterable[Any] | None,
+    ) -> None:
+        """Store only what was given; the class has the defaults: a city holds very many agents."""
+        params = checked_params(self.ParamsType, params)
+        if not isinstance(toolbox, AgentToolbox | None):
+            wrong = f"agent {self.id!r}: toolbox= must be an AgentToolbox, got {toolbox!r:.80}"
+            raise DefinitionError(wrong)
+        given = {"name": name, "type": type, "toolbox": toolbox, "memory": memory}
+        for each, value in {**given, "_params": params}.items():
+            if value is not None:
+                setattr(self, each, value)
+        if blocks is not None:
+            self.blocks = [*blocks]
+            for block in self.blocks:
+                if inspect.isclass(block) or not hasattr(block, "after_forward"):
+                    wrong = f"agent {self.id!r}: blocks= must be blocks, got {block!r:.80}"
+                    raise DefinitionError(wrong)
+                if getattr(block, "agent", self) is None:
+                    block.agent = self
+
+    @cached_property
+    def actions(self) -> ActionRegistry:
+        """Its blocks' actions, as `block.action`; its model, plan or dispatcher may call them."""
+        registry = ActionRegistry()
+        for name, (function, options) in block_actions(self.blocks).items():
+            registry.register(Action.marked(name, function, options))
+        return registry
+
+    @property
+    def llm(self) -> Any:
+        """The model of its toolbox, or its own, or None."""
+        return getattr(self, "model", None) if self.toolbox is None else self.toolbox.model
+
+    @property
+    def params(self) -> Any:
+        """Its parameters."""
+        if self._params is None:
+            from moothall.params import AgentParams  # pydantic takes long to import
+
+            self._params = (self.ParamsType or AgentParams)()
+        return self._params
+
+    @params.setter
+    def params(self, params: Any) -> None:
+        self._params = params
+
+    @property
+    def dispatcher(self) -> BlockDispatcher:
+        """The dispatcher that chooses among its blocks when `forward` asks it to."""
+        if self._dispatcher is None:
+            self._dispatcher = BlockDispatcher(
+                self.llm, getattr(self.params, "block_dispatch_prompt", DISPATCHER_PROMPT)
+            )
+            self._dispatcher.decisions = deque(maxlen=self._decisions)
+            self._dispatcher.register_blocks(self.blocks)
+        return self._dispatcher
+
+    @dispatcher.setter
+    def dispatcher(self, dispatcher: BlockDispatcher) -> None:
+        self._dispatcher = dispatcher
+
+    async def run(self) -> Any:
+        """Run one step of the agent.
+
+        Returns:
+            what `forward` returns
+
+        Raises:
+            Exception: the first failure, once the cleanup is over
+        """
+        result = None
+        failure: BaseException | None = None
+        step = "before_forward"
+        try:
+            await self.before_forward()
+            step = ""
+            await self.before_blocks()
+            step = "forward"
+            result = await self.forward()
+        except BaseException as error:
+            failure = self._noted(error, step)
+        try:
+            await self.after_blocks()
+        except BaseException as error:
+            failure = _first(failure, error)
+        try:
+            await self.after_forward()
+        except BaseException as error:
+            failure = _first(failure, self._noted(error, "after_forward"))
+        if failure is not None:
+            raise failure
+        return result
+
+    async def before_forward(self) -> None:
+        """Prepare for the step."""
+
+    async def before_blocks(self) -> None:
+        """Let every block prepare for the step."""
+        for block in self.blocks:
+            if getattr(block.before_forward, "__func__", None) is Block.before_forward:
+                continue  # not overridden, as in most blocks of a city's citizens
+            try:
+                await block.before_forward()
+            except BaseException as error:
+                self._noted(error, "before_forward", block)
+                raise
+
+    async def forward(self) -> Any:
+        """Do the agent's own work of a step."""
+        raise NotImplementedError(
+            f"agent {self.id!r}: {type(self).__name__} must define `async def forward(self)`"
+        )
+
+    async def after_blocks(self) -> None:
+        """Let every block clean up, even if another fails."""
+        failure: BaseException | None = None
+        for block in self.blocks:
+            if getattr(block.after_forward, "__func__", None) is Block.after_forward:
+                continue
+            try:
+                await block.after_forward()
+            except BaseException as error:
+                failure = _first(failure, self._noted(error, "after_forward", block))
+        if failure is not None:
+            raise failure
+
+    async def after_forward(self) -> None:
+        """Clean up after the step."""
+
+    def _noted(self, error: BaseException, step: str, block: Any = None) -> BaseException:
+        """Return what a step raised, with a note that says where."""
+        if step:
+            of = "" if block is None else f", block {named(block)!r}"
+            called = getattr(block or self, step)
+            if isinstance(error, TypeError) and not inspect.iscoroutinefunction(called):
+                step += ", which must be `async def`"
+            error.add_note(f"in agent {self.id!r}{of}: {step}")
+        return error
+
+
+def not_found(agent: Any, name: str) -> ActionNotFound:
+    """Return the error for a call of an action that an agent does not have."""
+    text = f'"{name}" not found on "{agent.id}"'
+    bases = [each for each in type(agent).__mro__ if not each.__module__.startswith("moothall.")]
+    own = [] if name.startswith("_") else [vars(each)[name] for each in bases if name in vars(each)]
+    method: Any = own[0] if own else None
+    if hasattr(method, "__moothall_action__"):
+        text += f": its method {name} is the action {method.__moothall_action__.name!r}"
+    elif callable(method):
+        text += f": its method {name} lacks @action"
+    elif near := difflib.get_close_matches(name, sorted(agent._offered()), 1, 0.7):
+        text += f"; did you mean {near[0]}?"
+    return ActionNotFound(text)
+
+
+def offered(cls: type[Any]) -> dict[str, tuple[str, ActionOptions]]:
+    """Return the actions of a class, with help, response and error: name → (attribute, options)."""
+    table: dict[str, tuple[str, ActionOptions]] | None = cls.__dict__.get("_moothall_actions")
+    if table is None:
+        table = actions_of(cls)
+        cls._moothall_actions = table
+    return table
+
+
+def block_actions(blocks: Iterable[Any]) -> dict[str, tuple[Callable[..., Any], ActionOptions]]:
+    """Return the `@action` methods of blocks, with their options, as `block.action`."""
+    made: dict[str, tuple[Callable[..., Any], ActionOptions]] = {}
+    for block in blocks:
+        for name, (attribute, options) in offered(type(block)).items():
+            full = f"{named(block)}.{name}"
+            if full in made:
+                raise DefinitionError(f"two blocks have the action {full!r}: name one otherwise")
+            made[full] = getattr(block, attribute), options
+    return made
+
+
+def _first(failure: BaseException | None, error: BaseException) -> BaseException:
+    """Return the first of two failures, with the later one added to it as a note."""
+    if failure is None or failure is error:
+        return error
+    where = "".join(f" ({note})" for note in getattr(error, "__notes__", ())[-1:])
+    failure.add_note(f"then, in the cleanup: {type(error).__name__}: {error}{where}")
+    return failure
