@@ -1,13 +1,15 @@
-"""What an action may know about its call, and how it asks a person a question."""
+"""What an action may know about its call, how it asks a person, and whose replies led to it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Mapping
+from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Generic, TypeVar
 
 from moothall.approval import Question, answer
+from moothall.message import Envelope
 from moothall.threads import loop_is_running
 
 T = TypeVar("T")
@@ -68,6 +70,19 @@ def filled(injected: Mapping[str, type], context: Context[Any]) -> dict[str, Any
     return {
         name: context if issubclass(kind, Context) else kind() for name, kind in injected.items()
     }
+
+
+# Of any type, because its module imports this one: the `Replying` of `reasoning/replying.py`.
+REPLYING: ContextVar[tuple[Any, ...]] = ContextVar("moothall_replying", default=())
+"""The replies that led to the current code, outermost first, in this task or thread."""
+
+
+def in_reply(agent: Any, envelope: Envelope) -> Envelope:
+    """Return an agent's message; a `say` that names no thread gets that of the reply behind it."""
+    if envelope.name != "say" or not (replies := REPLYING.get()) or "thread" in envelope.args:
+        return envelope
+    own = (each for each in reversed(replies) if each.agent is agent)
+    return envelope._replace(within=next(own, replies[-1]).thread_for(agent))
 
 
 @dataclass(slots=True, eq=False, repr=False)

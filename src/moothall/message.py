@@ -61,6 +61,7 @@ class Envelope(NamedTuple):
 
     `thread` travels beside the message: the thread of the agent that sent it (empty for the agent's
     own, None for an agent without threads), or, of an answer, the thread that sent the request.
+    So does `within`: the thread of the reply within which a `say` was sent, None outside of one.
     """
 
     sender: str
@@ -70,6 +71,7 @@ class Envelope(NamedTuple):
     id: str | None = None
     meta: dict[str, Any] | None = None
     thread: str | None = None
+    within: str | None = None
 
     def to_dict(self, copy: Callable[[Any], Any] = copy_json) -> dict[str, Any]:
         """Return the message as a new dict, in the order of the schema."""
@@ -129,7 +131,7 @@ def check_message(message: Any, sender: str) -> Envelope:
                 and name.isascii()
             ):
                 usual: Envelope = tuple.__new__(
-                    Envelope, (sender, to, name, check_args(args.copy()), None, None, None)
+                    Envelope, (sender, to, name, check_args(args.copy()), None, None, None, None)
                 )
                 return usual
     action = message.get("action")
