@@ -60,7 +60,7 @@ class Kind:
 
 KINDS = (
     Kind(
-        *("journal", Journal, JournalError, "journal", 3, fill_journal),
+        *("journal", Journal, JournalError, "journal", 4, fill_journal),
         lambda journal: len(journal.runs()) == 20,
     ),
     Kind(
