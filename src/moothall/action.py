@@ -1,8 +1,6 @@
 """Actions: what an agent can do, described well enough for a person, an agent or a model to call.
 
-One `Action` serves everywhere: as an action of an agent in a space, as a tool that a model calls,
-as a line of `help`. Its schema, help and argument checks come from the function's signature and
-docstring. If `parameters` is given, that JSON schema is used instead, checked by `jsonschema`.
+Schema, help and argument checks come from a function's signature and docstring, or `parameters`.
 """
 
 from __future__ import annotations
@@ -152,7 +150,7 @@ class Action:
     If `description` or `parameters` is left out, the docstring and the signature supply it.
 
     Raises:
-        DefinitionError: an argument is not one of its values, or `parameters` is no JSON schema
+        DefinitionError: an argument is not one of its values, or `parameters` is no object schema
     """
 
     def __init__(
@@ -213,6 +211,8 @@ class Action:
                 check_schema(parameters)
         except WrongSchema as error:
             raise DefinitionError(f"{where} is not a JSON schema: {error}") from None
+        if (kind := parameters.get("type", "object")) != "object":
+            raise DefinitionError(f'{where} must be of type "object", got {kind!r:.80}')
 
     @classmethod
     def of(cls, source: Action | Callable[..., Any]) -> Action:

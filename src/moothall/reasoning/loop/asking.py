@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from moothall.action import Action
-from moothall.errors import BudgetExceeded, HookError, JournalError
+from moothall.errors import BudgetExceeded, DefinitionError, HookError, JournalError
 from moothall.memory.memory import Memory
 from moothall.models.base import streamed
 from moothall.models.protocol import Model, ReasoningPiece, TextPiece, Usage
@@ -59,7 +59,7 @@ class Asking:
         """Return the model's answer, unchecked: the recorded one, or a new one."""
         record, iteration = self.record, self.state.iteration
         try:
-            self.shown = self.agent._show(self.thread, self.request.offered)
+            self.shown = self._show()
             if record is NULL_RECORD and not self.agent._hooks:  # the fastest way
                 given = await self._answer(self.prompt())
             else:
@@ -85,6 +85,13 @@ class Asking:
             kind, text = type(error).__name__, error_message(error)
             detail = f"{kind}: {text}" if text else kind
             raise Stop("error", detail, error) from error
+
+    def _show(self) -> OfferedActions:
+        try:
+            return self.agent._show(self.thread, self.request.offered)
+        except DefinitionError as error:  # of an action that was registered since
+            log_failure(logger, f"the actions of agent {self.agent.id!r} cannot be shown", error)
+            raise Stop("error", str(error), error) from error
 
     def _about(self, name: str, value: Any) -> dict[str, Any]:
         """Return what hooks get."""
