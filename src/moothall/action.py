@@ -6,7 +6,6 @@ Schema, help and argument checks come from a function's signature and docstring,
 from __future__ import annotations
 
 import functools
-import inspect
 import types
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, get_args, overload
@@ -17,6 +16,7 @@ from moothall.jsonvalue import copy_json
 from moothall.signature import Signature, check_parameters, check_returns
 from moothall.signature.schema import WrongSchema, check_schema, validator
 from moothall.text import printable, shorten
+from moothall.threads import is_async
 
 AccessPolicy: TypeAlias = Literal["permitted", "denied", "requested"]
 
@@ -122,14 +122,6 @@ def _check_name(name: object, where: str) -> None:
         raise DefinitionError(f"{where}: a name must be 1 to 255 characters, got {name!r}")
     if printable(name) != name:
         raise DefinitionError(f"{where}: the name {name!r} has characters that no text can carry")
-
-
-def is_async(function: Callable[..., Any]) -> bool:
-    """Return whether calling the function returns a coroutine."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    call = getattr(function, "__call__", None)  # noqa: B004 - the method itself is wanted
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
 @names_checked

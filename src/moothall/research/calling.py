@@ -17,6 +17,7 @@ from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.state import dumped, loaded
 from moothall.research.findings import ResearchResult, ResearchTask, Resource
 from moothall.research.pool import ResourcePool
+from moothall.threads import awaited
 
 
 def tools_of(given: Any, id: str | int) -> dict[str, Action]:
@@ -110,7 +111,7 @@ def _changed(
     """Return a copy of an action: `before` maps its arguments, `after` its result."""
 
     async def later(given: Awaitable[Any]) -> Any:
-        return after(await given)
+        return after(await awaited(given))
 
     def call(**kwargs: Any) -> Any:
         given = tool.execute(**before(kwargs))
