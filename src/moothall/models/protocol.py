@@ -8,6 +8,7 @@ from typing import (
     TYPE_CHECKING,
     Any,
     ClassVar,
+    Literal,
     NotRequired,
     Protocol,
     TypeAlias,
@@ -144,14 +145,14 @@ class TextPiece(_Piece):
         thread: the id of the conversation; None for the agent's own
     """
 
-    kind: ClassVar[str] = "text"
+    kind: ClassVar[Literal["text"]] = "text"
 
 
 @dataclass(frozen=True, slots=True)
 class ReasoningPiece(_Piece):
     """A piece of a model's reasoning before it answers, with the attributes of a `TextPiece`."""
 
-    kind: ClassVar[str] = "reasoning"
+    kind: ClassVar[Literal["reasoning"]] = "reasoning"
 
 
 StreamPart: TypeAlias = TextPiece | ReasoningPiece | ModelReply
