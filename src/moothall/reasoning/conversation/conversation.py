@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 from moothall.errors import NotPermitted, StateError
 from moothall.reasoning.conversation.exchange import Exchange
@@ -25,9 +25,12 @@ from moothall.reasoning.resume import ENDED, ended
 from moothall.reasoning.thread import Interruption, Thread, steer
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
     from moothall.approval import Approver
     from moothall.budget import Budget
     from moothall.journal import Journal, Part
+    from moothall.reasoning.stream import T
 
 
 class Conversation(Group):
@@ -143,7 +146,13 @@ class Conversation(Group):
 
     # -- asking it ---------------------------------------------------------------------------------
 
-    async def resume(self, schema: Any = None, *, thread: str | int | None = None) -> Reply:
+    @overload
+    async def resume(
+        self, schema: dict[str, Any] | None = None, *, thread: str | int | None = None
+    ) -> Reply[Any]: ...
+    @overload
+    async def resume(self, schema: TypeForm[T], *, thread: str | int | None = None) -> Reply[T]: ...
+    async def resume(self, schema: Any = None, *, thread: str | int | None = None) -> Reply[Any]:
         """Resume a reply that was cancelled, or saved between two turns and loaded.
 
         With a journal, a cancelled reply resumes in its run and repeats the interrupted turn.

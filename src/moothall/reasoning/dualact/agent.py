@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from moothall.errors import ConfigError, StateError
 from moothall.reasoning.dualact.conclusions import Conclusion, HumanDecision
@@ -23,10 +23,13 @@ from moothall.reasoning.resume import ended
 from moothall.reasoning.thread import Thread
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeForm, Unpack
+
     from moothall.approval import Approver
     from moothall.budget import Budget
     from moothall.journal import Journal, Part
     from moothall.reasoning.dualact.config import ReviewRule
+    from moothall.reasoning.stream import ReplyOptions, ReplyStream, T
 
 DecisionFunc: TypeAlias = Callable[
     [Conclusion | None, Any], HumanDecision | Awaitable[HumanDecision]
@@ -168,6 +171,76 @@ class DualActAgent(Group):
     def _member_agents(self) -> list[Any]:
         return [self.config.human, *self.config.reactives]
 
+    # -- asking it ---------------------------------------------------------------------------------
+
+    if TYPE_CHECKING:
+
+        @overload
+        async def reply(
+            self,
+            text: str | list[dict[str, Any]],
+            schema: dict[str, Any] | None = None,
+            thread: str | int | None = None,
+            run_id: str | None = None,
+            **options: Unpack[ReplyOptions],
+        ) -> DualActReply[Any]: ...
+
+        @overload
+        async def reply(
+            self,
+            text: str | list[dict[str, Any]],
+            schema: TypeForm[T],
+            thread: str | int | None = None,
+            run_id: str | None = None,
+            **options: Unpack[ReplyOptions],
+        ) -> DualActReply[T]: ...
+        async def reply(self, *args: Any, **options: Any) -> Any:
+            """Answer, as every agent does; the reply has what H and R did."""
+
+        @overload
+        def reply_sync(
+            self,
+            text: str | list[dict[str, Any]],
+            schema: dict[str, Any] | None = None,
+            thread: str | int | None = None,
+            run_id: str | None = None,
+            **options: Unpack[ReplyOptions],
+        ) -> DualActReply[Any]: ...
+
+        @overload
+        def reply_sync(
+            self,
+            text: str | list[dict[str, Any]],
+            schema: TypeForm[T],
+            thread: str | int | None = None,
+            run_id: str | None = None,
+            **options: Unpack[ReplyOptions],
+        ) -> DualActReply[T]: ...
+        def reply_sync(self, *args: Any, **options: Any) -> Any:
+            """Call `reply` from a script, and wait for the answer."""
+
+        @overload
+        def stream(
+            self,
+            text: str | list[dict[str, Any]],
+            schema: dict[str, Any] | None = None,
+            thread: str | int | None = None,
+            run_id: str | None = None,
+            **options: Unpack[ReplyOptions],
+        ) -> ReplyStream[DualActReply[Any]]: ...
+
+        @overload
+        def stream(
+            self,
+            text: str | list[dict[str, Any]],
+            schema: TypeForm[T],
+            thread: str | int | None = None,
+            run_id: str | None = None,
+            **options: Unpack[ReplyOptions],
+        ) -> ReplyStream[DualActReply[T]]: ...
+        def stream(self, *args: Any, **options: Any) -> Any:
+            """Answer, and stream the events of the reply."""
+
     # -- its state ---------------------------------------------------------------------------------
 
     @property
@@ -183,7 +256,17 @@ class DualActAgent(Group):
         if self.config.shared_memory:
             self._share_memory()
 
-    async def resume(self, schema: Any = None, *, thread: str | int | None = None) -> DualActReply:
+    @overload
+    async def resume(
+        self, schema: dict[str, Any] | None = None, *, thread: str | int | None = None
+    ) -> DualActReply[Any]: ...
+    @overload
+    async def resume(
+        self, schema: TypeForm[T], *, thread: str | int | None = None
+    ) -> DualActReply[T]: ...
+    async def resume(
+        self, schema: Any = None, *, thread: str | int | None = None
+    ) -> DualActReply[Any]:
         """Resume after loading a state, or after a reply was cancelled or stopped at a limit.
 
         The interrupted turn begins anew; what ended before is not done again.
