@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall.action import action
 from moothall.errors import ContextOverflow, DefinitionError
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
+from moothall.message import REPLYING
 from moothall.models.base import streamed
 from moothall.models.protocol import Model, ModelReply
 from moothall.reasoning.group import check_model
+from moothall.reasoning.replying import Replying, within
 from moothall.reasoning.stream import Watched
 from moothall.reasoning.thread import Thread
 from moothall.reasoning.threaded import Threaded
@@ -99,9 +101,12 @@ class ChattyAI(Watched, Threaded):
             What the agent answers
         """
         kept = self._kept.take(self._thread_of_message(thread))
+        mine = Replying(self, kept.id, kept.turns)
         try:
-            return await self._say(content, kept)
+            with within(REPLYING, (*REPLYING.get(), mine)):
+                return await self._say(content, kept)
         finally:
+            mine.open = False
             self._kept.release(kept)
 
     async def _say(self, content: str, thread: Thread) -> str:

@@ -11,11 +11,12 @@ from moothall.action import action
 from moothall.agent import CURRENT, leads_to
 from moothall.errors import DefinitionError, HopLimitExceeded
 from moothall.jsonvalue import readable
+from moothall.message import REPLYING
 from moothall.reasoning.group import check_reply_budget
 from moothall.reasoning.hooks import Hooked, observe_with_hooks, reply_with_hooks
 from moothall.reasoning.reply import ANSWERED, GIVEN, Reply
 from moothall.reasoning.reply_request import ReplyRequest, as_memory, marked_with, thread_id
-from moothall.reasoning.replying import JOINED, ONCE, REPLYING, Replying, approver_of_group
+from moothall.reasoning.replying import JOINED, ONCE, Replying, approver_of_group
 from moothall.reasoning.stream import Asked, Watched
 from moothall.reasoning.thread import Interruption, Thread, steer
 from moothall.reasoning.threaded import Threaded
@@ -224,7 +225,7 @@ class ConversationalAgent(Hooked, Watched, Asked, Threaded):
         nested = any(each.turns is turns and each.open for each in outer) or (
             turns.handling is not None and leads_to(turns.handling, handling)
         )
-        mine = Replying(self, request, turns)
+        mine = Replying(self, request.thread, turns, request)
         token = REPLYING.set((*outer, mine))
         answer = partial(reply_with_hooks, self) if self._hooks else self._respond
         if self._watchers:

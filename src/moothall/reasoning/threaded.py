@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from moothall.agent import CURRENT, Agent
+from moothall.agent import CURRENT, Agent, Handling
 from moothall.errors import DefinitionError, MailboxFull
-from moothall.message import Message, check_message
+from moothall.message import Message, check_message, in_reply
 from moothall.reasoning.reply_request import thread_id
 from moothall.reasoning.replying import own_reply, thread_of_caller
 from moothall.reasoning.thread import Thread, Threads, thread_of_sender
@@ -64,9 +64,9 @@ class Threaded(Agent):
         answered = handling.answered_thread
         if answered is not None:
             return answered or None
-        return thread_of_sender(sender, None if thread is None else thread_id(thread))
+        return thread_of_sender(sender, handling.within if thread is None else thread_id(thread))
 
-    def _lane(self, message: dict[str, Any], thread: str | None) -> str | None:
+    def _lane(self, message: dict[str, Any], handling: Handling) -> str | None:
         """Return the lane of a message: its thread's, or None for a message that needs no order."""
         sent = message["action"]
         name = sent["name"]
@@ -77,10 +77,12 @@ class Threaded(Agent):
             return None
         if self.shared or self._together:
             return ""  # one lane for all senders
-        if thread is not None:
-            return thread
+        if handling.answered_thread is not None:
+            return handling.answered_thread
         named = sent["args"].get("thread") if sent["name"] == "say" else None
-        return thread_of_sender(message["from"], named if isinstance(named, str) else None)
+        return thread_of_sender(
+            message["from"], named if isinstance(named, str) else handling.within
+        )
 
     def send(self, message: Message | dict[str, Any]) -> None:
         """Send a message; its response belongs to the thread of the reply that sends it."""
@@ -90,7 +92,8 @@ class Threaded(Agent):
             return
         request = own_reply(self)
         thread = self._thread_of_message() if request is None else request.thread
-        mailbox.send(check_message(message, mailbox.id)._replace(thread=thread or ""))
+        envelope = in_reply(self, check_message(message, mailbox.id))
+        mailbox.send(envelope._replace(thread=thread or ""))
 
     def _asked_by(self, message: dict[str, Any]) -> tuple[str | None, str | None]:
         request = own_reply(self)
