@@ -214,7 +214,7 @@ class Survey:
             "you remember": respondent.stream[-_REMEMBERED:],
             "questions": {each.id: each.text for each in self.questions},
         }
-        task = f"You are {who}, a citizen of a simulated town, and answer questions as that citizen"
+        task = f"You are {who}, a citizen of a simulated town. Answer the questions as that citizen"
         return respondent.perceived.prompt(f"{task} would.", self.schema, shown)
 
 
