@@ -72,11 +72,11 @@ class Dispatch:
 class BlockDispatcher:
     """Chooses the block that fits an agent's situation, or none.
 
-    A model makes one structured choice among the names of the blocks and none. An unusable answer,
-    or one that names something else, counts as none and is kept as a decision. Without a model, the
-    block wins whose name, description and actions share the most words with the situation. Of equal
-    ones the first registered wins; without a common word, none. If a block has a method
-    `fits(context) -> float`, its value replaces that count.
+    A model makes one structured choice among the names of the blocks and none. If its answer is
+    unusable or names something else, no block is chosen, and the decision is kept. Without a model,
+    a block's score is the number of words that its name, description and actions share with the
+    situation, or the value of its method `fits(context) -> float`, if it has one. The highest score
+    above 0 wins; of equal scores, the block that was registered first.
 
     Args:
         llm: the model; None chooses by rule

@@ -44,7 +44,7 @@ def parse_slash(line: str) -> dict[str, Any] | None:
         line: at most 1,000,000 characters
 
     Raises:
-        SlashError: the line is no message; `column` and the text say where and what was expected
+        SlashError: the line is not a message; `column` and the text say where and what was expected
 
     Example:
         >>> from moothall import parse_slash

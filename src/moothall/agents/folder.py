@@ -51,7 +51,7 @@ class Folder:
         max_bytes: the largest file that is read or written as a whole
 
     Raises:
-        NotAFile: the root is no folder, or no path
+        NotAFile: the root is not a folder, or not a path
         NoSuchFile: the root does not exist
     """
 

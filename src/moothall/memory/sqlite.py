@@ -118,7 +118,7 @@ class SQLiteMemory(Memory):
         """Add a chat message. When this returns, it is in the file.
 
         Raises:
-            TypeError: the message is no dict
+            TypeError: the message is not a dict
             NotJSON: a part of it has no JSON form, or it has more than 16 MiB; it is not added
             MemoryFileError: the file cannot be written; the message is not added
         """
@@ -233,7 +233,7 @@ class SQLiteMemory(Memory):
         """Return the memory of another conversation in the same file, with the same settings.
 
         Raises:
-            DefinitionError: the id is no text, or empty
+            DefinitionError: the id is not a text, or empty
         """
         if id is None:
             return self
