@@ -178,7 +178,7 @@ class _Line:
             text = found[0]
             if not text.isprintable():
                 self.at += next(n for n, c in enumerate(text) if not c.isprintable())
-                raise self.wrong("what prints; anything else is written as a JSON string")
+                raise self.wrong("printable characters; write anything else as a JSON string")
             self.at = found.end()
         if not 0 < len(text) <= MAX_ID:
             self.at = begin

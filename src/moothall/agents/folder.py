@@ -251,7 +251,7 @@ def _parts(name: str) -> list[str]:
     if not isinstance(name, str):
         raise FileError(f"a file's name must be text, got {type(name).__name__}")
     if not name:
-        raise FileError("a file's name is not empty")
+        raise FileError("a file's name must not be empty")
     if "\0" in name:
         raise FileError(f"{quoted(name)} has a NUL character, which no file's name has")
     if name.startswith("/"):

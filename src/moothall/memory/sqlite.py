@@ -81,7 +81,7 @@ class SQLiteMemory(Memory):
         check_count("SQLiteMemory", "tokens", tokens, optional=True)
         if embedder is not None and not isinstance(embedder, Embedder):
             raise DefinitionError(
-                f"embedder= has name, dimensions and embed(texts), which {embedder!r} has not"
+                f"embedder= must have name, dimensions and embed(texts), got {embedder!r}"
             )
         self._tokens = tokens
         self._count = count
@@ -332,7 +332,7 @@ class SQLiteMemory(Memory):
         if limit < 0:
             raise ValueError(f"limit must be 0 or more, got {limit}")
         if by not in (None, "words", "meaning"):
-            raise ValueError(f'by is "words" or "meaning", not {by!r}')
+            raise ValueError(f'by= must be "words" or "meaning", got {by!r}')
         if by is None:
             by = "words" if self._embedder is None else "meaning"
         limit = min(limit, sys.maxsize)
