@@ -58,10 +58,11 @@ test-all: check weights $(VENV)/.docs $(VENV)/.release $(VENV)/.transformers ## 
 bench: $(VENV)/.bench weights ## Measure beside peers, and print the figures as JSON lines
 	@$(RUN) -m benchmarks $(ARGS)
 
-check: $(VENV)/.dev ## Format, lint and strict types, without changing anything
+check: $(VENV)/.dev ## Format, lint and strict types, ours and users', without changing anything
 	@$(RUN) -m ruff format --check --quiet $(SOURCE) || { echo "run: make format"; exit 1; }
 	@$(RUN) -m ruff check --quiet $(SOURCE)
 	@$(RUN) -m mypy --no-error-summary
+	@$(RUN) scripts/check_types.py
 	@echo "format, lint and types: fine"
 
 format: $(VENV)/.dev ## Bring the source into its format
