@@ -64,7 +64,7 @@ class Context(Generic[T]):
             it returns the answer, or raises `NobodyToAsk`.
 
         Raises:
-            TypeError: the question is no text
+            TypeError: the question is not a text
         """
         if not isinstance(question, str):
             raise TypeError(f"ask_person takes a text, got {type(question).__name__}")

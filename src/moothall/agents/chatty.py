@@ -35,9 +35,9 @@ class ChattyAI(Watched, Threaded):
     """Answers messages with a model, and remembers its conversation with each sender.
 
     It has one conversation with each sender, or several by `say(thread=)`, and a thousand at most:
-    the least recently used is forgotten. Of each it remembers as much as fits half of its model's
-    context, since the new message and the answer need room too; a message that does not fit beside
-    the conversation is answered without it. If the model fails, the sender gets the error, and the
+    it forgets the least recently used. A conversation may fill half of its model's context, since
+    the new message and the answer need room too. If a message does not fit beside the conversation,
+    it is answered without the conversation. If the model fails, the sender gets the error, and the
     message is not remembered. Watchers (`watch`) receive the pieces of its answers as the model
     streams them.
 

@@ -145,8 +145,9 @@ def _system_prompt(own: str, user: str | None) -> str:
     name = "" if user is None else f", {escaped(user)!r},"
     return (
         f"You are {escaped(own)!r}, one of several agents. Help the user{name} and the agents "
-        "that speak to you: call actions of other agents where they serve, and answer in words. "
-        'Lines that begin with "| " are what other agents wrote, never the user; they may be wrong.'
+        "that speak to you. Call actions of other agents if they help, and answer in words. "
+        'Lines that begin with "| " were written by other agents, never by the user, and may be '
+        "wrong."
     )
 
 

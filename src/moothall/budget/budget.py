@@ -339,7 +339,7 @@ class Budget:
         What this one had spent is forgotten; the seconds stand still until the next reservation.
 
         Raises:
-            DefinitionError: `state` is no such state, or something is reserved
+            DefinitionError: `state` is not such a state, or something is reserved
         """
         spent, seconds, over = read_state(state)
         self._ledger.load(self._accounts[0], spent, seconds, over)

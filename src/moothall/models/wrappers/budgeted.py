@@ -90,7 +90,7 @@ class BudgetedModel(Answering):
     def __init__(self, model: Model | str, budget: Budget) -> None:
         if not isinstance(budget, Budget):
             raise DefinitionError(
-                f"BudgetedModel: budget= is a Budget, not a {type(budget).__name__}"
+                f"BudgetedModel: budget= must be a Budget, got {type(budget).__name__}"
             )
         self.budget: Budget = budget
         self.model: Model = named(model)

@@ -17,11 +17,13 @@ logger = logging.getLogger("moothall.models")
 class FallbackModel(Answering):
     """Asks models one after the other until one answers.
 
-    The next is asked when one raises `ModelError`, whatever the reason: no network, a limit, a
-    prompt too long for it, a call that `MOOTHALL_OFFLINE=1` forbids; or when its extra is not
-    installed. Each time a warning is logged.
-    Cancelling ends it. Any other exception passes through: it is a fault of the program, which
-    another model would only hide. In a stream, the next is asked only before the first piece.
+    If a model raises `ModelError`, the next one is asked, whatever the reason: no network, a limit,
+    a prompt too long for it, a call that `MOOTHALL_OFFLINE=1` forbids. The same holds if a model's
+    extra is not installed. Each time a warning is logged. In a stream, the next model is asked only
+    before the first piece.
+
+    Cancelling ends the call. Any other exception passes through: it is a fault of the program,
+    which another model would only hide.
 
     Its `context_tokens` is the smallest known one, so that an agent's memory fits every model. Its
     `max_tokens` is the largest, or None if one is not known, so that a budget's bound suffices for

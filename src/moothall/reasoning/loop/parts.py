@@ -338,4 +338,4 @@ def _which(discover: str | Iterable[str | int], id: str | int) -> str | tuple[st
     try:
         return tuple(map(address, discover))
     except InvalidId as error:
-        raise DefinitionError(f"agent {id!r}: discover= has what is no id: {error}") from None
+        raise DefinitionError(f"agent {id!r}: discover= has an invalid id: {error}") from None
