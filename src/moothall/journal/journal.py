@@ -281,21 +281,23 @@ class Journal:
 
     # -- budgets -----------------------------------------------------------------------------------
 
-    def account(self, name: str) -> dict[str, Any] | None:
-        """Return the account of a budget that processes share. For `Budget`."""
+    def accounts(self, names: Sequence[str]) -> list[dict[str, Any] | None]:
+        """Return the accounts of budgets that processes share. For `Budget`."""
         with self._file.reading() as db:
-            return self._account(db, name)
+            return [self._account(db, name) for name in names]
 
-    def change_account(
-        self, name: str, change: Callable[[dict[str, Any] | None], dict[str, Any]]
+    def change_accounts(
+        self,
+        names: Sequence[str],
+        change: Callable[[list[dict[str, Any] | None]], list[dict[str, Any]]],
     ) -> None:
-        """Change the account of a budget, alone among all processes. For `Budget`."""
+        """Change the accounts of budgets, alone among all processes. For `Budget`."""
         with self._file.writing() as db:
-            text = as_text(change(self._account(db, name)))
-            db.execute(
+            accounts = change([self._account(db, name) for name in names])
+            db.executemany(
                 "INSERT INTO budgets (name, account) VALUES (?, ?) ON CONFLICT (name) "
                 "DO UPDATE SET account = excluded.account",
-                (name, text),
+                [(name, as_text(each)) for name, each in zip(names, accounts, strict=True)],
             )
 
     def _account(self, db: sqlite3.Connection, name: str) -> dict[str, Any] | None:
