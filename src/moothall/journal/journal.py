@@ -270,8 +270,8 @@ class Journal:
             elif new_id in taken:
                 raise ValueError(f"there is a run {new_id!r} already: give the copy another id")
             made = db.execute(
-                "INSERT INTO runs (id, kind, agent, task, began, forked_from, key) "
-                "SELECT ?, kind, agent, task, began, id, ? FROM runs WHERE number = ?",
+                "INSERT INTO runs (id, kind, agent, task, thread, began, forked_from, key) "
+                "SELECT ?, kind, agent, task, thread, began, id, ? FROM runs WHERE number = ?",
                 (new_id, secrets.token_hex(8), number),
             ).lastrowid
             assert made is not None
@@ -314,26 +314,27 @@ class Journal:
 
     # -- working -----------------------------------------------------------------------------------
 
-    async def begin(self, run_id: str, kind: str, agent: str, task: str) -> Part:
+    async def begin(
+        self, run_id: str, kind: str, agent: str, task: str, thread: str | None = None
+    ) -> Part:
         """Begin or resume a run of an agent, of the class `kind`; the caller closes the part."""
-        new = (kind, agent, readable(task[:_TASK_CHARS]))
+        new = (kind, agent, readable(task[:_TASK_CHARS]), thread)
         return Part(await self._runs.begin(run_id, new))
 
     # -- what it says ------------------------------------------------------------------------------
 
     def _outline(self, row: Sequence[Any]) -> Outline:
-        number, id, kind, agent, task, began, changed, entries, state, forked = row
+        number, id, kind, agent, task, began, changed, entries, state, forked, thread = row
         if self._runs.is_taken(number):
             state = "running"
-        return Outline(
-            id, kind, agent, task, began, changed or began, entries, state or "stopped", forked
-        )
+        times = (began, changed or began)
+        return Outline(id, kind, agent, task, *times, entries, state or "stopped", forked, thread)
 
 
 _OUTLINES = (
     "SELECT number, id, kind, agent, task, began, "
-    "(SELECT at FROM entries WHERE place = number << 32 | last), last, state, forked_from "
-    "FROM runs"
+    "(SELECT at FROM entries WHERE place = number << 32 | last), last, state, forked_from, "
+    "thread FROM runs"
 )
 
 
