@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from moothall.arguments import check_count
 from moothall.errors import DefinitionError, RunHeld, RunMismatch
-from moothall.jsonvalue import json_text
+from moothall.jsonvalue import as_json, json_text
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.read_record import fingerprint
 from moothall.reasoning.record import NULL_RECORD, Record
 from moothall.reasoning.reply import Reply
 from moothall.reasoning.resume import ended
+from moothall.reasoning.state import dumped, loaded
 from moothall.text import log_failure
 
 if TYPE_CHECKING:
+    from moothall.action import Action
     from moothall.budget import Budget
     from moothall.journal import Entry, Journal, Outline, Part
     from moothall.reasoning.reply_request import ReplyRequest
@@ -67,6 +69,10 @@ class RecordedAgent(ConversationalAgent):
         from moothall.journal.journal import as_journal
 
         self._journal = None if journal is None else as_journal(journal, f"agent {self.id!r}")
+
+    def _load(self) -> tuple[Any, list[Action] | None]:
+        loaded(self._state_type, as_json(dumped(self._state_type())), f"agent {self.id!r}")
+        return super()._load()
 
     async def resume_runs(
         self,

@@ -20,6 +20,7 @@ from moothall.reasoning.loop.answer import OfferedActions, as_action
 from moothall.reasoning.loop.given import MAX_RESULT_CHARS
 from moothall.reasoning.recorded_agent import RecordedAgent
 from moothall.reasoning.thread import Thread
+from moothall.reasoning.threaded import describe
 from moothall.workflow import block_actions
 
 if TYPE_CHECKING:
@@ -108,6 +109,15 @@ class LoopAgent(RecordedAgent):
             self.budget = budget
         if journal is not None:
             self.journal = journal
+
+    def _load(self) -> tuple[Any, list[Action] | None]:
+        super()._load()
+        own = self._kept.default
+        if not _makes_memories(self._memory):  # whether it makes one for this thread, it knows
+            self._memory_of(own)
+        actions = self._show(own, ()).actions
+        describe(actions)
+        return self.model, actions or None
 
     # -- its parts ---------------------------------------------------------------------------------
 
