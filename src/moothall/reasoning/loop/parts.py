@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from moothall.action import ACCESS_DENIED, Action, ActionRegistry
 from moothall.agent import Agent
 from moothall.arguments import check_count
+from moothall.context import SystemPrompt, check_system_prompt
 from moothall.environment import Environment
 from moothall.errors import DefinitionError, InvalidId
 from moothall.goal import Goal
@@ -38,7 +39,7 @@ _ENVIRONMENT = Environment()
 class LoopAgent(RecordedAgent):
     """An agent with the parts that a run of the loop needs; `ReActAgent` documents them."""
 
-    system_prompt: str | None = None
+    system_prompt: SystemPrompt | None = None
     max_iterations: int = MAX_ITERATIONS
     max_result_chars: int = MAX_RESULT_CHARS
     environment: Environment = _ENVIRONMENT
@@ -55,7 +56,7 @@ class LoopAgent(RecordedAgent):
         goals: Iterable[Goal] | None = None,
         memory: Memory | Callable[[str | None], Memory] | None = None,
         environment: Environment | None = None,
-        system_prompt: str | None = None,
+        system_prompt: SystemPrompt | None = None,
         max_iterations: int = MAX_ITERATIONS,
         discover: str | Iterable[str | int] | None = None,
         max_result_chars: int = MAX_RESULT_CHARS,
@@ -91,10 +92,7 @@ class LoopAgent(RecordedAgent):
             check_part(environment, ("execute_action",), "environment", id)
             self.environment = environment
         if system_prompt is not None:
-            if not isinstance(system_prompt, str):
-                raise DefinitionError(
-                    f"agent {id!r}: system_prompt= must be a text, got {system_prompt!r:.80}"
-                )
+            check_system_prompt(system_prompt, id)
             self.system_prompt = system_prompt
         if max_iterations != MAX_ITERATIONS:
             check_count(f"agent {id!r}", "max_iterations", max_iterations)

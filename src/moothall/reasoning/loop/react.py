@@ -38,7 +38,9 @@ class ReActAgent(LoopAgent):
             thread remembers as much as fits half of the model's context, or 8,192 tokens if the
             model's `context_tokens` is None
         environment: where actions are executed
-        system_prompt: the agent's role, as text for the model
+        system_prompt: the agent's role, as text for the model; or a function of the `Context` of a
+            reply that returns it, sync or async. It is called once for each run, and a resumed run
+            uses the recorded text.
         max_iterations: how many answers the model may give for one reply
         discover: `*` to let the model call the actions of every other agent of the space, or the
             ids of some; their help is read before each reply, for its thread
