@@ -141,7 +141,7 @@ class Question:
 class Approver(Protocol):
     """Answers approval requests; may be sync or async. Sync ones are called in a worker thread."""
 
-    def approve(self, request: ApprovalRequest) -> Decision | Awaitable[Decision]:
+    def approve(self, request: ApprovalRequest, /) -> Decision | Awaitable[Decision]:
         """Return True to permit; anything else refuses, `Refused("…")` with a reason."""
 
 
