@@ -174,7 +174,7 @@ def dual_act(journal: Journal, wait: Callable[[], Any]) -> DualActAgent:
     reactive = desk(None, wait)
     decides = [
         '{"action": "CONTINUE", "new_instruction": "Order."}',
-        '{"action": "TERMINATE", "reasoning": "Good."}',
+        '{"action": "TERMINATE", "new_instruction": "", "reasoning": "Good."}',
     ]
     human = ReActAgent("H", ScriptedModel(decides))
     return DualActAgent(human=human, reactive=reactive, id="both", journal=journal)

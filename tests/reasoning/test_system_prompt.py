@@ -125,7 +125,10 @@ async def test_a_resumed_run_uses_the_text_that_it_began_with(tmp_path: Path) ->
 @on_a_loop
 async def test_a_member_is_told_the_deps_of_the_group() -> None:
     model = ScriptedModel(["Good."])
-    decides = ['{"action": "CONTINUE", "new_instruction": "Go."}', '{"action": "TERMINATE"}']
+    decides = [
+        '{"action": "CONTINUE", "new_instruction": "Go."}',
+        '{"action": "TERMINATE", "new_instruction": ""}',
+    ]
     human = ReActAgent("H", ScriptedModel(decides))
     reactive = ReActAgent("R", model, system_prompt=who)
     await DualActAgent(human=human, reactive=reactive).reply("Go", thread="t", deps="Ada")

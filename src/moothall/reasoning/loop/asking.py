@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any
 
 from moothall.action import Action
-from moothall.context import SystemPrompt, prompt_for
-from moothall.errors import BudgetExceeded, HookError, JournalError
+from moothall.context import Context, SystemPrompt, prompt_for
+from moothall.errors import AskAgain, BudgetExceeded, HookError, JournalError
+from moothall.jsonvalue import readable
 from moothall.memory.memory import Memory
 from moothall.models.base import streamed
 from moothall.models.protocol import Model, ReasoningPiece, TextPiece, Usage
@@ -108,6 +109,25 @@ class Asking:
             detail = f"its system_prompt failed: {type(error).__name__}: {error}"
             raise Stop("error", detail, error) from error
 
+    async def checked(self, value: Any) -> str:
+        """Return what the agent's check finds wrong with a value, recorded; empty if nothing."""
+
+        async def call(step: Step) -> str:
+            return await fault_of(value, self.agent.check, context_of(self.agent, self.request))
+
+        try:
+            if self.record is NULL_RECORD:
+                return await call(NULL_STEP)
+            return await self.record.step(f"check.{self.state.iteration}", call)
+        except BudgetExceeded as error:
+            raise Stop.at_limit(error) from error
+        except (JournalError, Stop):
+            raise
+        except Exception as error:
+            log_failure(logger, f"the check of agent {self.agent.id!r} failed", error)
+            detail = f"its check failed: {type(error).__name__}: {error}"
+            raise Stop("error", detail, error) from error
+
     def _about(self, name: str, value: Any) -> dict[str, Any]:
         """Return what hooks get."""
         iteration, run, thread = self.state.iteration, self.request.run_id, self.request.thread
@@ -183,3 +203,29 @@ class Asking:
     def known(self) -> list[str]:
         """Return the names that the model may call."""
         return [action.name for action in self.shown.actions]
+
+
+async def fault_of(value: Any, check: Any, context: Context[Any]) -> str:
+    """Return the reason for which a check asks for another answer; empty if it does not."""
+    try:
+        result = check(value, context) if _takes_context(check) else check(value)
+        if inspect.isawaitable(result):
+            result = await result
+    except AskAgain as error:
+        return readable(str(error)) or "Answer again."
+    # A predicate that returned False would else accept everything.
+    if result is not None and result is not value:
+        raise TypeError(
+            f"check= must return None or the value, or raise AskAgain, and returned {result!r:.80}"
+        )
+    return ""
+
+
+def _takes_context(check: Any) -> bool:
+    try:
+        inspect.signature(check).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:  # of a builtin nobody knows the parameters
+        return False
+    return True

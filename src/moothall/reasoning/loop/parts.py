@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from moothall.action import ACCESS_DENIED, Action, ActionRegistry
 from moothall.agent import Agent
 from moothall.arguments import check_count
-from moothall.context import SystemPrompt, check_system_prompt
+from moothall.context import Context, SystemPrompt, check_system_prompt
 from moothall.environment import AnyEnvironment, Environment
 from moothall.errors import DefinitionError, InvalidId
 from moothall.goal import Goal
@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 
 MAX_ITERATIONS = 10
 """How many answers a model may give for one reply."""
+
+TRIES = 1
+"""How often in a row a model is asked again after an answer that cannot be used."""
+
+Check: TypeAlias = Callable[[Any], Any] | Callable[[Any, Context[Any]], Any]
+"""A check of an answer's value, sync or async; it raises AskAgain to have another answer."""
 
 _ENVIRONMENT = Environment()
 
@@ -87,6 +93,8 @@ class LoopOptions(AgentParts, total=False):
     environment: AnyEnvironment | None
     max_iterations: int
     max_result_chars: int
+    check: Check | None
+    tries: int
     budget: Budget | None
     journal: Journal | str | os.PathLike[str] | None
 
@@ -97,6 +105,8 @@ class LoopAgent(RecordedAgent):
     system_prompt: SystemPrompt | None = None
     max_iterations: int = MAX_ITERATIONS
     max_result_chars: int = MAX_RESULT_CHARS
+    check: Check | None = None
+    tries: int = TRIES
     environment: AnyEnvironment = _ENVIRONMENT
     discover: str | tuple[str, ...] | None = None
     _memory: AnyMemory | Callable[[str | None], AnyMemory] | None = None
@@ -115,6 +125,8 @@ class LoopAgent(RecordedAgent):
         max_iterations: int = MAX_ITERATIONS,
         discover: str | Iterable[str | int] | None = None,
         max_result_chars: int = MAX_RESULT_CHARS,
+        check: Check | None = None,
+        tries: int = TRIES,
         budget: Budget | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
         shared: bool = False,
@@ -159,6 +171,16 @@ class LoopAgent(RecordedAgent):
         if max_result_chars != MAX_RESULT_CHARS:
             check_count(f"agent {id!r}", "max_result_chars", max_result_chars)
             self.max_result_chars = max_result_chars
+        if check is not None:
+            if not callable(check):
+                raise DefinitionError(
+                    f"agent {id!r}: check= must be a function of an answer's value, got "
+                    f"{check!r:.80}"
+                )
+            self.check = check
+        if tries != TRIES:
+            check_count(f"agent {id!r}", "tries", tries, least=0)
+            self.tries = tries
         if discover is not None:
             self.discover = _which(discover, id)
         if budget is not None:

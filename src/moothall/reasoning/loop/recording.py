@@ -37,6 +37,7 @@ class LoopState:
     iteration: int = 0  # how many answers were handled
     text: str = ""  # the last text that the model gave
     faults: str = ""  # what was wrong with the last answer; empty if nothing
+    unusable: int = 0  # how many answers in a row could not be used
     same: int = 0  # how many times in a row the calls and their results were equal
     # The last calls, each with its name, arguments and the result that the model was shown.
     before: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)
