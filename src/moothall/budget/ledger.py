@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import weakref
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -26,7 +25,7 @@ from moothall.budget.amounts import (
     picodollars,
 )
 from moothall.errors import BudgetExceeded, DefinitionError
-from moothall.threads import WaitingLine
+from moothall.threads import WaitingLine, guard, in_child
 
 logger = logging.getLogger("moothall.budget")
 
@@ -44,13 +43,17 @@ class Ledger:
     def __init__(self, title: str, utc: Callable[[], float]) -> None:
         self._utc = utc  # seconds since 1970
         self.has_periods = False  # whether an account may be renewed
-        # Held for a few instructions, never while waiting. It is re-entrant, since the garbage
-        # collector may run meanwhile and end a generator of this thread that settles, too.
-        self._lock = threading.RLock()
+        self._lock = guard()
         self._open = [0]  # reservations
         self._held: dict[int, weakref.ref[Reservation]] = {}
         self.line = WaitingLine()  # for what open reservations hold
         weakref.finalize(self, _log_open, title, self._open)
+        in_child(self._forget_open)
+
+    def _forget_open(self) -> None:
+        # What the parent has reserved counts as spent in a child, which never sees it settled.
+        self._held.clear()
+        self._open[0] = 0
 
     def open_account(self, account: Account, parent: Account | None, name: str | None) -> Account:
         """Return the account to be used for a new budget of this tree."""
@@ -321,5 +324,5 @@ def end(reservation: Reservation, spent: Amounts) -> list[tuple[Account, int]]:
 
 
 def _log_open(title: str, open: list[int]) -> None:
-    if open[0]:
+    if open[0] > 0:
         logger.warning("%s: %d reservations were neither settled nor released", title, open[0])

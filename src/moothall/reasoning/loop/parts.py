@@ -136,15 +136,12 @@ class LoopAgent(RecordedAgent):
         deps: Any = None,
         **options: Unpack[AgentParts],
     ) -> None:
-        super().__init__(
-            id,
-            shared=shared,
-            receive_own_broadcasts=receive_own_broadcasts,
-            concurrency=concurrency,
-            approver=approver,
-            deps=deps,
-            **options,
-        )
+        given: Any = options
+        if shared is not False or receive_own_broadcasts is not True:
+            given |= {"shared": shared, "receive_own_broadcasts": receive_own_broadcasts}
+        if concurrency is not None or approver is not None or deps is not None:
+            given |= {"concurrency": concurrency, "approver": approver, "deps": deps}
+        super().__init__(id, **given)
         if isinstance(model, type) or not hasattr(model, "complete"):
             check_model(model, id)
         # Store only what differs from the class: a society holds very many agents.
