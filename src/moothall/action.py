@@ -356,7 +356,7 @@ class ActionRegistry:
             if taken:
                 raise DefinitionError(
                     f"{action!r} offers {', '.join(taken)}, which the registry has already: "
-                    "register its actions one by one under other names"
+                    "register its actions under other names, or give agent.as_action(name)"
                 )
             self.actions.update(offers)
         else:

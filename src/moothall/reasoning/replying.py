@@ -59,6 +59,13 @@ def own_reply(agent: Any) -> ReplyRequest | None:
     return None
 
 
+def deps_of(agent: Any) -> Any:
+    """Return the `deps` of the reply that an agent gives in this context, or else its own."""
+    request = own_reply(agent)
+    own = getattr(agent, "deps", None)
+    return own if request is None or request.deps is None else request.deps
+
+
 def thread_of_caller(agent: Any, thread: str | None) -> str | None:
     """Return the thread of a `say` that a program, or another agent's reply, calls directly."""
     within: Replying | None = next((each for each in reversed(REPLYING.get()) if each.open), None)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING
 
 from moothall.errors import ContextOverflow, DefinitionError, MissingExtra, ModelError
-from moothall.models.base import Answering, Request
+from moothall.models.base import Answering, Request, prepare
 from moothall.models.names import model as named
 from moothall.models.protocol import Model, StreamPart
+
+if TYPE_CHECKING:
+    from moothall.action import Action
 
 logger = logging.getLogger("moothall.models")
 
@@ -53,6 +57,11 @@ class FallbackModel(Answering):
         longest: list[int | None] = [getattr(each, "max_tokens", None) for each in self.models]
         given = [each for each in longest if each is not None]
         self.max_tokens: int | None = max(given) if len(given) == len(longest) else None
+
+    async def _prepare(self, actions: list[Action] | None) -> None:
+        for each in self.models:
+            with suppress(ModelError, MissingExtra):  # an answer will say so, and ask the next
+                await prepare(each, actions)
 
     async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
         errors: list[Exception] = []
