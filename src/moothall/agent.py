@@ -15,10 +15,9 @@ from moothall.action import Action, ActionOptions, action
 from moothall.approval import ApprovalRequest, Approver, approve, check_approver
 from moothall.approval.approval import Decision
 from moothall.arguments import unknown_argument
-from moothall.context import in_reply
 from moothall.dispatch import AgentToolbox
 from moothall.errors import DefinitionError, NotInSpace
-from moothall.message import Envelope, Message, address, check_args, check_message
+from moothall.message import Envelope, Message, address, check_args, check_message, in_reply
 from moothall.workflow import Workflow, block_actions, not_found, offered
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ changes of the sender's dict have no effect.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from moothall.errors import InvalidId, InvalidMessage
@@ -238,3 +239,16 @@ def _unknown(where: dict[str, Any], known: frozenset[str], path: str) -> None:
             raise InvalidMessage(
                 f"{path}{shown}", f"is unknown; known are {', '.join(sorted(known))}"
             )
+
+
+# Of any type, because its module imports this one: the `Replying` of `reasoning/replying.py`.
+REPLYING: ContextVar[tuple[Any, ...]] = ContextVar("moothall_replying", default=())
+"""The replies that led to the current code, outermost first, in this task or thread."""
+
+
+def in_reply(agent: Any, envelope: Envelope) -> Envelope:
+    """Return an agent's message; a `say` that names no thread gets that of the reply behind it."""
+    if envelope.name != "say" or not (replies := REPLYING.get()) or "thread" in envelope.args:
+        return envelope
+    own = (each for each in reversed(replies) if each.agent is agent)
+    return envelope._replace(within=next(own, replies[-1]).thread_for(agent))

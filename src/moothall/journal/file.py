@@ -139,6 +139,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             sum BLOB NOT NULL
         )""",
     ),
+    ("ALTER TABLE runs ADD COLUMN thread TEXT",),
 )
 
 _INSERT = "INSERT INTO entries (place, path, kind, at, data, sum) VALUES (?, ?, ?, ?, ?, ?)"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from moothall.agent import Agent
-from moothall.context import REPLYING
+from moothall.message import REPLYING
 from moothall.reasoning.thread import thread_of_sender
 
 if TYPE_CHECKING:
@@ -57,6 +57,13 @@ def own_reply(agent: Any) -> ReplyRequest | None:
         if each.agent is agent and each.open:
             return each.request
     return None
+
+
+def deps_of(agent: Any) -> Any:
+    """Return the `deps` of the reply that an agent gives in this context, or else its own."""
+    request = own_reply(agent)
+    own = getattr(agent, "deps", None)
+    return own if request is None or request.deps is None else request.deps
 
 
 def thread_of_caller(agent: Any, thread: str | None) -> str | None:
