@@ -72,7 +72,7 @@ class ChattyAI(Watched, Threaded):
             raise DefinitionError(
                 f"agent {id!r}: system_prompt= must be a text, got {system_prompt!r:.80}"
             )
-        self.system_prompt = _PROMPT if system_prompt is None else system_prompt
+        self.system_prompt: str = _PROMPT if system_prompt is None else system_prompt
         if isinstance(model, str) and _OF_THE_HUB.fullmatch(model):
             model = f"hf:{model}"
         check_model(model, id)

@@ -11,7 +11,7 @@ from moothall.models.base import Answering, Request
 from moothall.models.names import model as named
 from moothall.models.protocol import Model, StreamPart
 
-logger = logging.getLogger("moothall.models")
+logger: logging.Logger = logging.getLogger("moothall.models")
 
 
 class FallbackModel(Answering):
@@ -41,11 +41,11 @@ class FallbackModel(Answering):
             raise DefinitionError(
                 f"FallbackModel takes a list of models, not one {type(models).__name__}"
             )
-        self.models = tuple(named(each) for each in models)
+        self.models: tuple[Model, ...] = tuple(named(each) for each in models)
         if not self.models:
             raise DefinitionError("FallbackModel takes at least one model")
         self._names = [str(getattr(each, "name", type(each).__name__)) for each in self.models]
-        self.name = name or f"fallback({', '.join(self._names)})"
+        self.name: str = name or f"fallback({', '.join(self._names)})"
         known = [getattr(each, "context_tokens", None) for each in self.models]
         self.context_tokens: int | None = min(filter(None, known), default=None)
         longest: list[int | None] = [getattr(each, "max_tokens", None) for each in self.models]
