@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 
 from moothall.errors import TooManyThreads
 
-logger = logging.getLogger("moothall.threads")
+logger: logging.Logger = logging.getLogger("moothall.threads")
 
 T = TypeVar("T")
 
@@ -71,7 +71,7 @@ class WorkerThreads:
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
-        self.threads = 0  # how many there are now
+        self.threads: int = 0  # how many there are now
         self._numbers = itertools.count(1)
 
     @property

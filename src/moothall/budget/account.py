@@ -28,7 +28,7 @@ from moothall.budget.amounts import (
 from moothall.errors import BudgetExceeded, DeadlineExceeded, DefinitionError
 from moothall.threads import WaitingLine
 
-logger = logging.getLogger("moothall.budget")
+logger: logging.Logger = logging.getLogger("moothall.budget")
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ class Ledger:
         self._lock = threading.RLock()
         self._open = [0]  # reservations
         self._held: dict[int, weakref.ref[Reservation]] = {}
-        self.line = WaitingLine()  # for what open reservations hold
+        self.line: WaitingLine = WaitingLine()  # for what open reservations hold
         weakref.finalize(self, _log_open, title, self._open)
 
     def change(self, work: Callable[[], T], undo: Callable[[], object] | None = None) -> T:
@@ -198,7 +198,7 @@ class Reservation:
         self._accounts = accounts
         self._amounts = amounts
         self._spent = amounts  # until it is settled
-        self.open = True
+        self.open: bool = True
         self._waits = 0  # how many of its inner reservations wait in turn
         ledger._open[0] += 1
         ledger._held[id(self)] = ref = weakref.ref(self)

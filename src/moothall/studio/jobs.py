@@ -30,7 +30,7 @@ from moothall.studio.hub import Hub, in_thread
 if TYPE_CHECKING:
     from moothall.studio.society import SocietyTab
 
-logger = logging.getLogger("moothall.studio")
+logger: logging.Logger = logging.getLogger("moothall.studio")
 _Order: TypeAlias = Order | ResearchOrder
 
 NO_MORE: Final[Mapping[str, float]] = {}
