@@ -5,17 +5,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
+
+from typing_extensions import TypeVar
 
 from moothall.approval import Question, answer
 from moothall.threads import loop_is_running
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from moothall.agent import Agent
+    from moothall.budget import Budget
+
+T = TypeVar("T", default=Any)
+_NO_DEPS: Any = None
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Context(Generic[T]):
     """What an action may know about its call; a parameter of this type is filled in.
+
+    `Context[Shop]` tells type checkers that `deps` is a `Shop`; nothing checks it at run time.
 
     Attributes:
         agent: the agent whose action is running
@@ -29,14 +38,14 @@ class Context(Generic[T]):
 
     __moothall_injected__ = True
 
-    agent: Any
+    agent: Agent
     _: KW_ONLY
     message: dict[str, Any] | None = None
     run_id: str | None = None
     thread: str | None = None
     sender: str | None = None
-    budget: Any = None
-    deps: Any = None
+    budget: Budget | None = None
+    deps: T = _NO_DEPS
     _loop: asyncio.AbstractEventLoop | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -74,7 +83,7 @@ def filled(injected: Mapping[str, type], context: Context[Any]) -> dict[str, Any
 class PendingQuestion:
     """A question to a person, asked when the caller waits for the answer."""
 
-    _agent: Any
+    _agent: Agent
     _question: Question
     _loop: asyncio.AbstractEventLoop | None
 

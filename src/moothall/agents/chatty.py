@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from moothall.action import action
-from moothall.approval import Approver
 from moothall.errors import ContextOverflow, DefinitionError
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from moothall.models.base import streamed
@@ -17,6 +16,12 @@ from moothall.reasoning.group import check_model
 from moothall.reasoning.stream import Watched
 from moothall.reasoning.thread import Thread
 from moothall.reasoning.threaded import Threaded
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from moothall.approval import Approver
+    from moothall.workflow import AgentParts
 
 _OF_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
 
@@ -53,7 +58,7 @@ class ChattyAI(Watched, Threaded):
         concurrency: int | None = None,
         approver: Approver | None = None,
         deps: Any = None,
-        **options: Any,
+        **options: Unpack[AgentParts],
     ) -> None:
         super().__init__(
             id,

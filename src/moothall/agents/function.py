@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moothall.action import action
-from moothall.approval import Approver
 from moothall.errors import DefinitionError, InvalidId, ModelError
 from moothall.jsonvalue import json_text
 from moothall.message import address
@@ -15,6 +14,12 @@ from moothall.models.protocol import Model
 from moothall.reasoning.loop.react import ReActAgent
 from moothall.reasoning.thread import Thread
 from moothall.text import cut, escaped, marked
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from moothall.approval import Approver
+    from moothall.reasoning.loop.parts import LoopOptions
 
 _ELSEWHERE = frozenset(("gguf", "hf", "http", "https", "litellm", "local"))
 """Prefixes of the names of models that are not OpenAI's."""
@@ -66,7 +71,7 @@ class OpenAIFunctionAgent(ReActAgent):
         approver: Approver | None = None,
         deps: Any = None,
         system_prompt: str | None = None,
-        **options: Any,
+        **options: Unpack[LoopOptions],
     ) -> None:
         own = address(id)
         if user_id is not None:

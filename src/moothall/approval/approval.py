@@ -30,7 +30,7 @@ from moothall.errors import (
 )
 from moothall.slash import format_slash
 from moothall.text import escaped, escaped_json, log_failure, printable
-from moothall.threads import ask_in_thread
+from moothall.threads import ask_in_thread, renewed
 
 logger = logging.getLogger("moothall.approval")
 
@@ -141,7 +141,7 @@ class Question:
 class Approver(Protocol):
     """Answers approval requests; may be sync or async. Sync ones are called in a worker thread."""
 
-    def approve(self, request: ApprovalRequest) -> Decision | Awaitable[Decision]:
+    def approve(self, request: ApprovalRequest, /) -> Decision | Awaitable[Decision]:
         """Return True to permit; anything else refuses, `Refused("…")` with a reason."""
 
 
@@ -319,7 +319,7 @@ class TerminalApprover:
     def __init__(self, stdin: TextIO | None = None, stdout: TextIO | None = None) -> None:
         self._stdin = stdin
         self._stdout = stdout
-        self._one_at_a_time = threading.Lock()
+        self._one_at_a_time = renewed(threading.Lock())
         self._always: set[tuple[str | None, str]] = set()
 
     def approve(self, request: ApprovalRequest) -> bool:

@@ -6,7 +6,6 @@ import asyncio
 import os
 import random
 import socket
-import threading
 import time
 import weakref
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from moothall.errors import MissingExtra, MoothallError
 from moothall.http.network import check_allowed, proxy_for
 from moothall.text import one_line
+from moothall.threads import guard
 
 if TYPE_CHECKING:
     import aiohttp
@@ -177,7 +177,7 @@ class Client:
         self._where = where
         self._connections = connections
         self._check_address = check_address
-        self._lock = threading.Lock()
+        self._lock = guard()
         # Connections belong to the loop that opened them.
         self._held: dict[asyncio.AbstractEventLoop, _Here] = {}
         # A session collected with the client would warn that it is open. Dropped just after the

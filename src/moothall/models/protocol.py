@@ -168,12 +168,21 @@ class Model(Protocol):
         context_tokens: how much a prompt and its answer may take together; None if unknown
     """
 
-    name: str
-    context_tokens: int | None
+    # Read-only, so that any class attribute is one: `context_tokens = None` is of type None.
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        ...
+
+    @property
+    def context_tokens(self) -> int | None:
+        """How much a prompt and its answer may take together."""
+        ...
 
     async def complete(
         self,
         messages: list[dict[str, Any]],
+        /,
         actions: list[Action] | None = None,
         schema: dict[str, Any] | None = None,
     ) -> ModelReply:
@@ -204,6 +213,7 @@ class StreamingModel(Model, Protocol):
     def stream(
         self,
         messages: list[dict[str, Any]],
+        /,
         actions: list[Action] | None = None,
         schema: dict[str, Any] | None = None,
     ) -> AsyncIterator[StreamPart]:

@@ -19,8 +19,11 @@ from moothall.reasoning.replying import JOINED, ONCE, REPLYING, Replying, approv
 from moothall.reasoning.stream import Asked, Watched
 from moothall.reasoning.thread import Interruption, Thread, steer
 from moothall.reasoning.threaded import Threaded
+from moothall.workflow import AgentOptions
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from moothall.approval import Approver
 
 _NESTED = 32
@@ -31,11 +34,15 @@ _NESTED = 32
 class Conversational(Protocol):
     """Anything that replies and observes: an agent with a model, a conversation, a person."""
 
-    id: str | int
+    @property
+    def id(self) -> str | int:
+        """Its id."""
+        ...
 
     async def reply(
         self,
         text: str | list[dict[str, Any]],
+        /,
         schema: Any = None,
         thread: str | int | None = None,
         run_id: str | None = None,
@@ -43,9 +50,17 @@ class Conversational(Protocol):
         """Answer."""
         ...
 
-    async def observe(self, message: str | dict[str, Any], thread: str | int | None = None) -> None:
+    async def observe(
+        self, message: str | dict[str, Any], /, thread: str | int | None = None
+    ) -> None:
         """Remember something without answering."""
         ...
+
+
+class ReplyingOptions(AgentOptions, total=False):
+    """What every agent that replies takes by name."""
+
+    shared: bool
 
 
 class ConversationalAgent(Hooked, Watched, Asked, Threaded):
@@ -65,7 +80,9 @@ class ConversationalAgent(Hooked, Watched, Asked, Threaded):
     _gives: frozenset[str] = GIVEN
     """The stop reasons for which `say` returns the text."""
 
-    def __init__(self, id: str | int, *, shared: bool = False, **options: Any) -> None:
+    def __init__(
+        self, id: str | int, *, shared: bool = False, **options: Unpack[AgentOptions]
+    ) -> None:
         super().__init__(id, **options)
         if shared is not False:
             if shared is not True:

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from moothall.errors import DeadlineExceeded, DefinitionError, HookError
 from moothall.jsonvalue import copy_json
@@ -23,11 +23,17 @@ if TYPE_CHECKING:
     from moothall.reasoning.step import Step
     from moothall.reasoning.thread import Thread
 
-HOOK_TYPES: Final = tuple(
-    f"{when}_{what}"
-    for what in ("reply", "observe", "reasoning", "acting")
-    for when in ("pre", "post")
-)
+HookType: TypeAlias = Literal[
+    "pre_reply",
+    "post_reply",
+    "pre_observe",
+    "post_observe",
+    "pre_reasoning",
+    "post_reasoning",
+    "pre_acting",
+    "post_acting",
+]
+HOOK_TYPES: Final = get_args(HookType)
 """The types of hooks."""
 
 _OVER_S: Final = 0.05
@@ -147,7 +153,7 @@ class Hooked:
     # By type and name, in order of registration. Replaced at each change: a hook may make one.
     _hooks: Mapping[str, Mapping[str, Hook]] = {}
 
-    def register_hook(self, type: str, name: str, fn: Hook) -> None:
+    def register_hook(self, type: HookType, name: str, fn: Hook) -> None:
         """Register a function to be called before or after what the agent does.
 
         It is called as `fn(agent, kwargs)`, and may be async: then the reply's deadline ends it,
@@ -191,7 +197,7 @@ class Hooked:
             raise DefinitionError(f"the {type} hook {name!r} must be a function, got {fn!r:.80}")
         self._hooks = {**self._hooks, type: {**self._hooks.get(type, {}), name: fn}}
 
-    def remove_hook(self, type: str, name: str) -> None:
+    def remove_hook(self, type: HookType, name: str) -> None:
         """Remove a hook.
 
         Raises:
@@ -203,7 +209,7 @@ class Hooked:
             raise KeyError(f"there is no {type} hook {name!r}")
         self._hooks = {**self._hooks, type: left}
 
-    def clear_hooks(self, type: str | None = None) -> None:
+    def clear_hooks(self, type: HookType | None = None) -> None:
         """Remove all hooks, or all of one type."""
         if type is not None:
             _check_type(type)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 import time
@@ -10,10 +9,11 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from moothall.errors import DefinitionError, MoothallError
 from moothall.sqlite.file import Identity, SQLiteConnection, SQLiteFile
+from moothall.threads import guard, renewed
 
 E = TypeVar("E", bound=MoothallError)
 
@@ -43,13 +43,13 @@ class SQLitePool(Generic[E]):
         self._settings = ("synchronous = NORMAL", *settings)
         self._closed = False
         self._idle: list[SQLiteConnection] = []
-        self._pool = threading.Lock()
-        self._writing = threading.Lock()
+        self._pool = guard()
+        self._writing = renewed(threading.Lock())
         self._writer = 0  # the writing thread's id
         self._only_read = file.look(may_read)  # the reason, or empty
         self._identity: Identity = None
         self._open(probe)
-        self._end = weakref.finalize(self, _close, self._idle, os.getpid())
+        self._end = weakref.finalize(self, _close, self._idle, file)
 
     # -- use ---------------------------------------------------------------------------------------
 
@@ -73,12 +73,14 @@ class SQLitePool(Generic[E]):
         self.check()
         if self._only_read:
             raise self._file.error(self._only_read)
-        if self._writer == threading.get_ident():
-            # During a write, the garbage collector may end a generator that also writes.
-            raise self._file.error("this thread is writing it already")
-        # Threads that wait here are woken in order; in SQLite they would poll.
-        if not self._writing.acquire(blocking=wait):
-            raise BlockingIOError(f"{self.name} is being written")
+        if not self._writing.acquire(blocking=False):
+            if not wait:
+                raise BlockingIOError(f"{self.name} is being written")
+            if self._writer == threading.get_ident():
+                # During a write, the garbage collector may end a generator that also writes.
+                raise self._file.error("this thread is writing it already")
+            # Threads that wait here are woken in order; in SQLite they would poll.
+            self._writing.acquire()
         self._writer = threading.get_ident()
 
     @contextmanager
@@ -195,6 +197,6 @@ class SQLitePool(Generic[E]):
         return self._file.fault(error, f"{locked}wait longer (timeout= in a program)")
 
 
-def _close(idle: list[SQLiteConnection], process: int) -> None:
-    while idle and os.getpid() == process:
+def _close(idle: list[SQLiteConnection], file: SQLiteFile[Any]) -> None:
+    while idle and file.is_of_this_process():
         idle.pop().close()

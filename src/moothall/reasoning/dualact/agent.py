@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from moothall.errors import ConfigError, StateError
 from moothall.reasoning.dualact.conclusions import Conclusion, HumanDecision
@@ -13,7 +13,7 @@ from moothall.reasoning.dualact.config import DualActConfig, as_config, review_r
 from moothall.reasoning.dualact.progress import DualActReply, Progress
 from moothall.reasoning.dualact.rounds import Rounds
 from moothall.reasoning.events import ConclusionReached, DecisionMade
-from moothall.reasoning.group import in_thread
+from moothall.reasoning.group import Participant, in_thread
 from moothall.reasoning.members import Group
 from moothall.reasoning.read_record import of_group
 from moothall.reasoning.record import NULL_RECORD, Record
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from moothall.approval import Approver
     from moothall.budget import Budget
     from moothall.journal import Journal, Part
-    from moothall.reasoning.dualact.config import ReviewRule
+    from moothall.reasoning.dualact.config import Review
     from moothall.reasoning.stream import ReplyOptions, ReplyStream, T
+    from moothall.workflow import AgentParts
 
 DecisionFunc: TypeAlias = Callable[
     [Conclusion | None, Any], HumanDecision | Awaitable[HumanDecision]
@@ -77,15 +78,15 @@ class DualActAgent(Group):
         config: DualActConfig | None = None,
         id: str | int | None = None,
         *,
-        human: Any = None,
-        reactive: Any = None,
+        human: Participant | None = None,
+        reactive: Participant | Sequence[Participant] | None = None,
         max_hr_loops: int | None = None,
         human_decision_prompt: str | None = None,
         reactive_task_prompt: str | None = None,
         conclusion_format_prompt: str | None = None,
         shared_memory: bool | None = None,
-        first: str | None = None,
-        review: str | ReviewRule | None = None,
+        first: Literal["human", "reactive"] | None = None,
+        review: Review | None = None,
         budget: Budget | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
         shared: bool = False,
@@ -93,7 +94,7 @@ class DualActAgent(Group):
         concurrency: int | None = None,
         approver: Approver | None = None,
         deps: Any = None,
-        **options: Any,
+        **options: Unpack[AgentParts],
     ) -> None:
         given = {
             "human": human,

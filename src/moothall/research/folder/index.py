@@ -28,6 +28,7 @@ from moothall.research.reading.html import Document
 from moothall.sqlite import SQLiteFile, SQLitePool
 from moothall.sqlite.fulltext import indexed
 from moothall.text import escaped
+from moothall.threads import renewed
 
 logger: logging.Logger = logging.getLogger("moothall.research.folder")
 
@@ -138,7 +139,7 @@ class FolderIndex:
         self._folder = Folder(folder, max_bytes=MAX_BYTES)
         self.root: str = self._folder.root
         self._pattern = pattern
-        self._refreshing = threading.Lock()
+        self._refreshing = renewed(threading.Lock())
         self._next = 0.0
         self._faults: list[tuple[str, str]] = []  # why and which file
         file = SQLiteFile(

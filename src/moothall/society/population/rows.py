@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,8 +17,9 @@ from moothall.society.population.company import Company
 from moothall.society.population.register import Register
 from moothall.society.population.wants import Table, checked_fields
 from moothall.society.wants import Want
+from moothall.threads import guard
 
-_FINDING: Final = threading.RLock()
+_FINDING: Final = guard()
 
 
 @dataclass

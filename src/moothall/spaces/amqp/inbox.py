@@ -134,7 +134,7 @@ class Inbox:
         self._connection = self._open()
         cursor = self._connection.cursor()
         self._execute: Callable[..., sqlite3.Cursor] = cursor.execute
-        self._release = weakref.finalize(self, _release, cursor, self._connection, os.getpid())
+        self._release = weakref.finalize(self, _release, cursor, self._connection, self._file)
 
     # -- use ---------------------------------------------------------------------------------------
 
@@ -286,8 +286,8 @@ class Inbox:
         ) from error
 
 
-def _release(cursor: sqlite3.Cursor, connection: sqlite3.Connection, process: int) -> None:
-    if os.getpid() == process:
+def _release(cursor: sqlite3.Cursor, connection: sqlite3.Connection, file: SQLiteFile[Any]) -> None:
+    if file.is_of_this_process():
         # The cursor keeps a failed statement, which would keep the file open and locked.
         cursor.close()
         connection.close()
