@@ -6,13 +6,12 @@ import asyncio
 import os
 import signal
 import subprocess
-import threading
 from contextlib import suppress
 from typing import Final
 
 from moothall.agents.sandbox import Sandbox
 from moothall.errors import CommandError, CommandTimeout, ConfigError, TooManyThreads
-from moothall.threads import WORKERS
+from moothall.threads import WORKERS, guard
 
 MAX_OUTPUT: Final = 64 * 1024
 """How many bytes of a command's output are kept."""
@@ -99,7 +98,7 @@ class _Process:
         self._folder = folder
         self._output = output
         self._sandbox = sandbox
-        self._lock = threading.Lock()
+        self._lock = guard()
         self._killed = False
         self._process: subprocess.Popen[bytes] | None = None
 

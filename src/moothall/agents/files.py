@@ -12,6 +12,7 @@ from moothall.agents.folder import MAX_BYTES, Folder
 from moothall.agents.sandbox import SandboxChoice, sandbox_for
 from moothall.agents.text_file import edited
 from moothall.errors import FileError
+from moothall.threads import renewed
 
 MAX_LISTED: Final = 200
 """The most files that a schema names."""
@@ -124,7 +125,7 @@ def changing_actions(
     check_limits(command_timeout, max_file_bytes, network)
     confined = sandbox_for(sandbox, network)
     # An edit reads and then writes: of two concurrent ones, one would be lost.
-    one_at_a_time = threading.Lock()
+    one_at_a_time = renewed(threading.Lock())
 
     def write_file(file_name: str, content: str) -> str:
         """Write a text file, in place of one that is there.

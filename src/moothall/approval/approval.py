@@ -30,7 +30,7 @@ from moothall.errors import (
 )
 from moothall.slash import format_slash
 from moothall.text import escaped, escaped_json, log_failure, printable
-from moothall.threads import ask_in_thread
+from moothall.threads import ask_in_thread, renewed
 
 logger: logging.Logger = logging.getLogger("moothall.approval")
 
@@ -319,7 +319,7 @@ class TerminalApprover:
     def __init__(self, stdin: TextIO | None = None, stdout: TextIO | None = None) -> None:
         self._stdin = stdin
         self._stdout = stdout
-        self._one_at_a_time = threading.Lock()
+        self._one_at_a_time = renewed(threading.Lock())
         self._always: set[tuple[str | None, str]] = set()
 
     def approve(self, request: ApprovalRequest) -> bool:

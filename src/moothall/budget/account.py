@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import weakref
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -26,9 +25,9 @@ from moothall.budget.amounts import (
     picodollars,
 )
 from moothall.errors import BudgetExceeded, DeadlineExceeded, DefinitionError
-from moothall.threads import WaitingLine
+from moothall.threads import WaitingLine, guard, in_child
 
-logger = logging.getLogger("moothall.budget")
+logger: logging.Logger = logging.getLogger("moothall.budget")
 
 T = TypeVar("T")
 
@@ -70,13 +69,17 @@ class Ledger:
     __slots__ = ("__weakref__", "_held", "_lock", "_open", "line")
 
     def __init__(self, title: str) -> None:
-        # Held for a few instructions, never while waiting. It is re-entrant, since the garbage
-        # collector may run meanwhile and end a generator of this thread that settles, too.
-        self._lock = threading.RLock()
+        self._lock = guard()
         self._open = [0]  # reservations
         self._held: dict[int, weakref.ref[Reservation]] = {}
-        self.line = WaitingLine()  # for what open reservations hold
+        self.line: WaitingLine = WaitingLine()  # for what open reservations hold
         weakref.finalize(self, _log_open, title, self._open)
+        in_child(self._forget_open)
+
+    def _forget_open(self) -> None:
+        # What the parent has reserved counts as spent in a child, which never sees it settled.
+        self._held.clear()
+        self._open[0] = 0
 
     def change(self, work: Callable[[], T], undo: Callable[[], object] | None = None) -> T:
         """Change accounts with `work`; `undo` reverts it if it cannot be stored."""
@@ -198,7 +201,7 @@ class Reservation:
         self._accounts = accounts
         self._amounts = amounts
         self._spent = amounts  # until it is settled
-        self.open = True
+        self.open: bool = True
         self._waits = 0  # how many of its inner reservations wait in turn
         ledger._open[0] += 1
         ledger._held[id(self)] = ref = weakref.ref(self)
@@ -274,7 +277,7 @@ def callers(ledger: Ledger) -> list[Reservation]:
 
 
 def _log_open(title: str, open: list[int]) -> None:
-    if open[0]:
+    if open[0] > 0:
         logger.warning("%s: %d reservations were neither settled nor released", title, open[0])
 
 

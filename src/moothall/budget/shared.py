@@ -13,7 +13,7 @@ from moothall.budget.account import Account, Accounts, Ledger, Reservation, end
 from moothall.budget.amounts import KINDS, Amounts
 from moothall.errors import DefinitionError, MoothallError
 
-logger = logging.getLogger("moothall.budget")
+logger: logging.Logger = logging.getLogger("moothall.budget")
 
 T = TypeVar("T")
 

@@ -6,7 +6,6 @@ import asyncio
 import os
 import random
 import socket
-import threading
 import time
 import weakref
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from moothall.errors import MissingExtra, MoothallError
 from moothall.http.network import check_allowed, proxy_for
 from moothall.text import one_line
+from moothall.threads import guard
 
 if TYPE_CHECKING:
     import aiohttp
@@ -68,10 +68,10 @@ class Response:
     """An answer: its head, and its body, whole in `content`, or streamed by `read`."""
 
     def __init__(self, client: Client, answer: aiohttp.ClientResponse, url: str) -> None:
-        self.status = answer.status
+        self.status: int = answer.status
         self.headers: Mapping[str, str] = answer.headers
         self.url = url  # after redirects
-        self.content = b""
+        self.content: bytes = b""
         self.tries = 1
         self._client = client
         self._answer = answer
@@ -127,7 +127,8 @@ class Response:
             pieces = [self._first]
             while pieces[-1]:
                 pieces.append(await self._next())
-            self.content, self._first = b"".join(pieces), b""
+            self.content = b"".join(pieces)
+            self._first = b""
 
 
 # A client's state in one event loop: the session, slots for requests, the session's closer.
@@ -176,7 +177,7 @@ class Client:
         self._where = where
         self._connections = connections
         self._check_address = check_address
-        self._lock = threading.Lock()
+        self._lock = guard()
         # Connections belong to the loop that opened them.
         self._held: dict[asyncio.AbstractEventLoop, _Here] = {}
         # A session collected with the client would warn that it is open. Dropped just after the

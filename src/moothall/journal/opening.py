@@ -23,7 +23,7 @@ from moothall.errors import DefinitionError, JournalError, RunHeld
 from moothall.journal.commits import Commits, OpenRun
 from moothall.journal.entry import Entry
 from moothall.journal.file import JournalFile, Place
-from moothall.threads import WORKERS
+from moothall.threads import WORKERS, guard, in_child, renewed
 
 _LINUX: Final = sys.platform == "linux"
 _TAKEN: Final = (errno.EACCES, errno.EAGAIN)
@@ -43,7 +43,8 @@ class Leases:
         self._fd = -1
         self._end: Callable[[], object] | None = None
         self._held: set[int] = set()
-        _ALL.add(self)
+        # A child inherits the open file, and would keep the locks after its parent's death.
+        in_child(self.close)
 
     def take(self, run: int) -> bool:
         """Take the lease of a run; return False if it is taken."""
@@ -117,18 +118,6 @@ def _flock(kind: int, run: int) -> bytes:
     return struct.pack("hhqqi4x", kind, os.SEEK_SET, run, 1, 0)
 
 
-_ALL: weakref.WeakSet[Leases] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    # The child inherits the open file, and would keep the locks after its parent's death.
-    for leases in list(_ALL):
-        leases.close()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
 MAX_ID = 255
 
 
@@ -140,8 +129,8 @@ class Runs:
         self._commits = commits
         self._leases = Leases(file.path)
         # Held until a run of a cancelled caller is released, so that the next finds it free.
-        self._opening = threading.Lock()
-        self._guard = threading.Lock()  # for the leases
+        self._opening = renewed(threading.Lock())
+        self._guard = guard()  # for the leases
 
     def close(self) -> None:
         """Release all runs that this process holds."""
@@ -155,7 +144,7 @@ class Runs:
 
     async def begin(self, run_id: str, new: tuple[str, str, str]) -> OpenRun:
         """Open a run in a worker thread; a new one begins with its kind, agent and task."""
-        self._file.check()  # before taking a lock, which may be held forever in a forked child
+        self._file.check()
         # Not a future of the loop: the loop may have ended when the run is open.
         opening: concurrent.futures.Future[OpenRun] = concurrent.futures.Future()
         WORKERS.submit(self._open_for, opening, run_id, new)

@@ -7,7 +7,6 @@ import logging
 import os
 import sqlite3
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, Self
 
@@ -19,6 +18,7 @@ from moothall.memory.embedder import Embedder
 from moothall.memory.file import MemoryFile
 from moothall.memory.memory import Memory, check_thread, last
 from moothall.memory.recall import Recall, insert, row_of
+from moothall.threads import guard
 
 logger: logging.Logger = logging.getLogger("moothall.memory")
 
@@ -102,7 +102,7 @@ class SQLiteMemory(Memory):
         except UnicodeEncodeError as error:
             raise DefinitionError(f"a thread's id is text that UTF-8 can carry: {error}") from None
         self._id = thread
-        self._lock = threading.Lock()  # guards the attributes below
+        self._lock = guard()  # guards the attributes below
         self._window: TokenBoundedMemory | None = None
         self._seen = 0
         self._forgotten = 0

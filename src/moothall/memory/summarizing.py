@@ -15,7 +15,7 @@ from moothall.arguments import check_count, names_checked
 from moothall.errors import DefinitionError, ModelError, StateError, TooManyThreads
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from moothall.memory.memory import Memory, check_memory, last
-from moothall.threads import WORKERS
+from moothall.threads import WORKERS, guard, in_child
 
 if TYPE_CHECKING:
     # Only its interface: models are imported after memories.
@@ -83,7 +83,12 @@ class SummarizingMemory(TokenBoundedMemory):
     def _start_empty(self) -> None:
         super()._start_empty()
         self._summary = ""
-        self._lock = threading.RLock()
+        self._lock = guard()
+        self._rest()
+        in_child(self._rest)
+
+    def _rest(self) -> None:
+        """Have no summary in progress, as in a forked child."""
         self._idle = threading.Event()
         self._idle.set()
         self._read: list[dict[str, Any]] = []  # what the model is reading

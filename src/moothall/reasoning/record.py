@@ -225,9 +225,13 @@ class Record(ReadRecord[S]):
         if not self._part.path:
             self._part.end(reason)
 
-    def commit_now(self) -> None:
-        """Write the noted entries where nothing can be awaited; this blocks the thread."""
-        self._part.run.commit_now()
+    def commit_now(self, cause: BaseException | None = None) -> None:
+        """Write the noted entries where nothing can be awaited; this blocks the thread.
+
+        It does not if the cause is that a coroutine is closed: the garbage collector may do that,
+        in a thread that holds what the writer waits for.
+        """
+        self._part.run.commit_now(wait=not isinstance(cause, GeneratorExit))
         self._has_committed()
 
     @property
@@ -287,7 +291,7 @@ class _NullRecord(Record[S]):
     async def commit(self, upto: int | None = None) -> None:
         pass
 
-    def commit_now(self) -> None:
+    def commit_now(self, cause: BaseException | None = None) -> None:
         pass
 
 
@@ -336,9 +340,9 @@ async def recorded(
         record.begin(kind, agent, fingerprint(**(program or {})), task=task)
         try:
             yield record
-        except BaseException:
+        except BaseException as error:
             with suppress(JournalError):  # raise what stopped the run instead
-                record.commit_now()
+                record.commit_now(error)
             raise
         await record.commit()
     finally:

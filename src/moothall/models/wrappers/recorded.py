@@ -8,7 +8,6 @@ import hashlib
 import json
 import logging
 import os
-import threading
 import weakref
 from collections.abc import AsyncGenerator
 from concurrent.futures import Future
@@ -21,6 +20,7 @@ from moothall.models.base import Answering, Closing, Request, in_pieces
 from moothall.models.names import model as named
 from moothall.models.protocol import Model, ModelReply, StreamPart, answer_json, answer_of_json
 from moothall.text import one_line
+from moothall.threads import guard, in_child
 
 logger: logging.Logger = logging.getLogger("moothall.models")
 
@@ -64,8 +64,9 @@ class RecordedModel(Answering, Closing):
     ) -> None:
         self.path: Path = Path(path).expanduser()
         self.model: Model | None = None if model is None else named(model)
-        self._lock = threading.Lock()
+        self._lock = guard()
         self._asking: dict[str, Future[None]] = {}  # each ends with the answer to its request
+        in_child(self._forget)
         self._file = _File(self.path, self.model)
         self._finalizer = weakref.finalize(self, self._file.close)
         self.name: str = name or self._file.model
@@ -87,6 +88,9 @@ class RecordedModel(Answering, Closing):
         """Close the file; a closed model answers no more."""
         with self._lock:
             self._finalizer()
+
+    def _forget(self) -> None:
+        self._asking.clear()  # what the parent asks is answered there
 
     async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
         content = request.as_json(self.name, sort_keys=True, allow_nan=False)
@@ -117,7 +121,7 @@ class RecordedModel(Answering, Closing):
             raise
         finally:
             with self._lock:
-                del self._asking[key]
+                self._asking.pop(key, None)
             if not asking.done():
                 asking.set_result(None)
         yield reply

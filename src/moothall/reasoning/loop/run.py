@@ -78,6 +78,10 @@ class Run(Asking):
                 return await guarded(record, self._resumed, over, self.end)
         except Stop as stop:  # its memory failed between two turns, or at the end
             return self.end(stop)
+        finally:
+            if self.thread.underway is self:
+                self.thread.underway = None
+            self.thread.unheard.extend(self._told)  # what came after the last turn
         with suppress(Stop):  # its memory failed
             self._resume()
         return as_it_ended(record, self.schema)

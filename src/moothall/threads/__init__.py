@@ -1,0 +1,25 @@
+"""Threads: workers, waiting across threads and loops, locks, and what a forked child renews."""
+
+from moothall.threads.locks import guard, in_child, renewed
+from moothall.threads.waiting import Channel, WaitingLine, settle
+from moothall.threads.workers import (
+    WORKERS,
+    WorkerThreads,
+    ask_in_thread,
+    is_cancelled,
+    loop_is_running,
+)
+
+__all__ = [
+    "WORKERS",
+    "Channel",
+    "WaitingLine",
+    "WorkerThreads",
+    "ask_in_thread",
+    "guard",
+    "in_child",
+    "is_cancelled",
+    "loop_is_running",
+    "renewed",
+    "settle",
+]
