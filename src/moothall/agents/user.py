@@ -106,7 +106,7 @@ class User(Agent):
     async def run(self, patience_s: float = PATIENCE_S) -> None:
         """Read lines and send them, until the input ends.
 
-        For a line that is no message, an error is shown, and the next line is read. When the input
+        If a line is not a message, an error is shown, and the next line is read. When the input
         ends, the agents of the space have time to answer earlier messages.
 
         Args:
