@@ -23,7 +23,7 @@ from moothall.workflow import Workflow, block_actions, not_found, offered
 if TYPE_CHECKING:
     from moothall.budget import Budget
 
-logger = logging.getLogger("moothall.agent")
+logger: logging.Logger = logging.getLogger("moothall.agent")
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

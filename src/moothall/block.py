@@ -52,7 +52,7 @@ class Block:
             from moothall.params import BlockParams  # pydantic takes long to import
 
             block_params = (self.ParamsType or BlockParams)()
-        self.params = checked_params(self.ParamsType, block_params)
+        self.params: Any = checked_params(self.ParamsType, block_params)
         if self.ParamsType is not None and not isinstance(self.params, self.ParamsType):
             kind = f"{self.ParamsType.__name__} or a dict of its fields"
             raise ConfigError(

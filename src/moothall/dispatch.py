@@ -15,7 +15,7 @@ from moothall.jsonvalue import NotJSON, Unreadable, read_json, to_json
 from moothall.signature.schema import object_schema
 from moothall.text import one_line
 
-logger = logging.getLogger("moothall.dispatch")
+logger: logging.Logger = logging.getLogger("moothall.dispatch")
 
 DISPATCHER_PROMPT: Final = """\
 You choose which block of an agent acts now. The agent's situation follows as JSON, with its blocks

@@ -12,7 +12,7 @@ from typing import Final, Literal, get_args
 
 from moothall.errors import CommandError, ConfigError
 
-logger = logging.getLogger("moothall.agents")
+logger: logging.Logger = logging.getLogger("moothall.agents")
 
 SandboxChoice = Literal["auto", "bwrap", "none"]
 

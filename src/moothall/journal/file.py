@@ -69,7 +69,7 @@ class KeptFiles:
     """The values that are files beside a journal, in the folder `NAME-kept`."""
 
     def __init__(self, journal: str) -> None:
-        self.folder = Path(f"{os.path.realpath(journal)}-kept")
+        self.folder: Path = Path(f"{os.path.realpath(journal)}-kept")
 
     def put(self, hash: str, data: bytes) -> None:
         """Store a value, whole or not at all."""

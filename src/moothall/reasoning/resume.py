@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from moothall.reasoning.record import Record
     from moothall.reasoning.reply_request import AnswerSchema
 
-logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 _MOST: Final = 10_000
 """How many runs an object's marks cover; those of the run set longest ago are dropped first."""

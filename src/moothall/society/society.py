@@ -30,7 +30,7 @@ from moothall.society import given
 from moothall.society.asking import Asking
 from moothall.society.checkpoint import KIND, SocietyState, as_bytes, load, restore, save, state_of
 from moothall.society.city.map import check_integer
-from moothall.society.commit import CITY, Service
+from moothall.society.commit import CITY, Books, Service
 from moothall.society.engine import Engine, LocalEngine
 from moothall.society.experiments.experiment import Experiments
 from moothall.society.experiments.intervention import Changed, Intervention
@@ -40,7 +40,7 @@ from moothall.society.router import Interceptor
 from moothall.society.tables import Tables
 from moothall.text import counted
 
-logger = logging.getLogger("moothall.society")
+logger: logging.Logger = logging.getLogger("moothall.society")
 
 MAILBOX: Final = 1_000  # the messages that an agent may receive in a step, by default
 
@@ -121,13 +121,16 @@ class Society(Experiments):
             city, seed = given.of_population(population, city, seed)
             citizens = ()
         super().__init__(approver=approver, mailbox=mailbox)
-        self.city, self.seed, self.population = city, seed, population
-        self.clock, self.facts = Clock(start), facts
+        self.city: Any = city
+        self.seed: int = seed
+        self.population: Population | None = population
+        self.clock: Clock = Clock(start)
+        self.facts: Any = facts
         self._began = self.clock.start.isoformat()
-        self.services = given.services_of(services)
+        self.services: dict[str, Service] = given.services_of(services)
         self._reached = self.services if city is None else {"city": CITY, **self.services}
-        self.books = self.new_books()
-        self.changed = Changed(city)
+        self.books: Books = self.new_books()
+        self.changed: Changed = Changed(city)
         self._model = model
         self._engine = LocalEngine() if engine is None else engine
         self._asking = Asking(model_timeout_s, budget, once=ask_once)
@@ -264,12 +267,12 @@ class Society(Experiments):
         state = self._state = record.state
         restore(self, record, state)
         before = (row for row in self.metrics if row["step"] < state.first)
-        self.metrics = [*before, *state.rows]
+        self.metrics: list[dict[str, Any]] = [*before, *state.rows]
         for each in new.interventions:  # given while the journal was opened
             record.hear(each)
         state.interventions += [*record.heard, *new.interventions]
         self._given[1][:] = [Intervention(**each) for each in state.interventions]
-        self.interventions = (*made, *self._given[1])
+        self.interventions: tuple[Intervention, ...] = (*made, *self._given[1])
         return state
 
     async def _run_steps(

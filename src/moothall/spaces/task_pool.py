@@ -21,7 +21,7 @@ from moothall.agent import CURRENT
 from moothall.budget.ledger import HELD
 from moothall.spaces.delivery import Delivery
 
-logger = logging.getLogger("moothall.space")
+logger: logging.Logger = logging.getLogger("moothall.space")
 
 _IDLE = 64
 """How many idle tasks are kept."""

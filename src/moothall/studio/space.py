@@ -58,7 +58,7 @@ class SpaceTab:
 
     def __init__(self, hub: Hub, user: str) -> None:
         self._hub = hub
-        self.user = StudioUser(user, self)
+        self.user: StudioUser = StudioUser(user, self)
         self._messages: deque[dict[str, Any]] = deque(maxlen=MESSAGES)
         self._lines = itertools.count(1)
         self._seen_so_far = itertools.count(1)

@@ -23,7 +23,7 @@ from moothall.errors import TooManyThreads
 from moothall.threads.locks import guard, in_child
 from moothall.threads.waiting import settle
 
-logger = logging.getLogger("moothall.threads")
+logger: logging.Logger = logging.getLogger("moothall.threads")
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ class WorkerThreads:
 
     def _reset(self) -> None:
         self._idle: list[_Worker] = []
-        self.threads = 0  # how many there are now
+        self.threads: int = 0  # how many there are now
         self._numbers = itertools.count(1)
 
     @property

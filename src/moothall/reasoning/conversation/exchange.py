@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from moothall.reasoning.reply_request import ReplyRequest
     from moothall.reasoning.thread import Thread
 
-logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 # Reasons that hold for all participants: no other is asked after one of them.
 _FINAL: Final = frozenset(("budget", "deadline", "in_doubt"))
@@ -51,8 +51,8 @@ class Exchange:
         record: Record[ConversationState],
         later: Callable[[Any, Thread], None],
     ) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.between = True
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self.between: bool = True
         self._setup = setup
         self._state = state
         self._record = state.record = record

@@ -32,7 +32,7 @@ from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.resume import guarded
 from moothall.text import log_failure
 
-logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class Rounds:
         decide_by: Callable[..., Any] | None,
         extract_by: Callable[..., Any] | None,
     ) -> None:
-        self.loop = asyncio.get_running_loop()
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._agent = agent
         self._human = config.human
         self._reactives = config.reactives

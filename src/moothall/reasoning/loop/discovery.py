@@ -19,7 +19,7 @@ from moothall.errors import MoothallError
 from moothall.message import MAX_ID
 from moothall.text import escaped, shorten
 
-logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 HELP_TIMEOUT_S = 3.0
 """How long an agent may take to say what it can do."""

@@ -58,7 +58,7 @@ class Run(Asking):
         self._ids: set[str] = set()  # of the calls
         # For interruptions: our own cancellations of this task are undone with `uncancel`, as
         # asyncio.timeout does.
-        self.loop = asyncio.get_running_loop()
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None
         self._task = task

@@ -81,7 +81,7 @@ class Results:
     """
 
     def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
         _, parquet = arrow()
         names = ("condition", "parameters", "metric", "step", "seed", "value", "text")
         try:
@@ -99,6 +99,9 @@ class Results:
             of_key = self._values.setdefault((condition, values, metric), {})
             of_key.setdefault(step, {})[seed] = value
         parts = list(zip(*self._values, strict=True)) or [(), (), ()]
+        self.conditions: list[str]
+        self.grid: list[str]
+        self.metrics: list[str]
         self.conditions, self.grid, self.metrics = (list(dict.fromkeys(each)) for each in parts)
 
     def measured(self, metric: str) -> list[tuple[str, str]]:

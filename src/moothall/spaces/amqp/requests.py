@@ -23,7 +23,7 @@ from moothall.spaces.amqp.publisher import UNROUTABLE
 from moothall.spaces.amqp.wire import Outbound, Unreadable
 from moothall.spaces.delivery import Delivery
 
-logger = logging.getLogger("moothall.amqp")
+logger: logging.Logger = logging.getLogger("moothall.amqp")
 
 _CHECK_S: Final = 0.01
 """How long a request stays unanswered before the broker is asked for its receiver."""

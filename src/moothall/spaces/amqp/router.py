@@ -46,7 +46,7 @@ from moothall.spaces.loop import LoopThread
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.router import Router
 
-logger = logging.getLogger("moothall.amqp")
+logger: logging.Logger = logging.getLogger("moothall.amqp")
 
 _AGAIN_S: Final = 1.0
 _LAST_S: Final = 5.0
@@ -70,8 +70,9 @@ class AMQPRouter(Router):
         evict: Callable[[Mailbox, RequestError], None],
     ) -> None:
         super().__init__(thread, mailbox)
-        self.dispatch = self._dispatch
+        self.dispatch: Callable[[Delivery], None] = self._dispatch
         self.inbox = inbox
+        self.broker: Broker
         self.broker = broker = Broker(
             thread,
             options,
@@ -83,11 +84,11 @@ class AMQPRouter(Router):
             on_state=on_state,
             after_read=self._begin_now,
         )
-        self.requests = OpenRequests(broker, self.settle, self.mailboxes)
-        self.recorder = Recorder(
+        self.requests: OpenRequests = OpenRequests(broker, self.settle, self.mailboxes)
+        self.recorder: Recorder = Recorder(
             self, broker, inbox, is_idle=lambda: not self._ready, keep_s=keep_s
         )
-        self.receiver = Receiver(
+        self.receiver: Receiver = Receiver(
             self,
             broker,
             inbox,
@@ -95,7 +96,7 @@ class AMQPRouter(Router):
             innermost=self.requests.innermost,
             show=self._show_inbound,
         )
-        self.queues = AgentQueues(
+        self.queues: AgentQueues = AgentQueues(
             self,
             broker,
             self.receiver,
@@ -104,7 +105,7 @@ class AMQPRouter(Router):
             queue_lost=self.requests.queue_lost,
             evict=evict,
         )
-        self.presence = Presence(
+        self.presence: Presence = Presence(
             broker,
             self.queues,
             self.mailboxes,
@@ -113,7 +114,7 @@ class AMQPRouter(Router):
             settled=self._settled,
             keep_s=keep_s,
         )
-        self.everywhere = Observers(broker)
+        self.everywhere: Observers = Observers(broker)
 
     # -- out ---------------------------------------------------------------------------------------
 
