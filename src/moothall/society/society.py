@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from os import PathLike
 from typing import Any, Final
 
-from moothall.action import is_async
 from moothall.agent import Agent
 from moothall.approval import Approver
 from moothall.arguments import names_checked
@@ -39,6 +38,7 @@ from moothall.society.population.population import Population
 from moothall.society.router import Interceptor
 from moothall.society.tables import Tables
 from moothall.text import counted
+from moothall.threads import is_async
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 
