@@ -222,7 +222,7 @@ class Action:
         `description`, `parameters`, and perhaps `terminal`.
 
         Raises:
-            DefinitionError: `source` is no action, or a parameter cannot be given by name
+            DefinitionError: `source` is not an action, or a parameter cannot be given by name
         """
         if isinstance(source, Action):
             return source
@@ -348,7 +348,7 @@ class ActionRegistry:
             action: what `Action.of` takes, or an agent, which registers every action that it offers
 
         Raises:
-            DefinitionError: the argument is no action, or an agent's action has a taken name
+            DefinitionError: the argument is not an action, or an agent's action has a taken name
         """
         offers = getattr(action, "offers", None)
         if isinstance(offers, dict):
@@ -356,7 +356,7 @@ class ActionRegistry:
             if taken:
                 raise DefinitionError(
                     f"{action!r} offers {', '.join(taken)}, which the registry has already: "
-                    "register its actions one by one under other names"
+                    "register its actions under other names, or give agent.as_action(name)"
                 )
             self.actions.update(offers)
         else:

@@ -17,7 +17,7 @@ from moothall.approval.approval import Decision
 from moothall.arguments import unknown_argument
 from moothall.dispatch import AgentToolbox
 from moothall.errors import DefinitionError, NotInSpace
-from moothall.message import Envelope, Message, address, check_args, check_message
+from moothall.message import Envelope, Message, address, check_args, check_message, in_reply
 from moothall.workflow import Workflow, block_actions, not_found, offered
 
 if TYPE_CHECKING:
@@ -65,6 +65,10 @@ class Handling(Protocol):
     @property
     def answered_thread(self) -> str | None:
         """For an answer: the thread that sent the request; empty for the agent's own."""
+
+    @property
+    def within(self) -> str | None:
+        """For a `say` sent within a reply: the thread of that reply."""
 
     def message(self) -> dict[str, Any] | None:
         """Return the message; None in a callback of the agent's own."""
@@ -263,7 +267,7 @@ class Agent(Workflow):
         called = None if message is None else message["action"]["name"]
         return handling.idempotency_key if called == action else None
 
-    def _lane(self, message: dict[str, Any], thread: str | None) -> str | None:
+    def _lane(self, message: dict[str, Any], handling: Handling) -> str | None:
         """Return the lane of a message to this agent, or None; called on the loop when it arrives.
 
         The messages of one lane are handled one at a time, in order. Up to `_lanes` lanes run side
@@ -286,7 +290,7 @@ class Agent(Workflow):
         mailbox = self._mailbox
         if mailbox is None:
             raise self._not_in_space("send")
-        mailbox.send(check_message(message, mailbox.id))
+        mailbox.send(in_reply(self, check_message(message, mailbox.id)))
 
     def request(
         self, message: Message | dict[str, Any], timeout: float | None = 300, wait: bool = False
@@ -309,7 +313,7 @@ class Agent(Workflow):
         mailbox = self._mailbox
         if mailbox is None:
             raise self._not_in_space("request")
-        return mailbox.request(check_message(message, mailbox.id), timeout, wait)
+        return mailbox.request(in_reply(self, check_message(message, mailbox.id)), timeout, wait)
 
     def ask(self, to: str | int, action: str, /, *unnamed: Never, **args: Any) -> Pending[Any]:
         """Call an action of another agent with these arguments, by name: a short `request`."""
@@ -323,10 +327,9 @@ class Agent(Workflow):
             and (type(action) is str and 0 < len(action) < 256)
             and action.isascii()
         ):
-            parts = (mailbox.id, to, action, check_args(args), None, None, None)
-            return mailbox.request(tuple.__new__(Envelope, parts), 300)
-        message = {"to": to, "action": {"name": action, "args": args}}
-        return mailbox.request(check_message(message, mailbox.id), 300)
+            parts = (mailbox.id, to, action, check_args(args), None, None, None, None)
+            return mailbox.request(in_reply(self, tuple.__new__(Envelope, parts)), 300)
+        return self.request({"to": to, "action": {"name": action, "args": args}})
 
     def _not_in_space(self, what: str) -> NotInSpace:
         return NotInSpace(f"agent {self.id!r} cannot {what}: it is in no space (or has left it)")

@@ -11,11 +11,18 @@ import time
 import traceback
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from moothall.action import Action, is_async
 from moothall.text import error_message
 from moothall.threads import WORKERS, is_cancelled, loop_is_running
+
+
+class AnyEnvironment(Protocol):
+    """What an agent needs of an environment; `aexecute_action` is optional."""
+
+    def execute_action(self, action: Action, args: dict[str, Any], /) -> Any:
+        """Execute an action and return the result, or an awaitable of it."""
 
 
 class Environment:

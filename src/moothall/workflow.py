@@ -7,12 +7,34 @@ import inspect
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 from moothall.action import Action, ActionOptions, ActionRegistry, actions_of
 from moothall.block import Block, checked_params
 from moothall.dispatch import DISPATCHER_PROMPT, KEPT, AgentToolbox, BlockDispatcher, named
 from moothall.errors import ActionNotFound, DefinitionError
+
+if TYPE_CHECKING:
+    from moothall.approval import Approver
+
+
+class AgentParts(TypedDict, total=False):
+    """What an agent's step is made of, by name. A `memory=` is each class's own."""
+
+    name: str | None
+    type: Any
+    toolbox: AgentToolbox | None
+    agent_params: Any
+    blocks: Iterable[Block] | None
+
+
+class AgentOptions(AgentParts, total=False):
+    """What every agent takes by name; `Agent` documents it."""
+
+    receive_own_broadcasts: bool
+    concurrency: int | None
+    approver: Approver | None
+    deps: Any
 
 
 class Workflow:

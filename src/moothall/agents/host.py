@@ -46,7 +46,7 @@ class Host(Agent):
         ConfigError: `command_timeout` is not above 0, `max_file_bytes` is below 0, or `sandbox` or
             `network` has another value (a ValueError)
         CommandError: the sandbox is `"bwrap"`, which is not installed or does not work here
-        FileError: the root is no folder
+        FileError: the root is not a folder
     """
 
     def __init__(

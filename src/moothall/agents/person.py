@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from moothall.agents.terminal import Terminal
 from moothall.context import Context
@@ -16,6 +16,11 @@ from moothall.reasoning.dualact.conclusions import DECISION_SCHEMA, DecisionActi
 from moothall.reasoning.reply import Reply, StopReason
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.thread import Thread
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from moothall.reasoning.conversational import ReplyingOptions
 
 _CHOICES = """\
 Choose:
@@ -74,7 +79,7 @@ class Person(ConversationalAgent):
         stdin: TextIO | None = None,
         stdout: TextIO | None = None,
         desk: Desk | None = None,
-        **options: Any,
+        **options: Unpack[ReplyingOptions],
     ) -> None:
         super().__init__(id, **options)
         self._terminal = Terminal(stdin, stdout)

@@ -141,7 +141,7 @@ class Question:
 class Approver(Protocol):
     """Answers approval requests; may be sync or async. Sync ones are called in a worker thread."""
 
-    def approve(self, request: ApprovalRequest) -> Decision | Awaitable[Decision]:
+    def approve(self, request: ApprovalRequest, /) -> Decision | Awaitable[Decision]:
         """Return True to permit; anything else refuses, `Refused("…")` with a reason."""
 
 
@@ -214,7 +214,7 @@ class CallbackApprover:
         answer: answers the questions of actions; without it, questions raise `NobodyToAsk`
 
     Raises:
-        DefinitionError: `function` or `answer` is no function
+        DefinitionError: `function` or `answer` is not a function
     """
 
     def __init__(
@@ -240,7 +240,7 @@ class Rule:
     """Permits matching requests, or refuses them with `permit=False`.
 
     Each pattern is a shell pattern (`*`, `?`, `[…]`) that must match the whole text, including
-    case. An argument that is no string is matched as its JSON.
+    case. An argument that is not a string is matched as its JSON.
 
     Attributes:
         agent: pattern of the agent's id

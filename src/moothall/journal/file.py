@@ -94,9 +94,10 @@ APPLICATION: Final = 0x63766A31
 DURABILITY: Final = {"process": "NORMAL", "power": "FULL"}
 """What a journal survives, and SQLite's name for it."""
 
-# Migrations are only appended; versions 1 and 2 were never released. `state` is NULL until a run's
+# Migrations are only appended; versions 1 to 3 were never released. `state` is NULL until a run's
 # own agent has ended.
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    (),
     (),
     (),
     (
@@ -130,6 +131,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             sum BLOB NOT NULL
         )""",
     ),
+    ("ALTER TABLE runs ADD COLUMN thread TEXT",),
 )
 
 _INSERT = "INSERT INTO entries (place, path, kind, at, data, sum) VALUES (?, ?, ?, ?, ?, ?)"

@@ -28,10 +28,17 @@ class Embedder(Protocol):
         dimensions: how many numbers a vector has
     """
 
-    name: str
-    dimensions: int
+    @property
+    def name(self) -> str:
+        """The name under which its vectors are stored."""
+        ...
 
-    def embed(self, texts: list[str]) -> list[list[float]]:
+    @property
+    def dimensions(self) -> int:
+        """How many numbers a vector has."""
+        ...
+
+    def embed(self, texts: list[str], /) -> list[list[float]]:
         """Return a vector for each text, in order. It may be called in any thread.
 
         Args:

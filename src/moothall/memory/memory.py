@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 from weakref import WeakValueDictionary
 
 from moothall.errors import DefinitionError, StateError
@@ -15,6 +15,17 @@ _MOST_THREADS: Final = 1000
 """An unused thread is forgotten when this many were used after it."""
 _MOST_RUNS: Final = 10_000
 """For how many runs the number of added messages is kept; then the oldest is forgotten."""
+
+
+class AnyMemory(Protocol):
+    """What an agent needs of a memory; one with `thread(id)` serves several threads."""
+
+    def add_memory(self, memory: dict[str, Any], /) -> object:
+        """Add a chat message."""
+
+    def get_memories(self) -> list[dict[str, Any]]:
+        """Return the messages for a prompt, the oldest first."""
+        ...
 
 
 class Memory:
@@ -113,7 +124,7 @@ class Memory:
             id: any text; None is this memory itself, as replies without `thread=` use it
 
         Raises:
-            DefinitionError: the id is no text, or empty
+            DefinitionError: the id is not a text, or empty
         """
         if id is None:
             return self

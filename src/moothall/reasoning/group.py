@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from moothall.agent import Agent
 from moothall.errors import BudgetExceeded, ConfigError, DefinitionError, ModelError
@@ -13,6 +13,25 @@ from moothall.errors import BudgetExceeded, ConfigError, DefinitionError, ModelE
 if TYPE_CHECKING:
     from moothall.budget import Budget
     from moothall.reasoning.reply_request import ReplyRequest
+
+
+class Participant(Protocol):
+    """What a group needs of a member; `Conversational` has what it may take beside."""
+
+    @property
+    def id(self) -> str | int:
+        """Its id."""
+        ...
+
+    @property
+    def reply(self) -> Callable[..., Any]:
+        """Answers with a `Reply`, `async` or not."""
+        ...
+
+    @property
+    def observe(self) -> Callable[..., Any]:
+        """Hears what others say, `async` or not."""
+        ...
 
 
 def check_part(part: object, names: tuple[str, ...], what: str, id: object) -> None:

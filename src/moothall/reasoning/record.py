@@ -165,8 +165,8 @@ class Record(ReadRecord[S]):
 
     def save(self, state: S, **earlier: tuple[int, str]) -> None:
         """Note the state between two turns. Append-only lists are recorded item by item."""
-        # `earlier`: so many items at the beginning of a list are already kept by this hash.
-        more = {"earlier": {name: hash for name, (_, hash) in earlier.items()}} if earlier else {}
+        # `earlier`: so many items at the beginning of a list are already kept by this name.
+        more = {"earlier": {name: kept for name, (_, kept) in earlier.items()}} if earlier else {}
         self._written.update({name: count for name, (count, _) in earlier.items()})
         grown: dict[str, Any] = {}
         for name, written in self._written.items():
@@ -202,8 +202,8 @@ class Record(ReadRecord[S]):
             self.note("started", data)
         return self._part.part(name)
 
-    def _earlier(self, hash: str) -> list[Any]:
-        return kept_list(hash, self.kept)
+    def _earlier(self, name: str) -> list[Any]:
+        return kept_list(name, self.kept)
 
     def keep(self, data: bytes) -> str:
         """Store a value once, and return its sha256; 1 MiB or more is a file beside the journal."""

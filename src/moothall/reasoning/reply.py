@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Generic, Literal, TypeAlias
+
+from typing_extensions import TypeVar
 
 from moothall.errors import BudgetExceeded, DeadlineExceeded, HookError, InDoubt, ModelError
 from moothall.jsonvalue import deep_json
@@ -79,9 +81,13 @@ class Step:
         return bool(self.result.get("tool_executed", True))
 
 
+_UNSET: Any = ...
+T_co = TypeVar("T_co", covariant=True, default=Any)
+
+
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """An agent's answer.
+class Reply(Generic[T_co]):
+    """An agent's answer. `Reply[Order]` is one whose value was requested as an `Order`.
 
     Attributes:
         text: the answer; if the run ended without one, the model's last text
@@ -98,7 +104,7 @@ class Reply:
     """
 
     text: str
-    value: Any = ...
+    value: T_co = _UNSET
     messages: list[dict[str, Any]] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from moothall.agent import CURRENT
-from moothall.budget.account import HELD
+from moothall.budget.ledger import HELD
 from moothall.spaces.delivery import Delivery
 
 logger = logging.getLogger("moothall.space")

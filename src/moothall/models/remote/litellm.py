@@ -26,6 +26,7 @@ from moothall.models.remote.remote import RemoteModel
 from moothall.models.settings import check_base_url
 
 if TYPE_CHECKING:
+    from moothall.action import Action
     from moothall.models.wrappers.rate_limit import RateLimit
 
 # Fields that this class sets itself, and fields that would make litellm bypass it.
@@ -171,6 +172,9 @@ class LiteLLMModel(RemoteModel):
         functions = [about | {"name": name} for name in sorted(called)]
         tools = [{"type": "function", "function": function} for function in functions]
         return {"tools": tools, "tool_choice": "none"}
+
+    async def _prepare(self, actions: list[Action] | None) -> None:
+        await asyncio.to_thread(imported)
 
     async def _asked(
         self, content: bytes, calls_before: int, stream: bool

@@ -16,6 +16,7 @@ from moothall.models.remote.remote import RemoteModel
 from moothall.models.settings import check_base_url
 
 if TYPE_CHECKING:
+    from moothall.action import Action
     from moothall.models.wrappers.rate_limit import RateLimit
 
 _OPENAI = "https://api.openai.com/v1"
@@ -157,6 +158,9 @@ class OpenAIModel(RemoteModel):
     async def aclose(self) -> None:
         """Close the connections of this event loop; a later call opens new ones."""
         await self._client.aclose()
+
+    async def _prepare(self, actions: list[Action] | None) -> None:
+        await self._client.prepare()
 
     async def _asked(
         self, content: bytes, calls_before: int, stream: bool

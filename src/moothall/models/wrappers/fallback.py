@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING
 
 from moothall.errors import ContextOverflow, DefinitionError, MissingExtra, ModelError
-from moothall.models.base import Answering, Request
+from moothall.models.base import Answering, Request, prepare
 from moothall.models.names import model as named
 from moothall.models.protocol import Model, StreamPart
+
+if TYPE_CHECKING:
+    from moothall.action import Action
 
 logger = logging.getLogger("moothall.models")
 
@@ -17,11 +21,13 @@ logger = logging.getLogger("moothall.models")
 class FallbackModel(Answering):
     """Asks models one after the other until one answers.
 
-    The next is asked when one raises `ModelError`, whatever the reason: no network, a limit, a
-    prompt too long for it, a call that `MOOTHALL_OFFLINE=1` forbids; or when its extra is not
-    installed. Each time a warning is logged.
-    Cancelling ends it. Any other exception passes through: it is a fault of the program, which
-    another model would only hide. In a stream, the next is asked only before the first piece.
+    If a model raises `ModelError`, the next one is asked, whatever the reason: no network, a limit,
+    a prompt too long for it, a call that `MOOTHALL_OFFLINE=1` forbids. The same holds if a model's
+    extra is not installed. Each time a warning is logged. In a stream, the next model is asked only
+    before the first piece.
+
+    Cancelling ends the call. Any other exception passes through: it is a fault of the program,
+    which another model would only hide.
 
     Its `context_tokens` is the smallest known one, so that an agent's memory fits every model. Its
     `max_tokens` is the largest, or None if one is not known, so that a budget's bound suffices for
@@ -51,6 +57,11 @@ class FallbackModel(Answering):
         longest: list[int | None] = [getattr(each, "max_tokens", None) for each in self.models]
         given = [each for each in longest if each is not None]
         self.max_tokens: int | None = max(given) if len(given) == len(longest) else None
+
+    async def _prepare(self, actions: list[Action] | None) -> None:
+        for each in self.models:
+            with suppress(ModelError, MissingExtra):  # an answer will say so, and ask the next
+                await prepare(each, actions)
 
     async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
         errors: list[Exception] = []

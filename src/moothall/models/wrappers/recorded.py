@@ -13,14 +13,17 @@ from collections.abc import AsyncGenerator
 from concurrent.futures import Future
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from moothall.errors import ModelError
-from moothall.models.base import Answering, Closing, Request, in_pieces
+from moothall.models.base import Answering, Closing, Request, in_pieces, prepare
 from moothall.models.names import model as named
 from moothall.models.protocol import Model, ModelReply, StreamPart, answer_json, answer_of_json
 from moothall.text import one_line
 from moothall.threads import guard, in_child
+
+if TYPE_CHECKING:
+    from moothall.action import Action
 
 logger = logging.getLogger("moothall.models")
 
@@ -91,6 +94,9 @@ class RecordedModel(Answering, Closing):
 
     def _forget(self) -> None:
         self._asking.clear()  # what the parent asks is answered there
+
+    async def _prepare(self, actions: list[Action] | None) -> None:
+        await prepare(self.model, actions)
 
     async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
         content = request.as_json(self.name, sort_keys=True, allow_nan=False)

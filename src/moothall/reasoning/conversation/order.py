@@ -229,7 +229,7 @@ class _HandOverAction(Action):
     def __init__(self, handed: Handover, others: list[str], about: Mapping[str, str]) -> None:
         async def hand_over(to: str, message: str) -> str:
             if handed.is_over:
-                raise AskAgain("the turn in which this could be done is over")
+                raise AskAgain("your turn is over: hand over only during your turn")
             if handed.to is not None:
                 raise AskAgain(f"you have handed over to {excerpt(handed.to)} already")
             handed.hand_over(to)

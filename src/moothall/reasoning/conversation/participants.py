@@ -16,7 +16,7 @@ from moothall.reasoning.conversation.order import Handover, Order, as_order
 from moothall.reasoning.conversation.state import Content, ConversationState, Utterance
 from moothall.reasoning.conversation.termination import Condition, as_condition
 from moothall.reasoning.events import Done, TurnStarted
-from moothall.reasoning.group import check_part, in_thread
+from moothall.reasoning.group import Participant, check_part, in_thread
 from moothall.reasoning.loop.recording import catch_up_models
 from moothall.reasoning.members import ask_member, await_own, side_by_side
 from moothall.reasoning.read_record import of_group
@@ -50,7 +50,7 @@ class Setup:
     def __init__(
         self,
         id: str,
-        agents: Iterable[Any],
+        agents: Iterable[Participant],
         next: Order | Callable[[ConversationState], Any] | None,
         until: Condition | Callable[[ConversationState], Any] | None,
         max_turns: int | None,

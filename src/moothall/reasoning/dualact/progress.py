@@ -13,7 +13,7 @@ from moothall.models.protocol import Usage
 from moothall.reasoning.dualact.conclusions import Conclusion, DecisionAction, HumanDecision, merged
 from moothall.reasoning.read_record import ReadRecord
 from moothall.reasoning.record import APPENDED, LIVE, loaded
-from moothall.reasoning.reply import Reply, Step, Stop, StopReason
+from moothall.reasoning.reply import Reply, Step, Stop, StopReason, T_co
 from moothall.reasoning.resume import ended
 from moothall.text import counted
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class DualActReply(Reply):
+class DualActReply(Reply[T_co]):
     """The reply of a dual act.
 
     Attributes:

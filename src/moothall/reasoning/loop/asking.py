@@ -8,13 +8,16 @@ from functools import partial
 from typing import Any
 
 from moothall.action import Action
-from moothall.errors import BudgetExceeded, HookError, JournalError
+from moothall.context import Context, SystemPrompt, prompt_for
+from moothall.errors import AskAgain, BudgetExceeded, HookError, JournalError
+from moothall.jsonvalue import readable
 from moothall.memory.memory import Memory
 from moothall.models.base import streamed
 from moothall.models.protocol import Model, ReasoningPiece, TextPiece, Usage
 from moothall.reasoning.charging import begun, budgeted
 from moothall.reasoning.hooks import as_hooked, expect_answer, expect_messages, run_hooks
 from moothall.reasoning.loop.answer import OfferedActions, as_action
+from moothall.reasoning.loop.calls import context_of
 from moothall.reasoning.loop.given import Given, system_text
 from moothall.reasoning.loop.parts import LoopAgent
 from moothall.reasoning.loop.recording import LoopState
@@ -52,6 +55,7 @@ class Asking:
         self.schema = request.answer
         self.state = LoopState()
         self.record = record
+        self._system: str | None = None  # what the function of the system prompt returned
         self._given = Given(record, self.thread)
         self._remembered = 0  # how many messages are in the memory
 
@@ -59,6 +63,8 @@ class Asking:
         """Return the model's answer, unchecked: the recorded one, or a new one."""
         record, iteration = self.record, self.state.iteration
         try:
+            if self._system is None and callable(self.agent.system_prompt):
+                self._system = await self._made_prompt(self.agent.system_prompt)
             self.shown = self.agent._show(self.thread, self.request.offered)
             if record is NULL_RECORD and not self.agent._hooks:  # the fastest way
                 given = await self._answer(self.prompt())
@@ -84,6 +90,42 @@ class Asking:
             log_failure(logger, f"the model of agent {self.agent.id!r} failed", error)
             kind, text = type(error).__name__, error_message(error)
             detail = f"{kind}: {text}" if text else kind
+            raise Stop("error", detail, error) from error
+
+    async def _made_prompt(self, function: SystemPrompt) -> str:
+        """Return what the function of the system prompt returns: once in a run, and recorded."""
+
+        async def call(step: Step) -> str:
+            return await prompt_for(function, context_of(self.agent, self.request))
+
+        try:
+            if self.record is NULL_RECORD:
+                return await call(NULL_STEP)
+            return await self.record.step("system_prompt", call)
+        except (BudgetExceeded, JournalError, Stop):
+            raise
+        except Exception as error:
+            log_failure(logger, f"the system_prompt of agent {self.agent.id!r} failed", error)
+            detail = f"its system_prompt failed: {type(error).__name__}: {error}"
+            raise Stop("error", detail, error) from error
+
+    async def checked(self, value: Any) -> str:
+        """Return what the agent's check finds wrong with a value, recorded; empty if nothing."""
+
+        async def call(step: Step) -> str:
+            return await fault_of(value, self.agent.check, context_of(self.agent, self.request))
+
+        try:
+            if self.record is NULL_RECORD:
+                return await call(NULL_STEP)
+            return await self.record.step(f"check.{self.state.iteration}", call)
+        except BudgetExceeded as error:
+            raise Stop.at_limit(error) from error
+        except (JournalError, Stop):
+            raise
+        except Exception as error:
+            log_failure(logger, f"the check of agent {self.agent.id!r} failed", error)
+            detail = f"its check failed: {type(error).__name__}: {error}"
             raise Stop("error", detail, error) from error
 
     def _about(self, name: str, value: Any) -> dict[str, Any]:
@@ -138,8 +180,10 @@ class Asking:
             prompt = self.memory.get_memories()
         except Exception as error:
             raise Stop.on_memory(agent.id, error) from error
-        if agent.system_prompt or agent._goals:
-            system = system_text(agent.system_prompt, agent._goals or ())
+        own = agent.system_prompt
+        if callable(own):
+            own = self._system
+        if (own or agent._goals) and (system := system_text(own, agent._goals or ())):
             prompt = [{"role": "system", "content": system}, *prompt]
         return prompt
 
@@ -159,3 +203,29 @@ class Asking:
     def known(self) -> list[str]:
         """Return the names that the model may call."""
         return [action.name for action in self.shown.actions]
+
+
+async def fault_of(value: Any, check: Any, context: Context[Any]) -> str:
+    """Return the reason for which a check asks for another answer; empty if it does not."""
+    try:
+        result = check(value, context) if _takes_context(check) else check(value)
+        if inspect.isawaitable(result):
+            result = await result
+    except AskAgain as error:
+        return readable(str(error)) or "Answer again."
+    # A predicate that returned False would else accept everything.
+    if result is not None and result is not value:
+        raise TypeError(
+            f"check= must return None or the value, or raise AskAgain, and returned {result!r:.80}"
+        )
+    return ""
+
+
+def _takes_context(check: Any) -> bool:
+    try:
+        inspect.signature(check).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:  # of a builtin nobody knows the parameters
+        return False
+    return True

@@ -316,18 +316,22 @@ def _injected(
     except DefinitionError:
         return kwargs  # its parameters were given explicitly: the signature is unusable
     if injected:
-        handling = CURRENT.get()
-        message = None if handling is None else handling.message()
-        context: Context[Any] = Context(
-            agent,
-            run_id=request.run_id,
-            thread=request.thread,
-            sender=None if message is None else message["from"],
-            budget=agent.budget if request.budget is None else request.budget,
-            deps=agent.deps if request.deps is None else request.deps,
-        )
-        return {**kwargs, **filled(injected, context)}
+        return {**kwargs, **filled(injected, context_of(agent, request))}
     return kwargs
+
+
+def context_of(agent: LoopAgent, request: ReplyRequest) -> Context[Any]:
+    """Return what a reply's own functions may know about it."""
+    handling = CURRENT.get()
+    message = None if handling is None else handling.message()
+    return Context(
+        agent,
+        run_id=request.run_id,
+        thread=request.thread,
+        sender=None if message is None else message["from"],
+        budget=agent.budget if request.budget is None else request.budget,
+        deps=agent.deps if request.deps is None else request.deps,
+    )
 
 
 async def _permits(

@@ -17,7 +17,6 @@ from moothall.action import Action
 from moothall.agent import Agent
 from moothall.errors import MoothallError
 from moothall.message import MAX_ID
-from moothall.reasoning.replying import own_reply
 from moothall.text import escaped, shorten
 
 logger = logging.getLogger("moothall.reasoning")
@@ -87,13 +86,7 @@ def discovered_actions(agent: Agent, id: str, help: Any) -> list[Action]:
 def _action(
     agent: Agent, id: str, name: str, described: dict[str, Any], parameters: dict[str, Any]
 ) -> Action:
-    # We set the thread of a `say`; the model must not.
-    is_say = name == "say" and "thread" in described["args"]
-
     async def call(**args: Any) -> Any:
-        request = own_reply(agent) if is_say else None
-        if request is not None and request.thread is not None:
-            args["thread"] = request.thread
         return await agent.ask(id, name, **args)
 
     text = _line(described.get("description")) or "not described"
@@ -116,6 +109,7 @@ def _parameters(described: Any, name: str) -> dict[str, Any] | None:
         return None
     if not all(isinstance(said, dict) for said in args.values()):
         return None
+    # The thread of a `say` is its reply's; the model must not name another.
     shown = {each: said for each, said in args.items() if (name, each) != ("say", "thread")}
     return {
         "type": "object",

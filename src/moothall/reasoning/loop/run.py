@@ -134,7 +134,7 @@ class Run(Asking):
 
     async def turn(self) -> Reply | None:
         """Handle one answer of the model and its calls; return the reply, or None to continue."""
-        state = self.state
+        agent, state = self.agent, self.state
         given = await self.ask()
         answer = read_answer(given, self._ids, self.find, self.known)
         if answer.text:
@@ -146,17 +146,19 @@ class Run(Asking):
                 value = self.schema.read(answer.text)
             except Unreadable as error:
                 answer.fault = f"{error} (It was {cut}.)" if cut else str(error)
+        if agent.check is not None and not answer.calls and not answer.fault:
+            answer.fault = await self.checked(value)
         if faults := answer.fault:
             if self.record.past(f"{state.iteration}."):
                 # Calls of this answer ran before: the model must not read that none was executed.
                 raise _gone(faults)
             self._add_faults(answer, faults)
-            again = bool(state.faults)
             state.faults = faults
+            state.unusable += 1
             state.same, state.before = 0, []
             self.save()
-            return self.end(Stop("unreadable", faults)) if again else None
-        state.faults = ""
+            return self.end(Stop("unreadable", faults)) if state.unusable > agent.tries else None
+        state.faults, state.unusable = "", 0
         if not answer.calls:
             self._add(role="assistant", content=answer.text)
             state.same, state.before = 0, []
@@ -236,7 +238,7 @@ class Run(Asking):
         told, self._told = self._told, []
         for text in told:
             self._add(role="user", content=text)
-        self.state.faults = ""
+        self.state.faults, self.state.unusable = "", 0
         self.state.same, self.state.before = 0, []
         self.save()
 

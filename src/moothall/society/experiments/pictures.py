@@ -87,7 +87,7 @@ def draw_day(rows: list[dict[str, Any]], path: str | PathLike[str]) -> None:
         path: the file
 
     Raises:
-        ConfigError: one of them is no such row
+        ConfigError: one of them is not such a row
         MissingExtra: matplotlib is not installed
     """
     for key in ("time", "home", "work", "moving", "owned"):

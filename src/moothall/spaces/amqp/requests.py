@@ -68,7 +68,12 @@ class OpenRequests:
             to=envelope.to,
             mandatory=True,
             reply_to=self.broker.reply_key,
-            headers=wire.headers(delivery.hops, self._chain(delivery.parent), delivery.timeout),
+            headers=wire.headers(
+                delivery.hops,
+                self._chain(delivery.parent),
+                delivery.timeout,
+                within=envelope.within,
+            ),
             about=delivery,
         )
         return message

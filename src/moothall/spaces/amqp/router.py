@@ -149,7 +149,7 @@ class AMQPRouter(Router):
                 wire.written(envelope),
                 to="" if everyone else to,
                 mandatory=not everyone,
-                headers=wire.headers(thread=envelope.thread),
+                headers=wire.headers(thread=envelope.thread, within=envelope.within),
                 about=(handling, envelope),
             )
         )
