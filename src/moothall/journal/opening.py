@@ -15,7 +15,6 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
