@@ -28,6 +28,7 @@ ORDER = (
     "text",
     "arguments",
     "jsonvalue",
+    "files",
     "threads",
     "sqlite",
     "http",

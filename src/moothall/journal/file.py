@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b, sha256
@@ -16,6 +15,7 @@ from typing import Any, Final
 from pydantic_core import to_json as plain_json
 
 from moothall.errors import DefinitionError, JournalError, NoSuchRun
+from moothall.files import written_whole
 from moothall.journal.entry import Entry
 from moothall.jsonvalue import to_json
 from moothall.sqlite import SQLiteFile, SQLitePool
@@ -77,16 +77,8 @@ class KeptFiles:
         if file.exists():
             return
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        part = self.folder / f"{hash}.{os.getpid()}.{threading.get_ident()}"
-        try:
-            with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
-                out.write(data)
-                out.flush()
-                os.fsync(out.fileno())
-            os.replace(part, file)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
+        with written_whole(file, 0o600) as part:
+            part.write_bytes(data)
 
     def get(self, hash: str) -> bytes | None:
         """Return a value; None if it is not there."""
