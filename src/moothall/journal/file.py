@@ -17,8 +17,10 @@ from pydantic_core import to_json as plain_json
 from moothall.errors import DefinitionError, JournalError, NoSuchRun
 from moothall.files import written_whole
 from moothall.journal.entry import Entry
+from moothall.journal.shapes import Shapes
 from moothall.jsonvalue import to_json
 from moothall.sqlite import SQLiteFile, SQLitePool
+from moothall.text import escaped
 
 TEXT_CHARS: Final = 2000
 """A longer text of an entry is stored in the journal once, by its hash."""
@@ -290,6 +292,7 @@ class JournalFile(SQLitePool[JournalError]):
             last, sum = row or (0, b"")
         elif after > 0:
             return
+        shapes = Shapes()
         for sequence, path, kind, at, data, stored in db.execute(
             _SELECT, (run << 32 | last, (run + 1) << 32)
         ):
@@ -303,11 +306,17 @@ class JournalFile(SQLitePool[JournalError]):
                 found = json.loads(data)
                 if _MARKED in data:
                     found = restored(found, lambda hash: self.kept(hash, db))
-                entry = Entry(sequence, path, kind, at, found)
+                fault = shapes.fault(path, kind, at, found)
             except (ValueError, TypeError, AttributeError, RecursionError) as error:
                 reason = f"entry {sequence} of run {id!r} is not what was written: {error}"
                 raise self.damaged(reason) from error
-            yield entry, sum
+            if fault:
+                raise JournalError(
+                    self.path,
+                    f"entry {sequence} ({escaped(str(kind))}) of run {id!r} is not one that this "
+                    f"moothall writes: {fault}; read it with the moothall that wrote it",
+                )
+            yield Entry(sequence, path, kind, at, found), sum
         if end != (last, sum):
             raise self.damaged(f"entry {last + 1} of run {id!r} is missing, or one is too many")
 
