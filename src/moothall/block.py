@@ -8,6 +8,7 @@ from moothall.action import actions_of
 from moothall.errors import ConfigError
 
 if TYPE_CHECKING:
+    from moothall.models.protocol import Model
     from moothall.params import BlockParams
 
 
@@ -41,7 +42,7 @@ class Block:
 
     def __init__(
         self,
-        llm: Any = None,
+        llm: Model | None = None,
         environment: Any = None,
         block_params: BlockParams | dict[str, Any] | None = None,
     ) -> None:
@@ -60,7 +61,7 @@ class Block:
             )
 
     @property
-    def llm(self) -> Any:
+    def llm(self) -> Model | None:
         """The model that it may ask: its own, else its agent's, else None."""
         return getattr(self.agent, "llm", None) if self._llm is None else self._llm
 

@@ -42,7 +42,7 @@ class Ledger:
 
     def __init__(self, title: str, utc: Callable[[], float]) -> None:
         self._utc = utc  # seconds since 1970
-        self.has_periods = False  # whether an account may be renewed
+        self.has_periods: bool = False  # whether an account may be renewed
         self._lock = guard()
         self._open = [0]  # reservations
         self._held: dict[int, weakref.ref[Reservation]] = {}

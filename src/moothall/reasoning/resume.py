@@ -76,7 +76,7 @@ def ended(record: ReadRecord[Any]) -> bool:
 def reply_at_end(
     record: ReadRecord[Any],
     schema: AnswerSchema | None,
-    messages: list[dict[str, Any]],
+    messages: list[Any],
     steps: list[Step],
     usage: Usage,
 ) -> Reply:

@@ -257,7 +257,8 @@ class Exchange:
         """Return the reply as it stands, with the last turn's outcome by default."""
         state = self._state
         text, value = outcome or self._outcome()
-        said = (text, value, state.messages, state.steps[-MAX_STEPS:], state.usage)
+        messages: Any = state.messages
+        said = (text, value, messages, state.steps[-MAX_STEPS:], state.usage)
         return Reply(*said, stop.reason, stop.detail, stop.error, self._request.run_id)
 
     def _outcome(self) -> tuple[str, Any]:
