@@ -299,6 +299,7 @@ EXTRA_MODULES = frozenset(
                 "connection",
                 "consumer",
                 "dead_letters",
+                "dialling",
                 "observers",
                 "publisher",
                 "receiver",
