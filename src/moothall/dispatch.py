@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import logging
 import re
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall.jsonvalue import NotJSON, Unreadable, read_json, to_json
 from moothall.signature.schema import object_schema
 from moothall.text import one_line
+from moothall.threads import awaited
 
 if TYPE_CHECKING:
     from moothall.models.protocol import Model
@@ -170,8 +170,7 @@ class BlockDispatcher:
             {"role": "user", "content": json.dumps(shown, ensure_ascii=False)},
         ]
         schema = object_schema(block={"enum": [*names, None]}, reason=_REASON)
-        given: Any = self.llm.complete(prompt, schema=schema)  # type: ignore[union-attr]
-        reply = await given if inspect.isawaitable(given) else given
+        reply = await awaited(self.llm.complete(prompt, schema=schema))  # type: ignore[union-attr]
         text = getattr(reply, "text", None) or ""
         try:
             answer = read_json(text)

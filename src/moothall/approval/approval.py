@@ -30,7 +30,7 @@ from moothall.errors import (
 )
 from moothall.slash import format_slash
 from moothall.text import escaped, escaped_json, log_failure, printable
-from moothall.threads import ask_in_thread, renewed
+from moothall.threads import ask_in_thread, awaited, renewed
 
 logger: logging.Logger = logging.getLogger("moothall.approval")
 
@@ -192,9 +192,8 @@ async def answer(approver: Approver | None, question: Question) -> str:
 async def _asked(approver: Any, function: Callable[[Any], Any], request: Any) -> Any:
     """Return what an approver's function gives; one that is not `async` runs in a thread."""
     if inspect.iscoroutinefunction(function):
-        return await function(request)
-    given = await ask_in_thread(approver, function, request)
-    return await given if inspect.isawaitable(given) else given
+        return await awaited(function(request))
+    return await awaited(await ask_in_thread(approver, function, request))
 
 
 class RefuseAll:

@@ -110,8 +110,15 @@ class Record(ReadRecord[S]):
         past = self._steps.get(key) or _NEW
         codec = codec_of(of)
         if past.state == "ended":
-            ended = codec.load(past.result) if past.kept is None else self.kept(past.kept)
-            return cast(T, ended)
+            if past.kept is not None:
+                return cast(T, self.kept(past.kept))
+            try:
+                return cast(T, codec.load(past.result))
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                raise StateError(
+                    f"run {self.run_id!r}: the result of step {key!r} is not one that this step "
+                    f"records ({type(error).__name__}: {error})"
+                ) from error
         note: dict[str, Any] = {"key": key, "about": about} if about else {"key": key}
         if outcome == "ask":
             note["asks"] = True

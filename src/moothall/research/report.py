@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
+from moothall.errors import StateError
 from moothall.models.protocol import Usage
 from moothall.reasoning.reply import Reply, StopReason
 from moothall.research.findings import Citation, Objective, Progress, Resource
@@ -98,6 +99,8 @@ def made(
     from moothall.research.citations import renumbered
 
     passages = progress.passages
+    if not all(0 < number <= len(passages) for number, _ in progress.citations):
+        raise StateError(f"the record of run {run_id!r} cites passages that it does not have")
     cited = [Citation(number, text, passages[number - 1]) for number, text in progress.citations]
     narrative, citations = renumbered(progress.narrative, cited)
     if extractive:

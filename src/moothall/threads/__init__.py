@@ -3,21 +3,29 @@
 from moothall.threads.locks import guard, in_child, renewed
 from moothall.threads.waiting import Channel, WaitingLine, settle
 from moothall.threads.workers import (
+    DATA,
     WORKERS,
     WorkerThreads,
     ask_in_thread,
+    awaited,
+    called,
+    is_async,
     is_cancelled,
     loop_is_running,
 )
 
 __all__ = [
+    "DATA",
     "WORKERS",
     "Channel",
     "WaitingLine",
     "WorkerThreads",
     "ask_in_thread",
+    "awaited",
+    "called",
     "guard",
     "in_child",
+    "is_async",
     "is_cancelled",
     "loop_is_running",
     "renewed",

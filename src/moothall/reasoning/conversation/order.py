@@ -11,9 +11,9 @@ from moothall.errors import AskAgain, DefinitionError, MoothallError
 from moothall.message import address
 from moothall.models.protocol import Usage
 from moothall.reasoning.conversation.state import ConversationState
-from moothall.reasoning.members import called
 from moothall.signature.schema import object_schema
 from moothall.text import excerpt, shorten
+from moothall.threads import called
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from moothall.reasoning.reply import ANSWERED, Reply
 from moothall.reasoning.replying import ONCE, within
 from moothall.reasoning.resume import ReplayOffsets
 from moothall.text import error_text, log_failure
+from moothall.threads import awaited
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
@@ -279,6 +279,4 @@ async def _tell(
         # Mark it first: a delivery that is cut off is not repeated.
         _OFFSETS.set(agent, run, place + 1)
     with within(ONCE, once):
-        given = agent.observe(message, **in_thread(agent.observe, thread))
-        if inspect.isawaitable(given):
-            await given
+        await awaited(agent.observe(message, **in_thread(agent.observe, thread)))

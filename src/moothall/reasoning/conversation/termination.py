@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import re
 import time
@@ -15,6 +14,7 @@ from moothall.message import address
 from moothall.reasoning.conversation.order import of_user
 from moothall.reasoning.conversation.state import ConversationState
 from moothall.text import shorten
+from moothall.threads import awaited
 
 
 class Condition:
@@ -49,9 +49,7 @@ class Condition:
 
     async def check(self, state: ConversationState, place: str) -> str | None:
         """Return why it is met now, in words; None if it is not."""
-        met = self.met(state)
-        if inspect.isawaitable(met):
-            met = await met
+        met = await awaited(self.met(state))
         if met is None or met is False:
             return None
         if met is True:

@@ -25,12 +25,13 @@ from moothall.reasoning.dualact.progress import DualActReply, Progress, RunOfR
 from moothall.reasoning.events import ConclusionReached, DecisionMade, Done, Event
 from moothall.reasoning.group import in_thread, is_spent_for_all, takes
 from moothall.reasoning.hooks import as_hooked, expect
-from moothall.reasoning.members import Group, ask_member, called, end_of, in_time, side_by_side
+from moothall.reasoning.members import Group, ask_member, end_of, in_time, side_by_side
 from moothall.reasoning.record import NULL_RECORD, Record, Step
 from moothall.reasoning.reply import ANSWERED, Reply, Stop, StopReason
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.resume import guarded
 from moothall.text import log_failure
+from moothall.threads import called
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from moothall.action import Action
 from moothall.context import Context, SystemPrompt, prompt_for
-from moothall.errors import AskAgain, BudgetExceeded, HookError, JournalError
+from moothall.errors import AskAgain, BudgetExceeded, DefinitionError, HookError, JournalError
 from moothall.jsonvalue import readable
 from moothall.memory.memory import Memory
 from moothall.models.base import streamed
@@ -71,7 +71,7 @@ class Asking:
         try:
             if self._system is None and callable(self.agent.system_prompt):
                 self._system = await self._made_prompt(self.agent.system_prompt)
-            self.shown = self.agent._show(self.thread, self.request.offered)
+            self.shown = self._show()
             if record is NULL_RECORD and not self.agent._hooks:  # the fastest way
                 given = await self._answer(self.prompt())
             else:
@@ -133,6 +133,13 @@ class Asking:
             log_failure(logger, f"the check of agent {self.agent.id!r} failed", error)
             detail = f"its check failed: {type(error).__name__}: {error}"
             raise Stop("error", detail, error) from error
+
+    def _show(self) -> OfferedActions:
+        try:
+            return self.agent._show(self.thread, self.request.offered)
+        except DefinitionError as error:  # of an action that was registered since
+            log_failure(logger, f"the actions of agent {self.agent.id!r} cannot be shown", error)
+            raise Stop("error", str(error), error) from error
 
     def _about(self, name: str, value: Any) -> dict[str, Any]:
         """Return what hooks get."""

@@ -29,13 +29,13 @@ from moothall.reasoning.hooks import as_hooked, expect, expect_args, run_hooks
 from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.loop.given import error_of
 from moothall.reasoning.loop.parts import LoopAgent
-from moothall.reasoning.members import called, side_by_side
+from moothall.reasoning.members import side_by_side
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
 from moothall.reasoning.reply import Stop
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.state import Codec
 from moothall.text import cut, log_failure
-from moothall.threads import is_cancelled
+from moothall.threads import called, is_cancelled
 
 if TYPE_CHECKING:
     from moothall.budget import Budget

@@ -16,7 +16,7 @@ from moothall.errors import DefinitionError, InvalidId
 from moothall.goal import Goal
 from moothall.memory.memory import AnyMemory, Memory
 from moothall.message import address
-from moothall.reasoning.group import check_model, check_part
+from moothall.reasoning.group import check_actions, check_model, check_part
 from moothall.reasoning.loop.answer import OfferedActions, as_action
 from moothall.reasoning.loop.given import MAX_RESULT_CHARS
 from moothall.reasoning.recorded_agent import RecordedAgent
@@ -150,6 +150,8 @@ class LoopAgent(RecordedAgent):
         if self.blocks:
             for name, (function, told) in block_actions(self.blocks).items():
                 self.actions.register(Action.marked(name, function, told))
+        if isinstance(self.actions, ActionRegistry):
+            check_actions(self.actions.actions.values(), id)
         if goals is not None:
             self.goals = goals
         if memory is not None:
@@ -300,6 +302,7 @@ class LoopAgent(RecordedAgent):
         kept: tuple[list[Any], OfferedActions] | None = thread.shown
         if kept is not None and kept[0] == now:
             return kept[1]
+        check_actions(given, self.id)
         visible = [as_action(each) for each, policy in now if policy != ACCESS_DENIED]
         names = {each.name for each in given}
         visible += [a for name, a in (thread.discovered or {}).items() if name not in names]

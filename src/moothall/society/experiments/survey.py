@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from moothall.action import is_async
 from moothall.errors import ConfigError
 from moothall.signature.schema import object_schema
 from moothall.society.experiments.intervention import several
 from moothall.society.perception import Perception
 from moothall.text import error_text, one_line
+from moothall.threads import is_async
 
 KINDS: Final = ("scale", "choice", "number", "text", "yes_no")
 _LONGEST: Final = 2_000  # how many characters a text answer has at most
