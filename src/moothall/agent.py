@@ -205,11 +205,8 @@ class Agent(Workflow):
 
         Help, response and error, which every agent has, are left out.
         """
-        return {
-            name: Action.marked(name, function, options)
-            for name, (function, options) in self._offered().items()
-            if name not in SPECIAL
-        }
+        every = self._offered().items()
+        return {name: Action.marked(name, *each) for name, each in every if name not in SPECIAL}
 
     def _offered(self) -> dict[str, tuple[Callable[..., Any], ActionOptions]]:
         """Return what `offers` returns, plus help, response and error, as (function, options)."""
