@@ -8,6 +8,7 @@ from moothall.threads.workers import (
     ask_in_thread,
     is_cancelled,
     loop_is_running,
+    refuse_on_loop,
 )
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "in_child",
     "is_cancelled",
     "loop_is_running",
+    "refuse_on_loop",
     "renewed",
     "settle",
 ]
