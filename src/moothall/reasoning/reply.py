@@ -153,7 +153,7 @@ class Reply(_InCell, Generic[T_co]):
         if self.value is not None and not isinstance(self.value, str | Reply):
             parts.append(display.facts({"value": repr(self.value)}))
         parts.extend(self._tables())
-        tokens = counted(self.usage.total, "token")
+        tokens = counted(self.usage.total, "token") if self.usage.total else ""
         parts.append(display.small(" · ".join(filter(None, (ended, tokens, self.run_id)))))
         return "".join(parts)
 
