@@ -26,6 +26,7 @@ SOURCE = ROOT / "src" / "moothall"
 ORDER = (
     "errors",
     "text",
+    "display",
     "arguments",
     "jsonvalue",
     "files",

@@ -30,6 +30,7 @@ from moothall.research.iteration import Iterating
 from moothall.research.report import QUIET, Report, made
 from moothall.research.steps import Evaluate, Narrate, Plan, Research, Update
 from moothall.text import log_failure
+from moothall.threads import refuse_on_loop
 
 if TYPE_CHECKING:
     from moothall.approval import Approver
@@ -186,7 +187,7 @@ class Researcher(RecordedAgent, Iterating):
 
     def report_sync(self, run_id: str | None = None, *, budget: Budget | None = None) -> Report:
         """Call `report` and wait for it, for scripts."""
-        self._may_wait("report_sync", "report()")
+        refuse_on_loop(f"report_sync of agent {self.id!r}", "report()")
         return asyncio.run(self.report(run_id, budget=budget))
 
     def report_so_far(self) -> Report:

@@ -38,7 +38,7 @@ from moothall.society.population.population import Population
 from moothall.society.router import Interceptor
 from moothall.society.tables import Tables
 from moothall.text import counted
-from moothall.threads import is_async
+from moothall.threads import is_async, refuse_on_loop
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 
@@ -206,6 +206,22 @@ class Society(Experiments):
             self._run, length, count, run_id, every, progress, out
         )
         return rows
+
+    def run_sync(
+        self,
+        days: float | None = None,
+        step: str | timedelta | int = "15min",
+        *,
+        steps: int | None = None,
+        run_id: str | None = None,
+        save_every: int | None = None,
+        progress: Callable[[dict[str, Any]], Any] | None = None,
+        out: str | PathLike[str] | Tables | None = None,
+    ) -> list[dict[str, Any]]:
+        """Call `run` from a script, and wait. RuntimeError: an event loop is running there."""
+        refuse_on_loop("run_sync of a Society", "run()")
+        options: Any = {"steps": steps, "run_id": run_id, "save_every": save_every, "out": out}
+        return asyncio.run(self.run(days, step, progress=progress, **options))
 
     async def step(self) -> dict[str, Any]:
         """Run one step of the same length as the last; return its row of metrics."""

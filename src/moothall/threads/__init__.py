@@ -12,6 +12,7 @@ from moothall.threads.workers import (
     is_async,
     is_cancelled,
     loop_is_running,
+    refuse_on_loop,
 )
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "is_async",
     "is_cancelled",
     "loop_is_running",
+    "refuse_on_loop",
     "renewed",
     "settle",
 ]
