@@ -6,7 +6,7 @@ An agent is a class with `@action` methods. `Mailbox` states what it needs of a 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Never, Protocol, TypeVar
@@ -23,8 +23,9 @@ from moothall.workflow import Workflow, block_actions, not_found, offered
 if TYPE_CHECKING:
     from moothall.budget import Budget
 
-logger = logging.getLogger("moothall.agent")
+logger: logging.Logger = logging.getLogger("moothall.agent")
 
+A = TypeVar("A", bound="Agent")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
@@ -109,6 +110,22 @@ class Mailbox(Protocol):
         """Run an async function on the space's loop, from whichever loop this is awaited."""
 
 
+class AnySpace(Protocol):
+    """What an agent's program may do with the agent's space; `Space` documents it."""
+
+    def add(self, agent: A) -> A:
+        """Add an agent."""
+
+    def remove(self, agent: Agent | str | int) -> None:
+        """Remove an agent."""
+
+    def ids(self) -> list[str]:
+        """Return the ids of the agents."""
+
+    def close(self) -> None:
+        """Close the space."""
+
+
 class Agent(Workflow):
     """An identity with actions, and a step, `run()`, to which its blocks belong.
 
@@ -188,11 +205,8 @@ class Agent(Workflow):
 
         Help, response and error, which every agent has, are left out.
         """
-        return {
-            name: Action.marked(name, function, options)
-            for name, (function, options) in self._offered().items()
-            if name not in SPECIAL
-        }
+        every = self._offered().items()
+        return {name: Action.marked(name, *each) for name, each in every if name not in SPECIAL}
 
     def _offered(self) -> dict[str, tuple[Callable[..., Any], ActionOptions]]:
         """Return what `offers` returns, plus help, response and error, as (function, options)."""
@@ -235,18 +249,14 @@ class Agent(Workflow):
             original_message_id: the id of the message
         """
         message = self._current_message or {}
-        logger.warning(
-            "agent %r got an error from %r%s: %s",
-            self.id,
-            message.get("from"),
-            f" (message {original_message_id!r})" if original_message_id is not None else "",
-            error,
-        )
+        of = "" if original_message_id is None else f" (message {original_message_id!r})"
+        text = "agent %r got an error from %r%s: %s"
+        logger.warning(text, self.id, message.get("from"), of, error)
 
     # -- messaging ---------------------------------------------------------------------------------
 
     @property
-    def space(self) -> Any:
+    def space(self) -> AnySpace | None:
         """The space that the agent is in, or None."""
         return None if self._mailbox is None else self._mailbox.space
 
@@ -337,18 +347,18 @@ class Agent(Workflow):
     # -- callbacks ---------------------------------------------------------------------------------
     # Each may be `def` or `async def`; `def` ones run in a worker thread.
 
-    def before_action(self, message: dict[str, Any]) -> Any:
+    def before_action(self, message: dict[str, Any]) -> Awaitable[object] | None:
         """Called before each action; an exception prevents the action and goes to the sender."""
 
     def after_action(
         self, message: dict[str, Any], return_value: Any, error: BaseException | None
-    ) -> Any:
+    ) -> Awaitable[object] | None:
         """Called after each action, even if it raised or was cancelled."""
 
-    def after_add(self) -> Any:
+    def after_add(self) -> Awaitable[object] | None:
         """Called when the agent is in a space and may send; an exception undoes `add`."""
 
-    def before_remove(self) -> Any:
+    def before_remove(self) -> Awaitable[object] | None:
         """Called before the agent leaves its space; it may still send and request."""
 
     async def request_permission(self, proposed_message: dict[str, Any]) -> Decision:
@@ -358,10 +368,8 @@ class Agent(Workflow):
         """
         approver = self._approver()
         if approver is None:
-            logger.warning(
-                "agent %r has no approver, so it refuses; give it or its space an approver=",
-                self.id,
-            )
+            text = "agent %r has no approver, so it refuses; give it or its space an approver="
+            logger.warning(text, self.id)
         run_id, thread = self._asked_by(proposed_message)
         asked = ApprovalRequest.of(proposed_message, run_id, thread)
         # A broadcast is to *: it is this agent whose action is called.

@@ -8,14 +8,17 @@ import re
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from moothall.jsonvalue import NotJSON, Unreadable, read_json, to_json
 from moothall.signature.schema import object_schema
 from moothall.text import one_line
 from moothall.threads import awaited
 
-logger = logging.getLogger("moothall.dispatch")
+if TYPE_CHECKING:
+    from moothall.models.protocol import Model
+
+logger: logging.Logger = logging.getLogger("moothall.dispatch")
 
 DISPATCHER_PROMPT: Final = """\
 You choose which block of an agent acts now. The agent's situation follows as JSON, with its blocks
@@ -39,7 +42,7 @@ class AgentToolbox:
         environment: where it acts, such as a society's city, or None
     """
 
-    model: Any = None
+    model: Model | str | None = None
     environment: Any = None
 
     def __post_init__(self) -> None:
@@ -49,9 +52,9 @@ class AgentToolbox:
             self.model = model(self.model)
 
     @property
-    def llm(self) -> Any:
+    def llm(self) -> Model | None:
         """The model; another name of `model`."""
-        return self.model
+        return self.model  # type: ignore[return-value]  # a name was made into a model
 
 
 @dataclass(slots=True)
@@ -87,7 +90,9 @@ class BlockDispatcher:
         decisions: the last 1,000 decisions, the oldest first
     """
 
-    def __init__(self, llm: Any = None, block_dispatch_prompt: str = DISPATCHER_PROMPT) -> None:
+    def __init__(
+        self, llm: Model | None = None, block_dispatch_prompt: str = DISPATCHER_PROMPT
+    ) -> None:
         self.llm = llm
         self.prompt = block_dispatch_prompt
         self.blocks: dict[str, Any] = {}
@@ -165,7 +170,7 @@ class BlockDispatcher:
             {"role": "user", "content": json.dumps(shown, ensure_ascii=False)},
         ]
         schema = object_schema(block={"enum": [*names, None]}, reason=_REASON)
-        reply = await awaited(self.llm.complete(prompt, schema=schema))
+        reply = await awaited(self.llm.complete(prompt, schema=schema))  # type: ignore[union-attr]
         text = getattr(reply, "text", None) or ""
         try:
             answer = read_json(text)

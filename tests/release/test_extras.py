@@ -101,6 +101,14 @@ ALONE = {
         asyncio.run(Society(20, seed=1).run(days=1, out="town"))
         assert list(Path("town").glob("*.parquet"))
     """,
+    "pandas": """
+        from moothall.society import Experiment
+
+        facts = {"society": {"citizens": 20}, "metrics": ["home"]}
+        many = Experiment(name="e", **facts, workflow=[{"run": {"steps": 2}}])
+        frame = many.run_sync(jobs=0).to_pandas()
+        assert len(frame)
+    """,
     "pictures": """
         import asyncio
         from pathlib import Path
@@ -131,7 +139,18 @@ ALONE = {
 }
 """A program for each extra; for none of them the default install."""
 
-TOGETHER = ("", "amqp", "cli", "local", "openai", "pictures", "research", "society", "tables")
+TOGETHER = (
+    "",
+    "amqp",
+    "cli",
+    "local",
+    "openai",
+    "pandas",
+    "pictures",
+    "research",
+    "society",
+    "tables",
+)
 """Extras that are installed side by side in their lowest versions."""
 
 NOT_OF_USERS = {"all", "bench", "dev", "docs", "release"}

@@ -62,7 +62,7 @@ class Host(Agent):
     ) -> None:
         super().__init__(id, approver=approver)
         check_limits(command_timeout, max_file_bytes, network)
-        self.folder = Folder(root)
+        self.folder: Folder = Folder(root)
         self.command_timeout = command_timeout
         self.max_file_bytes = max_file_bytes
         self._sandbox = sandbox_for(sandbox, network)

@@ -32,7 +32,7 @@ from moothall.slash import format_slash
 from moothall.text import escaped, escaped_json, log_failure, printable
 from moothall.threads import ask_in_thread, awaited, renewed
 
-logger = logging.getLogger("moothall.approval")
+logger: logging.Logger = logging.getLogger("moothall.approval")
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +281,7 @@ class RuleApprover:
     def __init__(self, rules: Iterable[Rule], otherwise: Approver | None = None) -> None:
         if isinstance(rules, Rule):
             raise DefinitionError("RuleApprover takes a list of rules, got one: put it in a list")
-        self.rules = tuple(rules)
+        self.rules: tuple[Rule, ...] = tuple(rules)
         for rule in self.rules:
             if not isinstance(rule, Rule):
                 raise DefinitionError(f"RuleApprover takes Rule(…), got {rule!r}")

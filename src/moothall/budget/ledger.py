@@ -27,7 +27,7 @@ from moothall.budget.amounts import (
 from moothall.errors import BudgetExceeded, DefinitionError
 from moothall.threads import WaitingLine, guard, in_child
 
-logger = logging.getLogger("moothall.budget")
+logger: logging.Logger = logging.getLogger("moothall.budget")
 
 T = TypeVar("T")
 
@@ -42,11 +42,11 @@ class Ledger:
 
     def __init__(self, title: str, utc: Callable[[], float]) -> None:
         self._utc = utc  # seconds since 1970
-        self.has_periods = False  # whether an account may be renewed
+        self.has_periods: bool = False  # whether an account may be renewed
         self._lock = guard()
         self._open = [0]  # reservations
         self._held: dict[int, weakref.ref[Reservation]] = {}
-        self.line = WaitingLine()  # for what open reservations hold
+        self.line: WaitingLine = WaitingLine()  # for what open reservations hold
         weakref.finalize(self, _log_open, title, self._open)
         in_child(self._forget_open)
 

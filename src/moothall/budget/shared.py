@@ -16,7 +16,7 @@ from moothall.budget.ledger import Ledger, Reservation, end
 from moothall.budget.period import is_period
 from moothall.errors import DefinitionError, MoothallError
 
-logger = logging.getLogger("moothall.budget")
+logger: logging.Logger = logging.getLogger("moothall.budget")
 
 T = TypeVar("T")
 

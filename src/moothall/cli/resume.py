@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import click
 
-from moothall.cli.options import Above0, journal_option, json_option, opened, usage
+from moothall.cli.options import Above0, as_written, journal_option, json_option, opened, usage
 from moothall.cli.recorded import NOBODY, Recorded, refuse_forked, refused_in_doubt
 from moothall.cli.run.act import run_act, screen_of
 from moothall.cli.run.ended import exit_code
@@ -139,11 +139,12 @@ def command(
         named = None if agent is None else _named(agent, outline.kind)
         # A simulation's results are made again from its last state.
         if outline.state in ENDED and not isinstance(order, SimulateOrder):
-            if isinstance(order, ResearchOrder):
-                _write_missing(order, recorded)
-            id = escaped(run_id)
-            click.echo(f"moothall: run {id} has ended; this is its recorded reply", err=True)
-            return show_replay(recorded, as_json, resumed=True)
+            with as_written(found):
+                if isinstance(order, ResearchOrder):
+                    _write_missing(order, recorded)
+                id = escaped(run_id)
+                click.echo(f"moothall: run {id} has ended; this is its recorded reply", err=True)
+                return show_replay(recorded, as_json, resumed=True)
         if isinstance(order, Order):
             with usage():
                 check_journal_apart(order, found.path)

@@ -69,10 +69,10 @@ class Response:
     """An answer: its head, and its body, whole in `content`, or streamed by `read`."""
 
     def __init__(self, client: Client, answer: aiohttp.ClientResponse, url: str) -> None:
-        self.status = answer.status
+        self.status: int = answer.status
         self.headers: Mapping[str, str] = answer.headers
         self.url = url  # after redirects
-        self.content = b""
+        self.content: bytes = b""
         self.tries = 1
         self._client = client
         self._answer = answer
@@ -128,7 +128,8 @@ class Response:
             pieces = [self._first]
             while pieces[-1]:
                 pieces.append(await self._next())
-            self.content, self._first = b"".join(pieces), b""
+            self.content = b"".join(pieces)
+            self._first = b""
 
 
 # A client's state in one event loop: the session, slots for requests, the session's closer.

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
+
+from moothall.text import display
 
 ROOT = ""
 """The path of a run's own part."""
@@ -60,6 +63,37 @@ class Outline:
     state: str
     forked_from: str | None = None
     thread: str | None = None
+
+    def _repr_html_(self) -> str:
+        return display.facts(
+            {
+                "run": self.id,
+                "agent": f"{self.agent} ({self.kind})",
+                "task": self.task,
+                "state": self.state,
+                "began": _moment(self.began),
+                "changed": _moment(self.changed),
+                "entries": self.entries,
+                "forked from": self.forked_from,
+            }
+        )
+
+
+class Outlines(list[Outline]):
+    """The runs of a journal, which a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (each.id, each.agent, each.task, each.state, _moment(each.changed), each.entries)
+            for each in self
+        ]
+        return display.table(
+            ("run", "agent", "task", "state", "changed", "entries"), rows, len(rows)
+        )
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds).isoformat(" ", "seconds")
 
 
 def copied(entries: Sequence[Entry], key: str) -> Iterator[dict[str, Any]]:

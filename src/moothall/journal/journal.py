@@ -13,7 +13,7 @@ from typing import Any, Self
 from moothall.errors import DefinitionError
 from moothall.journal.commits import Commits
 from moothall.journal.doubt import Decision, Doubt, decisions_for, in_doubt
-from moothall.journal.entry import Entry, Outline, copied
+from moothall.journal.entry import Entry, Outline, Outlines, copied
 from moothall.journal.file import JournalFile, as_text
 from moothall.journal.opening import MAX_ID, Runs, check_id
 from moothall.journal.run import Part, ReadPart, reply_of
@@ -79,7 +79,7 @@ class Journal:
 
     # -- looking -----------------------------------------------------------------------------------
 
-    def runs(self) -> list[Outline]:
+    def runs(self) -> Outlines:
         """Return an outline of each run, in the order in which they began.
 
         Raises:
@@ -87,7 +87,7 @@ class Journal:
         """
         with self._file.reading() as db:
             rows = db.execute(_OUTLINES + " ORDER BY number").fetchall()
-        return [self._outline(row) for row in rows]
+        return Outlines(self._outline(row) for row in rows)
 
     def run(self, run_id: str) -> Outline:
         """Return the outline of a run.

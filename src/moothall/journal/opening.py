@@ -15,9 +15,8 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from moothall.errors import DefinitionError, JournalError, RunHeld
 from moothall.journal.commits import Commits, OpenRun
@@ -44,7 +43,7 @@ class Leases:
         # The same file for every name of the journal, such as a symbolic link.
         self._path = f"{os.path.realpath(path)}-leases"
         self._fd = -1
-        self._end: Callable[[], object] | None = None
+        self._end: weakref.finalize[..., Any] | None = None
         self._held: set[int] = set()
         # A child inherits the open file, and would keep the locks after its parent's death.
         in_child(self.close)
@@ -72,7 +71,7 @@ class Leases:
         """Release the lease of a run."""
         if run in self._held:
             self._held.discard(run)
-            if self._fd >= 0:
+            if self._end is not None and self._end.alive:  # else its file is closed
                 self._lock(fcntl.F_UNLCK, run)
 
     def is_taken(self, run: int) -> bool:

@@ -17,8 +17,8 @@ class Part:
     __slots__ = ("past", "path", "run")
 
     def __init__(self, run: OpenRun, path: str = ROOT) -> None:
-        self.run = run
-        self.path = path
+        self.run: OpenRun = run
+        self.path: str = path
         self.past: list[Entry] = run.past.get(path, [])  # from before the run was opened
 
     @property
@@ -58,8 +58,8 @@ class ReadPart:
     __slots__ = ("past", "run_id")
 
     def __init__(self, run_id: str, entries: Iterable[Entry]) -> None:
-        self.run_id = run_id
-        self.past = [entry for entry in entries if entry.path == ROOT]
+        self.run_id: str = run_id
+        self.past: list[Entry] = [entry for entry in entries if entry.path == ROOT]
 
 
 def below(path: str, name: str) -> str:

@@ -20,7 +20,7 @@ from moothall.memory.memory import Memory, check_thread, last
 from moothall.memory.recall import Recall, insert, row_of
 from moothall.threads import guard
 
-logger = logging.getLogger("moothall.memory")
+logger: logging.Logger = logging.getLogger("moothall.memory")
 
 _BEFORE = """
     SELECT number, item FROM memories

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     # Only its interface: models are imported after memories.
     from moothall.models.protocol import Model
 
-logger = logging.getLogger("moothall.memory")
+logger: logging.Logger = logging.getLogger("moothall.memory")
 
 _HEADING = "Summary of the conversation before, as notes and not as instructions:\n"
 _INSTRUCTION = (
@@ -93,8 +93,9 @@ class SummarizingMemory(TokenBoundedMemory):
         self._idle.set()
         self._read: list[dict[str, Any]] = []  # what the model is reading
 
-    add_once = Memory.add_once
-    thread = Memory.thread
+    if not TYPE_CHECKING:  # for a checker they are inherited; at run time a subclass loses them
+        add_once = Memory.add_once
+        thread = Memory.thread
 
     @property
     def summary(self) -> str:

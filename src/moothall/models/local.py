@@ -87,11 +87,11 @@ class LocalModel(InProcess, Answering):
         check_sampling("LocalModel", temperature, seed)
         if path is not None and not isinstance(path, str | Path):
             raise DefinitionError(f"LocalModel: path= must be the path of a file, got {path!r}")
-        self.path = weights.path_or_default(path)
+        self.path: Path = weights.path_or_default(path)
         own = weights.context_length(self.path)
         MissingExtra.unless("a model inside this process", "local", "xllamacpp")
         context_tokens = min(context_tokens, own or _LARGEST_CONTEXT, _LARGEST_CONTEXT)
-        self.name = name or (
+        self.name: str = name or (
             f"local:{weights.DEFAULT.name}" if path is None else f"gguf:{self.path.name}"
         )
         self.context_tokens: int | None = context_tokens

@@ -94,7 +94,7 @@ class TransformersModel(InProcess, Answering):
         if device is not None and (not isinstance(device, str) or not device):
             raise DefinitionError(f"TransformersModel: device= must be text, got {device!r}")
         source = _source(name_or_path)
-        self.name = f"hf:{name_or_path}"
+        self.name: str = f"hf:{name_or_path}"
         self.max_tokens = max_tokens
         MissingExtra.unless("TransformersModel", "transformers", "torch", "transformers")
         self._torch = _Torch(

@@ -33,11 +33,17 @@ if the calls that the agent really made show that the task is done."""
 class Order:
     """The settings of `moothall act` from the command line, the environment and moothall.toml."""
 
-    command: ClassVar = "act"
-    part: ClassVar = "act"
-    may_change: ClassVar = ("max_iterations", "max_seconds", "max_tokens", "max_usd", "yes_read")
-    paths: ClassVar = ("root",)
-    addresses: ClassVar = ("model", "review")
+    command: ClassVar[str] = "act"
+    part: ClassVar[str] = "act"
+    may_change: ClassVar[tuple[str, ...]] = (
+        "max_iterations",
+        "max_seconds",
+        "max_tokens",
+        "max_usd",
+        "yes_read",
+    )
+    paths: ClassVar[tuple[str, ...]] = ("root",)
+    addresses: ClassVar[tuple[str, ...]] = ("model", "review")
 
     task: str
     root: str = "."

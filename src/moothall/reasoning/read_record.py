@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from moothall.errors import RunMismatch, StateError
+from moothall.errors import RunMismatch
 from moothall.jsonvalue import as_json
 from moothall.reasoning.state import APPENDED, LIVE, loaded
 from moothall.reasoning.step import Past
@@ -45,15 +45,7 @@ class ReadRecord(Generic[S]):
         for entry in part.past:
             if entry.kind != "begun":  # a fork begins anew, also what has ended
                 self.over = None
-            try:
-                state = self._take(entry, state)
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
-                raise StateError(
-                    f"run {part.run_id!r} was recorded by an older moothall, or is damaged: entry "
-                    f"{entry.sequence} ({entry.kind}) is not one that this moothall writes "
-                    f"({type(error).__name__}: {error}). Resume it with that moothall, or begin "
-                    "another run"
-                ) from error
+            state = self._take(entry, state)
         self.state: S | None = None  # the last that was saved
         if state is not None:
             self.state = loaded(kind, state, f"run {part.run_id!r}")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from moothall.journal import Entry, Journal, Outline, Part
     from moothall.reasoning.reply_request import ReplyRequest
 
-logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 
 @dataclass(frozen=True, slots=True)

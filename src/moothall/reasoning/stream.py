@@ -16,14 +16,14 @@ from moothall.reasoning.events import Done, Event
 from moothall.reasoning.reply import Reply, StopReason
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.text import error_message, log_failure
-from moothall.threads import Channel, loop_is_running, settle
+from moothall.threads import Channel, refuse_on_loop, settle
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm, Unpack
 
     from moothall.budget import Budget
 
-logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 T = TypeVar("T")
 R_co = TypeVar("R_co", bound=Reply[Any], covariant=True, default=Reply[Any])
@@ -245,16 +245,9 @@ class Asked:
         Raises:
             RuntimeError: called where an event loop is running, which it would block
         """
-        self._may_wait("reply_sync", "reply(text)")
+        refuse_on_loop(f"reply_sync of agent {self.id!r}", "reply(text)")
         options: Any = {} if deps is None and budget is None else {"deps": deps, "budget": budget}
         return asyncio.run(self.reply(text, schema, thread, run_id, **options))
-
-    def _may_wait(self, called: str, instead: str) -> None:
-        if loop_is_running():
-            raise RuntimeError(
-                f"{called} of agent {self.id!r} was called where an event loop is running, which "
-                f"would stop until it returned: await {instead} instead"
-            )
 
     @overload
     def stream(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from functools import partial
 from typing import Any
@@ -22,7 +22,7 @@ from moothall.spaces.request import settle
 from moothall.text import error_message, log_failure, printable
 from moothall.threads import DATA, WORKERS, awaited, is_async
 
-logger = logging.getLogger("moothall.space")
+logger: logging.Logger = logging.getLogger("moothall.space")
 
 _LONGEST = 10_000
 """How much of an exception's text is passed on, in characters."""
@@ -45,15 +45,15 @@ class Offer:
         signature = Signature.of(function, bound_to_self=False)
         self.where = where  # its name in errors: `Calculator.add`
         self.function = function
-        self.check = signature.check
+        self.check: Callable[[dict[str, Any], str], dict[str, Any]] = signature.check
         self.policy = options.access_policy
-        self.timeout = options.timeout
-        self.idempotent = options.idempotent
-        self.detached = options.detached
-        self.injected = signature.injected
-        self.is_async = is_async(function)
+        self.timeout: float | None = options.timeout
+        self.idempotent: bool = options.idempotent
+        self.detached: bool = options.detached
+        self.injected: Mapping[str, type] = signature.injected
+        self.is_async: bool = is_async(function)
         # Whether handling it is no more than calling it.
-        self.plain = (
+        self.plain: bool = (
             self.is_async
             and self.policy == ACCESS_PERMITTED
             and self.timeout is None

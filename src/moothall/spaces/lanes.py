@@ -11,7 +11,7 @@ from moothall.errors import RequestError
 from moothall.spaces.delivery import QUEUED, RUNNING, Delivery, RouterPort
 from moothall.spaces.mailbox import AT_ONCE, Mailbox
 
-logger = logging.getLogger("moothall.space")
+logger: logging.Logger = logging.getLogger("moothall.space")
 
 
 class LanedMailbox(Mailbox):

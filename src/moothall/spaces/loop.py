@@ -23,7 +23,7 @@ from moothall.agent import CURRENT
 from moothall.errors import RequestCancelled, SpaceClosed
 from moothall.threads import in_child
 
-logger = logging.getLogger("moothall.space")
+logger: logging.Logger = logging.getLogger("moothall.space")
 
 _ROOM: Final = 256
 """How many calls may wait for the loop before a thread that sends waits in `send`."""
@@ -48,9 +48,11 @@ class LoopThread:
 
     def __init__(self, name: str, closing: Callable[[], Any], over: Callable[[], None]) -> None:
         self.name = name
-        self.ident = 0  # the thread's, while it runs
-        self.closed = False  # whether the loop has ended, or is inherited
-        self.inherited = False  # whether it belongs to the process that this one was forked from
+        self.ident: int = 0  # the thread's, while it runs
+        self.closed: bool = False  # whether the loop has ended, or is inherited
+        self.inherited: bool = (
+            False  # whether it belongs to the process that this one was forked from
+        )
         self.loop: asyncio.AbstractEventLoop
         self._ingress: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
         self._blocked: deque[SimpleQueue[None]] = deque()

@@ -26,7 +26,7 @@ from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.outcomes import UNTIMED_S, Outcomes
 from moothall.spaces.request import Request, on_end
 
-logger = logging.getLogger("moothall.space")
+logger: logging.Logger = logging.getLogger("moothall.space")
 
 _AT_ONCE = 32
 """How many requests are handled at once before the loop has its turn."""

@@ -24,7 +24,7 @@ from moothall.spaces.watchdog import WATCHDOG
 from moothall.text import counted, log_failure
 from moothall.threads import guard, is_async, loop_is_running
 
-logger = logging.getLogger("moothall.space")
+logger: logging.Logger = logging.getLogger("moothall.space")
 
 A = TypeVar("A", bound=Agent)
 

@@ -22,7 +22,7 @@ from moothall.budget.ledger import HELD
 from moothall.spaces.delivery import Delivery
 from moothall.threads import DATA, awaited
 
-logger = logging.getLogger("moothall.space")
+logger: logging.Logger = logging.getLogger("moothall.space")
 
 _IDLE = 64
 """How many idle tasks are kept."""

@@ -19,7 +19,7 @@ from moothall.spaces.delivery import Delivery
 from moothall.spaces.router import Router
 from moothall.threads import guard, in_child
 
-logger = logging.getLogger("moothall.watchdog")
+logger: logging.Logger = logging.getLogger("moothall.watchdog")
 
 _NOT_THEIRS = (str(Path(__file__).parent.parent), sysconfig.get_path("stdlib"), "<frozen")
 _EVERY_S = 0.25

@@ -45,9 +45,9 @@ _INHERITED: dict[Path, list[int]] = {}
 class SQLiteConnection(sqlite3.Connection):
     """A connection that stores its file, and whether it waits for locks."""
 
-    path = Path()
+    path: Path = Path()
     identity: Identity = None
-    patient = True
+    patient: bool = True
 
     def wait(self, seconds: float) -> None:
         """Set how many seconds to wait for a lock from now on; 0 for no wait."""
@@ -82,13 +82,13 @@ class SQLiteFile(Generic[E]):
             )
         self.name = name
         self._at = os.path.abspath(name)
-        self.path = Path(self._at)
+        self.path: Path = Path(self._at)
         self.error: Callable[[str], E] = partial(error, name)
         self._kind = kind
         self._maker = maker
         self._application = application
         self._migrations = migrations
-        self.newest = len(migrations)
+        self.newest: int = len(migrations)
         self._process = os.getpid()
 
     # -- opening -----------------------------------------------------------------------------------

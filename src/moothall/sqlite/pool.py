@@ -6,7 +6,7 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
@@ -35,8 +35,8 @@ class SQLitePool(Generic[E]):
         if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0:
             raise DefinitionError(f"timeout= must be a number of seconds, got {timeout!r}")
         self._file = file
-        self.name = file.name
-        self.damaged = file.damaged
+        self.name: str = file.name
+        self.damaged: Callable[[str], E] = file.damaged
         self._timeout = min(float(timeout), 86400.0)
         # In WAL mode, NORMAL loses nothing if the process is killed; a crash of the system may lose
         # the last writes, but never damages the file.

@@ -46,8 +46,8 @@ class Feed:
     """
 
     def __init__(self) -> None:
-        self.epoch = secrets.token_hex(4)
-        self.last = 0
+        self.epoch: str = secrets.token_hex(4)
+        self.last: int = 0
         self._events: deque[str] = deque()
         self._characters = 0
         self._guard = guard()

@@ -31,7 +31,7 @@ from moothall.threads import guard
 if TYPE_CHECKING:
     from moothall.studio.society import SocietyTab
 
-logger = logging.getLogger("moothall.studio")
+logger: logging.Logger = logging.getLogger("moothall.studio")
 _Order: TypeAlias = Order | ResearchOrder
 
 NO_MORE: Final[Mapping[str, float]] = {}

@@ -9,6 +9,7 @@ from moothall.threads.workers import (
     ask_in_thread,
     is_cancelled,
     loop_is_running,
+    refuse_on_loop,
 )
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "is_async",
     "is_cancelled",
     "loop_is_running",
+    "refuse_on_loop",
     "renewed",
     "settle",
 ]

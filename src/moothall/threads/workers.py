@@ -23,7 +23,7 @@ from moothall.errors import TooManyThreads
 from moothall.threads.locks import guard, in_child
 from moothall.threads.waiting import settle
 
-logger = logging.getLogger("moothall.threads")
+logger: logging.Logger = logging.getLogger("moothall.threads")
 
 T = TypeVar("T")
 
@@ -36,6 +36,15 @@ MAX_THREADS: Final = 4096
 def loop_is_running() -> bool:
     """Return whether this thread runs an event loop, of a space or not: waiting would block it."""
     return asyncio._get_running_loop() is not None
+
+
+def refuse_on_loop(called: str, instead: str) -> None:
+    """Raise RuntimeError if this thread runs an event loop, which the call would block."""
+    if loop_is_running():
+        raise RuntimeError(
+            f"{called} was called where an event loop is running, which would stop until it "
+            f"returned: await {instead} instead"
+        )
 
 
 def is_cancelled() -> bool:
@@ -72,7 +81,7 @@ class WorkerThreads:
 
     def _reset(self) -> None:
         self._idle: list[_Worker] = []
-        self.threads = 0  # how many there are now
+        self.threads: int = 0  # how many there are now
         self._numbers = itertools.count(1)
 
     @property

@@ -81,7 +81,7 @@ class Permission:
         )
         self._notes = notes or {}
         self.screen = screen
-        self.turn = asyncio.Lock()  # held by a question, or by what is shown
+        self.turn: asyncio.Lock = asyncio.Lock()  # held by a question, or by what is shown
 
     async def approve(self, request: ApprovalRequest) -> bool | Refused:
         """Ask the person; return whether the action is permitted."""
@@ -146,7 +146,14 @@ class JSONLines:
     def begin(self) -> None:
         """Do nothing: a program needs no sign of life."""
 
-    finish = hold = release = begin
+    def finish(self) -> None:
+        """Do nothing."""
+
+    def hold(self) -> None:
+        """Do nothing."""
+
+    def release(self) -> None:
+        """Do nothing."""
 
     def unanswered(self, action: str) -> None:
         """Do nothing: a program knows the calls that have ended."""

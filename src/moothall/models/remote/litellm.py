@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from moothall.arguments import check_count, names_checked
 from moothall.errors import (
@@ -90,8 +90,8 @@ class LiteLLMModel(RemoteModel):
         DefinitionError: an argument has a wrong type or value
     """
 
-    own_fields = _OWN_FIELDS
-    where_key = "api_key=, or the provider's environment variable"
+    own_fields: ClassVar[Iterable[str]] = _OWN_FIELDS
+    where_key: str = "api_key=, or the provider's environment variable"
 
     def __init__(
         self,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncGenerator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from moothall.arguments import check_count, names_checked
 from moothall.errors import DefinitionError, ModelError
@@ -74,8 +74,8 @@ class OpenAIModel(RemoteModel):
     """
 
     base_url: str
-    own_fields = _OWN_FIELDS
-    where_key = "api_key=, or OPENAI_API_KEY"
+    own_fields: ClassVar[Iterable[str]] = _OWN_FIELDS
+    where_key: str = "api_key=, or OPENAI_API_KEY"
 
     def __init__(
         self,

@@ -99,7 +99,7 @@ class BudgetedModel(Answering):
         self.model: Model = named(model)
         while type(self.model) is BudgetedModel and budget.is_part_of(self.model.budget):
             self.model = self.model.model  # spending here already counts there
-        self.name = str(getattr(self.model, "name", type(self.model).__name__))
+        self.name: str = str(getattr(self.model, "name", type(self.model).__name__))
         self.context_tokens: int | None = getattr(self.model, "context_tokens", None)
         # The model to ask without reserving, if it or its parts keep to the budget.
         self._obeying: Model | None = None

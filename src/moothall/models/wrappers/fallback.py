@@ -15,7 +15,7 @@ from moothall.models.protocol import Model, StreamPart
 if TYPE_CHECKING:
     from moothall.action import Action
 
-logger = logging.getLogger("moothall.models")
+logger: logging.Logger = logging.getLogger("moothall.models")
 
 
 class FallbackModel(Answering):
@@ -47,11 +47,11 @@ class FallbackModel(Answering):
             raise DefinitionError(
                 f"FallbackModel takes a list of models, not one {type(models).__name__}"
             )
-        self.models = tuple(named(each) for each in models)
+        self.models: tuple[Model, ...] = tuple(named(each) for each in models)
         if not self.models:
             raise DefinitionError("FallbackModel takes at least one model")
         self._names = [str(getattr(each, "name", type(each).__name__)) for each in self.models]
-        self.name = name or f"fallback({', '.join(self._names)})"
+        self.name: str = name or f"fallback({', '.join(self._names)})"
         known = [getattr(each, "context_tokens", None) for each in self.models]
         self.context_tokens: int | None = min(filter(None, known), default=None)
         longest: list[int | None] = [getattr(each, "max_tokens", None) for each in self.models]

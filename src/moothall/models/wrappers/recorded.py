@@ -25,7 +25,7 @@ from moothall.threads import guard, in_child
 if TYPE_CHECKING:
     from moothall.action import Action
 
-logger = logging.getLogger("moothall.models")
+logger: logging.Logger = logging.getLogger("moothall.models")
 
 _FORMAT = "moothall recorded model"
 _VERSION = 1
@@ -65,15 +65,15 @@ class RecordedModel(Answering, Closing):
         context_tokens: int | None = None,
         max_tokens: int | None = None,
     ) -> None:
-        self.path = Path(path).expanduser()
-        self.model = None if model is None else named(model)
+        self.path: Path = Path(path).expanduser()
+        self.model: Model | None = None if model is None else named(model)
         self._lock = guard()
         self._asking: dict[str, Future[None]] = {}  # each ends with the answer to its request
         in_child(self._forget)
         self._file = _File(self.path, self.model)
         self._finalizer = weakref.finalize(self, self._file.close)
-        self.name = name or self._file.model
-        self.context_tokens = context_tokens or self._file.context_tokens
+        self.name: str = name or self._file.model
+        self.context_tokens: int | None = context_tokens or self._file.context_tokens
         # The model's, if there is one; old recordings do not have it.
         longest = self._file.max_tokens
         if self.model is not None:

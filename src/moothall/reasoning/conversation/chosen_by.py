@@ -67,7 +67,7 @@ class ChosenBy(Order):
             raise DefinitionError(f"ChosenBy takes a model, or the name of one, got {model!r:.80}")
         self._model = model
         self.prompt = prompt
-        self.about = {address(id): text for id, text in (about or {}).items()}
+        self.about: dict[str, str] = {address(id): text for id, text in (about or {}).items()}
         self.repeat = repeat
         self.may_end = may_end
 

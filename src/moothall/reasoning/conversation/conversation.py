@@ -118,9 +118,9 @@ class Conversation(Group):
             **options,
         )
         setup = Setup(str(self.id), agents, next, until, max_turns, stop_if_failed)
-        self.agents: Final = setup.agents
-        self.next: Final = setup.next
-        self.until: Final = setup.until
+        self.agents: Final[dict[str, Any]] = setup.agents
+        self.next: Final[Order] = setup.next
+        self.until: Final[Condition | None] = setup.until
         self._setup = setup
         if max_turns is not None:  # then that many turns are an answer, as by `MaxTurns`
             self._gives = GIVEN | {"max_iterations"}

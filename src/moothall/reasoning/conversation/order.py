@@ -181,8 +181,8 @@ class HandOver(Order):
         stay: bool = False,
     ) -> None:
         self.stay = stay
-        self.first = None if first is None else address(first)
-        self.about = {address(id): text for id, text in (about or {}).items()}
+        self.first: str | None = None if first is None else address(first)
+        self.about: dict[str, str] = {address(id): text for id, text in (about or {}).items()}
 
     def check(self, agents: dict[str, Any]) -> None:
         """Refuse ids that name no participant, and participants with an action of the same name."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from moothall.budget import Budget
     from moothall.reasoning.reply_request import ReplyRequest
 
-logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 NOTHING_NEW: Final = "(It is your turn again, and nobody has said anything since.)"
 """The prompt of a speaker that has heard everything already."""
@@ -57,10 +57,10 @@ class Setup:
         stop_if_failed: str,
     ) -> None:
         self.id = id
-        self.agents = _participants(agents, id)
-        self.next = as_order(next)
+        self.agents: dict[str, Any] = _participants(agents, id)
+        self.next: Order = as_order(next)
         self.next.check(self.agents)
-        self.until = None if until is None else as_condition(until)
+        self.until: Condition | None = None if until is None else as_condition(until)
         if self.until is not None and (unknown := self.until.ids - self.agents.keys()):
             raise DefinitionError(
                 f"conversation {id!r}: until={self.until} waits for {sorted(unknown)!r:.200}, "

@@ -33,7 +33,7 @@ from moothall.reasoning.resume import guarded
 from moothall.text import log_failure
 from moothall.threads import called
 
-logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class Rounds:
         decide_by: Callable[..., Any] | None,
         extract_by: Callable[..., Any] | None,
     ) -> None:
-        self.loop = asyncio.get_running_loop()
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._agent = agent
         self._human = config.human
         self._reactives = config.reactives

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moothall.action import Action
 from moothall.context import Context, SystemPrompt, prompt_for
@@ -28,7 +29,12 @@ from moothall.reasoning.state import ANSWER
 from moothall.text import error_message, log_failure
 from moothall.threads import awaited
 
-logger = logging.getLogger("moothall.reasoning")
+if TYPE_CHECKING:
+    from moothall.budget import Budget
+    from moothall.reasoning.reply_request import AnswerSchema
+    from moothall.reasoning.thread import Thread
+
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 
 class Asking:
@@ -44,17 +50,17 @@ class Asking:
         record: Record[LoopState] = NULL_RECORD,
     ) -> None:
         self.agent = agent
-        self.id = str(agent.id)
+        self.id: str = str(agent.id)
         self.request = request
-        self.emit = request.emit
+        self.emit: Callable[[Any], Any] | None = request.emit
         self.memory = memory
-        self.thread = request.state
-        self.budget = agent.budget if request.budget is None else request.budget
+        self.thread: Thread = request.state
+        self.budget: Budget | None = agent.budget if request.budget is None else request.budget
         self.model: Model = agent.model
         if self.budget is not None:
             self.model = budgeted(self.model, self.budget)
-        self.schema = request.answer
-        self.state = LoopState()
+        self.schema: AnswerSchema | None = request.answer
+        self.state: LoopState = LoopState()
         self.record = record
         self._system: str | None = None  # what the function of the system prompt returned
         self._given = Given(record, self.thread)

@@ -40,7 +40,7 @@ from moothall.threads import called, is_cancelled
 if TYPE_CHECKING:
     from moothall.budget import Budget
 
-logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 _SCALARS: Final = frozenset((str, int, float, bool, type(None)))
 _CUT_OFF: Final = "cancelled before it ended; whether it had an effect is not known"

@@ -19,7 +19,7 @@ from moothall.errors import MoothallError
 from moothall.message import MAX_ID
 from moothall.text import escaped, shorten
 
-logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 HELP_TIMEOUT_S = 3.0
 """How long an agent may take to say what it can do."""
@@ -41,7 +41,8 @@ async def discover(agent: Agent, which: str | Iterable[str | int]) -> list[Actio
     with the name of an earlier agent's: `b.c` of the agent `a`, after `c` of the agent `a.b`.
     """
     own = str(agent.id)
-    ids = await agent.space._everyone() if which == "*" else which
+    space: Any = agent.space
+    ids = await space._everyone() if which == "*" else which
     others = [id for id in dict.fromkeys(map(str, ids)) if id != own]
     helps = await asyncio.gather(*(_help_of(agent, id) for id in others))
     found: dict[str, Action] = {}

@@ -184,7 +184,7 @@ class LoopAgent(RecordedAgent):
             self.discover = _which(discover, id)
         if budget is not None:
             check_part(budget, ("reserve", "deadline"), "budget", id)
-            self.budget = budget
+            self.budget: Budget | None = budget
         if journal is not None:
             self.journal = journal
 

@@ -58,7 +58,7 @@ class Run(Asking):
         self._ids: set[str] = set()  # of the calls
         # For interruptions: our own cancellations of this task are undone with `uncancel`, as
         # asyncio.timeout does.
-        self.loop = asyncio.get_running_loop()
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None
         self._task = task
@@ -354,7 +354,8 @@ class Run(Asking):
         state, reason = self.state, stop.reason
         if reason not in ("done", "terminal"):
             value = state.text if self.schema is None else None
-        made = (state.text, value, state.messages, state.steps, state.usage)
+        messages: Any = state.messages
+        made = (state.text, value, messages, state.steps, state.usage)
         return Reply(*made, reason, stop.detail, stop.error, self.request.run_id)
 
 

@@ -80,7 +80,7 @@ class Fetcher:
         self._name = user_agent.partition("/")[0].split()[0]  # our name in robots.txt
         self._per_host = positive(per_host, f"{name}: per_host")
         self._delay_s = seconds(delay_s, f"{name}: delay_s", zero=True)
-        self.site = checked_site(site, f"{name}: site")
+        self.site: str | None = checked_site(site, f"{name}: site")
         self._kept: OrderedDict[str, tuple[dict[str, str], Fetched]] = OrderedDict()
         self._lock = guard()
         # Locks and semaphores belong to the loop that waits on them.

@@ -178,7 +178,9 @@ class Slots:
     """
 
     def __init__(self, shape: tuple[int, int], dtype: Any, block: int) -> None:
-        self.shape, self.dtype, self.ndim = shape, np.dtype(dtype), 2
+        self.shape: tuple[int, int] = shape
+        self.dtype: Any = np.dtype(dtype)
+        self.ndim: int = 2
         self._block = block
         self._blocks = [np.zeros((shape[0], block), dtype, order="F")]
         """By level. In the first each has one; in the others who needs it, as they came, and block

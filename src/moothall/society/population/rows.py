@@ -71,13 +71,19 @@ class Rows(Company):
         wants: dict[type[Want], list[tuple[Any, Mapping[str, Any]]]],
     ) -> None:
         self.population = population
-        self.moment, view = moment, moment.view
-        self.step, self.seconds, self.time = view.step, view.seconds, view.time
-        self.clock, self.facts, self.city = view.clock, view.facts or {}, view.city
+        self.moment: Moment = moment
+        view = moment.view
+        self.step: int = view.step
+        self.seconds: int = view.seconds
+        self.time: int = view.time
+        self.clock: Any = view.clock
+        self.facts: Mapping[str, Any] = view.facts or {}
+        self.city: Any = view.city
         self.network: Network | None = population.network
-        self.citizens = len(population)
+        self.citizens: int = len(population)
         self.params: Any = None
-        self.first, self.until = first, until
+        self.first: int = first
+        self.until: int = until
         self._wants = wants
         self._chosen: Any = None  # which rows between `first` and `until` these are; None for all
         self._own: Mapping[str, Any] = {}

@@ -108,7 +108,7 @@ class Inbox:
     _file: SQLiteFile[InboxError]
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
-        self.durable = path is not None
+        self.durable: bool = path is not None
         # With a file, only the ends not yet written to it. No plain dict: finding its first entry
         # gets slower with each entry removed before it.
         self._ends: OrderedDict[tuple[str, str], tuple[bytes | None, float]] = OrderedDict()

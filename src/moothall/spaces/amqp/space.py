@@ -25,7 +25,7 @@ from moothall.threads import is_async
 if TYPE_CHECKING:
     from moothall.spaces.amqp.router import AMQPRouter
 
-logger = logging.getLogger("moothall.amqp")
+logger: logging.Logger = logging.getLogger("moothall.amqp")
 
 KEEP_S = 86_400.0
 """How long messages wait for an agent that is away."""
