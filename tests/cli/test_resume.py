@@ -184,7 +184,7 @@ def test_a_review_by_a_person_that_was_killed_asks_again(folder: Path) -> None:
             terminal.type("a\n")
             assert terminal.end() == 0
         assert len(server.requests) == 3
-    assert (nobody.returncode, "standard input is no terminal" in nobody.stderr) == (2, True)
+    assert (nobody.returncode, "standard input is not a terminal" in nobody.stderr) == (2, True)
 
 
 # -- stopped, interrupted, or killed where nothing is in doubt -------------------------------------

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,7 +30,7 @@ EXCHANGE: Final = "moothall"
 GRACE_S: Final = 30.0
 _LOOK_S: Final = 1.0
 
-exchange_option = click.option(
+exchange_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--exchange", metavar="E", help=f"Exchange of the broker.  [default: {EXCHANGE}]"
 )
 

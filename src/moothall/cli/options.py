@@ -246,7 +246,9 @@ def _beginning(incomplete: str, names: list[str]) -> list[CompletionItem]:
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print events as lines of JSON.")
+json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--json", "as_json", is_flag=True, help="Print events as lines of JSON."
+)
 model_option = partial(click.option, "--model", metavar="MODEL", shell_complete=models)
 root_option = partial(
     click.option, "--root", metavar="DIR", envvar="MOOTHALL_ROOT", shell_complete=folders

@@ -28,6 +28,7 @@ from moothall.orders.act import check_journal_apart, is_small
 from moothall.orders.order import AnyOrder, Order, ResearchOrder, order_of
 from moothall.orders.research import write
 from moothall.orders.simulate import SimulateOrder
+from moothall.reasoning.recorded_agent import asked_in
 from moothall.reasoning.resume import ENDED
 from moothall.text import escaped
 
@@ -210,15 +211,14 @@ def _resume_order(order: AnyOrder, as_json: bool, recorded: Recorded) -> int:
 def _resume_agent(agent: Any, as_json: bool, recorded: Recorded) -> int:
     """Resume a run by the user's own agent."""
     outline = recorded.outline
-    root = [each for each in recorded.entries if not each.path]
-    begun = next((entry.data for entry in root if entry.kind == "begun"), None)
-    if begun is None:
+    asked = asked_in(recorded.entries)
+    if asked is None:
         raise StateError(f"run {outline.id!r} was not begun by an agent: begin another run")
     agent.journal = recorded.journal
     permission = Permission(screen_of(outline.kind, as_json, recorded))
-    task = begun["task"] if begun.get("given") is None else begun["given"]
-    options = {"schema": begun["schema"], "thread": begun["thread"]}
-    return exit_code(interruptible(watched(agent, permission, task, outline.id, **options)))
+    return exit_code(
+        interruptible(watched(agent, permission, asked.pop("text"), outline.id, **asked))
+    )
 
 
 def _decisions(

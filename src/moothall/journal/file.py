@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b, sha256
@@ -16,6 +15,7 @@ from typing import Any, Final
 from pydantic_core import to_json as plain_json
 
 from moothall.errors import DefinitionError, JournalError, NoSuchRun
+from moothall.files import written_whole
 from moothall.journal.entry import Entry
 from moothall.journal.shapes import Shapes
 from moothall.jsonvalue import to_json
@@ -71,7 +71,7 @@ class KeptFiles:
     """The values that are files beside a journal, in the folder `NAME-kept`."""
 
     def __init__(self, journal: str) -> None:
-        self.folder = Path(f"{os.path.realpath(journal)}-kept")
+        self.folder: Path = Path(f"{os.path.realpath(journal)}-kept")
 
     def put(self, hash: str, data: bytes) -> None:
         """Store a value, whole or not at all."""
@@ -79,16 +79,8 @@ class KeptFiles:
         if file.exists():
             return
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        part = self.folder / f"{hash}.{os.getpid()}.{threading.get_ident()}"
-        try:
-            with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
-                out.write(data)
-                out.flush()
-                os.fsync(out.fileno())
-            os.replace(part, file)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
+        with written_whole(file, 0o600) as part:
+            part.write_bytes(data)
 
     def get(self, hash: str) -> bytes | None:
         """Return a value; None if it is not there."""
@@ -104,9 +96,10 @@ APPLICATION: Final = 0x63766A31
 DURABILITY: Final = {"process": "NORMAL", "power": "FULL"}
 """What a journal survives, and SQLite's name for it."""
 
-# Migrations are only appended; versions 1 and 2 were never released. `state` is NULL until a run's
+# Migrations are only appended; versions 1 to 3 were never released. `state` is NULL until a run's
 # own agent has ended.
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    (),
     (),
     (),
     (
@@ -140,6 +133,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             sum BLOB NOT NULL
         )""",
     ),
+    ("ALTER TABLE runs ADD COLUMN thread TEXT",),
 )
 
 _INSERT = "INSERT INTO entries (place, path, kind, at, data, sum) VALUES (?, ?, ?, ?, ?, ?)"

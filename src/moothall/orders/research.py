@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 class ResearchOrder:
     """The settings of `moothall research` from the command line."""
 
-    command: ClassVar = "research"
-    part: ClassVar = "moothall research"
-    may_change: ClassVar = (
+    command: ClassVar[str] = "research"
+    part: ClassVar[str] = "moothall research"
+    may_change: ClassVar[tuple[str, ...]] = (
         *("objectives", "iterations", "max_usd", "max_tokens", "max_seconds"),
         *("out", "html"),
     )
-    paths: ClassVar = ("folder", "out", "html")
-    addresses: ClassVar = ("model", "searxng")
+    paths: ClassVar[tuple[str, ...]] = ("folder", "out", "html")
+    addresses: ClassVar[tuple[str, ...]] = ("model", "searxng")
 
     objectives: list[str]
     folder: str | None = None  # the folder to search

@@ -31,11 +31,11 @@ _CALL_TOKENS: Final = 900
 class SimulateOrder:
     """The settings of `moothall simulate` from the command line."""
 
-    command: ClassVar = "simulate"
-    part: ClassVar = "moothall simulate"
-    may_change: ClassVar = ("max_usd", "max_calls", "out", "parquet", "threads")
-    paths: ClassVar = ("out",)
-    addresses: ClassVar = ("model",)
+    command: ClassVar[str] = "simulate"
+    part: ClassVar[str] = "moothall simulate"
+    may_change: ClassVar[tuple[str, ...]] = ("max_usd", "max_calls", "out", "parquet", "threads")
+    paths: ClassVar[tuple[str, ...]] = ("out",)
+    addresses: ClassVar[tuple[str, ...]] = ("model",)
 
     citizens: int = 1000
     days: float = 1.0

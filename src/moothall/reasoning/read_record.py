@@ -81,7 +81,7 @@ class ReadRecord(Generic[S]):
         copied: list[dict[str, Any]] = (self.begun or {}).get("copied", [])
         return copied
 
-    def _earlier(self, hash: str) -> list[Any]:
+    def _earlier(self, name: str) -> list[Any]:
         """Return what a list had before the run; nothing in a record that is only read."""
         return []
 
@@ -92,8 +92,8 @@ class ReadRecord(Generic[S]):
             for name, items in data["appended"].items():
                 kept = (state or {}).get(name)
                 made[name] = items if kept is None else [*kept, *items]
-            for name, hash in data.get("earlier", {}).items():
-                made[name] = [*self._earlier(hash), *made.get(name, ())]
+            for name, kept in data.get("earlier", {}).items():
+                made[name] = [*self._earlier(kept), *made.get(name, ())]
             self.heard = []
             return made
         if kind == "begun":
@@ -128,16 +128,14 @@ class ReadRecord(Generic[S]):
             past.error = data["error"]
 
 
-def kept_list(hash: str | None, kept: Callable[[str], bytes]) -> list[Any]:
-    """Return a list that is kept as differences; `kept` returns a value by its hash."""
-    links = []
-    while hash is not None:
-        links.append(json.loads(kept(hash)))
-        hash = links[-1].get("after")
-    items: list[Any] = []
-    for link in reversed(links):
-        items = [*items[link.get("gone", 0) :], *link["new"]]
-    return items
+def kept_list(name: str, kept: Callable[[str], bytes]) -> list[Any]:
+    """Return a list that `keep_list` has kept; `kept` returns a value by its hash."""
+    levels, _, hash = name.partition(":")
+    hashes = [hash]
+    for _ in range(int(levels)):
+        groups = [kept(each).hex() for each in hashes]
+        hashes = [each[at : at + 64] for each in groups for at in range(0, len(each), 64)]
+    return [json.loads(kept(each)) for each in hashes]
 
 
 def fingerprint(**parts: Any) -> dict[str, str]:

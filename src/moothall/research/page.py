@@ -8,6 +8,7 @@ from hashlib import sha256
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
+from moothall import display
 from moothall.errors import MissingExtra
 from moothall.research.reading.html import CONTROL
 
@@ -88,7 +89,6 @@ def sanitized(text: str) -> str:
 def _markdown(uses: dict[int, int]) -> MarkdownIt:
     """Return a renderer of Markdown as HTML; it counts each footnote's uses in `uses`."""
     MissingExtra.unless("a report as an HTML page", "research", "markdown_it")
-    from markdown_it import MarkdownIt
 
     def note(state: StateInline, silent: bool) -> bool:
         found = _NOTE.match(state.src, state.pos)
@@ -117,13 +117,11 @@ def _markdown(uses: dict[int, int]) -> MarkdownIt:
         said = "".join(each.content for each in tokens[first + 1 : at])
         return "</a>" if said == url else f'</a> <span class="about">({escape(url)})</span>'
 
-    # Definitions of links are off, as each footnote would become one; images are off, too.
-    made = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["reference", "image"])
+    made = display.markdown()
     made.inline.ruler.before("link", "note", note)
     made.add_render_rule("note", shown)
     made.add_render_rule("link_open", opened)
     made.add_render_rule("link_close", closed)
-    made.validateLink = lambda url: _LINKS.match(url) is not None  # type: ignore[method-assign]
     return made
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Final
 
+from moothall import display
 from moothall.errors import StateError
 from moothall.models.protocol import Usage
 from moothall.reasoning.reply import Reply, StopReason
@@ -85,6 +87,16 @@ class Report:
         from moothall.research.page import page
 
         return page(self)
+
+    def _repr_html_(self) -> str:
+        if find_spec("markdown_it") is None:
+            return display.text(self.markdown)
+        return display.framed(self.html())
+
+    def __repr__(self) -> str:
+        title = one_line(self.markdown.partition("\n")[0].lstrip("# "), 80)
+        cited = counted(len(self.citations), "citation")
+        return f"Report({title!r}, stop_reason={self.stop_reason!r}, {cited})"
 
 
 def made(

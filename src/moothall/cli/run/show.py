@@ -143,7 +143,7 @@ class RunDisplay:
                 self._line("until now:" if past else "from here on:", "dim")
         if event.kind in ("text", "reasoning"):
             if not self._reviewed:
-                self._write(event.kind, event.text)  # type: ignore[union-attr]
+                self._write(event.kind, event.text)
             return
         if isinstance(event, CallStarted):
             self._flush()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 from moothall.errors import NotPermitted, StateError
 from moothall.reasoning.conversation.exchange import Exchange
@@ -14,7 +14,7 @@ from moothall.reasoning.conversation.participants import KIND, Participants, Set
 from moothall.reasoning.conversation.record import at_end, prepare, resumed
 from moothall.reasoning.conversation.state import Content, ConversationState
 from moothall.reasoning.conversation.termination import Condition
-from moothall.reasoning.group import budget_of
+from moothall.reasoning.group import Participant, budget_of
 from moothall.reasoning.loop.recording import mark_known
 from moothall.reasoning.members import Group
 from moothall.reasoning.record import NULL_RECORD, Record, dumped, loaded
@@ -25,9 +25,13 @@ from moothall.reasoning.resume import ENDED, ended
 from moothall.reasoning.thread import Interruption, Thread, steer
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeForm, Unpack
+
     from moothall.approval import Approver
     from moothall.budget import Budget
     from moothall.journal import Journal, Part
+    from moothall.reasoning.stream import T
+    from moothall.workflow import AgentParts
 
 
 class Conversation(Group):
@@ -87,7 +91,7 @@ class Conversation(Group):
 
     def __init__(
         self,
-        agents: Iterable[Any],
+        agents: Iterable[Participant],
         next: Order | Callable[[ConversationState], Any] | None = None,
         until: Condition | Callable[[ConversationState], Any] | None = None,
         *,
@@ -101,7 +105,7 @@ class Conversation(Group):
         concurrency: int | None = None,
         approver: Approver | None = None,
         deps: Any = None,
-        **options: Any,
+        **options: Unpack[AgentParts],
     ) -> None:
         super().__init__(
             id,
@@ -113,9 +117,9 @@ class Conversation(Group):
             **options,
         )
         setup = Setup(str(self.id), agents, next, until, max_turns, stop_if_failed)
-        self.agents: Final = setup.agents
-        self.next: Final = setup.next
-        self.until: Final = setup.until
+        self.agents: Final[dict[str, Any]] = setup.agents
+        self.next: Final[Order] = setup.next
+        self.until: Final[Condition | None] = setup.until
         self._setup = setup
         self.journal = journal
         if budget is not None:
@@ -143,7 +147,13 @@ class Conversation(Group):
 
     # -- asking it ---------------------------------------------------------------------------------
 
-    async def resume(self, schema: Any = None, *, thread: str | int | None = None) -> Reply:
+    @overload
+    async def resume(
+        self, schema: dict[str, Any] | None = None, *, thread: str | int | None = None
+    ) -> Reply[Any]: ...
+    @overload
+    async def resume(self, schema: TypeForm[T], *, thread: str | int | None = None) -> Reply[T]: ...
+    async def resume(self, schema: Any = None, *, thread: str | int | None = None) -> Reply[Any]:
         """Resume a reply that was cancelled, or saved between two turns and loaded.
 
         With a journal, a cancelled reply resumes in its run and repeats the interrupted turn.

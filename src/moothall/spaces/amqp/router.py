@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from threading import get_ident
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ from moothall.spaces.amqp.options import AMQPOptions, Names
 from moothall.spaces.amqp.publisher import (
     CONFIRMED,
     FULL,
+    NO_ROOM,
     REFUSED,
     RETURNED,
     TOO_LARGE,
@@ -46,7 +48,7 @@ from moothall.spaces.loop import LoopThread
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.router import Router
 
-logger = logging.getLogger("moothall.amqp")
+logger: logging.Logger = logging.getLogger("moothall.amqp")
 
 _AGAIN_S: Final = 1.0
 _LAST_S: Final = 5.0
@@ -70,12 +72,14 @@ class AMQPRouter(Router):
         evict: Callable[[Mailbox, RequestError], None],
     ) -> None:
         super().__init__(thread, mailbox)
-        self.dispatch = self._dispatch
+        self.dispatch: Callable[[Delivery], None] = self._dispatch
         self.inbox = inbox
+        self.broker: Broker
         self.broker = broker = Broker(
             thread,
             options,
             names,
+            quorum=quorum,
             settled=self._settled,
             replied=lambda *delivered: self.requests.answered(*delivered),
             replies_lost=lambda: self.requests.send_again(),
@@ -83,11 +87,11 @@ class AMQPRouter(Router):
             on_state=on_state,
             after_read=self._begin_now,
         )
-        self.requests = OpenRequests(broker, self.settle, self.mailboxes)
-        self.recorder = Recorder(
+        self.requests: OpenRequests = OpenRequests(broker, self.settle, self.mailboxes)
+        self.recorder: Recorder = Recorder(
             self, broker, inbox, is_idle=lambda: not self._ready, keep_s=keep_s
         )
-        self.receiver = Receiver(
+        self.receiver: Receiver = Receiver(
             self,
             broker,
             inbox,
@@ -95,16 +99,15 @@ class AMQPRouter(Router):
             innermost=self.requests.innermost,
             show=self._show_inbound,
         )
-        self.queues = AgentQueues(
+        self.queues: AgentQueues = AgentQueues(
             self,
             broker,
             self.receiver,
             keep_s=keep_s,
-            quorum=quorum,
             queue_lost=self.requests.queue_lost,
             evict=evict,
         )
-        self.presence = Presence(
+        self.presence: Presence = Presence(
             broker,
             self.queues,
             self.mailboxes,
@@ -113,7 +116,7 @@ class AMQPRouter(Router):
             settled=self._settled,
             keep_s=keep_s,
         )
-        self.everywhere = Observers(broker)
+        self.everywhere: Observers = Observers(broker)
 
     # -- out ---------------------------------------------------------------------------------------
 
@@ -149,7 +152,7 @@ class AMQPRouter(Router):
                 wire.written(envelope),
                 to="" if everyone else to,
                 mandatory=not everyone,
-                headers=wire.headers(thread=envelope.thread),
+                headers=wire.headers(thread=envelope.thread, within=envelope.within),
                 about=(handling, envelope),
             )
         )
@@ -191,21 +194,24 @@ class AMQPRouter(Router):
                 self.presence.renew(message.to)
         elif outcome == RETURNED and self.presence.hold_back(message):
             return
+        if outcome == REFUSED and self.presence.await_leader(message):
+            return
         if outcome == TOO_LARGE and kind in (wire.REPLY, wire.ANSWER):
             self._answer_too_large(message)
         elif message.exchange is not None and outcome == RETURNED:
-            # A new connection declares the queue of the dead letters.
-            logger.error("the queue of the dead letters was deleted; declaring it again")
-            self.broker.drop()
-            self.broker.publisher.publish(message)
+            logger.error("the queue of the dead letters is gone; declaring it again")
+            self.thread.spawn(self._bury_again(message))
         elif message.exchange is not None and outcome == REFUSED:
-            logger.error("the queue of the dead letters is full; trying again in %s s", _AGAIN_S)
+            template = "the queue of the dead letters takes nothing; trying again in %s s"
+            logger.error(template, _AGAIN_S)
+            if self.broker.quorum:  # as in `Presence.await_leader`
+                self.broker.publisher.close_channel()
             self.loop.call_later(_AGAIN_S, self.broker.publisher.publish, message)
         elif callable(about):
             about()
         elif kind == wire.SEND:
             handling, envelope = about
-            if outcome in (REFUSED, FULL, TOO_LARGE):
+            if outcome in (REFUSED, NO_ROOM, FULL, TOO_LARGE):
                 self._report(envelope, str(self._not_taken(message, outcome)))
             if handling is not None:
                 self.recorder.sent(handling)
@@ -218,6 +224,15 @@ class AMQPRouter(Router):
             if outcome != CONFIRMED and kind == wire.ANSWER:
                 logger.warning("an answer to agent %r was %s by the broker", message.to, outcome)
             self.recorder.finish(about)
+
+    async def _bury_again(self, message: Outbound) -> None:
+        """Publish a message to the dead letters once their queue is there."""
+        there = False
+        with suppress(LinkLost, AMQPError, Refused):
+            there = await self.broker.declare_dead_letters()
+        if not there:
+            await asyncio.sleep(_AGAIN_S)
+        self.broker.publisher.publish(message)
 
     def _report(self, sent: Envelope, text: str) -> None:
         """Send an agent of this process an error about a message of its own."""
