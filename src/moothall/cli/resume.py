@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import re
@@ -14,12 +13,14 @@ from typing import Any, Final
 
 import click
 
-from moothall.cli.options import Above0, as_written, journal_option, json_option, opened, usage
+from moothall.cli.ending import interruptible
+from moothall.cli.options import as_written, journal_option, json_option, opened, usage
 from moothall.cli.recorded import NOBODY, Recorded, refuse_forked, refused_in_doubt
 from moothall.cli.run.act import run_act, screen_of
 from moothall.cli.run.ended import exit_code
 from moothall.cli.run.watch import Permission, watched
 from moothall.cli.runs import show_replay
+from moothall.cli.values import Whole, above_0
 from moothall.errors import DefinitionError, RunMismatch, StateError
 from moothall.journal.describe import doubt_line
 from moothall.journal.doubt import Decision, Done
@@ -65,9 +66,9 @@ _WORDS: Final = {"repeat": "is run again", "skip": "is skipped"}
     is_flag=True,
     help="Resume although the agent has changed (as a fork) or a fork exists.",
 )
-@click.option("--max-seconds", type=Above0(), help="New time limit.")
-@click.option("--max-tokens", type=click.IntRange(min=1), help="New limit of tokens, in all.")
-@click.option("--max-usd", type=Above0("US dollars"), help="New limit of US dollars, in all.")
+@click.option("--max-seconds", type=above_0(), help="New time limit.")
+@click.option("--max-tokens", type=Whole(min=1), help="New limit of tokens, in all.")
+@click.option("--max-usd", type=above_0("US dollars"), help="New limit of US dollars, in all.")
 @click.option("--agent", metavar="MODULE:AGENT", help="The agent, for a run of your own program.")
 @json_option
 def command(
@@ -216,7 +217,7 @@ def _resume_agent(agent: Any, as_json: bool, recorded: Recorded) -> int:
     agent.journal = recorded.journal
     permission = Permission(screen_of(outline.kind, as_json, recorded))
     return exit_code(
-        asyncio.run(watched(agent, permission, asked.pop("text"), outline.id, **asked))
+        interruptible(watched(agent, permission, asked.pop("text"), outline.id, **asked))
     )
 
 

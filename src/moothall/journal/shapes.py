@@ -27,10 +27,10 @@ _NAMES: Final[dict[type, str]] = {
     list: "a list",
 }
 _SHOWN: Final = 60
+_ID_CHARS: Final = 255
 _LAST_S: Final = 253_000_000_000
 """The year 9987, in seconds since 1970: later ones have no date."""
-_BLOCK: Final = re.compile(r"[1-9][0-9]{0,8}\.(plan|research|update|narrate|evaluate|[0-9]{1,9})")
-_STEP: Final = re.compile(r"[0-9]{1,9}/.*", re.DOTALL)
+_STEP: Final = re.compile(r"[0-9]{1,9}[./].*", re.DOTALL)
 
 
 def _share(value: Any) -> bool:
@@ -161,11 +161,15 @@ def _blocks(value: Any) -> bool:
     return value != [] and not _fault(value, [{"type": str}], "")
 
 
+def _id(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= _ID_CHARS
+
+
 _CONTENT: Final = (str, _blocks)
 _ASKED: Final = {
     "task": _CONTENT,
     "given": (None, *_CONTENT),
-    "thread": (str, None),
+    "thread": (None, _id),
     "schema": (dict, bool, None),
 }
 _WITH_ROUNDS: Final = ("DualActAgent",)
@@ -179,7 +183,7 @@ _REPLIES: Final[dict[str, Shape]] = {
     "Researcher": {"report": dict},
 }
 _OURS: Final = frozenset((*_REPLIES, "Society", "Survey"))
-_KEYS: Final = {"Researcher": _BLOCK, "Society": _STEP, "Survey": _STEP}
+_NUMBERED: Final = ("Researcher", "Society", "Survey")
 
 
 class Shapes:
@@ -205,8 +209,10 @@ class Shapes:
         of = self._kinds.get(path, "")
         if of not in _OURS:
             return ""
-        if kind == "ended" and of in _KEYS and not _KEYS[of].fullmatch(data["key"]):
-            return f"'key' must be that of a step of a {of}, got {_shown(data['key'])}"
+        if kind == "ended" and of in _NUMBERED and not _STEP.fullmatch(data["key"]):
+            return (
+                f"key must begin with a number, as a step of a {of} does, got {_shown(data['key'])}"
+            )
         return _fault(data, _of_ours(of, kind, data), "")
 
 

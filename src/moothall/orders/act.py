@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from moothall.errors import ConfigError
 from moothall.models import weights
-from moothall.orders.models import budget_of, made_model
+from moothall.orders.models import budget_of, check_model, made_model
 
 if TYPE_CHECKING:
     from moothall.action import Action
@@ -140,8 +140,16 @@ def keys(order: Order, said: Mapping[str, Any]) -> tuple[str | None, str | None]
     return (said.get("key") if said.get("model") == order.model else None), own
 
 
-def check_journal_apart(order: Order, path: str) -> None:
+def check_reviewer(order: Order) -> None:
+    """Check that a model can have the name of an order's reviewer; ConfigError if none can."""
+    if order.review is not None and order.review != "me":
+        check_model(order.review)
+
+
+def check_journal_apart(order: Order, path: str | None) -> None:
     """Check that a journal is out of reach of the agent in the folder; ConfigError if it is not."""
+    if path is None:
+        return
     # A permitted command can write only below the folder. If it could write the journal, it could
     # change what was permitted, and the folder in which the run is resumed.
     root, journal = Path(order.root).resolve(), Path(path).resolve()
