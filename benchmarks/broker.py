@@ -42,6 +42,25 @@ class BrokerError(RuntimeError):
     """The node did not do what it was told; the message has the end of its log, or its answer."""
 
 
+class Member(NamedTuple):
+    """Which node of a cluster a node is: each has a loopback address of its own, 127.0.0.`number`.
+
+    Without epmd, all nodes take the same port for Erlang's distribution.
+    """
+
+    number: int
+    distribution: int
+    cookie: str
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.{self.number}"
+
+    @property
+    def name(self) -> str:
+        return f"moothall-{self.distribution}@{self.address}"
+
+
 class Certificates(NamedTuple):
     """What the node's TLS listener shows, each as PEM."""
 
@@ -58,6 +77,8 @@ class Broker:
     Args:
         tls: The certificates of a second listener, on `tls_port`, with TLS.
         settings: Lines of rabbitmq.conf: `{"heartbeat": 2}`.
+        member: Which node of a cluster it is; `cluster.py` makes them.
+        plugins: What it has besides.
     """
 
     user = "guest"
@@ -68,6 +89,8 @@ class Broker:
         self,
         tls: Certificates | None = None,
         settings: Mapping[str, object] | None = None,
+        member: Member | None = None,
+        plugins: tuple[str, ...] = (),
     ) -> None:
         self.port = free_port()
         self.tls_port = free_port() if tls else None
@@ -76,11 +99,10 @@ class Broker:
         self._account = account()
         self._keeper: subprocess.Popen[bytes] | None = None
         self._heard = b""
-        distribution = free_port()
         # Readable by the account that the node runs as, wherever the caller keeps its own files.
         self.folder = Path(tempfile.mkdtemp(prefix="moothall-broker-"))
         try:
-            self._environment = self._write(tls, settings or {}, distribution)
+            self._environment = self._write(tls, settings or {}, member, plugins)
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
@@ -89,7 +111,8 @@ class Broker:
         self,
         tls: Certificates | None,
         settings: Mapping[str, object],
-        distribution: int,
+        member: Member | None,
+        plugins: tuple[str, ...],
     ) -> dict[str, str]:
         """Write the node's files, and give its environment."""
         folder = self.folder
@@ -100,7 +123,11 @@ class Broker:
             # Not a line for each connection.
             "log.console.level": "error",
         }
-        files = {"enabled_plugins": b"[].\n", ".erlang.cookie": secrets.token_hex(16).encode()}
+        cookie = secrets.token_hex(16) if member is None else member.cookie
+        files = {
+            "enabled_plugins": f"[{','.join(plugins)}].\n".encode(),
+            ".erlang.cookie": cookie.encode(),
+        }
         if tls:
             files |= {"ca.pem": tls.authority, "chain.pem": tls.chain, "key.pem": tls.key}
             lines |= {
@@ -118,7 +145,10 @@ class Broker:
             for path in (folder, *folder.iterdir()):
                 shutil.chown(path, self._account, self._account)
 
-        name = f"moothall-{self.port}@localhost"
+        name, kind, address = f"moothall-{self.port}@localhost", "-sname", "127.0.0.1"
+        distribution = free_port() if member is None else member.distribution
+        if member is not None:
+            name, kind, address = member.name, "-name", member.address
         self._ctl_flags = f"-start_epmd false -erl_epmd_port {distribution} -dist_listen false"
         return {
             "PATH": os.pathsep.join((os.environ.get("PATH", os.defpath), *PATHS)),
@@ -126,6 +156,7 @@ class Broker:
             "LANG": "C.UTF-8",
             "ERL_CRASH_DUMP_SECONDS": "0",
             "RABBITMQ_NODENAME": name,
+            "RABBITMQ_USE_LONGNAME": str(member is not None).lower(),
             "RABBITMQ_CONF_ENV_FILE": str(folder / "rabbitmq-env.conf"),
             "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
             "RABBITMQ_ADVANCED_CONFIG_FILE": str(folder / "advanced.config"),
@@ -138,8 +169,8 @@ class Broker:
             "RABBITMQ_SCHEDULER_BUSY_WAIT_THRESHOLD": "none",
             # The script then becomes the node, rather than wait for it: one process, one id.
             "RUNNING_UNDER_SYSTEMD": "true",
-            "RABBITMQ_SERVER_START_ARGS": f"-sname {name} -erl_epmd_port {distribution}"
-            " -kernel inet_dist_use_interface {127,0,0,1}",
+            "RABBITMQ_SERVER_START_ARGS": f"{kind} {name} -erl_epmd_port {distribution}"
+            f" -kernel inet_dist_use_interface {{{address.replace('.', ',')}}}",
             # Holds for what the node starts too: every minute it wants to start an epmd.
             "ERL_FLAGS": "-start_epmd false",
             "ERL_EPMD_ADDRESS": "127.0.0.1",

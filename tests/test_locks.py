@@ -106,11 +106,11 @@ while journal.runs() == [] or journal.runs()[0].entries < 3:
 loop.close()
 del task, loop, dropped
 
-def change(account):
+def change(accounts):
     gc.collect()  # closes the dropped reply, whose end is to be written
-    return {}
+    return [{}]
 
-journal.change_account("any", change)
+journal.change_accounts(["any"], change)
 
 async def followed():
     return [each.kind async for each in journal.follow("dropped")]

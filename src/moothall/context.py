@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Mapping
+import inspect
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from typing_extensions import TypeVar
 
 from moothall.approval import Question, answer
+from moothall.errors import DefinitionError
 from moothall.threads import loop_is_running
 
 if TYPE_CHECKING:
@@ -64,12 +66,39 @@ class Context(Generic[T]):
             it returns the answer, or raises `NobodyToAsk`.
 
         Raises:
-            TypeError: the question is no text
+            TypeError: the question is not a text
         """
         if not isinstance(question, str):
             raise TypeError(f"ask_person takes a text, got {type(question).__name__}")
         asked = Question(str(self.agent.id), question, self.run_id)
         return PendingQuestion(self.agent, asked, self._loop)
+
+
+SystemPrompt: TypeAlias = (
+    "str | Callable[[Context[Any]], str | None] | Callable[[Context[Any]], Awaitable[str | None]]"
+)
+"""A system prompt, or a function that gives one for a reply."""
+
+
+def check_system_prompt(given: object, agent: object) -> None:
+    """Check `system_prompt=` of an agent."""
+    if given is not None and not isinstance(given, str) and not callable(given):
+        raise DefinitionError(
+            f"agent {agent!r}: system_prompt= must be a text or a function of the Context, got "
+            f"{given!r:.80}"
+        )
+
+
+async def prompt_for(given: SystemPrompt | None, context: Context[Any]) -> str:
+    """Return the text of a system prompt; empty for none."""
+    text: Any = given
+    if callable(given):
+        text = given(context)
+        if inspect.isawaitable(text):
+            text = await text
+    if text is not None and not isinstance(text, str):
+        raise TypeError(f"it must return a text, got {text!r:.80}")
+    return text or ""
 
 
 def filled(injected: Mapping[str, type], context: Context[Any]) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def parse_slash(line: str) -> dict[str, Any] | None:
         line: at most 1,000,000 characters
 
     Raises:
-        SlashError: the line is no message; `column` and the text say where and what was expected
+        SlashError: the line is not a message; `column` and the text say where and what was expected
 
     Example:
         >>> from moothall import parse_slash
@@ -178,7 +178,7 @@ class _Line:
             text = found[0]
             if not text.isprintable():
                 self.at += next(n for n, c in enumerate(text) if not c.isprintable())
-                raise self.wrong("what prints; anything else is written as a JSON string")
+                raise self.wrong("printable characters; write anything else as a JSON string")
             self.at = found.end()
         if not 0 < len(text) <= MAX_ID:
             self.at = begin

@@ -16,6 +16,7 @@ from moothall.errors import ActionNotFound, DefinitionError
 
 if TYPE_CHECKING:
     from moothall.approval import Approver
+    from moothall.models.protocol import Model
 
 
 class AgentParts(TypedDict, total=False):
@@ -62,7 +63,7 @@ class Workflow:
     type: Any = None
     toolbox: AgentToolbox | None = None
     memory: Any = None
-    blocks: Sequence[Any] = ()
+    blocks: Sequence[Block] = ()
     _params: Any = None
     _dispatcher: BlockDispatcher | None = None
     _decisions: ClassVar = KEPT
@@ -104,9 +105,9 @@ class Workflow:
         return registry
 
     @property
-    def llm(self) -> Any:
+    def llm(self) -> Model | None:
         """The model of its toolbox, or its own, or None."""
-        return getattr(self, "model", None) if self.toolbox is None else self.toolbox.model
+        return getattr(self, "model", None) if self.toolbox is None else self.toolbox.llm
 
     @property
     def params(self) -> Any:

@@ -330,7 +330,7 @@ def test_without_a_terminal_what_asks_is_refused_and_that_is_said(folder: Path) 
             done = act("Do it", "--model", f"{server.url}#m", cwd=folder, stdin=stdin)
         assert done.returncode == 0
         assert done.stderr == (
-            "refused, since standard input is no terminal to ask at: "
+            "refused, since standard input is not a terminal, so nobody can be asked: "
             '/files.write_file file_name:"new.txt" content:"hello\\n"\n'
         )
         assert '✗ "write_file" not permitted' in done.stdout

@@ -14,7 +14,9 @@ import pytest
 from conformance.conftest import WAIT_S, Kept, Recorder, message, waits
 from conformance.gate import Gate, Holder
 from moothall import (
+    Action,
     Agent,
+    Context,
     Conversation,
     MaxTurns,
     ModelReply,
@@ -294,3 +296,37 @@ def test_what_comes_back_belongs_to_the_thread_that_sent(space: Any) -> None:
         assert told not in of_eve
     assert [each.get("id") for each in clerk.messages] == [None, "mine"]
     assert all(set(each) <= {"id", "from", "to", "action"} for each in observed)
+
+
+@pytest.mark.parametrize("plain", (False, True))
+def test_a_colleague_asked_by_a_tool_or_sent_to_keeps_the_askers_apart(
+    space: Any, plain: bool
+) -> None:
+    heard: list[str] = []
+
+    def listen(messages: Any, actions: Any) -> str:
+        heard.append(json.dumps(messages))
+        return "noted"
+
+    def front_says(messages: Any, actions: Any) -> Any:
+        last = messages[-1]
+        if last["role"] == "user" and last["content"] != "noted":
+            return {"name": "tell", "args": {"text": last["content"]}}
+        return "all right"
+
+    async def tell(text: str, context: Context) -> Any:
+        context.agent.send(message("reader", "say", content=f"sent {text}"))
+        return await context.agent.ask("reader", "say", content=text)
+
+    def tell_plainly(text: str, context: Context) -> Any:
+        context.agent.send(message("reader", "say", content=f"sent {text}"))
+        return context.agent.ask("reader", "say", content=text).result(WAIT_S)
+
+    told = Action("tell", tell_plainly if plain else tell, "Tell the reader.")
+    space.add(ReActAgent("reader", ScriptedModel(listen)))
+    space.add(ReActAgent("front", ScriptedModel(front_says), actions=[told]))
+    for id in ("Ada", "Eve"):
+        asked = space.add(Agent(id)).ask("front", "say", content=f"I am {id}.")
+        assert asked.result(timeout=WAIT_S) == "all right"
+    assert ["Ada" in each for each in heard] == [True, True, False, False]
+    assert "sent I am Eve." in heard[-1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+import time
 from collections import defaultdict
 from concurrent.futures import Future
 from itertools import count
@@ -59,6 +60,7 @@ class Load:
         self.outcomes: dict[int, list[Any]] = defaultdict(list)
         self.requests: set[int] = set()
         self.sent = 0
+        self._latest = -1  # the key of the latest message that has an outcome
         self._actions = ACTIONS[kind]
         self._requests = 0.5 if sends else 1.0
         self._total = total
@@ -85,6 +87,14 @@ class Load:
             assert self._changed.wait_for(
                 lambda: len(self.outcomes) >= number and self.in_flight >= in_flight, WAIT_S
             ), f"{len(self.outcomes)} of {self.sent} ended, not {number}"
+
+    def goes_on(self) -> float:
+        """Wait until messages that are sent from now on have outcomes; gives how many seconds."""
+        begun = time.monotonic()
+        with self._changed:
+            after = self.sent
+            assert self._changed.wait_for(lambda: self._latest > after, WAIT_S), "it does not go on"
+        return time.monotonic() - begun
 
     def block(self, seconds: float) -> None:
         """Have the worker do nothing else for so long, in the midst of its messages."""
@@ -114,6 +124,7 @@ class Load:
     def ended(self, key: int, outcome: Any) -> None:
         with self._changed:
             self.outcomes[key].append(outcome)
+            self._latest = max(self._latest, key)
             self._changed.notify_all()
         self._window.release()
 

@@ -23,7 +23,7 @@ KILLED = {"runs": "runs", "deaths": "deaths", "in_doubt": "in doubt"}
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Show the counts as tables, if asked to say more."""
-    found: dict[str, dict[str, list[dict[str, int]]]] = {"counts": {}, "deaths": {}}
+    found: dict[str, dict[str, list[dict[str, Any]]]] = {"counts": {}, "deaths": {}, "back": {}}
     for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
         if report.when == "call":
             for name, value in report.user_properties:
@@ -39,6 +39,13 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         for fault, counts in runs.items():
             cells = [extent([each[name] for each in counts]) for name in COLUMNS]
             terminalreporter.write_line(f"| {fault} | {len(counts)} | {' | '.join(cells)} |")
+    if runs := found["back"]:
+        terminalreporter.section("service back after a fault, seconds")
+        for what, counts in runs.items():
+            cells = sorted(second for each in counts for second in each.values())
+            terminalreporter.write_line(
+                f"| {what} | {len(cells)} | {cells[len(cells) // 2]:.1f} | {cells[-1]:.1f} |"
+            )
     if runs := found["deaths"]:
         terminalreporter.section("killed runs, counted")
         terminalreporter.write_line(f"| what was killed | {' | '.join(KILLED.values())} |")

@@ -67,9 +67,11 @@ class Counts:
 
 
 class Trial:
-    """A worker and a load over one broker, for a fault to break.
+    """A worker and a load over one broker, or a cluster, for a fault to break.
 
     Attributes:
+        broker: the broker, or a node of the cluster
+        proxy: the network before the broker, if there is one
         events: what happened to the sender's connection: `connected`, `lost`, …
     """
 
@@ -79,13 +81,15 @@ class Trial:
         folder: Path,
         seed: int,
         *,
-        proxy: Proxy,
+        proxy: Proxy | None = None,
+        hostname: str,
+        quorum: bool = False,
         kind: str = "plain",
         inbox: bool = True,
         sends: bool = True,
     ) -> None:
         self.broker = broker
-        self.proxy = proxy
+        self._proxy = proxy
         self.random = random.Random(seed)
         self.names = Names(f"faults.{uuid4().hex}")
         self.events: list[str] = []
@@ -96,17 +100,19 @@ class Trial:
         self._before: set[int] = set()
         self._in_flight = 0
         settings = {
-            "port": proxy.port,
+            "hostname": hostname,
             "heartbeat": HEARTBEAT_S,
+            "quorum": quorum,
             "exchange": self.names.exchange,
             "inbox": None if self._inbox is None else str(self._inbox),
             "record": str(self._record),
         }
         self.worker = Process(settings, folder / "log")
         try:
-            options = AMQPOptions("127.0.0.1", proxy.port, heartbeat=HEARTBEAT_S)
+            self.options = AMQPOptions(hostname, heartbeat=HEARTBEAT_S)
             self.space = AMQPSpace(
-                amqp_options=options,
+                amqp_options=self.options,
+                quorum=quorum,
                 exchange=self.names.exchange,
                 grace=0,
                 on_connection=lambda what, _: self.events.append(what),
@@ -115,6 +121,11 @@ class Trial:
         except BaseException:
             self.worker.kill()
             raise
+
+    @property
+    def proxy(self) -> Proxy:
+        assert self._proxy is not None
+        return self._proxy
 
     def lost(self) -> None:
         """Wait until the sender has seen that its connection is lost."""
@@ -204,8 +215,6 @@ class Trial:
 @contextmanager
 def trial(broker: Broker, folder: Path, seed: int, **options: Any) -> Iterator[Trial]:
     with Proxy(broker.port) as proxy:
-        made = Trial(broker, folder, seed, proxy=proxy, **options)
-        try:
-            yield made
-        finally:
-            made.close()
+        hostname = f"127.0.0.1:{proxy.port}"
+        with closing(Trial(broker, folder, seed, proxy=proxy, hostname=hostname, **options)) as it:
+            yield it

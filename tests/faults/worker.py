@@ -81,9 +81,14 @@ def main() -> None:
     settings = json.loads(sys.argv[1])
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     logging.getLogger("pika").setLevel(logging.CRITICAL)
-    options = AMQPOptions("127.0.0.1", settings["port"], heartbeat=settings["heartbeat"])
+    options = AMQPOptions(settings["hostname"], heartbeat=settings["heartbeat"])
     inbox = settings["inbox"]
-    with AMQPSpace(amqp_options=options, exchange=settings["exchange"], inbox=inbox) as space:
+    with AMQPSpace(
+        amqp_options=options,
+        exchange=settings["exchange"],
+        inbox=inbox,
+        quorum=settings["quorum"],
+    ) as space:
         space.add(Worker(Record(Path(settings["record"]))))
         print("ready", flush=True)
         for line in sys.stdin:

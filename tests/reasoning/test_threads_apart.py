@@ -8,6 +8,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 
@@ -770,3 +771,169 @@ def test_a_failure_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> N
     assert any(record.exc_info for record in caplog.records)
     with pytest.raises(ConnectionError, match="nobody answers"):
         reply.raise_for_error()
+
+
+# -- a colleague asked by code ---------------------------------------------------------------------
+
+
+async def by_the_context(text: str, context: Context) -> str:
+    """Ask the colleague."""
+    answer: str = await context.agent.ask("reader", "say", content=text)
+    return answer
+
+
+async def by_a_request(text: str, context: Context) -> str:
+    """Ask the colleague."""
+    message = {"to": "reader", "action": {"name": "say", "args": {"content": text}}, "id": "1"}
+    answer: str = await context.agent.request(message)
+    return answer
+
+
+def by_a_thread(text: str, context: Context) -> str:
+    """Ask the colleague."""
+    answer: str = context.agent.ask("reader", "say", content=text).result(WAIT)
+    return answer
+
+
+async def by_a_task(text: str, context: Context) -> str:
+    """Ask the colleague."""
+    return await asyncio.create_task(by_the_context(text, context))
+
+
+def asks_with(tool: Any, id: str = "front") -> ReActAgent:
+    """Return an agent that gives each text that it is told to a tool."""
+
+    def answer(messages: Any, actions: Any) -> Any:
+        last = messages[-1]
+        if last["role"] == "user" and last["content"] != "ok":
+            return {"name": tool.__name__, "args": {"text": last["content"]}}
+        return "all right"
+
+    return ReActAgent(id, ScriptedModel(answer), actions=[tool])
+
+
+def by_an_agent_of_its_own(space: NativeSpace) -> Any:
+    helper = space.add(Agent("helper"))
+
+    async def ask(text: str) -> str:
+        answer: str = await helper.ask("reader", "say", content=text)
+        return answer
+
+    return asks_with(ask)
+
+
+def by_a_hook(space: NativeSpace) -> Any:
+    front = ReActAgent("front", model())
+
+    async def ask(agent: Any, kwargs: dict[str, Any]) -> None:
+        await agent.ask("reader", "say", content=kwargs["text"])
+
+    front.register_hook("pre_reply", "ask", ask)
+    return front
+
+
+def by_a_member(space: NativeSpace) -> Any:
+    decides = ScriptedModel(lambda messages, actions: GO_ON)
+    worker = space.add(asks_with(by_the_context, "R"))
+    config = DualActConfig(ReActAgent("H", decides), worker, first="reactive", max_hr_loops=1)
+    return DualActAgent(config, id="front")
+
+
+def by_a_participant(space: NativeSpace) -> Any:
+    return Conversation([space.add(asks_with(by_the_context, "A"))], until=MaxTurns(1), id="front")
+
+
+def by_a_chats_model(space: NativeSpace) -> Any:
+    class Asking(ScriptedModel):
+        async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> Any:
+            await chatty.ask("reader", "say", content=messages[-1]["content"])
+            return await super().complete(messages, actions)
+
+    chatty = ChattyAI("front", Asking(["ok"] * 9))
+    return chatty
+
+
+WAYS = [
+    *(lambda space, tool=tool: asks_with(tool) for tool in (by_the_context, by_a_request)),
+    *(lambda space, tool=tool: asks_with(tool) for tool in (by_a_thread, by_a_task)),
+    by_an_agent_of_its_own,
+    by_a_hook,
+    by_a_member,
+    by_a_participant,
+    by_a_chats_model,
+]
+NAMED = ["context", "request", "worker thread", "task"]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=[*NAMED, *(way.__name__ for way in WAYS[4:])])
+def test_a_colleague_that_code_asks_is_asked_in_the_thread_of_the_reply(
+    way: Any, space: NativeSpace
+) -> None:
+    script = ScriptedModel(lambda messages, actions: "noted")
+    space.add(ReActAgent("reader", script))
+    space.add(way(space))
+    ada, eve = space.add(Agent("Ada")), space.add(Agent("Eve"))
+    for who, text in ((ada, SECRET), (eve, "What do you know?"), (ada, "And I?")):
+        with suppress(ActionError):  # a loop of H and R that is over without its consent
+            who.ask("front", "say", content=text).result(WAIT)
+    of_eve, of_ada = script.received[-2:]
+    assert SECRET not in json.dumps(of_eve)
+    assert SECRET in json.dumps(of_ada)
+
+
+def test_a_thread_that_the_asker_states_holds(space: NativeSpace) -> None:
+    async def ask(text: str, context: Context) -> str:
+        """Ask the colleague."""
+        answer: str = await context.agent.ask("reader", "say", content=text, thread="all")
+        return answer
+
+    script = model()
+    space.add(ReActAgent("reader", script))
+    space.add(asks_with(ask))
+    for id in ("Ada", "Eve"):
+        space.add(Agent(id)).ask("front", "say", content=f"I am {id}.").result(WAIT)
+    assert "I am Ada." in json.dumps(script.received[-1])
+
+
+def test_what_a_reply_sends_to_a_colleague_is_heard_in_its_thread(space: NativeSpace) -> None:
+    async def tell(text: str, context: Context) -> str:
+        """Tell the colleague."""
+        message = {"to": "reader", "action": {"name": "say", "args": {"content": text}}}
+        context.agent.send(message)
+        # Of the same sender and thread: it is answered after what was sent.
+        await context.agent.ask("reader", "say", content="Have you heard?")
+        return "told"
+
+    script = model()
+    space.add(ReActAgent("reader", script))
+    space.add(asks_with(tell))
+    for id, text in (("Ada", SECRET), ("Eve", "What do you know?")):
+        space.add(Agent(id)).ask("front", "say", content=text).result(WAIT)
+    assert [SECRET in json.dumps(each) for each in script.received] == [True, True, False, False]
+
+
+def test_a_colleague_without_threads_is_asked_as_ever(space: NativeSpace) -> None:
+    class Oracle(Agent):
+        @action
+        async def say(self, content: str) -> str:
+            return content.upper()
+
+    space.add(Oracle("reader"))
+    front = space.add(asks_with(by_the_context))
+    space.add(Agent("Ada")).ask("front", "say", content="yes").result(WAIT)
+    assert front.reply_sync("no", thread="t").steps[0].result["result"] == "NO"
+
+
+def test_an_action_outside_of_a_reply_asks_in_one_thread(space: NativeSpace) -> None:
+    class Desk(Agent):
+        @action
+        async def pass_on(self, text: str) -> str:
+            answer: str = await self.ask("reader", "say", content=text)
+            return answer
+
+    script = model()
+    space.add(ReActAgent("reader", script))
+    space.add(Desk("desk"))
+    for id in ("Ada", "Eve"):
+        space.add(Agent(id)).ask("desk", "pass_on", text=f"I am {id}.").result(WAIT)
+    assert "I am Ada." in json.dumps(script.received[-1])

@@ -68,6 +68,15 @@ class Calculator(Agent):
         print(message["action"])
 
 
+def colleagues(agent: Agent) -> list[str]:
+    if agent.space is None:
+        return []
+    added = agent.space.add(Calculator("Another"))
+    print(added.add, agent.llm and agent.llm.name)
+    agent.space.nosuch()  # error
+    return agent.space.ids()
+
+
 registry = ActionRegistry()
 registry.register(my_order)
 registry.register(Action("refund", refund, "Pay back.", {"type": "object"}, terminal=True))

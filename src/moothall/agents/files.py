@@ -43,7 +43,7 @@ def file_actions(
         max_bytes: the largest file that `read_file` reads; searching has no such limit
 
     Raises:
-        FileError: the root does not exist, or is no folder
+        FileError: the root does not exist, or is not a folder
     """
     folder = Folder(root, max_bytes=max_bytes)
 
@@ -119,7 +119,7 @@ def changing_actions(
     Raises:
         ConfigError: `command_timeout`, `max_file_bytes` or `sandbox` is wrong, as in `Host`
         CommandError: the sandbox is `"bwrap"`, which is not installed or does not work here
-        FileError: the root does not exist, or is no folder
+        FileError: the root does not exist, or is not a folder
     """
     folder = Folder(root, max_bytes=max_bytes)
     check_limits(command_timeout, max_file_bytes, network)

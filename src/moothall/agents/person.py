@@ -10,7 +10,7 @@ from moothall.agents.terminal import Terminal
 from moothall.context import Context
 from moothall.errors import NobodyToAsk
 from moothall.jsonvalue import Unreadable, json_text
-from moothall.models.protocol import Usage
+from moothall.models.protocol import ChatMessage, Usage
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.dualact.conclusions import DECISION_SCHEMA, DecisionAction, HumanDecision
 from moothall.reasoning.reply import Reply, StopReason
@@ -124,7 +124,7 @@ class Person(ConversationalAgent):
         error: BaseException | None = None,
     ) -> Reply:
         said = [("user", request.content), ("assistant", text)]
-        messages = [{"role": role, "content": content} for role, content in said]
+        messages: list[ChatMessage] = [{"role": role, "content": content} for role, content in said]
         return Reply(text, value, messages, [], Usage(), reason, detail, error, request.run_id)
 
 

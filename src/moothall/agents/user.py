@@ -106,7 +106,7 @@ class User(Agent):
     async def run(self, patience_s: float = PATIENCE_S) -> None:
         """Read lines and send them, until the input ends.
 
-        For a line that is no message, an error is shown, and the next line is read. When the input
+        If a line is not a message, an error is shown, and the next line is read. When the input
         ends, the agents of the space have time to answer earlier messages.
 
         Args:
@@ -142,7 +142,8 @@ class User(Agent):
     async def _answered(self, patience_s: float, addressed: dict[str, None]) -> None:
         """Wait until every other agent, and then this one, has handled its messages so far."""
         own = str(self.id)
-        here = await self.space._everyone() if BROADCAST in addressed else self.space.ids()
+        space: Any = self.space
+        here = await space._everyone() if BROADCAST in addressed else space.ids()
         known = dict.fromkeys(here) | addressed
         others = [id for id in known if id not in (own, BROADCAST)]
         end = time.monotonic() + patience_s
@@ -176,7 +177,8 @@ class User(Agent):
 
     def _asking(self, ids: list[str]) -> list[str]:
         """Return which agents of this process have a message that awaits approval."""
-        agents = self.space.statistics()["agents"]
+        space: Any = self.space
+        agents = space.statistics()["agents"]
         return [id for id in ids if id in agents and agents[id]["asking"]]
 
     def _show_busy(self, id: str, patience_s: float) -> None:

@@ -127,7 +127,7 @@ def permitted_agents(names: list[str]) -> list[str]:
     if lines is None:
         raise click.UsageError(
             f"{FILE} names agents ({listed}), which are programs of this folder, and standard "
-            "input is no terminal to ask at: name them by --agent"
+            "input is not a terminal, so nobody can be asked: name them by --agent"
         )
     print(f"{FILE} would have this run, from this folder: {listed}", file=sys.stderr)
     return names if says_yes(lines, "Permit this?") else []

@@ -144,16 +144,22 @@ def opened(path: str | None) -> Journal:
 @contextmanager
 def reading(path: str | None) -> Iterator[Journal]:
     """Open a journal to read it; name one whose entries are not those of a moothall."""
-    with opened(path) as journal:
-        try:
-            yield journal
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            if isinstance(error, MoothallError):
-                raise
-            raise JournalError(
-                journal.path,
-                f"an entry is not as moothall writes it: {type(error).__name__}: {error}",
-            ) from error
+    with opened(path) as journal, as_written(journal):
+        yield journal
+
+
+@contextmanager
+def as_written(journal: Journal) -> Iterator[None]:
+    """Name a journal in the error that its entries cause, which no code of the user's can have."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        if isinstance(error, MoothallError):
+            raise
+        raise JournalError(
+            journal.path,
+            f"an entry is not as moothall writes it: {type(error).__name__}: {error}",
+        ) from error
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import random
 import socket
@@ -227,6 +228,13 @@ class Client:
             own_s = min(0.5 * 2**attempt, _LONGEST_BACKOFF_S) * random.uniform(0.75, 1)
             await asyncio.sleep(own_s if wait_s is None else wait_s)
         return response
+
+    async def prepare(self) -> None:
+        """Import aiohttp, in a thread, and open a session in the running loop; send nothing."""
+        loop = asyncio.get_running_loop()
+        await asyncio.to_thread(importlib.import_module, "aiohttp")
+        if loop not in self._held:
+            await self._open(loop)
 
     async def aclose(self) -> None:
         """Close the connections of the running loop; a later request opens new ones."""

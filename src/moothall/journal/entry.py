@@ -42,13 +42,15 @@ class Outline:
         id: the run's id
         kind: the class of its agent, such as `ReActAgent`
         agent: the id of its agent
-        task: what it was asked: the beginning of the text
+        task: what it was asked: the beginning of the text; the first entry of the run's own agent
+            has all of it
         began: when, in seconds since 1970
         changed: when the last entry was written, likewise
         entries: how many there are
         state: `running` while a process works on it, `stopped` if that ended and recorded no end,
             else the reason for which the run ended, such as `done` or `in_doubt`
         forked_from: the id of the run that it was forked from, or None
+        thread: the id of the conversation that it belongs to; None for the agent's own
     """
 
     id: str
@@ -60,6 +62,7 @@ class Outline:
     entries: int
     state: str
     forked_from: str | None = None
+    thread: str | None = None
 
     def _repr_html_(self) -> str:
         return display.facts(

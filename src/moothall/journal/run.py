@@ -87,7 +87,7 @@ def reply_of(part: RecordedPart) -> Any:
     """Return the reply of a part of a run, rebuilt from its entries; StateError before its end."""
     if not part.past or part.past[-1].kind != "over":
         raise StateError(
-            f"run {part.run_id!r} has not ended: call its agent with this run_id to go on with it"
+            f"run {part.run_id!r} has not ended: call its agent with this run_id to resume it"
         )
     begun = next((entry.data for entry in part.past if entry.kind == "begun"), {})
     module = _TOLD_BY.get(str(begun.get("kind")))

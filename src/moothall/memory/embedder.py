@@ -68,7 +68,7 @@ class HashEmbedder:
     def __init__(self, dimensions: int = 256) -> None:
         check_count("HashEmbedder", "dimensions", dimensions, least=8, most=65536)
         self.dimensions = dimensions
-        self.name = f"hashed-pieces-1-{dimensions}"
+        self.name: str = f"hashed-pieces-1-{dimensions}"
 
     def embed(self, texts: list[str]) -> list[list[float]]:
         """Return a vector of length 1 for each text; of length 0 for one without words."""

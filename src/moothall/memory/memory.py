@@ -124,7 +124,7 @@ class Memory:
             id: any text; None is this memory itself, as replies without `thread=` use it
 
         Raises:
-            DefinitionError: the id is no text, or empty
+            DefinitionError: the id is not a text, or empty
         """
         if id is None:
             return self

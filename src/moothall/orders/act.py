@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 ITERATIONS: Final = 10
 """How many answers a model that is not small may give."""
 _WHO: Final = """\
-You work on the files of one folder for a person, by the actions that you are given. The names of
-files are relative to the folder. Look before you change anything; prefer edit_file to write_file
-for a file that is there. Some actions are permitted by the person one by one: if one is refused, do
-not try it again. When the task is done, answer in a few words what you did or found."""
+You work for a person on the files of one folder, by calling the given actions. File names are
+relative to the folder. Look at a file before you change it. To change an existing file, prefer
+edit_file to write_file. The person must permit some calls: if a call is refused, do not repeat it.
+When the task is done, say in a few words what you did or found."""
 _REVIEWER: Final = """\
-You review what another agent does on the files of one folder for a person. Accept it only if what
-it really called shows that the task is done."""
+You review the work of another agent on the files of one folder, for a person. Accept the work only
+if the calls that the agent really made show that the task is done."""
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,24 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from moothall.action import action
+from moothall.action import Action, action
 from moothall.agent import CURRENT, leads_to
+from moothall.context import Context
 from moothall.errors import DefinitionError, HopLimitExceeded
 from moothall.jsonvalue import readable
+from moothall.message import REPLYING
 from moothall.reasoning.group import check_reply_budget
 from moothall.reasoning.hooks import Hooked, observe_with_hooks, reply_with_hooks
 from moothall.reasoning.reply import ANSWERED, GIVEN, Reply
 from moothall.reasoning.reply_request import ReplyRequest, as_memory, marked_with, thread_id
-from moothall.reasoning.replying import JOINED, ONCE, REPLYING, Replying, approver_of_group
+from moothall.reasoning.replying import (
+    JOINED,
+    ONCE,
+    Replying,
+    approver_of_group,
+    own_reply,
+    thread_of_caller,
+)
 from moothall.reasoning.stream import Asked, Watched
 from moothall.reasoning.thread import Interruption, Thread, steer
 from moothall.reasoning.threaded import Threaded
@@ -138,6 +147,41 @@ class ConversationalAgent(Hooked, Watched, Asked, Threaded):
         """
         in_thread = self._thread_of_message(thread)
         reply = await self.reply(content, thread=in_thread, run_id=self._run_of_message())
+        return self._said(reply)
+
+    def as_action(self, name: str | None = None, description: str | None = None) -> Action:
+        """Return an action that asks this agent, for `actions=[…]` of another one.
+
+        It is asked in the thread of the reply that calls it, which is a conversation of its own,
+        with the deps and within the budget of that reply, and is cancelled with it. An agent that
+        has a budget keeps that. Approvals are asked of its own approver.
+
+        Args:
+            name: the action's name; defaults to the agent's id
+            description: what a model reads of it: what this agent is good for
+
+        Raises:
+            DefinitionError: the name is not a text
+        """
+
+        async def ask(text: str, context: Context) -> str:
+            caller, budget = own_reply(context.agent), context.budget
+            own = getattr(self, "budget", None)
+            if budget is not None and own is not None and not budget.is_part_of(own):
+                budget = None
+            given = {
+                "thread": thread_of_caller(self, None),
+                "deps": None if caller is None else caller.deps,
+                "budget": budget,
+            }
+            options: Any = {key: value for key, value in given.items() if value is not None}
+            return self._said(await self.reply(text, **options))
+
+        id = str(self.id)
+        return Action(id if name is None else name, ask, description or f"Ask the agent {id}.")
+
+    def _said(self, reply: Reply) -> str:
+        """Return the text of a reply; raise its error if nobody may have the text."""
         # A text that nobody accepted is returned too.
         if reply.stop_reason not in (self._gives if reply.text else ANSWERED):
             reply._raise(self.id)
@@ -224,7 +268,7 @@ class ConversationalAgent(Hooked, Watched, Asked, Threaded):
         nested = any(each.turns is turns and each.open for each in outer) or (
             turns.handling is not None and leads_to(turns.handling, handling)
         )
-        mine = Replying(self, request, turns)
+        mine = Replying(self, request.thread, turns, request)
         token = REPLYING.set((*outer, mine))
         answer = partial(reply_with_hooks, self) if self._hooks else self._respond
         if self._watchers:

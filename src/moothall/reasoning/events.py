@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from moothall.models.protocol import ReasoningPiece, TextPiece
+from moothall.models.protocol import ChatMessage, ReasoningPiece, TextPiece
 from moothall.reasoning.conversation.state import Utterance
 from moothall.reasoning.dualact.conclusions import Conclusion, HumanDecision
 from moothall.reasoning.reply import Reply
@@ -73,7 +73,7 @@ class MessageAdded(ReplyEvent):
     """A chat message was added to an agent's memory."""
 
     kind: ClassVar[Literal["message"]] = "message"
-    message: dict[str, Any]
+    message: ChatMessage
 
 
 @dataclass(slots=True)

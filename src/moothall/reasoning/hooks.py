@@ -14,7 +14,7 @@ from moothall.models.protocol import ModelReply, Usage
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Record
 from moothall.reasoning.reply import Reply, Stop
 from moothall.reasoning.reply_request import ReplyRequest, check_changed, checked_content
-from moothall.reasoning.replying import ONCE, within
+from moothall.reasoning.replying import ONCE, deps_of, within
 from moothall.text import nearest
 from moothall.threads import is_cancelled
 
@@ -53,7 +53,11 @@ async def run_hooks(
     budget: Budget | None = None,
 ) -> dict[str, Any]:
     """Call an agent's hooks of a type in order; return the arguments as they changed them."""
-    for name, fn in agent._hooks.get(type, {}).items():
+    hooks = agent._hooks.get(type)
+    if not hooks:
+        return kwargs
+    deps = deps_of(agent)
+    for name, fn in hooks.items():
         limit: asyncio.Timeout | None = None
         try:
             # Copies: only the returned dict counts, so that a failed hook has changed nothing.
@@ -61,6 +65,7 @@ async def run_hooks(
             for key, value in kwargs.items():
                 if isinstance(value, (dict, list)):
                     given[key] = value.copy()
+            given["deps"] = deps  # the program's own object
             result: Any = fn(agent, given)
             if result is None:
                 continue
@@ -175,8 +180,8 @@ class Hooked:
         `post_acting`       `action`, `args`, `iteration`, `call_id`, `RESULT`
         ==================  ==================================================================
 
-        All have `thread`, the id of the conversation (None for the agent's own), and `run_id` (None
-        for the `observe` hooks).
+        All have `thread`, the id of the conversation (None for the agent's own), `run_id` (None for
+        the `observe` hooks), and `deps`, those of the reply or else of the agent.
 
         If a `pre_acting` hook raises, the call is not executed and the exception is its result. Any
         other hook that raises ends the reply with the reason `error`. So does any hook that

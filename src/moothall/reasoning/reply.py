@@ -12,7 +12,7 @@ from typing_extensions import TypeVar
 from moothall import display
 from moothall.errors import BudgetExceeded, DeadlineExceeded, HookError, InDoubt, ModelError
 from moothall.jsonvalue import deep_json
-from moothall.models.protocol import Usage
+from moothall.models.protocol import ChatMessage, Usage
 from moothall.text import counted, cut, error_message, log_failure, shorten
 
 _LOGGER = logging.getLogger("moothall.reasoning")
@@ -126,7 +126,7 @@ class Reply(_InCell, Generic[T_co]):
 
     text: str
     value: T_co = _UNSET
-    messages: list[dict[str, Any]] = field(default_factory=list)
+    messages: list[ChatMessage] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     stop_reason: StopReason = "done"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from moothall.reasoning.record import Record
     from moothall.reasoning.reply_request import AnswerSchema
 
-logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 _MOST: Final = 10_000
 """How many runs an object's marks cover; those of the run set longest ago are dropped first."""
@@ -76,7 +76,7 @@ def ended(record: ReadRecord[Any]) -> bool:
 def reply_at_end(
     record: ReadRecord[Any],
     schema: AnswerSchema | None,
-    messages: list[dict[str, Any]],
+    messages: list[Any],
     steps: list[Step],
     usage: Usage,
 ) -> Reply:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, overload
 from typing_extensions import TypeVar
 
 from moothall.errors import DefinitionError
+from moothall.models.protocol import Usage
 from moothall.reasoning.events import Done, Event
-from moothall.reasoning.reply import Reply
+from moothall.reasoning.reply import Reply, StopReason
 from moothall.reasoning.reply_request import ReplyRequest
-from moothall.text import log_failure
+from moothall.text import error_message, log_failure
 from moothall.threads import Channel, refuse_on_loop, settle
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from moothall.budget import Budget
 
-logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 T = TypeVar("T")
 R_co = TypeVar("R_co", bound=Reply[Any], covariant=True, default=Reply[Any])
@@ -303,6 +304,9 @@ class Watched:
     def watch(self, callback: Callable[[Event], Any]) -> None:
         """Call `callback(event)` for the events of every reply: those that `stream` yields.
 
+        The last one is `Done`, also where the reply was cancelled or raised: the `stop_reason` of
+        its reply is then `cancelled` or `error`, with nothing but the error in it.
+
         It is called in the task of the reply, where the agent's `_current_message` is the message
         being answered, or None. It must not block. If it raises, the error is logged and it is
         removed.
@@ -345,6 +349,13 @@ class Watched:
             self._tell(event)
 
         request.emit = both
-        reply = await answer(request)
+        try:
+            reply = await answer(request)
+        except (Exception, asyncio.CancelledError) as error:
+            reason: StopReason = "error" if isinstance(error, Exception) else "cancelled"
+            detail = error_message(error) or type(error).__name__
+            ended = Reply("", None, [], [], Usage(), reason, detail, error, request.run_id)
+            self._tell(Done(str(getattr(self, "id", "")), ended, **request.of_run))
+            raise
         self._tell(Done(str(getattr(self, "id", "")), reply, **request.of_run))
         return reply

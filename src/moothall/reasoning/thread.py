@@ -132,7 +132,7 @@ class Threads:
     __slots__ = ("__weakref__", "_by_id", "_turns", "default")
 
     def __init__(self, together: bool = False) -> None:
-        self.default = Thread(None)
+        self.default: Thread = Thread(None)
         self._turns = self.default.turns if together else None
         self._by_id: OrderedDict[str, Thread] = OrderedDict()
         in_child(self._renew)

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import Final
 
 from moothall import display
+from moothall.errors import StateError
 from moothall.models.protocol import Usage
 from moothall.reasoning.reply import Reply, StopReason
 from moothall.research.findings import Citation, Objective, Progress, Resource
@@ -90,7 +91,9 @@ class Report:
     def _repr_html_(self) -> str:
         if find_spec("markdown_it") is None:
             return display.text(self.markdown)
-        return display.framed(self.html())
+        from moothall.research.page import page
+
+        return display.framed(page(self, framed=True))
 
     def __repr__(self) -> str:
         title = one_line(self.markdown.partition("\n")[0].lstrip("# "), 80)
@@ -110,6 +113,8 @@ def made(
     from moothall.research.citations import renumbered
 
     passages = progress.passages
+    if not all(0 < number <= len(passages) for number, _ in progress.citations):
+        raise StateError(f"the record of run {run_id!r} cites passages that it does not have")
     cited = [Citation(number, text, passages[number - 1]) for number, text in progress.citations]
     narrative, citations = renumbered(progress.narrative, cited)
     if extractive:

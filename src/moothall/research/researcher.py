@@ -22,6 +22,7 @@ from moothall.reasoning.reply import GIVEN, Reply, Stop
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.resume import guarded
 from moothall.reasoning.state import dumped, loaded, opened, state
+from moothall.reasoning.threaded import describe
 from moothall.research import recording
 from moothall.research.calling import check_tools, tools_of
 from moothall.research.findings import Objective, Progress, objectives_of, positive
@@ -256,6 +257,13 @@ class Researcher(RecordedAgent, Iterating):
     async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
         """Keep an observed message for the next research in its thread."""
         thread.own = [*(thread.own or []), json_text(message.get("content", ""))][-100:]
+
+    def _load(self) -> tuple[Any, list[Action] | None]:
+        from moothall.research import rules  # noqa: F401 - for the extractive form
+        from moothall.research.citations import check  # noqa: F401
+
+        describe(self.tools.values())
+        return super()._load()
 
     def _program(self) -> dict[str, Any]:
         return recording.program_of(self)

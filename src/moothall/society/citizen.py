@@ -259,7 +259,7 @@ class CitizenAgent(Agent):
 
     def fell_back(self, why: str) -> None:
         """Count and record that a model's answer was unusable; the caller decides instead."""
-        society = self.space
+        society: Any = self.space
         if hasattr(society, "fallbacks"):
             society.fallbacks += 1
             society._asking.fell_back(str(self.id), one_line(why, 300))

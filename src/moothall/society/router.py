@@ -290,7 +290,9 @@ class SocietyRouter(Router):
                 what = f"interceptor {each!r} failed and is skipped for {whose}"
                 log_failure(logger, what, error)
             else:
-                sent = sent._replace(envelope=envelope._replace(thread=sent.envelope.thread))
+                before = sent.envelope
+                envelope = envelope._replace(thread=before.thread, within=before.within)
+                sent = sent._replace(envelope=envelope)
         return [sent]
 
     def deliver(self, sent: list[Sent]) -> int:

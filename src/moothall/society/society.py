@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from os import PathLike
 from typing import Any, Final
 
-from moothall.action import is_async
 from moothall.agent import Agent
 from moothall.approval import Approver
 from moothall.arguments import names_checked
@@ -39,7 +38,7 @@ from moothall.society.population.population import Population
 from moothall.society.router import Interceptor
 from moothall.society.tables import Tables
 from moothall.text import counted
-from moothall.threads import refuse_on_loop
+from moothall.threads import is_async, refuse_on_loop
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 
@@ -180,7 +179,8 @@ class Society(Experiments):
             run_id: the run's id in the journal; a new one if left out
             save_every: the steps between two records of the whole state; a day if left out
             progress: called with the row of metrics after each step, on the society's loop; an
-                awaitable result is awaited there before the next step, so that a run can pause
+                awaitable result is awaited there before the next step, so that a run can pause. A
+                resumed run calls it again with the last recorded row, then for each later step
             out: a folder only for this run, for `metrics`, `messages` and `citizens`, as Parquet,
                 or as CSV without pyarrow; a resumed run takes the same folder
 
@@ -306,6 +306,8 @@ class Society(Experiments):
         if tables is not None:
             tables.begin(self, state.rows, last)
         try:
+            if state.rows and record.over is None:  # the process may have died before the call
+                await _tell(progress, state.rows[-1])
             while self.number < last:
                 async with self._between:
                     row = await self._step()
@@ -319,9 +321,7 @@ class Society(Experiments):
                         await record.commit()
                     if tables is not None and is_due:
                         record.drop(state, "rows")
-                paused = None if progress is None else progress(row)
-                if inspect.isawaitable(paused):
-                    await paused
+                await _tell(progress, row)
         except BaseException:
             if tables is not None:
                 with suppress(FileError):  # raise the error that stopped the run
@@ -389,3 +389,9 @@ class Society(Experiments):
         """
         copied = json.loads(as_bytes(state, "a state"))
         self._on_loop(load, self, copied)
+
+
+async def _tell(progress: Callable[[dict[str, Any]], Any] | None, row: dict[str, Any]) -> None:
+    paused = None if progress is None else progress(row)
+    if inspect.isawaitable(paused):
+        await paused

@@ -109,6 +109,11 @@ class Delivery:
         """Of an answer: the thread of the receiver that it answers; empty for the agent's own."""
         return self.envelope.thread if self.kind == ANSWER else None
 
+    @property
+    def within(self) -> str | None:
+        """Of a `say` sent within a reply: the thread of that reply."""
+        return self.envelope.within
+
     def message(self) -> dict[str, Any] | None:
         """Return the message as a new dict; None for a callback of the agent."""
         return None if self.kind == CALLBACK else self.envelope.to_dict()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from functools import partial
 from typing import Any
 
-from moothall.action import ACCESS_PERMITTED, ActionOptions, is_async
+from moothall.action import ACCESS_PERMITTED, ActionOptions
 from moothall.agent import CURRENT
 from moothall.approval.approval import not_permitted
 from moothall.context import Context, filled
@@ -21,7 +20,7 @@ from moothall.signature import Signature
 from moothall.spaces.delivery import ANSWER, ASKING, ENDED, REQUEST, Delivery, RouterPort
 from moothall.spaces.request import settle
 from moothall.text import error_message, log_failure, printable
-from moothall.threads import WORKERS
+from moothall.threads import DATA, WORKERS, awaited, is_async
 
 logger: logging.Logger = logging.getLogger("moothall.space")
 
@@ -84,6 +83,8 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
     try:
         if offer.is_async:
             value = await offer.function(**kwargs)
+            if value.__class__ not in DATA:
+                value = await awaited(value)  # an `await` that was forgotten, perhaps
         else:
             value = await _in_thread(mailbox.router, offer.function, (), kwargs)
     except BaseException as error:  # raised again after after_action, which runs in any case
@@ -106,7 +107,7 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
 async def call_callback(mailbox: Any, callback: Callable[..., Any], *args: Any) -> Any:
     """Call a callback of an agent: `async def` here, `def` in a worker thread."""
     if is_async(callback):
-        return await callback(*args)
+        return await awaited(callback(*args))
     return await _in_thread(mailbox.router, callback, args, {})
 
 
@@ -140,7 +141,7 @@ async def _in_thread(
     value, raised = future.result()
     if raised is not None:
         raise raised
-    return await value if inspect.isawaitable(value) else value
+    return await awaited(value)
 
 
 def ask_permission(mailbox: Any, delivery: Delivery, offer: Offer) -> None:

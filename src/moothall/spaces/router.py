@@ -10,7 +10,7 @@ from threading import get_ident
 from typing import Any
 
 from moothall.agent import CURRENT
-from moothall.budget.account import HELD
+from moothall.budget.ledger import HELD
 from moothall.errors import (
     AgentNotFound,
     DefinitionError,

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from moothall.action import is_async
 from moothall.agent import CURRENT, Agent, overrides
 from moothall.approval import Approver, check_approver
 from moothall.arguments import names_checked
@@ -23,7 +22,7 @@ from moothall.spaces.request import Request, on_end, settle
 from moothall.spaces.router import Router
 from moothall.spaces.watchdog import WATCHDOG
 from moothall.text import counted, log_failure
-from moothall.threads import guard, loop_is_running
+from moothall.threads import guard, is_async, loop_is_running
 
 logger: logging.Logger = logging.getLogger("moothall.space")
 

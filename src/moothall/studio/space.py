@@ -47,7 +47,8 @@ class StudioUser(You):
         """Show this space on the page, and nothing of the one before."""
         self.forget_offers()
         self.elsewhere.clear()
-        self._tab.joined(self.space)
+        space: Any = self.space
+        self._tab.joined(space)
 
 
 class SpaceTab:
@@ -92,7 +93,7 @@ class SpaceTab:
 
     def agents(self) -> dict[str, Any]:
         """Return the agents of the space, and what they are handling."""
-        space = self.user.space
+        space: Any = self.user.space
         if space is None:
             return {"space": None, "me": str(self.user.id), "agents": []}
         busy = space.statistics()["agents"]

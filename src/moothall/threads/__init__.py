@@ -3,22 +3,30 @@
 from moothall.threads.locks import guard, in_child, renewed
 from moothall.threads.waiting import Channel, WaitingLine, settle
 from moothall.threads.workers import (
+    DATA,
     WORKERS,
     WorkerThreads,
     ask_in_thread,
+    awaited,
+    called,
+    is_async,
     is_cancelled,
     loop_is_running,
     refuse_on_loop,
 )
 
 __all__ = [
+    "DATA",
     "WORKERS",
     "Channel",
     "WaitingLine",
     "WorkerThreads",
     "ask_in_thread",
+    "awaited",
+    "called",
     "guard",
     "in_child",
+    "is_async",
     "is_cancelled",
     "loop_is_running",
     "refuse_on_loop",

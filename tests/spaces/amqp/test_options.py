@@ -34,7 +34,7 @@ def test_the_defaults_are_rabbitmqs_own() -> None:
 @pytest.mark.parametrize(
     ("field", "values"),
     (
-        ("hostname", ("a", "10.0.0.1", "::1", "broker.example", "a" * 255)),
+        ("hostname", ("a", "10.0.0.1", "::1", "a:1", "[::1]:1", "a,b:5673, c", "a" * 255)),
         ("port", (1, 65535, None)),
         ("username", ("a", "jürgen", "with space", "a" * 4096)),
         ("password", ("x", "with : @ / #", "ü" * 300)),
@@ -52,9 +52,9 @@ def test_what_each_may_be(field: str, values: tuple[Any, ...]) -> None:
 @pytest.mark.parametrize(
     ("field", "values"),
     (
-        ("hostname", ("", None, 5, b"localhost")),
+        ("hostname", ("", None, 5, b"localhost", "a,,b", ":5672", "a:0", "a:65536")),
         ("port", (0, 65536, -1, "5672", 5672.0, True)),
-        ("username", ("", None, 5, "a" * 4097)),
+        ("username", ("", 5, "a" * 4097)),
         ("password", ("", None, 5)),
         ("virtual_host", ("", None, 5)),
         ("use_ssl", (1, "yes", None)),

@@ -188,5 +188,7 @@ class Person(person.Person):
 def _person() -> Any:
     lines = keyboard()
     if lines is None:
-        raise click.UsageError("--review me: standard input is no terminal to ask at")
+        raise click.UsageError(
+            "--review me: standard input is not a terminal, so nobody can be asked"
+        )
     return Person("you", stdin=lines, stdout=sys.stderr)

@@ -64,7 +64,7 @@ def says_yes(lines: TextIO, question: str) -> bool:
 
 
 def _refused(request: ApprovalRequest) -> bool:
-    text = f"refused, since standard input is no terminal to ask at: {request}"
+    text = f"refused, since standard input is not a terminal, so nobody can be asked: {request}"
     print(text, file=sys.stderr, flush=True)
     return False
 

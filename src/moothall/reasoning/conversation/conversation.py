@@ -117,9 +117,9 @@ class Conversation(Group):
             **options,
         )
         setup = Setup(str(self.id), agents, next, until, max_turns, stop_if_failed)
-        self.agents: Final = setup.agents
-        self.next: Final = setup.next
-        self.until: Final = setup.until
+        self.agents: Final[dict[str, Any]] = setup.agents
+        self.next: Final[Order] = setup.next
+        self.until: Final[Condition | None] = setup.until
         self._setup = setup
         self.journal = journal
         if budget is not None:

@@ -107,7 +107,8 @@ class DualActAgent(Group):
             "first": first,
             "review": review,
         }
-        self.config = config = as_config(config, given)
+        self.config: DualActConfig = as_config(config, given)
+        config = self.config
         super().__init__(
             "dualact" if id is None else id,
             shared=shared,

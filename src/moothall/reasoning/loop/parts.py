@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from moothall.action import ACCESS_DENIED, Action, ActionRegistry
 from moothall.agent import Agent
 from moothall.arguments import check_count
+from moothall.context import Context, SystemPrompt, check_system_prompt
 from moothall.environment import AnyEnvironment, Environment
 from moothall.errors import DefinitionError, InvalidId
 from moothall.goal import Goal
 from moothall.memory.memory import AnyMemory, Memory
 from moothall.message import address
-from moothall.reasoning.group import check_model, check_part
+from moothall.reasoning.group import check_actions, check_model, check_part
 from moothall.reasoning.loop.answer import OfferedActions, as_action
 from moothall.reasoning.loop.given import MAX_RESULT_CHARS
 from moothall.reasoning.recorded_agent import RecordedAgent
 from moothall.reasoning.thread import Thread
+from moothall.reasoning.threaded import describe
 from moothall.workflow import AgentParts, block_actions
 
 if TYPE_CHECKING:
@@ -32,6 +34,12 @@ if TYPE_CHECKING:
 
 MAX_ITERATIONS = 10
 """How many answers a model may give for one reply."""
+
+TRIES = 1
+"""How often in a row a model is asked again after an answer that cannot be used."""
+
+Check: TypeAlias = Callable[[Any], Any] | Callable[[Any, Context[Any]], Any]
+"""A check of an answer's value, sync or async; it raises AskAgain to have another answer."""
 
 _ENVIRONMENT = Environment()
 
@@ -85,6 +93,8 @@ class LoopOptions(AgentParts, total=False):
     environment: AnyEnvironment | None
     max_iterations: int
     max_result_chars: int
+    check: Check | None
+    tries: int
     budget: Budget | None
     journal: Journal | str | os.PathLike[str] | None
 
@@ -92,9 +102,11 @@ class LoopOptions(AgentParts, total=False):
 class LoopAgent(RecordedAgent):
     """An agent with the parts that a run of the loop needs; `ReActAgent` documents them."""
 
-    system_prompt: str | None = None
+    system_prompt: SystemPrompt | None = None
     max_iterations: int = MAX_ITERATIONS
     max_result_chars: int = MAX_RESULT_CHARS
+    check: Check | None = None
+    tries: int = TRIES
     environment: AnyEnvironment = _ENVIRONMENT
     discover: str | tuple[str, ...] | None = None
     _memory: AnyMemory | Callable[[str | None], AnyMemory] | None = None
@@ -109,10 +121,12 @@ class LoopAgent(RecordedAgent):
         goals: Iterable[Goal] | None = None,
         memory: AnyMemory | Callable[[str | None], AnyMemory] | None = None,
         environment: AnyEnvironment | None = None,
-        system_prompt: str | None = None,
+        system_prompt: SystemPrompt | None = None,
         max_iterations: int = MAX_ITERATIONS,
         discover: str | Iterable[str | int] | None = None,
         max_result_chars: int = MAX_RESULT_CHARS,
+        check: Check | None = None,
+        tries: int = TRIES,
         budget: Budget | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
         shared: bool = False,
@@ -136,6 +150,8 @@ class LoopAgent(RecordedAgent):
         if self.blocks:
             for name, (function, told) in block_actions(self.blocks).items():
                 self.actions.register(Action.marked(name, function, told))
+        if isinstance(self.actions, ActionRegistry):
+            check_actions(self.actions.actions.values(), id)
         if goals is not None:
             self.goals = goals
         if memory is not None:
@@ -146,10 +162,7 @@ class LoopAgent(RecordedAgent):
             check_part(environment, ("execute_action",), "environment", id)
             self.environment = environment
         if system_prompt is not None:
-            if not isinstance(system_prompt, str):
-                raise DefinitionError(
-                    f"agent {id!r}: system_prompt= must be a text, got {system_prompt!r:.80}"
-                )
+            check_system_prompt(system_prompt, id)
             self.system_prompt = system_prompt
         if max_iterations != MAX_ITERATIONS:
             check_count(f"agent {id!r}", "max_iterations", max_iterations)
@@ -157,13 +170,32 @@ class LoopAgent(RecordedAgent):
         if max_result_chars != MAX_RESULT_CHARS:
             check_count(f"agent {id!r}", "max_result_chars", max_result_chars)
             self.max_result_chars = max_result_chars
+        if check is not None:
+            if not callable(check):
+                raise DefinitionError(
+                    f"agent {id!r}: check= must be a function of an answer's value, got "
+                    f"{check!r:.80}"
+                )
+            self.check = check
+        if tries != TRIES:
+            check_count(f"agent {id!r}", "tries", tries, least=0)
+            self.tries = tries
         if discover is not None:
             self.discover = _which(discover, id)
         if budget is not None:
             check_part(budget, ("reserve", "deadline"), "budget", id)
-            self.budget = budget
+            self.budget: Budget | None = budget
         if journal is not None:
             self.journal = journal
+
+    def _load(self) -> tuple[Any, list[Action] | None]:
+        super()._load()
+        own = self._kept.default
+        if not _makes_memories(self._memory):  # whether it makes one for this thread, it knows
+            self._memory_of(own)
+        actions = self._show(own, ()).actions
+        describe(actions)
+        return self.model, actions or None
 
     # -- its parts ---------------------------------------------------------------------------------
 
@@ -270,6 +302,7 @@ class LoopAgent(RecordedAgent):
         kept: tuple[list[Any], OfferedActions] | None = thread.shown
         if kept is not None and kept[0] == now:
             return kept[1]
+        check_actions(given, self.id)
         visible = [as_action(each) for each, policy in now if policy != ACCESS_DENIED]
         names = {each.name for each in given}
         visible += [a for name, a in (thread.discovered or {}).items() if name not in names]
@@ -338,4 +371,4 @@ def _which(discover: str | Iterable[str | int], id: str | int) -> str | tuple[st
     try:
         return tuple(map(address, discover))
     except InvalidId as error:
-        raise DefinitionError(f"agent {id!r}: discover= has what is no id: {error}") from None
+        raise DefinitionError(f"agent {id!r}: discover= has an invalid id: {error}") from None

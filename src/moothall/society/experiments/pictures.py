@@ -98,7 +98,7 @@ def draw_day(rows: list[dict[str, Any]], path: str | PathLike[str] | None = None
         the figure of matplotlib, which a notebook shows
 
     Raises:
-        ConfigError: one of them is no such row
+        ConfigError: one of them is not such a row
         MissingExtra: matplotlib is not installed
     """
     for key in ("time", "home", "work", "moving", "owned"):

@@ -10,7 +10,6 @@ import hashlib
 import itertools
 import json
 import math
-import os
 import re
 import shutil
 import tempfile
@@ -22,6 +21,7 @@ from urllib.parse import quote
 
 from moothall import display
 from moothall.errors import ConfigError, FileError
+from moothall.files import written_whole
 from moothall.society.arrays import package
 from moothall.text import counted, error_text, one_line
 
@@ -377,13 +377,5 @@ def writing_errors(path: Path) -> Iterator[None]:
 
 def write_whole(path: Path, write: Callable[[str], Any]) -> None:
     """Write a file beside its place, and move it there when it is whole and on the disk."""
-    beside = path.with_name(f".{os.getpid()}.{path.name}")
-    with writing_errors(path):
-        try:
-            write(str(beside))
-            with beside.open("rb+") as file:
-                os.fsync(file.fileno())
-            beside.replace(path)
-        finally:
-            with contextlib.suppress(OSError):
-                beside.unlink(missing_ok=True)
+    with writing_errors(path), written_whole(path) as beside:
+        write(str(beside))

@@ -28,6 +28,7 @@ logger: logging.Logger = logging.getLogger("moothall.amqp")
 _NOT_FOUND: Final = 404
 _LOCKED: Final = 405
 _OTHER_SETTINGS: Final = 406
+_DOWN: Final = {_NOT_FOUND: ": start that node, or use quorum=True (--quorum) from the beginning"}
 
 _SPARE: Final = 100
 """How many messages an agent prefetches beyond its mailbox, which refuses them."""
@@ -69,7 +70,6 @@ class AgentQueues:
     broker: Broker
     receiver: Receiver
     keep_s: float
-    quorum: bool
     queue_lost: Callable[[str], None]  # has all processes send its open requests again
     evict: Callable[[Mailbox, RequestError], None]  # removes an agent of this process
     _here: dict[Mailbox, AgentQueue] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class AgentQueues:
             "x-expires": int(self.keep_s * 2000),
             "x-max-length": self.router.capacity,
             "x-overflow": "reject-publish",
-            "x-queue-type": "quorum" if self.quorum else CLASSIC,
+            "x-queue-type": self.broker.queue_type,
         }
 
     # -- at the broker -----------------------------------------------------------------------------
@@ -125,7 +125,9 @@ class AgentQueues:
                     f"an agent {id!r} is in another process of this exchange, and ids are unique: "
                     "give this one another id, or end that process"
                 ) from None
-            raise BrokerError(f"agent {id!r} can have no queue at the broker: {error}") from error
+            raise BrokerError(
+                f"agent {id!r} can have no queue at the broker: {error}{_DOWN.get(error.code, '')}"
+            ) from error
         return found.message_count, classic
 
     async def _bind(self, id: str) -> None:
@@ -147,6 +149,14 @@ class AgentQueues:
             return bool((await self._state(self._names.queue("agent", id))).consumer_count)
         except Refused:
             return False
+
+    async def is_full(self, id: str) -> bool:
+        """Return whether the queue of an agent holds as many messages as it may."""
+        try:
+            count: int = (await self._state(self._names.queue("agent", id))).message_count
+        except Refused:
+            return False
+        return count >= self.router.capacity
 
     async def is_claimed(self, id: str) -> bool:
         """Return whether some process has an agent of that id, even without a queue."""

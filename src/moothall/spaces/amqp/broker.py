@@ -16,18 +16,10 @@ from pika.channel import Channel
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from moothall.errors import BrokerError
-from moothall.spaces.amqp.connection import (
-    DIAL_S,
-    Connection,
-    Control,
-    LinkLost,
-    Refused,
-    explain,
-    parameters,
-    tls,
-)
+from moothall.spaces.amqp.connection import Connection, Control, LinkLost, Refused
 from moothall.spaces.amqp.consumer import Consumer, Deliver
-from moothall.spaces.amqp.options import AMQPOptions, Names
+from moothall.spaces.amqp.dialling import DIAL_S, declined, explain, parameters, tls
+from moothall.spaces.amqp.options import AMQPOptions, Names, each_node
 from moothall.spaces.amqp.publisher import Publisher
 from moothall.spaces.amqp.wire import Outbound
 from moothall.spaces.loop import LoopThread
@@ -41,10 +33,12 @@ _CLOSE_S: Final = 2.0
 _REPLIES_EXPIRE_S: Final = 3600
 _REPLY_PREFETCH: Final = 2_000
 CLASSIC: Final = "classic"
-"""The queue type to name: a virtual host may have another default."""
+QUORUM: Final = "quorum"
 _AGAIN_S: Final = 1.0
+_UNCONFIRMED_S: Final = 3.0
 _REFUSED: Final = 403
 _NOT_FOUND: Final = 404
+_OTHER_SETTINGS: Final = 406
 _LARGEST = re.compile(r"larger than configured max size (\d+)")
 
 
@@ -56,6 +50,8 @@ class Broker:
 
     Attributes:
         process: the name of this process at the broker
+        queue_type: of every queue that outlives a connection; named, because a virtual host may
+            have another default
         reply_key: the routing key of the answers to its requests
         control: declares, binds and deletes
         publisher: publishes messages until each is confirmed
@@ -65,6 +61,7 @@ class Broker:
     thread: LoopThread
     options: AMQPOptions
     names: Names
+    quorum: bool
     settled: Callable[[Outbound, str], None]  # called when publishing a message has ended
     replied: Deliver  # takes what comes for this process
     replies_lost: Callable[[], None]  # called when the queue of the replies is there again
@@ -74,15 +71,19 @@ class Broker:
     _lost: bool = False
     _ending: bool = False
     _connection: Connection | None = None
+    _address: str = ""  # of the node that it is connected to
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     _keeping: asyncio.Task[None] | None = None
+    _watching: asyncio.Task[None] | None = None
+    _blocked: bool = False  # whether the broker takes no messages
     _closing: bool = False
 
     def __post_init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop = self.thread.loop
+        self.queue_type: str = QUORUM if self.quorum else CLASSIC
         self.process: str = secrets.token_hex(8)
         self.reply_key: str = self.names.key("reply", self.process)
-        self._replies = self.names.queue("reply", self.process)
+        self._replies = ""
         self._count = count(1)
         self.consumer: Consumer = Consumer(self.loop)
         self.publisher: Publisher = Publisher(
@@ -111,11 +112,10 @@ class Broker:
         async with self._opening:
             if self._keeping is not None:
                 return
-            try:
-                await self._connect()
-            except (LinkLost, AMQPError) as error:
-                raise BrokerError(explain(error, self.options)) from error
+            await self._connect()
             self._keeping = self.loop.create_task(self._reconnect())
+            if self.quorum:
+                self._watching = self.loop.create_task(self._watch_confirms())
 
     async def channel(self) -> Channel:
         """Open a channel."""
@@ -132,8 +132,9 @@ class Broker:
     async def close(self) -> None:
         """Close the connection for good."""
         self._closing = True
-        if self._keeping is not None:
-            self._keeping.cancel()
+        for task in (self._keeping, self._watching):
+            if task is not None:
+                task.cancel()
         connection = self._connection
         if connection is not None:
             if connection.is_open:
@@ -147,10 +148,21 @@ class Broker:
             self._connection.close(reply_code=541, reply_text="given up by the client")
 
     async def _connect(self) -> None:
+        """Connect to one of the hosts that the options name."""
+        # Shuffled: a thousand processes must not all be at the first node of a cluster.
+        nodes, failed = each_node(self.options), list[BrokerError]()
+        for node in random.sample(nodes, len(nodes)):
+            try:
+                return await self._connect_to(node)
+            except BrokerError as error:
+                failed.append(error)
+        raise BrokerError("; ".join(map(str, failed))) from failed[0]
+
+    async def _connect_to(self, node: AMQPOptions) -> None:
         connection = Connection(
-            parameters(self.options, f"moothall {self.process}"),
+            parameters(node, f"moothall {self.process}"),
             self.loop,
-            tls(self.options),
+            tls(node),
             before_write=self.consumer.flush,
             after_read=self.after_read,
         )
@@ -159,27 +171,33 @@ class Broker:
                 await connection.opened
         except Exception as error:
             connection.abort()
-            raise BrokerError(explain(error, self.options)) from error
+            raise BrokerError(explain(error, node)) from error
         except asyncio.CancelledError:
             connection.close()
             raise
-        connection.add_on_connection_blocked_callback(
-            lambda *_: self.on_state(
-                "blocked", "the broker is short of memory or disk and takes none"
-            )
-        )
-        connection.add_on_connection_unblocked_callback(
-            lambda *_: self.on_state("unblocked", "the broker takes messages again")
-        )
-        self._connection = connection
+        connection.add_on_connection_blocked_callback(lambda *_: self._block(True))
+        connection.add_on_connection_unblocked_callback(lambda *_: self._block(False))
+        self._connection, self._blocked = connection, False
         try:
             await self._set_up()
-        except BaseException:
+        except BaseException as error:
             if connection.is_open:
                 connection.close()
             self._disconnected()
+            if isinstance(error, Refused):
+                raise BrokerError(declined(error, self.names.exchange, node)) from error
+            if isinstance(error, LinkLost | AMQPError):
+                raise BrokerError(explain(error, node)) from error
             raise
-        self.on_state("connected", f"connected to the message broker at {self.options.address}")
+        self._address = node.address
+        self.on_state("connected", f"connected to the message broker at {node.address}")
+
+    def _block(self, blocked: bool) -> None:
+        self._blocked = blocked
+        if blocked:
+            self.on_state("blocked", "the broker is short of memory or disk and takes none")
+        else:
+            self.on_state("unblocked", "the broker takes messages again")
 
     async def _reconnect(self) -> None:
         """Open another connection whenever one is lost."""
@@ -189,7 +207,7 @@ class Broker:
             if self._closing:
                 return
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            where = f"the message broker at {self.options.address}"
+            where = f"the message broker at {self._address}"
             self.on_state("lost", f"the connection to {where} is lost: {reason}")
             wait = _FIRST_WAIT_S
             while True:
@@ -206,24 +224,48 @@ class Broker:
 
     async def _set_up(self) -> None:
         """Set up a new connection."""
-        names, queue, classic = self.names, self._replies, {"x-queue-type": CLASSIC}
-        expiring = classic | {"x-expires": _REPLIES_EXPIRE_S * 1000}
-        call, exchange, dead = self.control.call, names.exchange, names.dead_letters
-        try:
-            await call(Channel.exchange_declare, exchange, "topic", durable=True)
-            await call(Channel.exchange_declare, names.dead, "fanout", durable=True)
-            await call(Channel.queue_declare, dead, durable=True, arguments=classic)
-            await call(Channel.queue_bind, dead, names.dead, "")
-            await call(Channel.queue_declare, queue, durable=True, arguments=expiring)
-            await call(Channel.queue_bind, queue, exchange, self.reply_key)
-            await call(Channel.queue_bind, queue, exchange, names.processes)
-        except Refused as error:
-            raise BrokerError(
-                f"the broker at {self.options.address} has something else under the name "
-                f"{names.exchange!r}, or refuses to declare it: {error}"
-            ) from error
+        call, names = self.control.call, self.names
+        await call(Channel.exchange_declare, names.exchange, "topic", durable=True)
+        await call(Channel.exchange_declare, names.dead, "fanout", durable=True)
+        await self.declare_dead_letters()
+        await self._declare_replies()
+        await call(Channel.queue_bind, self._replies, names.exchange, self.reply_key)
+        await call(Channel.queue_bind, self._replies, names.exchange, names.processes)
         await self._attach_publisher()
         await self._attach_consumer()
+
+    async def declare_dead_letters(self) -> bool:
+        """Declare the queue of the dead letters; return False if it is on a node that is down."""
+        dead, arguments = self.names.dead_letters, {"x-queue-type": self.queue_type}
+        try:
+            await self.control.call(Channel.queue_declare, dead, durable=True, arguments=arguments)
+        except Refused as error:
+            if error.code == _NOT_FOUND:
+                logger.error("there are no dead letters until their node is back: %s", error)
+                return False
+            if error.code != _OTHER_SETTINGS:  # a space with another quorum= has declared it
+                raise
+        await self.control.call(Channel.queue_bind, dead, self.names.dead, "")
+        return True
+
+    async def _declare_replies(self) -> None:
+        """Declare this process's reply queue, which must not depend on a node of a cluster.
+
+        A durable queue keeps the answers while this process has no connection. One that is not
+        replicated is lost with its node, and a replicated one takes seconds to delete while a node
+        is down: in a cluster each connection has a queue of its own, and requests are sent again.
+        """
+        classic = {"x-queue-type": CLASSIC}
+        if self.quorum:
+            self._lost = bool(self._replies)
+            # A new name: the broker may not know yet that the old connection is lost.
+            self._replies = self.names.queue("reply", self.new_key())
+            options: dict[str, Any] = {"exclusive": True, "arguments": classic}
+        else:
+            self._replies = self.names.queue("reply", self.process)
+            arguments = classic | {"x-expires": _REPLIES_EXPIRE_S * 1000}
+            options = {"durable": True, "arguments": arguments}
+        await self.control.call(Channel.queue_declare, self._replies, **options)
 
     def _disconnected(self) -> None:
         self._connection = None
@@ -264,6 +306,20 @@ class Broker:
             raise LinkLost("the channel was lost")
         channel.connection.confirms[channel.channel_number] = self.publisher.confirmed
         self.publisher.attach(channel)
+
+    async def _watch_confirms(self) -> None:
+        """Publish on another channel what a cluster leaves unconfirmed for too long.
+
+        When the leader of a replicated queue dies, RabbitMQ may forget what a channel has just
+        published to that queue, and then confirms nothing more of it on that channel.
+        """
+        before: object = None
+        while True:
+            await asyncio.sleep(_UNCONFIRMED_S)
+            before, oldest = self.publisher.oldest(), before
+            if oldest is not None and oldest == before and not self._blocked:
+                logger.warning("the broker confirms nothing; publishing on another channel")
+                self.publisher.close_channel()
 
     def _publisher_closed(self, _: Channel, error: Exception) -> None:
         self._closed(self._attach_publisher, self.publisher, error)

@@ -1,4 +1,4 @@
-"""The connection to the broker, why it fails, and the channel for declarations."""
+"""The connection to the broker, and the channel for declarations."""
 
 from __future__ import annotations
 
@@ -17,22 +17,11 @@ from pika.channel import Channel
 from pika.exceptions import (
     AMQPError,
     ChannelClosedByBroker,
-    ConnectionClosed,
-    IncompatibleProtocolError,
     InvalidFrameError,
-    ProbableAccessDeniedError,
-    ProbableAuthenticationError,
     StreamLostError,
 )
 
-from moothall.errors import BrokerError
-from moothall.spaces.amqp.options import AMQPOptions
 from moothall.spaces.request import settle
-
-DIAL_S = 10.0
-"""How long the broker may take to answer."""
-_NOT_ALLOWED = 530
-_OTHER_NAME = (62, 64)  # OpenSSL's: the certificate is for another host, another address
 
 _FRAME_HEAD = 7
 """How many bytes a frame has before its payload."""
@@ -55,71 +44,6 @@ def _publish_frame(channel: int, exchange: str, routing_key: str, mandatory: boo
 
 class LinkLost(Exception):
     """The connection was lost during a call."""
-
-
-def parameters(options: AMQPOptions, name: str) -> pika.ConnectionParameters:
-    """Return pika's parameters; the broker's tools show `name`."""
-    return pika.ConnectionParameters(
-        host=options.hostname,
-        port=options.port,
-        virtual_host=options.virtual_host,
-        credentials=pika.PlainCredentials(options.username, options.password),
-        heartbeat=options.heartbeat,
-        stack_timeout=DIAL_S,
-        client_properties={"connection_name": name, "product": "moothall"},
-    )
-
-
-def tls(options: AMQPOptions) -> ssl.SSLContext | None:
-    """Return the TLS context, if any; the broker's certificate is always verified."""
-    if not options.use_ssl:
-        return None
-    try:
-        return ssl.create_default_context(cafile=options.ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise BrokerError(f"ca_file {str(options.ca_file)!r} cannot be read: {error}") from error
-
-
-def explain(error: BaseException, options: AMQPOptions) -> str:
-    """Say in one line why there is no connection, and what to do."""
-    where = f"the message broker at {options.address}"
-    if isinstance(error, ProbableAuthenticationError):
-        return (
-            f"{where} refuses the user {options.username!r} or the password: "
-            "set AMQP_USERNAME and AMQP_PASSWORD"
-        )
-    denied = isinstance(error, ProbableAccessDeniedError) or (
-        isinstance(error, ConnectionClosed) and error.reply_code == _NOT_ALLOWED
-    )
-    if denied and "reached" not in str(error):  # a limit of connections or channels
-        return (
-            f"{where} has no virtual host {options.virtual_host!r} for the user "
-            f"{options.username!r}: set AMQP_VHOST, or have it made (rabbitmqctl add_vhost, "
-            "set_permissions)"
-        )
-    if isinstance(error, ssl.SSLCertVerificationError):
-        advice = "give its authority as ca_file="
-        if error.verify_code in _OTHER_NAME:
-            advice = "connect to a name that it is for, by hostname= or AMQP_HOST"
-        return f"the certificate of {where} is not to be trusted ({error.verify_message}): {advice}"
-    if isinstance(error, ssl.SSLError | IncompatibleProtocolError):
-        other = "without use_ssl=True" if options.use_ssl else "with use_ssl=True"
-        return f"{where} does not speak AMQP 0-9-1 on that port: try it {other}"
-    if isinstance(error, ConnectionResetError | StreamLostError):
-        # A TLS port closes a plain connection without an error.
-        other = "" if options.use_ssl else "try it with use_ssl=True, or "
-        return f"{where} hung up before AMQP began: {other}check AMQP_PORT and the broker's log"
-    if denied or isinstance(error, ConnectionClosed | LinkLost):
-        return f"{where} closed the connection: {getattr(error, 'reply_text', error)}"
-    if isinstance(error, TimeoutError):
-        return f"{where} does not answer in {DIAL_S:.0f} s: check AMQP_HOST and AMQP_PORT"
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    if isinstance(error, ConnectionRefusedError):  # asyncio names the address in place of it
-        reason = "Connection refused"
-    return (
-        f"no message broker at {options.address} ({reason or type(error).__name__}): "
-        "start RabbitMQ, or set AMQP_HOST and AMQP_PORT"
-    )
 
 
 class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[misc]

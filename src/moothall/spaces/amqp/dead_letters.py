@@ -26,8 +26,8 @@ from moothall.message import BROADCAST as EVERYONE
 from moothall.message import address
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.broker import Broker
-from moothall.spaces.amqp.connection import explain, parameters, tls
-from moothall.spaces.amqp.options import AMQPOptions, Names
+from moothall.spaces.amqp.dialling import explain, parameters, tls
+from moothall.spaces.amqp.options import AMQPOptions, Names, each_node
 from moothall.spaces.amqp.wire import Outbound, Unreadable
 
 MOST: Final = 1000
@@ -134,7 +134,7 @@ class DeadLetter:
             body=body,
             headers={
                 name: headers[name]
-                for name in ("original", "thread")
+                for name in ("original", "thread", "within")
                 if isinstance(headers.get(name), str)
             },
         )
@@ -174,17 +174,19 @@ class DeadLetters:
 
     def __enter__(self) -> Self:
         """Connect."""
-        options = self._options
-        wanted = parameters(options, "moothall dead-letters")
-        wanted.blocked_connection_timeout = _BLOCKED_S
-        context = tls(options)
-        if context is not None:
-            wanted.ssl_options = pika.SSLOptions(context, options.hostname)
-        try:
-            self._connection = BlockingConnection(wanted)
-        except (AMQPError, OSError, ValueError) as error:  # ValueError: as in `Connection`
-            raise BrokerError(explain(_cause(error), options)) from error
-        return self
+        failed: list[BrokerError] = []
+        for node in each_node(self._options):
+            wanted = parameters(node, "moothall dead-letters")
+            wanted.blocked_connection_timeout = _BLOCKED_S
+            context = tls(node)
+            if context is not None:
+                wanted.ssl_options = pika.SSLOptions(context, node.hostname)
+            try:
+                self._connection = BlockingConnection(wanted)
+                return self
+            except (AMQPError, OSError, ValueError) as error:  # ValueError: as in `Connection`
+                failed.append(BrokerError(explain(_cause(error), node)))
+        raise BrokerError("; ".join(map(str, failed)))
 
     def __exit__(self, *_: object) -> None:
         connection, self._connection = self._connection, None
@@ -279,7 +281,7 @@ class DeadLetters:
                     self._count(channel)
                     channel.close()
         except ChannelClosedByBroker as error:
-            if error.reply_code != _NOT_FOUND:
+            if error.reply_code != _NOT_FOUND or "home node" in error.reply_text:
                 raise BrokerError(
                     f"the broker at {self._options.address} refuses: {error.reply_text}"
                 ) from error

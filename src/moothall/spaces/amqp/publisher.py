@@ -20,7 +20,8 @@ Settled = Callable[[Outbound, str], None]
 CONFIRMED: Final = "confirmed"
 RETURNED: Final = "returned"  # it has no queue
 UNROUTABLE: Final = "unroutable"  # it gets no queue either: no process has the agent's id
-REFUSED: Final = "refused"  # the queue is full
+REFUSED: Final = "refused"  # the queue is full, or has no leader
+NO_ROOM: Final = "refused: no room"  # the queue is full
 FULL: Final = "full"  # too many messages wait for the broker already
 TOO_LARGE: Final = "too large"  # larger than this broker takes
 
@@ -156,6 +157,16 @@ class Publisher:
         self._channel = None
         self._regulate()
         self._wake()
+
+    def oldest(self) -> tuple[Channel | None, int] | None:
+        """Return what identifies the oldest unconfirmed message, None if all are confirmed."""
+        tag = next(iter(self._unconfirmed), None)
+        return None if tag is None else (self._channel, tag)
+
+    def close_channel(self) -> None:
+        """Close the channel; what is unconfirmed is published on the next one."""
+        if self._channel is not None and self._channel.is_open:
+            self._channel.close()
 
     async def drained(self) -> None:
         """Wait until everything is confirmed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Container, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -19,7 +20,7 @@ from moothall.spaces.amqp.agent_queues import AgentQueues
 from moothall.spaces.amqp.broker import Broker
 from moothall.spaces.amqp.connection import LinkLost
 from moothall.spaces.amqp.consumer import Tag
-from moothall.spaces.amqp.publisher import UNROUTABLE
+from moothall.spaces.amqp.publisher import NO_ROOM, UNROUTABLE
 from moothall.spaces.amqp.wire import Outbound, Unreadable
 from moothall.spaces.delivery import Delivery
 
@@ -68,7 +69,12 @@ class OpenRequests:
             to=envelope.to,
             mandatory=True,
             reply_to=self.broker.reply_key,
-            headers=wire.headers(delivery.hops, self._chain(delivery.parent), delivery.timeout),
+            headers=wire.headers(
+                delivery.hops,
+                self._chain(delivery.parent),
+                delivery.timeout,
+                within=envelope.within,
+            ),
             about=delivery,
         )
         return message
@@ -296,3 +302,32 @@ class Presence:
                 publisher.publish(message)
             else:
                 self.settled(message, UNROUTABLE)
+
+    # -- messages that were refused ----------------------------------------------------------------
+
+    def await_leader(self, message: Outbound) -> bool:
+        """Hold back a message that a replicated queue has refused, if that queue may be not full.
+
+        The broker also refuses what comes while the queue elects a leader, and from then on
+        whatever comes for that queue by the same channel.
+        """
+        if not self.broker.quorum or not message.to or message.kind == wire.CANCEL or message.ended:
+            return False
+        if self.broker.publisher.hold_back(message):
+            self.broker.thread.spawn(self._publish_again(message.to))
+        return True
+
+    async def _publish_again(self, to: str) -> None:
+        publisher, full = self.broker.publisher, False
+        await asyncio.sleep(_LOOK_S)
+        with suppress(LinkLost, AMQPError):  # the next connection publishes them
+            full = await self.queues.is_full(to)
+            # Messages published before this may still be refused, and come before the others.
+            await publisher.confirmed_or_returned(publisher.in_flight(to))
+        if not full:
+            publisher.close_channel()  # the next one is opened at once
+        for message in publisher.take_held(to):
+            if full:
+                self.settled(message, NO_ROOM)
+            else:
+                publisher.publish(message)

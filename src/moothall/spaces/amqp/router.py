@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from threading import get_ident
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ from moothall.spaces.amqp.options import AMQPOptions, Names
 from moothall.spaces.amqp.publisher import (
     CONFIRMED,
     FULL,
+    NO_ROOM,
     REFUSED,
     RETURNED,
     TOO_LARGE,
@@ -77,6 +79,7 @@ class AMQPRouter(Router):
             thread,
             options,
             names,
+            quorum=quorum,
             settled=self._settled,
             replied=lambda *delivered: self.requests.answered(*delivered),
             replies_lost=lambda: self.requests.send_again(),
@@ -101,7 +104,6 @@ class AMQPRouter(Router):
             broker,
             self.receiver,
             keep_s=keep_s,
-            quorum=quorum,
             queue_lost=self.requests.queue_lost,
             evict=evict,
         )
@@ -150,7 +152,7 @@ class AMQPRouter(Router):
                 wire.written(envelope),
                 to="" if everyone else to,
                 mandatory=not everyone,
-                headers=wire.headers(thread=envelope.thread),
+                headers=wire.headers(thread=envelope.thread, within=envelope.within),
                 about=(handling, envelope),
             )
         )
@@ -192,21 +194,24 @@ class AMQPRouter(Router):
                 self.presence.renew(message.to)
         elif outcome == RETURNED and self.presence.hold_back(message):
             return
+        if outcome == REFUSED and self.presence.await_leader(message):
+            return
         if outcome == TOO_LARGE and kind in (wire.REPLY, wire.ANSWER):
             self._answer_too_large(message)
         elif message.exchange is not None and outcome == RETURNED:
-            # A new connection declares the queue of the dead letters.
-            logger.error("the queue of the dead letters was deleted; declaring it again")
-            self.broker.drop()
-            self.broker.publisher.publish(message)
+            logger.error("the queue of the dead letters is gone; declaring it again")
+            self.thread.spawn(self._bury_again(message))
         elif message.exchange is not None and outcome == REFUSED:
-            logger.error("the queue of the dead letters is full; trying again in %s s", _AGAIN_S)
+            template = "the queue of the dead letters takes nothing; trying again in %s s"
+            logger.error(template, _AGAIN_S)
+            if self.broker.quorum:  # as in `Presence.await_leader`
+                self.broker.publisher.close_channel()
             self.loop.call_later(_AGAIN_S, self.broker.publisher.publish, message)
         elif callable(about):
             about()
         elif kind == wire.SEND:
             handling, envelope = about
-            if outcome in (REFUSED, FULL, TOO_LARGE):
+            if outcome in (REFUSED, NO_ROOM, FULL, TOO_LARGE):
                 self._report(envelope, str(self._not_taken(message, outcome)))
             if handling is not None:
                 self.recorder.sent(handling)
@@ -219,6 +224,15 @@ class AMQPRouter(Router):
             if outcome != CONFIRMED and kind == wire.ANSWER:
                 logger.warning("an answer to agent %r was %s by the broker", message.to, outcome)
             self.recorder.finish(about)
+
+    async def _bury_again(self, message: Outbound) -> None:
+        """Publish a message to the dead letters once their queue is there."""
+        there = False
+        with suppress(LinkLost, AMQPError, Refused):
+            there = await self.broker.declare_dead_letters()
+        if not there:
+            await asyncio.sleep(_AGAIN_S)
+        self.broker.publisher.publish(message)
 
     def _report(self, sent: Envelope, text: str) -> None:
         """Send an agent of this process an error about a message of its own."""

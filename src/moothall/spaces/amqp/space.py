@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from moothall.action import is_async
 from moothall.approval import Approver
 from moothall.arguments import names_checked
 from moothall.errors import ConfigError, DefinitionError, MissingExtra, RequestError
@@ -21,6 +20,7 @@ from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.router import Router
 from moothall.spaces.space import MAILBOX, Space
 from moothall.text import log_failure
+from moothall.threads import is_async
 
 if TYPE_CHECKING:
     from moothall.spaces.amqp.router import AMQPRouter

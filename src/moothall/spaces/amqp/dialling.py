@@ -1,0 +1,118 @@
+"""How to reach the broker, and why that fails."""
+
+from __future__ import annotations
+
+import ssl
+
+import pika
+from pika.credentials import ExternalCredentials
+from pika.exceptions import (
+    ConnectionClosed,
+    IncompatibleProtocolError,
+    ProbableAccessDeniedError,
+    ProbableAuthenticationError,
+    StreamLostError,
+)
+
+from moothall.errors import BrokerError
+from moothall.spaces.amqp.connection import LinkLost, Refused
+from moothall.spaces.amqp.options import AMQPOptions
+
+DIAL_S = 10.0
+"""How long the broker may take to answer."""
+_NOT_ALLOWED = 530
+_OTHER_SETTINGS = 406
+_OTHER_NAME = (62, 64)  # OpenSSL's: the certificate is for another host, another address
+
+
+def parameters(options: AMQPOptions, name: str) -> pika.ConnectionParameters:
+    """Return pika's parameters; the broker's tools show `name`."""
+    return pika.ConnectionParameters(
+        host=options.hostname,
+        port=options.port,
+        virtual_host=options.virtual_host,
+        credentials=(
+            ExternalCredentials()
+            if options.username is None
+            else pika.PlainCredentials(options.username, options.password)
+        ),
+        heartbeat=options.heartbeat,
+        stack_timeout=DIAL_S,
+        client_properties={"connection_name": name, "product": "moothall"},
+    )
+
+
+def tls(options: AMQPOptions) -> ssl.SSLContext | None:
+    """Return the TLS context, if any; the broker's certificate is always verified."""
+    if not options.use_ssl:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=options.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise BrokerError(
+            f"ca_file {str(options.ca_file)!r} (AMQP_CA_FILE, --ca-file) cannot be read: {error}"
+        ) from error
+    if options.cert_file is not None:
+        try:
+            context.load_cert_chain(options.cert_file, options.key_file, password=_no_password)
+        except (OSError, ssl.SSLError) as error:
+            files = f"cert_file {str(options.cert_file)!r} (AMQP_CERT_FILE, --cert-file)"
+            if options.key_file is not None:
+                files += f" with key_file {str(options.key_file)!r} (AMQP_KEY_FILE, --key-file)"
+            raise BrokerError(f"{files} cannot be used: {error}") from error
+    return context
+
+
+def _no_password() -> str:
+    """Refuse an encrypted key: OpenSSL would ask the terminal for its password."""
+    raise ssl.SSLError("the private key is encrypted")
+
+
+def explain(error: BaseException, options: AMQPOptions) -> str:
+    """Say in one line why there is no connection, and what to do."""
+    where = f"the message broker at {options.address}"
+    if isinstance(error, ProbableAuthenticationError):
+        return (
+            f"{where} refuses the user {options.username!r} or the password: "
+            "set AMQP_USERNAME and AMQP_PASSWORD"
+        )
+    denied = isinstance(error, ProbableAccessDeniedError) or (
+        isinstance(error, ConnectionClosed) and error.reply_code == _NOT_ALLOWED
+    )
+    if denied and "reached" not in str(error):  # a limit of connections or channels
+        return (
+            f"{where} has no virtual host {options.virtual_host!r} for the user "
+            f"{options.username!r}: set AMQP_VHOST, or have it made (rabbitmqctl add_vhost, "
+            "set_permissions)"
+        )
+    if isinstance(error, ssl.SSLCertVerificationError):
+        advice = "give its authority as ca_file="
+        if error.verify_code in _OTHER_NAME:
+            advice = "connect to a name that it is for, by hostname= or AMQP_HOST"
+        return f"the certificate of {where} is not to be trusted ({error.verify_message}): {advice}"
+    if isinstance(error, ssl.SSLError | IncompatibleProtocolError):
+        other = "without use_ssl=True" if options.use_ssl else "with use_ssl=True"
+        return f"{where} does not speak AMQP 0-9-1 on that port: try it {other}"
+    if isinstance(error, ConnectionResetError | StreamLostError):
+        # A TLS port closes a plain connection without an error.
+        other = "" if options.use_ssl else "try it with use_ssl=True, or "
+        return f"{where} hung up before AMQP began: {other}check AMQP_PORT and the broker's log"
+    if denied or isinstance(error, ConnectionClosed | LinkLost):
+        return f"{where} closed the connection: {getattr(error, 'reply_text', error)}"
+    if isinstance(error, TimeoutError):
+        return f"{where} does not answer in {DIAL_S:.0f} s: check AMQP_HOST and AMQP_PORT"
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    if isinstance(error, ConnectionRefusedError):  # asyncio names the address in place of it
+        reason = "Connection refused"
+    return (
+        f"no message broker at {options.address} ({reason or type(error).__name__}): "
+        "start RabbitMQ, or set AMQP_HOST and AMQP_PORT"
+    )
+
+
+def declined(error: Refused, exchange: str, options: AMQPOptions) -> str:
+    """Say in one line what the broker did not let a space declare."""
+    where = f"the message broker at {options.address}"
+    if error.code == _OTHER_SETTINGS:
+        return f"{where} has something else under the name {exchange!r}: {error}"
+    return f"{where} refuses to declare what the exchange {exchange!r} needs: {error}"

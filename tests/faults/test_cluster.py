@@ -1,0 +1,112 @@
+"""A cluster of three nodes under load, of which one is killed, or two: all messages are counted.
+
+docs/reliability.md has the counts of every seed:
+
+    .venv/bin/python -m pytest -m "" -v tests/faults/test_cluster.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import asdict
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from benchmarks.broker import Broker
+from benchmarks.cluster import Cluster
+
+from faults.trial import Counts, Trial
+from faults.worker import ID
+from moothall import Agent, AMQPSpace
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("cluster")]
+
+BACK_S = 15.0
+"""How long it may take until messages have outcomes again after a node's death."""
+
+MANY = 10
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Three nodes, which these tests kill; each leaves them running."""
+    with Cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def count(
+    cluster: Cluster, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> Callable[[str, Callable[[Trial], list[float]], int], Counts]:
+    """Run a load that a fault breaks; see that every message had one outcome."""
+
+    def run(name: str, fault: Callable[[Trial], list[float]], seed: int) -> Counts:
+        back: list[float] = []
+        hosts = ",".join(f"127.0.0.1:{node.port}" for node in cluster.nodes)
+        made = Trial(cluster.nodes[0], tmp_path, seed, hostname=hosts, quorum=True)
+        with closing(made):
+            counts = made.run(lambda trial: back.extend(fault(trial)))
+        record_property("counts", (name, asdict(counts)))
+        record_property("back", (name, dict(enumerate(back))))
+        assert (counts.lost, counts.unanswered, counts.answered_again) == (0, 0, 0)
+        assert (counts.wrong, counts.left, counts.in_doubt, counts.again) == (0, 0, 0, 0)
+        assert counts.handled == counts.messages
+        assert max(back) < BACK_S
+        return counts
+
+    return run
+
+
+def kill_each(trial: Trial, cluster: Cluster) -> list[float]:
+    """Kill each node and start it again, one after the other; gives when the service was back."""
+    back = []
+    for node in cluster.nodes:
+        node.kill()
+        trial.hits()
+        back.append(trial.load.goes_on())
+        newcomer(trial)
+        node.start()
+        trial.load.goes_on()
+    return back
+
+
+def kill_two(trial: Trial, cluster: Cluster, pair: tuple[Broker, ...]) -> list[float]:
+    """Kill two nodes and start them again, one after the other."""
+    first, second = pair
+    cluster.each(Broker.kill, [*pair])
+    trial.hits()
+    first.start()
+    back = [trial.load.goes_on()]
+    newcomer(trial)
+    second.start()
+    trial.load.goes_on()
+    return back
+
+
+def newcomer(trial: Trial) -> None:
+    """A process that comes while a node is down has all that it needs, and finds the worker."""
+    space = AMQPSpace(amqp_options=trial.options, exchange=trial.names.exchange, quorum=True)
+    with space:
+        asked = space.add(Agent("newcomer")).ask(ID, "help")
+        assert "work" in asked.result(timeout=BACK_S)
+
+
+@pytest.mark.parametrize(
+    "seed", (0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, MANY)))
+)
+def test_a_cluster_loses_nothing_and_goes_on_when_a_node_is_killed(
+    count: Callable[..., Counts], cluster: Cluster, seed: int
+) -> None:
+    count("each node of three killed in turn", lambda trial: kill_each(trial, cluster), seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("pair", (*combinations(range(3), 2), (1, 0), (2, 0), (2, 1)))
+def test_a_cluster_loses_nothing_when_two_nodes_are_killed_and_goes_on_when_one_is_back(
+    count: Callable[..., Counts], cluster: Cluster, pair: tuple[int, int]
+) -> None:
+    nodes = tuple(cluster.nodes[number] for number in pair)
+    seed = pair[0] * 3 + pair[1]
+    count("two nodes of three killed at once", lambda trial: kill_two(trial, cluster, nodes), seed)
