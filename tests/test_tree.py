@@ -26,7 +26,6 @@ SOURCE = ROOT / "src" / "moothall"
 ORDER = (
     "errors",
     "text",
-    "display",
     "arguments",
     "jsonvalue",
     "files",

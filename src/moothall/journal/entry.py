@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from moothall import display
+from moothall.text import display
 
 ROOT = ""
 """The path of a run's own part."""

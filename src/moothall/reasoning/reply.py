@@ -9,11 +9,10 @@ from typing import Any, Final, Generic, Literal, TypeAlias
 
 from typing_extensions import TypeVar
 
-from moothall import display
 from moothall.errors import BudgetExceeded, DeadlineExceeded, HookError, InDoubt, ModelError
 from moothall.jsonvalue import deep_json
 from moothall.models.protocol import ChatMessage, Usage
-from moothall.text import counted, cut, error_message, log_failure, shorten
+from moothall.text import counted, cut, display, error_message, log_failure, shorten
 
 _LOGGER = logging.getLogger("moothall.reasoning")
 

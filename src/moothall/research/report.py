@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Final
 
-from moothall import display
 from moothall.errors import StateError
 from moothall.models.protocol import Usage
 from moothall.reasoning.reply import Reply, StopReason
 from moothall.research.findings import Citation, Objective, Progress, Resource
 from moothall.research.pool import passages_of
 from moothall.research.relevance import RELEVANT, Index
-from moothall.text import counted, one_line
+from moothall.text import counted, display, one_line
 
 ENDED: Final[dict[str, str]] = {
     "done": "the targets were reached",

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from moothall import display
 from moothall.jsonvalue import Unreadable
 from moothall.models.protocol import Usage
 from moothall.reasoning.dualact.conclusions import Conclusion, DecisionAction, HumanDecision, merged
@@ -16,7 +15,7 @@ from moothall.reasoning.read_record import ReadRecord
 from moothall.reasoning.record import APPENDED, LIVE, loaded
 from moothall.reasoning.reply import Reply, Step, Stop, StopReason, T_co
 from moothall.reasoning.resume import ended
-from moothall.text import counted
+from moothall.text import counted, display
 
 if TYPE_CHECKING:
     from moothall.journal.run import RecordedPart

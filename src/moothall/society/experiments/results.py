@@ -19,11 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
-from moothall import display
 from moothall.errors import ConfigError, FileError
 from moothall.files import written_whole
 from moothall.society.arrays import package
-from moothall.text import counted, error_text, one_line
+from moothall.text import counted, display, error_text, one_line
 
 if TYPE_CHECKING:
     from pandas import DataFrame

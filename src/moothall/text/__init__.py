@@ -1,0 +1,41 @@
+"""Text for people: in a terminal, and as the HTML of a notebook (`display`)."""
+
+from moothall.text.plain import (
+    counted,
+    cut,
+    error_message,
+    error_text,
+    escaped,
+    escaped_json,
+    excerpt,
+    json_type,
+    lazily,
+    log_failure,
+    marked,
+    nearest,
+    one_line,
+    printable,
+    render_path,
+    shorten,
+    shown_lines,
+)
+
+__all__ = [
+    "counted",
+    "cut",
+    "error_message",
+    "error_text",
+    "escaped",
+    "escaped_json",
+    "excerpt",
+    "json_type",
+    "lazily",
+    "log_failure",
+    "marked",
+    "nearest",
+    "one_line",
+    "printable",
+    "render_path",
+    "shorten",
+    "shown_lines",
+]
