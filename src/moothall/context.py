@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias
@@ -12,7 +11,7 @@ from typing_extensions import TypeVar
 
 from moothall.approval import Question, answer
 from moothall.errors import DefinitionError
-from moothall.threads import loop_is_running
+from moothall.threads import awaited, loop_is_running
 
 if TYPE_CHECKING:
     from moothall.agent import Agent
@@ -93,9 +92,7 @@ async def prompt_for(given: SystemPrompt | None, context: Context[Any]) -> str:
     """Return the text of a system prompt; empty for none."""
     text: Any = given
     if callable(given):
-        text = given(context)
-        if inspect.isawaitable(text):
-            text = await text
+        text = await awaited(given(context))
     if text is not None and not isinstance(text, str):
         raise TypeError(f"it must return a text, got {text!r:.80}")
     return text or ""

@@ -19,7 +19,7 @@ from typing import Any
 
 from moothall.errors import SlashError
 from moothall.jsonvalue import DECODER, NotJSON, copy_json
-from moothall.message import BROADCAST, MAX_ID, check_message
+from moothall.message import BROADCAST, MAX_ID, Message, check_message
 from moothall.text import shorten
 
 MAX_LINE = 1_000_000
@@ -73,7 +73,7 @@ def parse_slash(line: str) -> dict[str, Any] | None:
     return _Line(line).message()
 
 
-def format_slash(message: dict[str, Any]) -> str:
+def format_slash(message: Message | dict[str, Any]) -> str:
     """Return a message as one printable line, without `from`, `id` and `meta`.
 
     `parse_slash` reads it as the message that is sent: with `args`, and an int `to` as its

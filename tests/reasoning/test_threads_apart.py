@@ -342,6 +342,68 @@ def test_what_is_answered_after_its_sender_left_is_unknown_to_the_next_of_its_na
     assert SECRET not in seen([script], [1])
 
 
+def a_pair(decides: Any, works: Any) -> tuple[Any, list[ScriptedModel]]:
+    models = [ScriptedModel(decides), ScriptedModel(works)]
+    h, r = ReActAgent("H", models[0], memory=Memory()), ReActAgent("R", models[1])
+    return DualActAgent(human=h, reactive=r, id="it", max_hr_loops=2), models
+
+
+def some_talkers(decides: Any, works: Any) -> tuple[Any, list[ScriptedModel]]:
+    models = [ScriptedModel(decides), ScriptedModel(works)]
+    each = (ReActAgent(f"T{n}", model) for n, model in enumerate(models))
+    return Conversation([*each], until=MaxTurns(3), id="it"), models
+
+
+def a_pair_within(decides: Any, works: Any) -> tuple[Any, list[ScriptedModel]]:
+    pair, models = a_pair(decides, works)
+    pair.id = "inner"
+    return Conversation([pair], until=MaxTurns(1), id="it"), models
+
+
+@pytest.mark.parametrize("held_in", (0, 1), ids=("first", "second"))
+@pytest.mark.parametrize("asks", (True, False), ids=("ask", "send"))
+@pytest.mark.parametrize("kind", (a_pair, some_talkers, a_pair_within))
+def test_who_leaves_while_several_answer_leaves_nothing_to_the_next_of_its_name(
+    kind: Any, asks: bool, held_in: int, space: NativeSpace
+) -> None:
+    begun, held, over = threading.Event(), threading.Event(), threading.Event()
+
+    def answering(number: int, answers: list[str]) -> Any:
+        async def answer(messages: list[dict[str, Any]], _: Any) -> str:
+            if number == held_in and not held.is_set():
+                begun.set()
+                with suppress(asyncio.CancelledError):  # as a model that ends in its own time
+                    await asyncio.to_thread(held.wait, WAIT)
+            return answers.pop(0) if len(answers) > 1 else answers[0]
+
+        return answer
+
+    it, models = kind(answering(0, [GO_ON, ACCEPTED]), answering(1, ["worked"]))
+    space.add(it)
+    it.watch(lambda event: event.kind == "done" and event.agent == "it" and over.set())
+    ada = space.add(Agent("Ada"))
+    kept = ada.ask("it", "say", content=SECRET) if asks else None
+    if not asks:
+        ada.send({"to": "it", "action": {"name": "say", "args": {"content": SECRET}}})
+    assert begun.wait(WAIT)
+    space.remove(ada)
+    asked = space.add(Agent("Ada")).ask("it", "say", content="What is the code?")
+    before = [len(each.received) for each in models]
+    held.set()
+    assert over.wait(WAIT)
+    assert kept is None or kept.done()
+    with suppress(ActionError):
+        asked.result(WAIT)
+    mine = [
+        each
+        for model, first in zip(models, before, strict=True)
+        for each in model.received[first:]
+        if "What is the code?" in json.dumps(each)
+    ]
+    assert mine
+    assert SECRET not in json.dumps(mine)
+
+
 class Graph:
     """A memory of a user's own, without threads."""
 

@@ -106,7 +106,7 @@ class ChattyAI(Watched, Threaded):
                 return await self._say(content, kept)
         finally:
             mine.open = False
-            self._kept.release(kept)
+            self._release(kept)
 
     async def _say(self, content: str, thread: Thread) -> str:
         conversation = thread.memory

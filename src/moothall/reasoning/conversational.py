@@ -285,7 +285,7 @@ class ConversationalAgent(Hooked, Watched, Asked, Threaded):
                 turns.end()
         finally:
             mine.open = False
-            threads.release(thread)
+            self._release(thread)
             try:
                 REPLYING.reset(token)
             except ValueError:
@@ -305,7 +305,7 @@ class ConversationalAgent(Hooked, Watched, Asked, Threaded):
             else:
                 await self._remember(item, state)
         finally:
-            threads.release(state)
+            self._release(state)
 
     def _as_observed(self, message: Any) -> dict[str, Any]:
         """Return a message that a hook changed, as it is remembered; raise if it is invalid."""

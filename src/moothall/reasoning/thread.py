@@ -151,26 +151,38 @@ class Threads:
             thread.uses += 1
             return thread
 
-    def release(self, thread: Thread) -> None:
-        """End a use of the thread."""
+    def release(self, thread: Thread) -> bool:
+        """End a use of the thread; return whether its sender has left and it is gone now."""
         with _GUARD:
             thread.uses -= 1
-            id = thread.id
-            if thread.left and not thread.uses and id and self._by_id.get(id) is thread:
+            gone = thread.left and not thread.uses
+            if gone and thread.id and self._by_id.get(thread.id) is thread:
+                self._by_id.pop(thread.id, None)
+            return gone
+
+    def drop(self, id: str) -> None:
+        """Drop a thread: one in use at the end of its use, for which the next of its id waits."""
+        with _GUARD:
+            thread = self._by_id.get(id)
+            if thread is not None and thread.uses:
+                thread.left = True
+            else:
                 self._by_id.pop(id, None)
 
     def _get(self, id: str) -> Thread:
-        threads = self._by_id
+        threads, turns = self._by_id, self._turns
         try:
             threads.move_to_end(id)
-            return threads[id]
+            if not threads[id].left:
+                return threads[id]
+            turns = threads.pop(id).turns
         except KeyError:
             pass
         if len(threads) >= MAX_THREADS:
             oldest = next((each for each in list(threads.values()) if not each.uses), None)
             if oldest is not None:
                 threads.pop(oldest.id or "", None)
-        return threads.setdefault(id, Thread(id, self._turns or Turns()))
+        return threads.setdefault(id, Thread(id, turns or Turns()))
 
     def forget_sender(self, sender: str) -> list[str]:
         """Drop a leaving sender's threads, those in use at the end of their use; return the ids."""
@@ -178,11 +190,7 @@ class Threads:
         with _GUARD:
             ids = [id for id in list(self._by_id) if id == key or id.startswith(prefix)]
             for id in ids:
-                thread = self._by_id.get(id)
-                if thread is not None and thread.uses:
-                    thread.left = True
-                else:
-                    self._by_id.pop(id, None)
+                self.drop(id)
         return ids
 
     def under_way(self) -> list[Thread]:

@@ -155,6 +155,18 @@ class Threaded(Agent):
             if isinstance(member, Threaded):
                 member._sender_left(sender)
 
+    def _release(self, thread: Thread) -> None:
+        """End a use of a thread; if its sender has left meanwhile, members forget it too."""
+        if self._kept.release(thread) and thread.id is not None:
+            self._drop_in_members(thread.id)
+
+    def _drop_in_members(self, thread: str) -> None:
+        for member in getattr(self, "_member_agents", ()):
+            if isinstance(member, Threaded):
+                member._kept.drop(thread)
+                member._forget_memory(thread)
+                member._drop_in_members(thread)
+
     def _forget_memory(self, thread: str) -> None:
         """Drop a thread's memory, unless it is in a file."""
 

@@ -1,6 +1,6 @@
-"""Text for people: in a terminal, and as the HTML of a notebook (`display`)."""
+"""Text for people: lines for a terminal, errors and logs, and what a notebook shows."""
 
-from moothall.text.plain import (
+from moothall.text.words import (
     counted,
     cut,
     error_message,

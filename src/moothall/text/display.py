@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.text.plain import cut
+from moothall.text.words import cut
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -1,15 +1,12 @@
 """Threads: workers, waiting across threads and loops, locks, and what a forked child renews."""
 
+from moothall.threads.calls import DATA, awaited, called, is_async
 from moothall.threads.locks import guard, in_child, renewed
 from moothall.threads.waiting import Channel, WaitingLine, settle
 from moothall.threads.workers import (
-    DATA,
     WORKERS,
     WorkerThreads,
     ask_in_thread,
-    awaited,
-    called,
-    is_async,
     is_cancelled,
     loop_is_running,
     refuse_on_loop,

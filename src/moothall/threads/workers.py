@@ -8,7 +8,6 @@ thread gets a new one, idle threads end by themselves, and all are daemons.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import itertools
 import logging
 import threading
@@ -34,10 +33,6 @@ MAX_THREADS: Final = 4096
 """That many blocked calls are a defect of the program, not a load to support."""
 
 
-DATA: Final = frozenset((type(None), bool, int, float, str, list, dict))
-"""The classes of most values that functions return: none is an awaitable."""
-
-
 def loop_is_running() -> bool:
     """Return whether this thread runs an event loop, of a space or not: waiting would block it."""
     return asyncio._get_running_loop() is not None
@@ -56,14 +51,6 @@ def is_cancelled() -> bool:
     """Return whether this task is cancelled; if not, a CancelledError is that of what it awaits."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
-
-
-def is_async(function: Callable[..., Any]) -> bool:
-    """Return whether calling the function returns a coroutine."""
-    while isinstance(function, partial):
-        function = function.func
-    call = getattr(function, "__call__", None)  # noqa: B004 - the method itself is wanted
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
 class _Job(NamedTuple):
@@ -243,17 +230,3 @@ async def ask_in_thread(approver: Any, function: Callable[..., Any], request: An
         except TypeError:  # it allows no weak reference, or has no hash
             questions = _Questions()
     return await questions.put(function, request)
-
-
-async def awaited(given: Any) -> Any:
-    """Return what a user's function gave, awaited: an `async` one may have forgotten it as well."""
-    while given.__class__ not in DATA and inspect.isawaitable(given):
-        given = await given
-    return given
-
-
-async def called(function: Any, *args: Any, in_thread: bool = True) -> Any:
-    """Call a user's function, plain or `async`; a plain one runs in a thread."""
-    if in_thread and not is_async(function):
-        return await awaited(await WORKERS.run(asyncio.get_running_loop(), function, *args))
-    return await awaited(function(*args))

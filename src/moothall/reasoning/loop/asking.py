@@ -27,6 +27,7 @@ from moothall.reasoning.reply import Stop
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.state import ANSWER
 from moothall.text import error_message, log_failure
+from moothall.threads import awaited
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
@@ -98,6 +99,13 @@ class Asking:
             detail = f"{kind}: {text}" if text else kind
             raise Stop("error", detail, error) from error
 
+    def _show(self) -> OfferedActions:
+        try:
+            return self.agent._show(self.thread, self.request.offered)
+        except DefinitionError as error:  # of an action that was registered since
+            log_failure(logger, f"the actions of agent {self.agent.id!r} cannot be shown", error)
+            raise Stop("error", str(error), error) from error
+
     async def _made_prompt(self, function: SystemPrompt) -> str:
         """Return what the function of the system prompt returns: once in a run, and recorded."""
 
@@ -133,13 +141,6 @@ class Asking:
             log_failure(logger, f"the check of agent {self.agent.id!r} failed", error)
             detail = f"its check failed: {type(error).__name__}: {error}"
             raise Stop("error", detail, error) from error
-
-    def _show(self) -> OfferedActions:
-        try:
-            return self.agent._show(self.thread, self.request.offered)
-        except DefinitionError as error:  # of an action that was registered since
-            log_failure(logger, f"the actions of agent {self.agent.id!r} cannot be shown", error)
-            raise Stop("error", str(error), error) from error
 
     def _about(self, name: str, value: Any) -> dict[str, Any]:
         """Return what hooks get."""
@@ -221,9 +222,7 @@ class Asking:
 async def fault_of(value: Any, check: Any, context: Context[Any]) -> str:
     """Return the reason for which a check asks for another answer; empty if it does not."""
     try:
-        result = check(value, context) if _takes_context(check) else check(value)
-        if inspect.isawaitable(result):
-            result = await result
+        result = await awaited(check(value, context) if _takes_context(check) else check(value))
     except AskAgain as error:
         return readable(str(error)) or "Answer again."
     # A predicate that returned False would else accept everything.
