@@ -59,9 +59,9 @@ bench: $(VENV)/.bench weights ## Measure beside peers, and print the figures as 
 	@$(RUN) -m benchmarks $(ARGS)
 
 check: $(VENV)/.dev ## Format, lint and strict types, ours and users', without changing anything
-	@$(RUN) -m ruff format --check --quiet $(SOURCE) || { echo "run: make format"; exit 1; }
-	@$(RUN) -m ruff check --quiet $(SOURCE)
-	@$(RUN) -m mypy --no-error-summary
+	@scripts/aloud "Checking the format" $(RUN) -m ruff format --check --quiet $(SOURCE) || { echo "run: make format"; exit 1; }
+	@scripts/aloud "Checking for lint" $(RUN) -m ruff check --quiet $(SOURCE)
+	@scripts/aloud "Checking types; the first time takes minutes" $(RUN) -m mypy --no-error-summary
 	@$(RUN) scripts/check_types.py
 	@echo "format, lint and types: fine"
 

@@ -135,3 +135,27 @@ def test_what_is_not_run_again_is_red(tmp_path: Path, tests: str, counted: str) 
     status, lines = ci(tmp_path, tests)
     assert (status, counts(lines[-1])) == (2, counted)
     assert sum("test session starts" in line for line in lines) == 1
+
+
+ALOUD = CI.parent / "scripts" / "aloud"
+
+
+def test_what_takes_long_is_said_while_it_runs(tmp_path: Path) -> None:
+    wait = f"while [ ! -s {tmp_path / 'told'} ]; do :; done; echo over; exit 3"
+    with (tmp_path / "told").open("w") as told:
+        done = subprocess.run(
+            [ALOUD, "Working", "sh", "-c", wait],
+            stdout=subprocess.PIPE,
+            stderr=told,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stdout) == (3, "over\n")
+    assert (tmp_path / "told").read_text() == "Working, for 5 s ...\n"
+
+
+def test_what_ends_soon_is_not_said() -> None:
+    done = subprocess.run(
+        [ALOUD, "Working", "echo", "over"], capture_output=True, text=True, check=False, timeout=4
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "over\n", "")
