@@ -17,11 +17,11 @@ SOURCE := $(wildcard src tests examples benchmarks)
 # it is built again.
 ifneq ($(wildcard $(VENV)/.directory),)
 ifneq ($(shell cat $(VENV)/.directory),$(shell pwd -P))
-$(shell rm -f $(VENV)/.local $(VENV)/.studio $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs $(VENV)/.transformers)
+$(shell rm -f $(VENV)/.local $(VENV)/.studio $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs $(VENV)/.release $(VENV)/.transformers)
 endif
 endif
 
-.PHONY: help demo studio docs screenshots test test-all bench check format weights clean
+.PHONY: help demo studio docs screenshots test test-all bench check format dist weights clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-11s %s\n", $$1, $$2 }'
@@ -49,7 +49,7 @@ test: check weights ## Format, lint, types, then every test but the long ones
 	@scripts/chromium
 	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
-test-all: check weights $(VENV)/.docs $(VENV)/.transformers ## The same with the long tests: under an hour
+test-all: check weights $(VENV)/.docs $(VENV)/.release $(VENV)/.transformers ## The same with the long tests: under an hour
 	@scripts/bubblewrap
 	@scripts/rabbitmq
 	@scripts/chromium
@@ -58,15 +58,22 @@ test-all: check weights $(VENV)/.docs $(VENV)/.transformers ## The same with the
 bench: $(VENV)/.bench weights ## Measure beside peers, and print the figures as JSON lines
 	@$(RUN) -m benchmarks $(ARGS)
 
-check: $(VENV)/.dev ## Format, lint and strict types, without changing anything
+check: $(VENV)/.dev ## Format, lint and strict types, ours and users', without changing anything
 	@$(RUN) -m ruff format --check --quiet $(SOURCE) || { echo "run: make format"; exit 1; }
 	@$(RUN) -m ruff check --quiet $(SOURCE)
 	@$(RUN) -m mypy --no-error-summary
+	@$(RUN) scripts/check_types.py
 	@echo "format, lint and types: fine"
 
 format: $(VENV)/.dev ## Bring the source into its format
 	@$(RUN) -m ruff format $(SOURCE)
 	@$(RUN) -m ruff check --fix $(SOURCE)
+
+dist: $(VENV)/.release ## Build what would be uploaded, and check it; MOOTHALL_PROJECT_URL is where the links lead
+	@rm -rf dist
+	@$(RUN) -m build --quiet --outdir dist .
+	@$(RUN) -m twine check --strict dist/*
+	@$(RUN) -m check_wheel_contents dist/*.whl
 
 # Quick when they are there already. Standard output belongs to the target, such as bench's figures.
 weights: $(VENV)/.local
@@ -90,6 +97,9 @@ $(VENV)/.bench: pyproject.toml constraints.txt scripts/install
 
 $(VENV)/.docs: pyproject.toml constraints.txt scripts/install
 	@PYTHON='$(PYTHON)' scripts/install docs $@
+
+$(VENV)/.release: pyproject.toml constraints.txt scripts/install
+	@PYTHON='$(PYTHON)' scripts/install all,dev,release $@ $(VENV)/.local $(VENV)/.dev
 
 # PyTorch. On Linux, pip takes the build with gigabytes of CUDA beside it, unless it is set up to find
 # one for the processor alone (200 MB); for these tests either will do.

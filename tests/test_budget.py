@@ -20,6 +20,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from moothall import Budget, BudgetExceeded, DeadlineExceeded, Spent
 from moothall.budget import Left
+from moothall.budget.period import Per
 from moothall.errors import DefinitionError
 from moothall.models import Price, Prices
 
@@ -863,3 +864,73 @@ class Reference(RuleBasedStateMachine):
 
 TestAgainstAReference = Reference.TestCase
 TestAgainstAReference.settings = settings(max_examples=40, stateful_step_count=30)
+
+
+# -- periods ---------------------------------------------------------------------------------------
+
+HOUR, DAY = 3600.0, 86_400.0
+LAST_OF_JUNE = 1_782_864_000.0 - HOUR  # 2026-06-30 23:00 UTC
+
+
+@pytest.mark.parametrize(("per", "again"), (("day", DAY), ("month", 31 * DAY)))
+def test_a_limit_is_renewed_with_its_period(clock: SetClock, per: Per, again: float) -> None:
+    clock.time = LAST_OF_JUNE
+    whole = Budget(tokens=100, seconds=10**9, clock=clock)
+    part = whole.child(tokens=10, seconds=7200, per=per)
+    part.reserve(tokens=10).settle()
+    clock.time += HOUR - 1
+    with pytest.raises(BudgetExceeded, match="it is renewed on 2026-07-01 at 00:00 UTC"):
+        part.reserve(tokens=1)
+    clock.time += 1
+    assert (part.left.tokens, part.remaining_seconds(), whole.left.tokens) == (10, 7200, 90)
+    part.reserve(tokens=10).settle()
+    clock.time += 7200
+    with pytest.raises(DeadlineExceeded):
+        part.check()
+    clock.time += again - 7200
+    part.reserve(tokens=1).settle()
+    assert (part.spent.tokens, part.spent.seconds, whole.spent.tokens) == (1, 0, 21)
+
+
+def test_an_overrun_closes_the_period_in_which_it_was_reserved(clock: SetClock) -> None:
+    clock.time = LAST_OF_JUNE
+    budget = Budget(tokens=10, clock=clock, per="day")
+    held = budget.reserve(tokens=5)
+    budget.reserve(tokens=5).settle(tokens=6)
+    with pytest.raises(BudgetExceeded, match="more were spent than had been reserved"):
+        budget.check()
+    clock.time += DAY
+    held.settle(tokens=9)
+    budget.check()
+    assert (budget.left.tokens, budget.over.tokens) == (10, 0)
+
+
+def test_a_clock_that_is_set_back_renews_nothing(clock: SetClock) -> None:
+    clock.time = LAST_OF_JUNE
+    budget = Budget(actions=2, clock=clock, per="day")
+    budget.reserve(actions=2).settle()
+    clock.time -= DAY
+    assert budget.left.actions == 0
+    clock.time += DAY
+    assert budget.left.actions == 0
+
+
+def test_a_state_belongs_to_its_period(clock: SetClock) -> None:
+    clock.time = LAST_OF_JUNE
+    budget = Budget(actions=2, clock=clock, per="month")
+    budget.reserve(actions=2).settle()
+    state = json.loads(json.dumps(budget.state_dict()))
+    for left in (0, 2):
+        later = Budget(actions=2, clock=clock, per="month")
+        later.load_state_dict(state)
+        assert later.left.actions == left
+        clock.time += HOUR
+    with pytest.raises(DefinitionError, match="is not as state_dict"):
+        later.load_state_dict(state | {"period": "June"})
+
+
+@pytest.mark.parametrize("per", ("week", "", 1, ["day"]))
+def test_a_period_is_a_day_or_a_month(per: Any) -> None:
+    for budget in (Budget, Budget().child):
+        with pytest.raises(DefinitionError, match="per= must be 'day' or 'month', got"):
+            budget(per=per)

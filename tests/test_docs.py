@@ -6,6 +6,7 @@ Comments before a block, which a reader does not see, say more about it:
     <!-- not run: reason -->   the block is a fragment
     <!-- prints -->            a text block is exactly what the Python block before it prints; `...`
                                in it stands for any text
+    <!-- a notebook -->      the page is run by tests/test_notebook.py, in which cells await
     <!-- needs a broker -->    the page is run with one: AMQP_PORT says where
 """
 
@@ -32,6 +33,8 @@ from moothall.models import weights
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = tuple(sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]))
+NOTEBOOK = "<!-- a notebook -->"
+SCRIPTS = tuple(page for page in PAGES if NOTEBOOK not in page.read_text())
 # A block that does not run is a block nobody has checked.
 FRAGMENTS_ALLOWED = 3
 
@@ -178,7 +181,7 @@ def command_table() -> dict[str, click.Command]:
     return dict(walk(main, "moothall"))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", SCRIPTS, ids=lambda page: page.name)
 def test_a_page_runs(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     text = page.read_text()
     # What a page keeps in the cache, such as the index of a folder, goes with the test.

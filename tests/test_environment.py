@@ -382,3 +382,22 @@ def test_an_override_that_fails_is_a_failure() -> None:
         result = run(Failing(), function, a=1, b=2)
         assert (result["tool_executed"], result["error"]) == (False, "the disk is full")
     assert WORKERS.threads >= 1
+
+
+@pytest.mark.parametrize("way", ("a coroutine", "a task", "one within another"))
+def test_what_an_async_action_forgot_to_await_is_awaited(way: str) -> None:
+    async def get() -> int:
+        await asyncio.sleep(0)
+        return 7
+
+    async def within() -> Any:
+        return get()
+
+    async def forgets() -> Any:
+        """Get it."""
+        return {"a coroutine": get, "a task": lambda: asyncio.create_task(get())}.get(way, within)()
+
+    done = asyncio.run(Environment().aexecute_action(Action("forgets", forgets), {}))
+    assert done["result"] == 7
+    if way != "a task":
+        assert Environment().execute_action(Action("forgets", forgets), {})["result"] == 7

@@ -8,17 +8,19 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession, TCPConnector, web
+from aiohttp import ClientError, ClientSession, TCPConnector, web
 from examples.service import ORDERS, Desk
 
-from models.openai_server import OpenAIServer, text
-from moothall import Budget, Call, ScriptedModel, SQLiteMemory
+from models.openai_server import OpenAIServer, Request, text
+from moothall import Budget, Call, Journal, Model, ScriptedModel, SQLiteMemory
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "service.py"
 USERS = [f"user-{number}" for number in range(50)]
@@ -27,11 +29,13 @@ Ask = Callable[[str, str], Any]
 
 @asynccontextmanager
 async def served(
-    folder: Path, model: ScriptedModel, whole: Budget, **limits: float
+    folder: Path, model: Model, *, whole: Mapping[str, Any] | None = None, **limits: Any
 ) -> AsyncIterator[tuple[Desk, ClientSession, str]]:
     """The service at a free port, and a client with as many connections as it likes."""
-    with SQLiteMemory(folder / "desk.db") as memory:
-        desk = Desk(model, memory, {f"{user}-token": user for user in USERS}, whole, **limits)
+    with SQLiteMemory(folder / "desk.db") as memory, Journal(folder / "runs.db") as journal:
+        budget = Budget(**whole or {}, journal=journal, name="desk")
+        users = {f"{user}-token": user for user in USERS}
+        desk = Desk(model, memory, journal, users, budget, **limits)
         runner = web.AppRunner(desk.app(), handler_cancellation=True)
         await runner.setup()
         try:
@@ -44,19 +48,23 @@ async def served(
             await runner.cleanup()
 
 
-async def chat(client: ClientSession, url: str, user: str, text: str) -> AsyncIterator[Any]:
+async def chat(
+    client: ClientSession, url: str, user: str, text: str, **more: Any
+) -> AsyncIterator[Any]:
     """The events of an answer as they come."""
     headers = {"Authorization": f"Bearer {user}-token"}
-    async with client.post(url, json={"text": text}, headers=headers) as response:
+    async with client.post(url, json={"text": text, **more}, headers=headers) as response:
         assert response.status == 200, await response.text()
         async for line in response.content:
             if line.strip():
                 yield json.loads(line.removeprefix(b"data: "))
 
 
-async def answer(client: ClientSession, url: str, user: str, text: str) -> tuple[str, str]:
+async def answer(
+    client: ClientSession, url: str, user: str, text: str, **more: Any
+) -> tuple[str, str]:
     """The whole text of an answer, and why it ended."""
-    events = [event async for event in chat(client, url, user, text)]
+    events = [event async for event in chat(client, url, user, text, **more)]
     return "".join(event.get("text", "") for event in events), events[-1]["stop_reason"]
 
 
@@ -79,7 +87,7 @@ def test_fifty_users_stream_at_once_and_threads_stay_apart(tmp_path: Path) -> No
 
     async def use() -> None:
         model = ScriptedModel([slow] * 50 + [short] * 50)
-        async with served(tmp_path, model, Budget(model_calls=200)) as (desk, client, url):
+        async with served(tmp_path, model, whole={"model_calls": 200}) as (desk, client, url):
             waiting = set(USERS)
 
             async def first(user: str) -> str:
@@ -103,7 +111,7 @@ def test_fifty_users_stream_at_once_and_threads_stay_apart(tmp_path: Path) -> No
 def test_who_has_spent_a_budget_gets_nothing_more_and_others_go_on(tmp_path: Path) -> None:
     async def use() -> None:
         model = ScriptedModel(["One.", "Two.", "Three."])
-        async with served(tmp_path, model, Budget(), model_calls=2) as (_, client, url):
+        async with served(tmp_path, model, model_calls=2) as (_, client, url):
             greedy = [await answer(client, url, "user-0", "More") for _ in range(4)]
             assert greedy == [("One.", "done"), ("Two.", "done"), ("", "budget"), ("", "budget")]
             assert await answer(client, url, "user-1", "Hello") == ("Three.", "done")
@@ -121,7 +129,7 @@ def test_an_action_knows_who_asks_whatever_the_model_says(
 
     async def use() -> None:
         model = ScriptedModel([Call("1", "my_order", {}), told])
-        async with served(tmp_path, model, Budget()) as (_, client, url):
+        async with served(tmp_path, model) as (_, client, url):
             text = await answer(client, url, "user-3", "I am user-4. What did I order?")
             assert text == ("You ordered a clock.", "done")
 
@@ -139,7 +147,7 @@ def test_a_user_who_goes_away_stops_the_answer(tmp_path: Path) -> None:
             stopped.set()
 
     async def use() -> None:
-        async with served(tmp_path, ScriptedModel([endless]), Budget()) as (_, client, url):
+        async with served(tmp_path, ScriptedModel([endless])) as (_, client, url):
             events = chat(client, url, "user-0", "Tell me a story")
             assert await anext(events) == {"text": "Once "}
             await events.aclose()
@@ -148,24 +156,107 @@ def test_a_user_who_goes_away_stops_the_answer(tmp_path: Path) -> None:
     asyncio.run(use())
 
 
-def test_it_is_started_as_its_reader_starts_it(tmp_path: Path) -> None:
-    with OpenAIServer(lambda request: text("Good morning.")) as server:
-        program = [sys.executable, "-W", "error", EXAMPLE, f"{server.url}#m", "0"]
-        with subprocess.Popen(
-            program, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        ) as service:
-            assert service.stdout is not None
-            try:
-                (url,) = re.findall(r"http://\S+", service.stdout.readline())
+def test_after_a_restart_a_question_asked_again_has_its_answer(tmp_path: Path) -> None:
+    async def use() -> None:
+        async with served(tmp_path, ScriptedModel(["Hello, Ada."])) as (_, client, url):
+            first = await answer(client, url, "user-0", "I am Ada", run_id="q1")
+        again = ScriptedModel(["Hello, Ada.", "Who are you?"])  # the first is in the journal
+        async with served(tmp_path, again) as (_, client, url):
+            assert await answer(client, url, "user-0", "I am Ada", run_id="q1") == first
+            # Another user's run of that name is another run.
+            theirs = await answer(client, url, "user-1", "Hello", run_id="q1")
+            assert (first, theirs) == (("Hello, Ada.", "done"), ("Who are you?", "done"))
 
-                async def use() -> tuple[str, str]:
-                    async with ClientSession() as client:
-                        return await answer(client, f"{url}/chat", "ada", "Hello")
+    asyncio.run(use())
 
-                assert asyncio.run(use()) == ("Good morning.", "done")
-            finally:
+
+def test_a_run_of_another_question_is_a_conflict(tmp_path: Path) -> None:
+    async def use() -> None:
+        async with served(tmp_path, ScriptedModel(["Hello."])) as (_, client, url):
+            await answer(client, url, "user-0", "Hello", run_id="q1")
+            body = {"text": "Goodbye", "run_id": "q1"}
+            headers = {"Authorization": "Bearer user-0-token"}
+            async with client.post(url, json=body, headers=headers) as response:
+                assert response.status == 409
+                assert "task" in await response.text()
+
+    asyncio.run(use())
+
+
+def test_what_a_user_has_spent_survives_a_restart(tmp_path: Path) -> None:
+    async def use() -> None:
+        for left in (2, 1, 0):
+            model = ScriptedModel(["Hello."])
+            async with served(tmp_path, model, model_calls=2, per="day") as (desk, client, url):
+                assert desk.budgets["user-0"].left.model_calls == left
+                said = await answer(client, url, "user-0", "Hello")
+                assert said == (("Hello.", "done") if left else ("", "budget"))
+
+    asyncio.run(use())
+
+
+def test_a_killed_service_resumes_by_itself_what_it_was_answering(tmp_path: Path) -> None:
+    asked = threading.Event()
+    over = threading.Event()
+
+    def reply(request: Request) -> bytes:
+        if not asked.is_set():
+            asked.set()
+            over.wait(30)
+        return text("Good morning.")
+
+    async def use(url: str) -> tuple[str, str]:
+        async with ClientSession() as client:
+            return await answer(client, f"{url}/chat", "ada", "Hello", run_id="q1")
+
+    with OpenAIServer(reply) as server:
+        with started(tmp_path, f"{server.url}#m") as (service, url), ThreadPoolExecutor() as pool:
+            broken = pool.submit(asyncio.run, use(url))
+            assert asked.wait(30)
+            service.kill()
+            service.wait()
+            with pytest.raises(ClientError):
+                broken.result()
+        over.set()
+        with started(tmp_path, f"{server.url}#m") as (service, url):
+            with Journal(tmp_path / "runs.db") as journal:
+
+                async def ends() -> None:
+                    async for _ in journal.follow("ada/q1"):
+                        pass
+
+                asyncio.run(ends())
+            assert asyncio.run(use(url)) == ("Good morning.", "done")
+        assert len(server.requests) == 2  # the one that was cut off, and the resumed one
+
+
+@contextmanager
+def started(folder: Path, model: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The example as its reader starts it, and its address."""
+    program = [sys.executable, "-W", "error", EXAMPLE, model, "0"]
+    with subprocess.Popen(
+        program, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as service:
+        assert service.stdout is not None
+        try:
+            (url,) = re.findall(r"http://\S+", service.stdout.readline())
+            yield service, url
+        finally:
+            if service.poll() is None:
                 service.send_signal(signal.SIGINT)
-            assert service.wait() == 0, service.stdout.read()
+                assert service.wait() == 0, service.stdout.read()
+
+
+def test_it_is_started_as_its_reader_starts_it(tmp_path: Path) -> None:
+    async def use(url: str) -> tuple[str, str]:
+        async with ClientSession() as client:
+            return await answer(client, f"{url}/chat", "ada", "Hello")
+
+    with (
+        OpenAIServer(lambda request: text("Good morning.")) as server,
+        started(tmp_path, f"{server.url}#m") as (_, url),
+    ):
+        assert asyncio.run(use(url)) == ("Good morning.", "done")
 
 
 @pytest.mark.parametrize(
@@ -176,11 +267,13 @@ def test_it_is_started_as_its_reader_starts_it(tmp_path: Path) -> None:
         ("user-0-token", ["text"], 400),
         ("user-0-token", {"text": ""}, 400),
         ("user-0-token", {"text": "x" * 4001}, 400),
+        ("user-0-token", {"text": "Hello", "run_id": 7}, 400),
+        ("user-0-token", {"text": "Hello", "run_id": "x" * 101}, 400),
     ),
 )
 def test_what_is_refused(tmp_path: Path, token: str, body: Any, status: int) -> None:
     async def use() -> None:
-        async with served(tmp_path, ScriptedModel([]), Budget()) as (_, client, url):
+        async with served(tmp_path, ScriptedModel([])) as (_, client, url):
             headers = {"Authorization": f"Bearer {token}"}
             async with client.post(url, json=body, headers=headers) as response:
                 assert response.status == status

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import json
 import logging
 import os
@@ -10,7 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -165,6 +167,192 @@ def test_all_that_is_left_is_reserved_once(journal: Journal) -> None:
     assert yours.left.tokens == 60
 
 
+# -- children with a name --------------------------------------------------------------------------
+
+
+def test_what_a_named_child_spent_survives_a_restart(path: Path) -> None:
+    with Journal(path) as before:
+        whole = Budget(tokens=100, journal=before, name="whole")
+        whole.child(tokens=30, name="ada").reserve(tokens=20).settle()
+        whole.child(tokens=30).reserve(tokens=5).settle()
+    with Journal(path) as after:
+        whole = Budget(tokens=100, journal=after, name="whole")
+        ada = whole.child(tokens=30, name="ada")
+        assert (ada.spent.tokens, ada.left.tokens, whole.spent.tokens) == (20, 10, 25)
+        with pytest.raises(BudgetExceeded, match=r"budget 'ada': 11 tokens .* 10 of 30 are left"):
+            ada.reserve(tokens=11)
+        assert whole.child(tokens=30, name="bo").left.tokens == 30
+        assert whole.child(tokens=30).left.tokens == 30
+
+
+def test_a_named_child_of_one_name_and_parent_is_one(path: Path, journal: Journal) -> None:
+    a, b = (Budget(journal=journal, name=name) for name in "ab")
+    first, second = a.child(actions=3, name="ada"), a.child(actions=2, name="ada")
+    below = first.child(actions=9, name="ada")
+    for budget in (first, second, below):
+        budget.reserve(actions=1).settle()
+    assert (first.left.actions, second.left.actions) == (0, 0)
+    assert (below.spent.actions, a.spent.actions) == (1, 3)
+    assert b.child(actions=3, name="ada").left.actions == 3
+    assert below.is_part_of(second)
+    assert not below.is_part_of(b.child(name="ada"))
+    with Journal(path) as other:
+        again = Budget(journal=other, name="a").child(name="ada").child(name="ada")
+        assert again.spent.actions == 1
+
+
+def test_only_a_named_child_of_a_shared_parent_is_shared(path: Path, journal: Journal) -> None:
+    """What an unnamed one is, nobody could find again; its children are this process's too."""
+    for _ in range(2):
+        whole = Budget(journal=journal, name="whole")
+        child = whole.child().child(actions=1, name="ada")
+        child.reserve(actions=1).settle()
+    assert Budget(actions=5, journal=journal, name="whole").left.actions == 3
+
+
+USER = """
+import sys
+from moothall import Budget, BudgetExceeded, Journal
+
+ada = Budget(journal=Journal(sys.argv[1]), name="whole").child(actions=200, name="ada")
+spent = 0
+try:
+    while True:
+        ada.reserve(actions=1).settle()
+        spent += 1
+except BudgetExceeded:
+    print(spent)
+"""
+
+
+def test_processes_share_a_named_child(path: Path, journal: Journal) -> None:
+    program = [sys.executable, "-c", USER, str(path)]
+    processes = [subprocess.Popen(program, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert sum(int(process.communicate()[0]) for process in processes) == 200
+    whole = Budget(journal=journal, name="whole")
+    assert whole.spent.actions == whole.child(name="ada").spent.actions == 200
+
+
+DIES = """
+import os, signal, sys
+from moothall import Budget, Journal
+
+ada = Budget(tokens=100, journal=Journal(sys.argv[1]), name="whole").child(tokens=50, name="ada")
+held = ada.reserve(tokens=40)
+if sys.argv[2] == "settled":
+    held.settle(tokens=4)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(("when", "spent"), (("reserved", 40), ("settled", 4)))
+def test_what_a_killed_process_had_reserved_of_a_child_counts_as_spent(
+    path: Path, journal: Journal, when: str, spent: int
+) -> None:
+    killed = subprocess.run([sys.executable, "-c", DIES, path, when], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    whole = Budget(tokens=100, journal=journal, name="whole")
+    ada = whole.child(tokens=50, name="ada")
+    assert (ada.left.tokens, whole.left.tokens) == (50 - spent, 100 - spent)
+
+
+def test_who_shares_a_child_waits_for_what_the_other_has_reserved(journal: Journal) -> None:
+    whole = Budget(journal=journal, name="whole")
+
+    async def use() -> None:
+        held = whole.child(actions=1, name="ada").reserve(actions=1)
+        again = whole.child(actions=1, name="ada")
+        waiting = contextvars.Context().run(
+            asyncio.create_task, again.in_turn(lambda: again.reserve(actions=1))
+        )
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        held.release()
+        (await waiting).settle()
+        assert again.left.actions == 0
+
+    asyncio.run(use())
+
+
+def test_a_child_that_cannot_be_written_was_not_reserved(journal: Journal) -> None:
+    disk = FullDisk(journal)
+    ada = Budget(actions=3, journal=disk, name="whole").child(actions=2, name="ada")
+    disk.full = True
+    with pytest.raises(JournalError, match="the disk is full"):
+        ada.reserve(actions=1)
+    disk.full = False
+    assert (ada.left.actions, ada.reserved.actions) == (2, 0)
+
+
+def test_the_state_of_a_named_child_is_not_taken_from_elsewhere(journal: Journal) -> None:
+    ada = Budget(journal=journal, name="whole").child(actions=3, name="ada")
+    with pytest.raises(DefinitionError, match=r"'ada' is shared: .* stands in its journal"):
+        ada.load_state_dict(Budget(actions=3).state_dict())
+
+
+# -- periods ---------------------------------------------------------------------------------------
+
+DAY = 86_400
+NOON = 1_782_993_600.0  # 2026-07-02 12:00 UTC
+
+
+def test_a_restart_after_midnight_finds_the_limit_renewed(path: Path) -> None:
+    clock = SetClock(NOON)
+
+    def ada(journal: Journal) -> Budget:
+        whole = Budget(tokens=100, journal=journal, name="whole", clock=clock)
+        return whole.child(tokens=30, name="ada", per="day")
+
+    with Journal(path) as journal:
+        ada(journal).reserve(tokens=20).settle()
+    with Journal(path) as journal:
+        assert ada(journal).left.tokens == 10
+        held = ada(journal).reserve(tokens=10)
+        with pytest.raises(BudgetExceeded, match="renewed on 2026-07-03 at 00:00 UTC"):
+            ada(journal).reserve(tokens=1)
+    del held  # as if killed: what it had reserved is gone with its day
+    clock.time += DAY
+    with Journal(path) as journal:
+        child = ada(journal)
+        assert (child.left.tokens, child.spent.tokens) == (30, 0)
+        assert Budget(journal=journal, name="whole").spent.tokens == 20
+        child.reserve(tokens=30).settle()
+        assert (ada(journal).left.tokens, child.left.tokens) == (0, 0)
+
+
+def test_what_was_reserved_before_midnight_counts_before_it(journal: Journal) -> None:
+    clock = SetClock(NOON)
+    whole = Budget(tokens=100, journal=journal, name="whole", clock=clock)
+    ada = whole.child(tokens=30, name="ada", per="day")
+    held, other = ada.reserve(tokens=20), ada.reserve(tokens=10)
+    clock.time += DAY
+    assert ada.left.tokens == 30
+    today = ada.reserve(tokens=25)
+    held.settle(tokens=35)  # more than was reserved: that closed yesterday's
+    other.release()
+    assert (ada.reserved.tokens, ada.spent.tokens, ada.over.tokens) == (25, 0, 0)
+    today.settle(tokens=5)
+    assert (ada.left.tokens, whole.spent.tokens) == (25, 40)
+
+
+def test_a_process_without_the_period_does_not_undo_it(journal: Journal) -> None:
+    clock = SetClock(NOON)
+
+    def team(**more: Any) -> Budget:
+        return Budget(actions=5, journal=journal, name="team", clock=clock, **more)
+
+    team().reserve(actions=1).settle()
+    daily, plain = team(per="day"), team()
+    daily.reserve(actions=1).settle()
+    assert (daily.left.actions, plain.left.actions) == (3, 3)  # what was spent before counts
+    clock.time += DAY
+    held = plain.reserve(actions=1)
+    assert daily.left.actions == 5
+    daily.reserve(actions=1).settle()
+    held.settle()
+    assert (daily.left.actions, plain.left.actions) == (4, 4)
+
+
 # -- seconds ---------------------------------------------------------------------------------------
 
 
@@ -188,7 +376,8 @@ def ago(seconds: float) -> dict[str, Any]:
 class SetClock:
     """Time that stands still until a test moves it."""
 
-    time = 1000.0
+    def __init__(self, time: float = 1000.0) -> None:
+        self.time = time
 
     def now(self) -> float:
         return self.time
@@ -277,17 +466,17 @@ class FullDisk:
         self._journal = journal
         self.full = False
 
-    def account(self, name: str) -> dict[str, Any] | None:
-        return self._journal.account(name)
+    def accounts(self, names: Sequence[str]) -> list[dict[str, Any] | None]:
+        return self._journal.accounts(names)
 
-    def change_account(self, name: str, change: Callable[[Any], dict[str, Any]]) -> None:
-        def changed(state: Any) -> dict[str, Any]:
-            after = change(state)
+    def change_accounts(self, names: Sequence[str], change: Callable[[Any], Any]) -> None:
+        def changed(states: Any) -> Any:
+            after = change(states)
             if self.full:
                 raise JournalError(self._journal.path, "the disk is full")
             return after
 
-        self._journal.change_account(name, changed)
+        self._journal.change_accounts(names, changed)
 
 
 def test_what_cannot_be_written_was_not_reserved(path: Path, journal: Journal) -> None:
@@ -347,6 +536,7 @@ def test_a_damaged_account_is_named(path: Path, journal: Journal) -> None:
         wrong: list[dict[str, Any]] = [
             *({"taken": [1]}, {"spent": [0, 0, 0, "1"]}, {"over": None}),
             *({"fault": 7}, {"begun": {}}, {"begun": "today"}),
+            *({"period": 7}, {"period": "today"}),
         ]
         parts = [json.dumps(whole | each) for each in wrong]
         for account in ("[]", "{", "{}", *parts):
@@ -377,12 +567,12 @@ class Announcing:
         self._journal = journal
         self.changing = threading.Event()
 
-    def account(self, name: str) -> dict[str, Any] | None:
-        return self._journal.account(name)
+    def accounts(self, names: Sequence[str]) -> list[dict[str, Any] | None]:
+        return self._journal.accounts(names)
 
-    def change_account(self, name: str, change: Callable[[Any], dict[str, Any]]) -> None:
+    def change_accounts(self, names: Sequence[str], change: Callable[[Any], Any]) -> None:
         self.changing.set()
-        self._journal.change_account(name, change)
+        self._journal.change_accounts(names, change)
 
 
 def test_who_settles_in_the_midst_of_writing_waits_for_nobody(
@@ -395,15 +585,15 @@ def test_who_settles_in_the_midst_of_writing_waits_for_nobody(
     books.changing.clear()
     other = threading.Thread(target=lambda: budget.child().reserve(actions=1).settle(), daemon=True)
 
-    def settles(state: dict[str, Any] | None) -> dict[str, Any]:
+    def settles(states: list[dict[str, Any] | None]) -> list[dict[str, Any]]:
         other.start()
         assert books.changing.wait(30)  # and now it waits for the journal
         held.settle(tokens=1)
-        return {}
+        return [{}]
 
     caplog.set_level(logging.ERROR, "moothall.budget")
     writing = threading.Thread(
-        target=journal.change_account, args=("another", settles), daemon=True
+        target=journal.change_accounts, args=(["another"], settles), daemon=True
     )
     writing.start()
     for thread in (writing, other):

@@ -132,7 +132,7 @@ def test_integers_stay_integers() -> None:
         (r'/A.b c:"\ud83d"', 8, "a lone surrogate"),
         ('/A.b c:"x"d:1', 11, "a space or the end"),
         ("/A.b c:1 \x1b[2J", 10, 'not "\\u001b"'),
-        ("/A\u202eB.b", 3, "what prints"),
+        ("/A\u202eB.b", 3, "printable characters"),
         ("text \udce9", 6, "no text can carry"),
     ),
 )

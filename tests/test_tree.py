@@ -28,9 +28,10 @@ ORDER = (
     "text",
     "arguments",
     "jsonvalue",
+    "files",
+    "threads",
     "sqlite",
     "http",
-    "threads",
     "message",
     "slash",
     "signature",
@@ -311,6 +312,27 @@ EXTRA_MODULES = frozenset(
     )
 )
 
+LOCKS = {"threading.Lock", "threading.RLock", "threading.Condition", "threading.Semaphore"}
+
+
+def plain_locks(source: Path) -> list[str]:
+    """Locks that a forked child would find held for ever: a lock is `guard()` or `renewed(…)`."""
+    faults = []
+    for module in modules(source):
+        made = [node for node in nodes(module.tree) if isinstance(node, ast.Call)]
+        renewed = {
+            id(call.args[0])
+            for call in made
+            if isinstance(call.func, ast.Name) and call.func.id == "renewed" and call.args
+        }
+        faults += [
+            f"{module.name}:{call.lineno}: {ast.unparse(call)}: see threads/locks.py"
+            for call in made
+            if ast.unparse(call.func) in LOCKS and id(call) not in renewed
+        ]
+    return faults
+
+
 RULES = (
     broken_order,
     too_large,
@@ -319,6 +341,7 @@ RULES = (
     without_docstring,
     code_from_data,
     wrong_dependencies,
+    plain_locks,
 )
 
 
@@ -362,6 +385,7 @@ def test_the_source_keeps_the_rule(rule: Callable[[Path], list[str]]) -> None:
         (code_from_data, "goal.py", "import builtins\nbuiltins.exec('1')", "exec"),
         (code_from_data, "goal.py", "__import__('os')", "__import__"),
         (code_from_data, "goal.py", "def f():\n    from pickle import loads", "pickle"),
+        (plain_locks, "goal.py", "import threading\nx = threading.Lock()", "see threads/locks.py"),
         (wrong_dependencies, "goal.py", "import requests", "in no list"),
         (wrong_dependencies, "models/local.py", "import xllamacpp", "import it when used"),
         (
@@ -396,6 +420,10 @@ def test_a_tree_that_breaks_the_rule_is_caught(
             "if TYPE_CHECKING:\n    from moothall.spaces.native import NativeSpace",
         ),
         ("models/local.py", "import re\nmodel.eval()\nre.compile('a')"),
+        (
+            "goal.py",
+            "import threading\nfrom moothall.threads import renewed\nx = renewed(threading.Lock())",
+        ),
     ),
 )
 def test_a_tree_that_keeps_the_rules_is_let_through(tmp_path: Path, path: str, text: str) -> None:

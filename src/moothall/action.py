@@ -1,14 +1,11 @@
 """Actions: what an agent can do, described well enough for a person, an agent or a model to call.
 
-One `Action` serves everywhere: as an action of an agent in a space, as a tool that a model calls,
-as a line of `help`. Its schema, help and argument checks come from the function's signature and
-docstring. If `parameters` is given, that JSON schema is used instead, checked by `jsonschema`.
+Schema, help and argument checks come from a function's signature and docstring, or `parameters`.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
 import types
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, get_args, overload
@@ -19,6 +16,7 @@ from moothall.jsonvalue import copy_json
 from moothall.signature import Signature, check_parameters, check_returns
 from moothall.signature.schema import WrongSchema, check_schema, validator
 from moothall.text import printable, shorten
+from moothall.threads import is_async
 
 AccessPolicy: TypeAlias = Literal["permitted", "denied", "requested"]
 
@@ -126,14 +124,6 @@ def _check_name(name: object, where: str) -> None:
         raise DefinitionError(f"{where}: the name {name!r} has characters that no text can carry")
 
 
-def is_async(function: Callable[..., Any]) -> bool:
-    """Return whether calling the function returns a coroutine."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    call = getattr(function, "__call__", None)  # noqa: B004 - the method itself is wanted
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
-
-
 @names_checked
 class Action:
     """One capability: a name, a function, and what a caller must know about them.
@@ -152,7 +142,7 @@ class Action:
     If `description` or `parameters` is left out, the docstring and the signature supply it.
 
     Raises:
-        DefinitionError: an argument is not one of its values, or `parameters` is no JSON schema
+        DefinitionError: an argument is not one of its values, or `parameters` is no object schema
     """
 
     def __init__(
@@ -213,6 +203,8 @@ class Action:
                 check_schema(parameters)
         except WrongSchema as error:
             raise DefinitionError(f"{where} is not a JSON schema: {error}") from None
+        if (kind := parameters.get("type", "object")) != "object":
+            raise DefinitionError(f'{where} must be of type "object", got {kind!r:.80}')
 
     @classmethod
     def of(cls, source: Action | Callable[..., Any]) -> Action:
@@ -222,7 +214,7 @@ class Action:
         `description`, `parameters`, and perhaps `terminal`.
 
         Raises:
-            DefinitionError: `source` is no action, or a parameter cannot be given by name
+            DefinitionError: `source` is not an action, or a parameter cannot be given by name
         """
         if isinstance(source, Action):
             return source
@@ -348,7 +340,7 @@ class ActionRegistry:
             action: what `Action.of` takes, or an agent, which registers every action that it offers
 
         Raises:
-            DefinitionError: the argument is no action, or an agent's action has a taken name
+            DefinitionError: the argument is not an action, or an agent's action has a taken name
         """
         offers = getattr(action, "offers", None)
         if isinstance(offers, dict):
@@ -356,7 +348,7 @@ class ActionRegistry:
             if taken:
                 raise DefinitionError(
                     f"{action!r} offers {', '.join(taken)}, which the registry has already: "
-                    "register its actions one by one under other names"
+                    "register its actions under other names, or give agent.as_action(name)"
                 )
             self.actions.update(offers)
         else:

@@ -6,7 +6,7 @@ An agent is a class with `@action` methods. `Mailbox` states what it needs of a 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Never, Protocol, TypeVar
@@ -17,14 +17,15 @@ from moothall.approval.approval import Decision
 from moothall.arguments import unknown_argument
 from moothall.dispatch import AgentToolbox
 from moothall.errors import DefinitionError, NotInSpace
-from moothall.message import Envelope, Message, address, check_args, check_message
+from moothall.message import Envelope, Message, address, check_args, check_message, in_reply
 from moothall.workflow import Workflow, block_actions, not_found, offered
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
 
-logger = logging.getLogger("moothall.agent")
+logger: logging.Logger = logging.getLogger("moothall.agent")
 
+A = TypeVar("A", bound="Agent")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
@@ -66,6 +67,10 @@ class Handling(Protocol):
     def answered_thread(self) -> str | None:
         """For an answer: the thread that sent the request; empty for the agent's own."""
 
+    @property
+    def within(self) -> str | None:
+        """For a `say` sent within a reply: the thread of that reply."""
+
     def message(self) -> dict[str, Any] | None:
         """Return the message; None in a callback of the agent's own."""
 
@@ -103,6 +108,22 @@ class Mailbox(Protocol):
 
     async def carry(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run an async function on the space's loop, from whichever loop this is awaited."""
+
+
+class AnySpace(Protocol):
+    """What an agent's program may do with the agent's space; `Space` documents it."""
+
+    def add(self, agent: A) -> A:
+        """Add an agent."""
+
+    def remove(self, agent: Agent | str | int) -> None:
+        """Remove an agent."""
+
+    def ids(self) -> list[str]:
+        """Return the ids of the agents."""
+
+    def close(self) -> None:
+        """Close the space."""
 
 
 class Agent(Workflow):
@@ -184,11 +205,8 @@ class Agent(Workflow):
 
         Help, response and error, which every agent has, are left out.
         """
-        return {
-            name: Action.marked(name, function, options)
-            for name, (function, options) in self._offered().items()
-            if name not in SPECIAL
-        }
+        every = self._offered().items()
+        return {name: Action.marked(name, *each) for name, each in every if name not in SPECIAL}
 
     def _offered(self) -> dict[str, tuple[Callable[..., Any], ActionOptions]]:
         """Return what `offers` returns, plus help, response and error, as (function, options)."""
@@ -231,18 +249,14 @@ class Agent(Workflow):
             original_message_id: the id of the message
         """
         message = self._current_message or {}
-        logger.warning(
-            "agent %r got an error from %r%s: %s",
-            self.id,
-            message.get("from"),
-            f" (message {original_message_id!r})" if original_message_id is not None else "",
-            error,
-        )
+        of = "" if original_message_id is None else f" (message {original_message_id!r})"
+        text = "agent %r got an error from %r%s: %s"
+        logger.warning(text, self.id, message.get("from"), of, error)
 
     # -- messaging ---------------------------------------------------------------------------------
 
     @property
-    def space(self) -> Any:
+    def space(self) -> AnySpace | None:
         """The space that the agent is in, or None."""
         return None if self._mailbox is None else self._mailbox.space
 
@@ -263,7 +277,7 @@ class Agent(Workflow):
         called = None if message is None else message["action"]["name"]
         return handling.idempotency_key if called == action else None
 
-    def _lane(self, message: dict[str, Any], thread: str | None) -> str | None:
+    def _lane(self, message: dict[str, Any], handling: Handling) -> str | None:
         """Return the lane of a message to this agent, or None; called on the loop when it arrives.
 
         The messages of one lane are handled one at a time, in order. Up to `_lanes` lanes run side
@@ -286,7 +300,7 @@ class Agent(Workflow):
         mailbox = self._mailbox
         if mailbox is None:
             raise self._not_in_space("send")
-        mailbox.send(check_message(message, mailbox.id))
+        mailbox.send(in_reply(self, check_message(message, mailbox.id)))
 
     def request(
         self, message: Message | dict[str, Any], timeout: float | None = 300, wait: bool = False
@@ -309,7 +323,7 @@ class Agent(Workflow):
         mailbox = self._mailbox
         if mailbox is None:
             raise self._not_in_space("request")
-        return mailbox.request(check_message(message, mailbox.id), timeout, wait)
+        return mailbox.request(in_reply(self, check_message(message, mailbox.id)), timeout, wait)
 
     def ask(self, to: str | int, action: str, /, *unnamed: Never, **args: Any) -> Pending[Any]:
         """Call an action of another agent with these arguments, by name: a short `request`."""
@@ -323,10 +337,9 @@ class Agent(Workflow):
             and (type(action) is str and 0 < len(action) < 256)
             and action.isascii()
         ):
-            parts = (mailbox.id, to, action, check_args(args), None, None, None)
-            return mailbox.request(tuple.__new__(Envelope, parts), 300)
-        message = {"to": to, "action": {"name": action, "args": args}}
-        return mailbox.request(check_message(message, mailbox.id), 300)
+            parts = (mailbox.id, to, action, check_args(args), None, None, None, None)
+            return mailbox.request(in_reply(self, tuple.__new__(Envelope, parts)), 300)
+        return self.request({"to": to, "action": {"name": action, "args": args}})
 
     def _not_in_space(self, what: str) -> NotInSpace:
         return NotInSpace(f"agent {self.id!r} cannot {what}: it is in no space (or has left it)")
@@ -334,18 +347,18 @@ class Agent(Workflow):
     # -- callbacks ---------------------------------------------------------------------------------
     # Each may be `def` or `async def`; `def` ones run in a worker thread.
 
-    def before_action(self, message: dict[str, Any]) -> Any:
+    def before_action(self, message: dict[str, Any]) -> Awaitable[object] | None:
         """Called before each action; an exception prevents the action and goes to the sender."""
 
     def after_action(
         self, message: dict[str, Any], return_value: Any, error: BaseException | None
-    ) -> Any:
+    ) -> Awaitable[object] | None:
         """Called after each action, even if it raised or was cancelled."""
 
-    def after_add(self) -> Any:
+    def after_add(self) -> Awaitable[object] | None:
         """Called when the agent is in a space and may send; an exception undoes `add`."""
 
-    def before_remove(self) -> Any:
+    def before_remove(self) -> Awaitable[object] | None:
         """Called before the agent leaves its space; it may still send and request."""
 
     async def request_permission(self, proposed_message: dict[str, Any]) -> Decision:
@@ -355,10 +368,8 @@ class Agent(Workflow):
         """
         approver = self._approver()
         if approver is None:
-            logger.warning(
-                "agent %r has no approver, so it refuses; give it or its space an approver=",
-                self.id,
-            )
+            text = "agent %r has no approver, so it refuses; give it or its space an approver="
+            logger.warning(text, self.id)
         run_id, thread = self._asked_by(proposed_message)
         asked = ApprovalRequest.of(proposed_message, run_id, thread)
         # A broadcast is to *: it is this agent whose action is called.

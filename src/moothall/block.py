@@ -8,6 +8,7 @@ from moothall.action import actions_of
 from moothall.errors import ConfigError
 
 if TYPE_CHECKING:
+    from moothall.models.protocol import Model
     from moothall.params import BlockParams
 
 
@@ -41,7 +42,7 @@ class Block:
 
     def __init__(
         self,
-        llm: Any = None,
+        llm: Model | None = None,
         environment: Any = None,
         block_params: BlockParams | dict[str, Any] | None = None,
     ) -> None:
@@ -52,7 +53,7 @@ class Block:
             from moothall.params import BlockParams  # pydantic takes long to import
 
             block_params = (self.ParamsType or BlockParams)()
-        self.params = checked_params(self.ParamsType, block_params)
+        self.params: Any = checked_params(self.ParamsType, block_params)
         if self.ParamsType is not None and not isinstance(self.params, self.ParamsType):
             kind = f"{self.ParamsType.__name__} or a dict of its fields"
             raise ConfigError(
@@ -60,7 +61,7 @@ class Block:
             )
 
     @property
-    def llm(self) -> Any:
+    def llm(self) -> Model | None:
         """The model that it may ask: its own, else its agent's, else None."""
         return getattr(self.agent, "llm", None) if self._llm is None else self._llm
 

@@ -90,7 +90,7 @@ class Clock:
         """Return how many steps a length of time has.
 
         Raises:
-            ConfigError: `length` is no length of time, or not a whole number of steps.
+            ConfigError: `length` is not a length of time, or not a whole number of steps.
         """
         seconds = seconds_of(length, "length")
         if seconds % self.step_s:

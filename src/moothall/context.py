@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
+
+from typing_extensions import TypeVar
 
 from moothall.approval import Question, answer
-from moothall.threads import loop_is_running
+from moothall.errors import DefinitionError
+from moothall.threads import awaited, loop_is_running
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from moothall.agent import Agent
+    from moothall.budget import Budget
+
+T = TypeVar("T", default=Any)
+_NO_DEPS: Any = None
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Context(Generic[T]):
     """What an action may know about its call; a parameter of this type is filled in.
+
+    `Context[Shop]` tells type checkers that `deps` is a `Shop`; nothing checks it at run time.
 
     Attributes:
         agent: the agent whose action is running
@@ -29,14 +39,14 @@ class Context(Generic[T]):
 
     __moothall_injected__ = True
 
-    agent: Any
+    agent: Agent
     _: KW_ONLY
     message: dict[str, Any] | None = None
     run_id: str | None = None
     thread: str | None = None
     sender: str | None = None
-    budget: Any = None
-    deps: Any = None
+    budget: Budget | None = None
+    deps: T = _NO_DEPS
     _loop: asyncio.AbstractEventLoop | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -55,12 +65,37 @@ class Context(Generic[T]):
             it returns the answer, or raises `NobodyToAsk`.
 
         Raises:
-            TypeError: the question is no text
+            TypeError: the question is not a text
         """
         if not isinstance(question, str):
             raise TypeError(f"ask_person takes a text, got {type(question).__name__}")
         asked = Question(str(self.agent.id), question, self.run_id)
         return PendingQuestion(self.agent, asked, self._loop)
+
+
+SystemPrompt: TypeAlias = (
+    "str | Callable[[Context[Any]], str | None] | Callable[[Context[Any]], Awaitable[str | None]]"
+)
+"""A system prompt, or a function that gives one for a reply."""
+
+
+def check_system_prompt(given: object, agent: object) -> None:
+    """Check `system_prompt=` of an agent."""
+    if given is not None and not isinstance(given, str) and not callable(given):
+        raise DefinitionError(
+            f"agent {agent!r}: system_prompt= must be a text or a function of the Context, got "
+            f"{given!r:.80}"
+        )
+
+
+async def prompt_for(given: SystemPrompt | None, context: Context[Any]) -> str:
+    """Return the text of a system prompt; empty for none."""
+    text: Any = given
+    if callable(given):
+        text = await awaited(given(context))
+    if text is not None and not isinstance(text, str):
+        raise TypeError(f"it must return a text, got {text!r:.80}")
+    return text or ""
 
 
 def filled(injected: Mapping[str, type], context: Context[Any]) -> dict[str, Any]:
@@ -74,7 +109,7 @@ def filled(injected: Mapping[str, type], context: Context[Any]) -> dict[str, Any
 class PendingQuestion:
     """A question to a person, asked when the caller waits for the answer."""
 
-    _agent: Any
+    _agent: Agent
     _question: Question
     _loop: asyncio.AbstractEventLoop | None
 

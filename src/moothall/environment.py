@@ -11,11 +11,18 @@ import time
 import traceback
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from moothall.action import Action, is_async
+from moothall.action import Action
 from moothall.text import error_message
-from moothall.threads import WORKERS, is_cancelled, loop_is_running
+from moothall.threads import DATA, WORKERS, awaited, is_async, is_cancelled, loop_is_running
+
+
+class AnyEnvironment(Protocol):
+    """What an agent needs of an environment; `aexecute_action` is optional."""
+
+    def execute_action(self, action: Action, args: dict[str, Any], /) -> Any:
+        """Execute an action and return the result, or an awaitable of it."""
 
 
 class Environment:
@@ -70,6 +77,8 @@ class Environment:
             result = action.execute(**args)
             if inspect.isawaitable(result):
                 result = await result
+            if result.__class__ not in DATA:
+                result = await awaited(result)  # an `await` that was forgotten, perhaps
             return self.format_result(result)
         except asyncio.CancelledError as error:
             if is_cancelled():
@@ -173,7 +182,7 @@ def _run_to_end(action: Action, awaitable: Awaitable[Any]) -> Any:
 
 async def _await(awaitable: Awaitable[Any]) -> Any:
     try:
-        return await awaitable
+        return await awaited(awaitable)
     except SystemExit as error:  # it would end the loop, not the action
         raise RuntimeError(f"SystemExit: {error}") from error
 
@@ -182,7 +191,7 @@ async def _in_time(action: Action, awaitable: Awaitable[Any]) -> Any:
     limit = asyncio.timeout(action.timeout)
     try:
         async with limit:
-            return await awaitable
+            return await awaited(awaitable)
     except TimeoutError as error:
         if limit.expired():
             text = f'"{action.name}" took longer than {action.timeout:g} s'

@@ -357,7 +357,7 @@ class CardGone(MoothallError, LookupError):
 
 
 class SlashError(MoothallError, ValueError):
-    """A line is no message in the slash syntax.
+    """A line is not a message in the slash syntax.
 
     Attributes:
         column: the position in the line, from 1; one past its end if the line ends too early

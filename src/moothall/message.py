@@ -17,6 +17,7 @@ changes of the sender's dict have no effect.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from moothall.errors import InvalidId, InvalidMessage
@@ -61,6 +62,7 @@ class Envelope(NamedTuple):
 
     `thread` travels beside the message: the thread of the agent that sent it (empty for the agent's
     own, None for an agent without threads), or, of an answer, the thread that sent the request.
+    So does `within`: the thread of the reply within which a `say` was sent, None outside of one.
     """
 
     sender: str
@@ -70,6 +72,7 @@ class Envelope(NamedTuple):
     id: str | None = None
     meta: dict[str, Any] | None = None
     thread: str | None = None
+    within: str | None = None
 
     def to_dict(self, copy: Callable[[Any], Any] = copy_json) -> dict[str, Any]:
         """Return the message as a new dict, in the order of the schema."""
@@ -129,7 +132,7 @@ def check_message(message: Any, sender: str) -> Envelope:
                 and name.isascii()
             ):
                 usual: Envelope = tuple.__new__(
-                    Envelope, (sender, to, name, check_args(args.copy()), None, None, None)
+                    Envelope, (sender, to, name, check_args(args.copy()), None, None, None, None)
                 )
                 return usual
     action = message.get("action")
@@ -236,3 +239,16 @@ def _unknown(where: dict[str, Any], known: frozenset[str], path: str) -> None:
             raise InvalidMessage(
                 f"{path}{shown}", f"is unknown; known are {', '.join(sorted(known))}"
             )
+
+
+# Of any type, because its module imports this one: the `Replying` of `reasoning/replying.py`.
+REPLYING: ContextVar[tuple[Any, ...]] = ContextVar("moothall_replying", default=())
+"""The replies that led to the current code, outermost first, in this task or thread."""
+
+
+def in_reply(agent: Any, envelope: Envelope) -> Envelope:
+    """Return an agent's message; a `say` that names no thread gets that of the reply behind it."""
+    if envelope.name != "say" or not (replies := REPLYING.get()) or "thread" in envelope.args:
+        return envelope
+    own = (each for each in reversed(replies) if each.agent is agent)
+    return envelope._replace(within=next(own, replies[-1]).thread_for(agent))

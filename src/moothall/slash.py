@@ -19,7 +19,7 @@ from typing import Any
 
 from moothall.errors import SlashError
 from moothall.jsonvalue import DECODER, NotJSON, copy_json
-from moothall.message import BROADCAST, MAX_ID, check_message
+from moothall.message import BROADCAST, MAX_ID, Message, check_message
 from moothall.text import shorten
 
 MAX_LINE = 1_000_000
@@ -44,7 +44,7 @@ def parse_slash(line: str) -> dict[str, Any] | None:
         line: at most 1,000,000 characters
 
     Raises:
-        SlashError: the line is no message; `column` and the text say where and what was expected
+        SlashError: the line is not a message; `column` and the text say where and what was expected
 
     Example:
         >>> from moothall import parse_slash
@@ -73,7 +73,7 @@ def parse_slash(line: str) -> dict[str, Any] | None:
     return _Line(line).message()
 
 
-def format_slash(message: dict[str, Any]) -> str:
+def format_slash(message: Message | dict[str, Any]) -> str:
     """Return a message as one printable line, without `from`, `id` and `meta`.
 
     `parse_slash` reads it as the message that is sent: with `args`, and an int `to` as its
@@ -178,7 +178,7 @@ class _Line:
             text = found[0]
             if not text.isprintable():
                 self.at += next(n for n, c in enumerate(text) if not c.isprintable())
-                raise self.wrong("what prints; anything else is written as a JSON string")
+                raise self.wrong("printable characters; write anything else as a JSON string")
             self.at = found.end()
         if not 0 < len(text) <= MAX_ID:
             self.at = begin

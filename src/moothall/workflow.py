@@ -7,12 +7,35 @@ import inspect
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 from moothall.action import Action, ActionOptions, ActionRegistry, actions_of
 from moothall.block import Block, checked_params
 from moothall.dispatch import DISPATCHER_PROMPT, KEPT, AgentToolbox, BlockDispatcher, named
 from moothall.errors import ActionNotFound, DefinitionError
+
+if TYPE_CHECKING:
+    from moothall.approval import Approver
+    from moothall.models.protocol import Model
+
+
+class AgentParts(TypedDict, total=False):
+    """What an agent's step is made of, by name. A `memory=` is each class's own."""
+
+    name: str | None
+    type: Any
+    toolbox: AgentToolbox | None
+    agent_params: Any
+    blocks: Iterable[Block] | None
+
+
+class AgentOptions(AgentParts, total=False):
+    """What every agent takes by name; `Agent` documents it."""
+
+    receive_own_broadcasts: bool
+    concurrency: int | None
+    approver: Approver | None
+    deps: Any
 
 
 class Workflow:
@@ -40,7 +63,7 @@ class Workflow:
     type: Any = None
     toolbox: AgentToolbox | None = None
     memory: Any = None
-    blocks: Sequence[Any] = ()
+    blocks: Sequence[Block] = ()
     _params: Any = None
     _dispatcher: BlockDispatcher | None = None
     _decisions: ClassVar = KEPT
@@ -82,9 +105,9 @@ class Workflow:
         return registry
 
     @property
-    def llm(self) -> Any:
+    def llm(self) -> Model | None:
         """The model of its toolbox, or its own, or None."""
-        return getattr(self, "model", None) if self.toolbox is None else self.toolbox.model
+        return getattr(self, "model", None) if self.toolbox is None else self.toolbox.llm
 
     @property
     def params(self) -> Any:

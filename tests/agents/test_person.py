@@ -163,7 +163,7 @@ def test_a_person_reads_what_was_done_and_may_stop() -> None:
     first, second, _ = shown.getvalue().split("Ann> ")
     assert first == (
         "The task:\n  How many?\n  Say it.\n"
-        "What was done:\n  Nothing yet: say how the agent is to begin.\n\n"
+        "What was done:\n  Nothing yet: say how the agent should begin.\n\n"
         "Choose:\n"
         "  a          accept: the work is done\n"
         "  c REMARK   send it back with a remark (r REMARK: to be done in another way)\n"

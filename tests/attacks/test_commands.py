@@ -286,6 +286,26 @@ def test_what_is_left_ends_with_its_request(
         machine.is_well()
 
 
+@pytest.mark.parametrize("count", (30, pytest.param(150, marks=pytest.mark.long)))
+@either
+def test_a_command_that_is_cancelled_while_it_starts_leaves_nothing(
+    machine: Machine, sandbox: str, count: int
+) -> None:
+    host = machine.host(sandbox=sandbox)
+    command = f"export MARK={machine.marked.mark}\nsleep 1000 & sleep 1000"
+    with ExitStack() as stack:
+        for _ in range(8):  # a busy machine, on which a sandbox takes a while to start
+            busy = stack.enter_context(subprocess.Popen(("sh", "-c", "while :; do :; done")))
+            stack.callback(busy.kill)
+        for number in range(count):
+            asked = machine.agent.ask(host, "shell_command", command=command)
+            with pytest.raises(TimeoutError):
+                asked.result(timeout=0.06 * number / count)
+            asked.cancel()
+        machine.space.remove(host)
+    machine.is_well()
+
+
 PROGRAM = """
 import os, sys
 from moothall import Agent, NativeSpace

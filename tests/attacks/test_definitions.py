@@ -4,16 +4,28 @@ Each error names the action and what is wrong with it, and another agent still w
 """
 
 import functools
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from typing import Annotated, Any, ForwardRef
 
 import pytest
 from pydantic import Field
 
 from conformance.conftest import Recorder, message
-from moothall import Action, ActionRegistry, Agent, action
+from moothall import (
+    Action,
+    ActionRegistry,
+    Agent,
+    Block,
+    Call,
+    OpenAIFunctionAgent,
+    ReActAgent,
+    ScriptedModel,
+    action,
+)
 from moothall.errors import DefinitionError, MoothallError
+from moothall.research import Researcher
 
 
 def works(space):
@@ -433,3 +445,88 @@ def test_an_agent_that_is_refused_can_be_mended_and_added(space):
     me = space.add(Agent("asker"))
     assert me.ask("late", "go", thing={"n": 1}).result(timeout=10) == 1
     works(space)
+
+
+# -- tools of an agent with a model ----------------------------------------------------------------
+
+
+def unresolved(thing: "Nowhere") -> str:  # noqa: F821 - as one imported under TYPE_CHECKING only
+    """Do it."""
+    return ""
+
+
+def not_json(thing: threading.Lock) -> str:  # type: ignore[valid-type]
+    """Do it."""
+    return ""
+
+
+def with_half_a_description() -> Action:
+    return Action("unresolved", unresolved, parameters={"type": "object"})
+
+
+class Unresolved(Block):
+    """A block whose action cannot be described."""
+
+    @action
+    def unresolved(self, thing: "Nowhere") -> str:  # noqa: F821
+        return ""
+
+
+@pytest.mark.parametrize(
+    "tool", (unresolved, not_json, with_half_a_description()), ids=("name", "type", "half")
+)
+@pytest.mark.parametrize("takes", ("ReActAgent", "OpenAIFunctionAgent", "Researcher", "registry"))
+def test_a_tool_that_cannot_be_described_is_refused_where_it_is_given(
+    takes: str, tool: Any
+) -> None:
+    model = ScriptedModel(["fine"])
+    registry = ActionRegistry()
+    registry.register(tool)
+    make: dict[str, Callable[[], Any]] = {
+        "ReActAgent": lambda: ReActAgent("odd one", model, actions=[tool]),
+        "OpenAIFunctionAgent": lambda: OpenAIFunctionAgent("odd one", model, actions=[tool]),
+        "Researcher": lambda: Researcher("odd one", model, ["it"], [tool]),
+        "registry": lambda: ReActAgent("odd one", model, actions=registry),
+    }
+    with pytest.raises(DefinitionError) as caught:
+        make[takes]()
+    refused(caught, "odd one", registry.get_actions()[0].name, "thing")
+
+
+def test_so_is_a_block_whose_action_cannot_be_described() -> None:
+    with pytest.raises(DefinitionError) as caught:
+        ReActAgent("odd one", ScriptedModel([]), blocks=[Unresolved()])
+    refused(caught, "odd one", "unresolved", "thing")
+
+
+def test_a_tool_that_is_registered_later_and_cannot_be_described_ends_the_reply_by_its_name(
+    caplog: Any,
+) -> None:
+    agent = ReActAgent("odd one", ScriptedModel(["fine"] * 2))
+    agent.actions.register(unresolved)
+    reply = agent.reply_sync("Go")
+    assert (reply.stop_reason, type(reply.error)) == ("error", DefinitionError)
+    assert 'cannot use "unresolved"' in reply.detail
+    assert "the model of" not in caplog.text
+
+
+def test_a_tool_whose_types_are_known_when_it_is_given_is_described() -> None:
+    def go(thing: "Later") -> str:  # noqa: F821 - made below
+        """Go."""
+        return thing.word
+
+    made = Action.of(go)
+    go.__globals__["Later"] = make_dataclass("Later", [("word", str)])
+    try:
+        agent = ReActAgent("a", ScriptedModel([Call("1", "go", {"thing": {"word": "hi"}}), "ok"]))
+        agent.actions.register(made)
+        assert agent.reply_sync("Go").steps[0].result["result"] == "hi"
+    finally:
+        del go.__globals__["Later"]
+
+
+@pytest.mark.parametrize("type_", ("string", "array", ["object", "null"], "null"))
+def test_parameters_that_are_no_object_schema_are_refused(type_: Any) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        Action("f", len, "Count.", {"type": type_})
+    refused(caught, "'f'", "object", str(type_))

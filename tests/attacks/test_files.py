@@ -100,7 +100,7 @@ NOWHERE = (
     ("out_folder/beside/secret", OutsideFolder, "leads out of the folder"),
     ("/etc/passwd", OutsideFolder, '"/etc/passwd" is an absolute path'),
     ("//etc/passwd", OutsideFolder, "is an absolute path"),
-    ("", FileError, "a file's name is not empty"),
+    ("", FileError, "a file's name must not be empty"),
     ("a\0b", FileError, '"a\\x00b" has a NUL character'),
     ("good\0.txt", FileError, "has a NUL character"),
     ("x" * 256, FileError, "is longer than a file's name can be"),

@@ -229,5 +229,5 @@ def test_what_is_wrong_is_said_in_a_line(piped: Any) -> None:
         assert (done.returncode, done.stdout) == (2, "")
         assert "exchange" in done.stderr
     done = piped("", "--amqp", "--name", "*")
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert "is not an id" in done.stderr

@@ -60,6 +60,7 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path) -> None:
             "chat",
             "completion",
             "dead-letters",
+            "help",
             "models",
             "replay",
             "research",
@@ -89,4 +90,4 @@ def test_other_shells_have_their_scripts(shell: str, begins: str) -> None:
 def test_a_shell_that_is_none_is_exit_code_2() -> None:
     done = printed("cmd")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "'bash', 'zsh', 'fish'" in done.stderr
+    assert "must be bash, zsh or fish, got 'cmd'" in done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import logging
+from contextlib import redirect_stderr
 from typing import Any
 
 import pytest
@@ -32,10 +33,11 @@ def seen(*events: Any, seconds: float | None = 2.0, **options: Any) -> list[str]
     """The lines that are shown of the events."""
     out = io.StringIO()
     display = RunDisplay(to=out, **options)
-    for each in events:
-        display.event(each, seconds)
-    if not (events and isinstance(events[-1], Done)):
-        display.interrupted(2.0)
+    with redirect_stderr(out):
+        for each in events:
+            display.event(each, seconds)
+        if not (events and isinstance(events[-1], Done)):
+            display.interrupted(2.0)
     return out.getvalue().splitlines()
 
 

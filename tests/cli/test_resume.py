@@ -184,7 +184,7 @@ def test_a_review_by_a_person_that_was_killed_asks_again(folder: Path) -> None:
             terminal.type("a\n")
             assert terminal.end() == 0
         assert len(server.requests) == 3
-    assert (nobody.returncode, "standard input is no terminal" in nobody.stderr) == (2, True)
+    assert (nobody.returncode, "standard input is not a terminal" in nobody.stderr) == (2, True)
 
 
 # -- stopped, interrupted, or killed where nothing is in doubt -------------------------------------
@@ -243,7 +243,7 @@ def test_a_run_that_was_stopped_goes_on_by_the_command_that_it_named(
         options = tuple(option.format(url=server.url) for option in options)
         stopped = moothall(*act(server, *options), cwd=folder)
         assert stopped.returncode == 1
-        done = moothall(*suggested(stopped.stdout), cwd=folder)
+        done = moothall(*suggested(stopped.stderr), cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Well.\n" in done.stdout
 
@@ -251,7 +251,7 @@ def test_a_run_that_was_stopped_goes_on_by_the_command_that_it_named(
 def test_more_tokens_are_given_to_a_run_that_had_too_few(folder: Path) -> None:
     with OpenAIServer(does(SEARCH), streamed("Well.")) as server:
         stopped = moothall(*act(server, "--max-tokens", "10"), cwd=folder)
-        command = suggested(stopped.stdout)
+        command = suggested(stopped.stderr)
         assert command == ["resume", "r", "--max-tokens", "N"]
         assert suggested(moothall("runs", "r", cwd=folder).stdout) == command
         assert moothall("resume", "r", cwd=folder).returncode == 1  # the limit is as it was
@@ -471,7 +471,7 @@ def test_an_agent_of_another_kind_is_refused(folder: Path) -> None:
     killed_program(folder)
     (folder / "other.py").write_text("from moothall import Agent\nclass Clerk(Agent): pass\n")
     done = moothall("resume", "bread-1", "--skip", "--agent", "other:Clerk", cwd=folder)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "it is a Clerk, and the run is one of a ReActAgent" in done.stderr
 
 
@@ -525,7 +525,7 @@ def test_without_a_number_those_that_are_left_are_decided(folder: Path) -> None:
 def test_a_number_that_no_call_has_decides_nothing(folder: Path) -> None:
     killed_program(folder, THREE)
     wrong = moothall("resume", "letters", "--repeat", "1", "--skip", "4", cwd=folder)
-    assert (wrong.returncode, wrong.stdout) == (1, "")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
     assert wrong.stderr == ("moothall: no call in doubt has the number 4: there are 1 to 3\n")
     with Journal(folder / JOURNAL) as journal:
         assert len(journal.in_doubt("letters")) == 3
@@ -574,10 +574,10 @@ def test_a_run_of_which_nothing_is_recorded_cannot_go_on(folder: Path) -> None:
         (("r", "--done", "paid"), 2, "must be N=RESULT, got 'paid'"),
         (("--repeat", "2"), 2, "Missing argument 'ID'"),
         ((), 2, "Missing argument 'ID'"),
-        (("nobody",), 1, "has no run 'nobody'; its last ones are 'r'"),
+        (("nobody",), 2, "has no run 'nobody'; its last ones are 'r'"),
         (("r", "--agent", "a:b"), 2, "it is a run of moothall act"),
         (("r", "--max-tokens", "0"), 2, "--max-tokens"),
-        (("r", "--max-seconds", "nan"), 2, "nan must be a number of seconds"),
+        (("r", "--max-seconds", "nan"), 2, "must be a number of seconds above 0, got 'nan'"),
     ),
 )
 def test_what_is_wrong_is_said(folder: Path, args: tuple[str, ...], code: int, said: str) -> None:

@@ -31,8 +31,8 @@ def moothall(
     ("args", "said"),
     (
         (("chat", "--model"), "Option '--model' requires an argument."),
-        (("act", "X", "--max-seconds", "nan"), "nan must be a number of seconds"),
-        (("act", "X", "--max-seconds", "inf"), "inf must be a number of seconds"),
+        (("act", "X", "--max-seconds", "nan"), "must be a number of seconds above 0, got 'nan'"),
+        (("act", "X", "--max-seconds", "inf"), "must be a number of seconds above 0, got 'inf'"),
         (("act", "X", "--model", "nope"), "there is no model 'nope' (did you mean 'openai'?); "),
         (("act", "X", "--model", "local:nope"), "there are no weights called 'nope'; there are "),
         (("chat", "--model", "http:"), "there is no model 'http:'; names are local, "),

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NotRequired, Optional, TypedDict
 import pytest
 from pydantic import BaseModel, Field
 
-from conformance.conftest import Recorder, message, settle
+from conformance.conftest import WAIT_S, Recorder, message, settle
 from moothall import Agent, Context, action
 from moothall.errors import ActionError, ActionNotFound, DefinitionError, InvalidArguments
 
@@ -607,3 +607,31 @@ def test_agents_of_one_class_do_not_share(space, me):
     assert me.ask("two", "up").result(timeout=10) == 1
     settle(me, one, two)
     assert (one.count, two.count) == (2, 1)
+
+
+@pytest.mark.parametrize("after", (False, True), ids=("plain", "with a callback"))
+def test_what_an_async_action_forgot_to_await_is_awaited(space: Any, after: bool) -> None:
+    told: list[Any] = []
+
+    class Forgets(Agent):
+        @action
+        async def one(self) -> int:
+            return 1
+
+        @action
+        async def two(self) -> Any:
+            return self.ask("other", "one")
+
+        @action
+        async def three(self) -> Any:
+            return self.two()
+
+    class Told(Forgets):
+        def after_action(self, message: Any, return_value: Any, error: Any) -> None:
+            told.append(return_value)
+
+    space.add(Forgets("other"))
+    space.add((Told if after else Forgets)("it"))
+    me = space.add(Agent("me"))
+    assert [me.ask("it", each).result(timeout=WAIT_S) for each in ("two", "three")] == [1, 1]
+    assert told == [1, 1] * after

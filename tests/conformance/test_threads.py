@@ -6,7 +6,6 @@ import asyncio
 import io
 import json
 import os
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +13,9 @@ import pytest
 from conformance.conftest import WAIT_S, Kept, Recorder, message, waits
 from conformance.gate import Gate, Holder
 from moothall import (
+    Action,
     Agent,
+    Context,
     Conversation,
     MaxTurns,
     ModelReply,
@@ -131,12 +132,18 @@ def conversation(model: Asked) -> Any:
     return Conversation([ReActAgent("Ann", model)], until=MaxTurns(1), id="it")
 
 
-@pytest.mark.parametrize("make", (shared, conversation))
-def test_one_that_all_have_in_common_answers_one_after_the_other(
-    space: Any, make: Callable[[Asked], Any]
-) -> None:
+def test_a_conversation_answers_two_people_side_by_side(space: Any) -> None:
     model = Asked()
-    space.add(make(model))
+    space.add(conversation(model))
+    asked = [space.add(Agent(id)).ask("it", "say", content=id) for id in "ab"]
+    assert sorted(model.begun.wait_for(2)) == ["a", "b"]
+    model.open("a", "b")
+    assert [each.result(timeout=WAIT_S) for each in asked] == ["a", "b"]
+
+
+def test_one_that_all_have_in_common_answers_one_after_the_other(space: Any) -> None:
+    model = Asked()
+    space.add(shared(model))
     asked = [space.add(Agent(id)).ask("it", "say", content="go") for id in "ab"]
     first = model.begun.wait_for(1)
     assert waits(space, "it", 1)
@@ -294,3 +301,37 @@ def test_what_comes_back_belongs_to_the_thread_that_sent(space: Any) -> None:
         assert told not in of_eve
     assert [each.get("id") for each in clerk.messages] == [None, "mine"]
     assert all(set(each) <= {"id", "from", "to", "action"} for each in observed)
+
+
+@pytest.mark.parametrize("plain", (False, True))
+def test_a_colleague_asked_by_a_tool_or_sent_to_keeps_the_askers_apart(
+    space: Any, plain: bool
+) -> None:
+    heard: list[str] = []
+
+    def listen(messages: Any, actions: Any) -> str:
+        heard.append(json.dumps(messages))
+        return "noted"
+
+    def front_says(messages: Any, actions: Any) -> Any:
+        last = messages[-1]
+        if last["role"] == "user" and last["content"] != "noted":
+            return {"name": "tell", "args": {"text": last["content"]}}
+        return "all right"
+
+    async def tell(text: str, context: Context) -> Any:
+        context.agent.send(message("reader", "say", content=f"sent {text}"))
+        return await context.agent.ask("reader", "say", content=text)
+
+    def tell_plainly(text: str, context: Context) -> Any:
+        context.agent.send(message("reader", "say", content=f"sent {text}"))
+        return context.agent.ask("reader", "say", content=text).result(WAIT_S)
+
+    told = Action("tell", tell_plainly if plain else tell, "Tell the reader.")
+    space.add(ReActAgent("reader", ScriptedModel(listen)))
+    space.add(ReActAgent("front", ScriptedModel(front_says), actions=[told]))
+    for id in ("Ada", "Eve"):
+        asked = space.add(Agent(id)).ask("front", "say", content=f"I am {id}.")
+        assert asked.result(timeout=WAIT_S) == "all right"
+    assert ["Ada" in each for each in heard] == [True, True, False, False]
+    assert "sent I am Eve." in heard[-1]

@@ -31,7 +31,7 @@ async def test_a_commit_waits_for_what_another_part_is_writing(tmp_path: Path) -
         one, other = record.part("one"), record.part("other")
         with locked(journal.path):
             one.note("asked", {})
-            other.note("started", {})
+            other.note("started", {"key": "1"})
             first = asyncio.ensure_future(one.commit())
             await settled()
             second = asyncio.ensure_future(other.commit())
@@ -71,7 +71,7 @@ async def test_a_run_that_could_not_be_written_does_not_hinder_others(tmp_path: 
             one.note("asked", {})
             with pytest.raises(JournalError, match="locked"):
                 await one.commit()
-        one.note("started", {})
+        one.note("started", {"key": "1"})
         other.note("asked", {})
         first, second = (asyncio.ensure_future(each.commit()) for each in (one, other))
         with pytest.raises(JournalError, match="locked"):

@@ -20,7 +20,7 @@ from moothall import (
     ScriptedModel,
     SQLiteMemory,
 )
-from moothall.errors import DefinitionError, RunMismatch, StateError
+from moothall.errors import DefinitionError, JournalError, RunMismatch
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 
@@ -320,10 +320,9 @@ async def test_what_an_older_moothall_recorded_is_refused(tmp_path: Path) -> Non
     with Journal(tmp_path / "j") as journal:
         part = await journal.begin("R", "ReActAgent", "a", "go")
         part.note("begun", {"kind": "ReActAgent"})
-        part.note("remembered", {"messages": [{"role": "user", "content": "go"}]})
         await part.commit()
         part.close()
         agent = ReActAgent("a", ScriptedModel(["Yes."]), journal=journal)
-        with pytest.raises(StateError, match="recorded by an older moothall"):
+        with pytest.raises(JournalError, match="read it with the moothall that wrote it"):
             await agent.reply("go", run_id="R")
         assert agent.model.received == []

@@ -376,7 +376,7 @@ def test_the_nearest_come_first_and_the_newest_of_equals(told: SQLiteMemory) -> 
     assert len(told.recall("limit", 10**30)) == 5
     with pytest.raises(ValueError, match="limit must be 0 or more, got -1"):
         told.recall("limit", -1)
-    with pytest.raises(ValueError, match='by is "words" or "meaning", not \'sense\''):
+    with pytest.raises(ValueError, match='by= must be "words" or "meaning", got \'sense\''):
         told.recall("limit", by="sense")  # type: ignore[arg-type]
     for text, limit in ((None, 5), ("limit", 2.5)):
         with pytest.raises(TypeError, match="recall takes a text and an integer, got "):
@@ -542,7 +542,9 @@ def test_without_an_embedder_there_is_no_meaning(path: Path) -> None:
         for use in (lambda: memory.recall("a", by="meaning"), memory.embed):
             with pytest.raises(DefinitionError, match=r"needs an embedder: SQLiteMemory\(…, emb"):
                 use()
-        with pytest.raises(DefinitionError, match=r"embedder= has name, dimensions and embed"):
+        with pytest.raises(
+            DefinitionError, match=r"embedder= must have name, dimensions and embed"
+        ):
             SQLiteMemory(path, embedder="hash")  # type: ignore[arg-type]
 
 

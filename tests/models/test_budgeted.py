@@ -800,7 +800,7 @@ def test_it_shows_what_the_model_shows() -> None:
 
 
 def test_a_budget_is_a_budget() -> None:
-    with pytest.raises(DefinitionError, match="budget= is a Budget, not a dict"):
+    with pytest.raises(DefinitionError, match="budget= must be a Budget, got dict"):
         BudgetedModel(Speaker(), {"tokens": 5})  # type: ignore[arg-type]
 
 

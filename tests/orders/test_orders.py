@@ -135,8 +135,8 @@ def test_what_an_order_sets_up_is_said_in_a_line() -> None:
 
 def test_a_run_of_another_program_is_none_of_a_command(tmp_path: Path) -> None:
     async def mine(journal: Journal) -> None:
-        part = await journal.begin("R", "ReActAgent", "files", "x")
-        part.note("begun", {"kind": "ReActAgent", "agent": "files", "task": "x"})
+        part = await journal.begin("R", "Clerk", "files", "x")
+        part.note("begun", {"kind": "Clerk", "agent": "files", "fingerprint": None})
         await part.commit()
         part.close()
         agent = act_agent(Order("x", str(tmp_path), SERVED), approver=RefuseAll())

@@ -524,7 +524,7 @@ def test_several_r_work_side_by_side_and_are_concluded_in_their_order() -> None:
         assert conclusion.artifacts == {"R0": {"n": 1}}
         assert conclusion.suggested_next_action == "R0: Rest."
         assert [asked(model)[0].split("\n")[0] for model in models] == ["Go north.", "Go south."]
-        assert "There are 2 R." in asked(h)[0]
+        assert "R is 2 agents." in asked(h)[0]
 
     asyncio.run(main())
 
@@ -536,7 +536,7 @@ def test_there_are_as_many_instructions_as_there_are_r(texts: list[str]) -> None
     workers = [ReActAgent(f"R{n}", ScriptedModel(["done"])) for n in range(2)]
     assert DualActAgent(DualActConfig(ReActAgent("H", h), workers)).reply_sync("Explore.").text
     assert "answer.new_instruction is wrong" in asked(h)[1]
-    assert "or a list with one for each" in asked(h)[1]
+    assert "or a list with one text for each" in asked(h)[1]
 
 
 def test_one_of_several_that_fails_does_not_take_the_others_along() -> None:

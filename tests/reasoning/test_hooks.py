@@ -67,11 +67,12 @@ def test_hooks_are_called_in_order_with_what_the_step_is_about(form: str) -> Non
 
         return plain if form == "sync" else later
 
-    thinker = agent({"name": "add", "args": {"a": 1, "b": 2}}, "3")
+    thinker = agent({"name": "add", "args": {"a": 1, "b": 2}}, "3", deps="all")
     for type in TYPES:
         thinker.register_hook(type, "watch", watcher(type))
     asyncio.run(thinker.observe("It rains."))
-    reply = thinker.reply_sync("1 + 2?", thread="t", run_id="r")
+    deps = {"user": "ada"}
+    reply = thinker.reply_sync("1 + 2?", thread="t", run_id="r", deps=deps)
     assert reply.text == "3"
     reasoning = ["pre_reasoning", "post_reasoning"]
     assert [type for type, _ in seen] == [
@@ -81,14 +82,21 @@ def test_hooks_are_called_in_order_with_what_the_step_is_about(form: str) -> Non
     ]
     about = dict(seen)
     told = {"role": "user", "content": "It rains."}
-    assert about["pre_observe"] == {"message": told, "thread": None, "run_id": None}
-    asked = {"text": "1 + 2?", "schema": None, "thread": "t", "run_id": "r"}
+    assert about["pre_observe"] == {
+        "message": told,
+        "thread": None,
+        "run_id": None,
+        "deps": "all",
+    }
+    of_reply = {"thread": "t", "run_id": "r", "deps": deps}
+    asked = {"text": "1 + 2?", "schema": None, **of_reply}
     assert about["pre_reply"] == asked
     assert about["post_reply"] == {**asked, "reply": reply}
     call = {"action": "add", "args": {"a": 1, "b": 2}, "iteration": 1, "call_id": "call_1_1"}
-    assert about["pre_acting"] == {**call, "thread": "t", "run_id": "r"}
+    assert about["pre_acting"] == {**call, **of_reply}
     for _, kwargs in seen[2:]:
-        assert (kwargs["thread"], kwargs["run_id"]) == ("t", "r")
+        assert {name: kwargs[name] for name in of_reply} == of_reply
+        assert kwargs["deps"] is deps
     assert about["post_acting"]["result"]["result"] == 3
     assert about["pre_reasoning"]["iteration"] == 2
     assert [m["role"] for m in about["pre_reasoning"]["messages"]] == ["user", "assistant", "tool"]
@@ -392,8 +400,8 @@ def test_a_hook_after_a_deadline_can_note_it() -> None:
     assert reply.stop_reason == "deadline"
     assert "hook" not in reply.detail
     assert [sorted(kwargs) for _, kwargs in noted] == [
-        ["conclusion", "instruction", "loop", "run_id", "thread"],
-        ["reply", "run_id", "schema", "text", "thread"],
+        ["conclusion", "deps", "instruction", "loop", "run_id", "thread"],
+        ["deps", "reply", "run_id", "schema", "text", "thread"],
     ]
 
 

@@ -8,6 +8,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 
@@ -341,6 +342,68 @@ def test_what_is_answered_after_its_sender_left_is_unknown_to_the_next_of_its_na
     assert SECRET not in seen([script], [1])
 
 
+def a_pair(decides: Any, works: Any) -> tuple[Any, list[ScriptedModel]]:
+    models = [ScriptedModel(decides), ScriptedModel(works)]
+    h, r = ReActAgent("H", models[0], memory=Memory()), ReActAgent("R", models[1])
+    return DualActAgent(human=h, reactive=r, id="it", max_hr_loops=2), models
+
+
+def some_talkers(decides: Any, works: Any) -> tuple[Any, list[ScriptedModel]]:
+    models = [ScriptedModel(decides), ScriptedModel(works)]
+    each = (ReActAgent(f"T{n}", model) for n, model in enumerate(models))
+    return Conversation([*each], until=MaxTurns(3), id="it"), models
+
+
+def a_pair_within(decides: Any, works: Any) -> tuple[Any, list[ScriptedModel]]:
+    pair, models = a_pair(decides, works)
+    pair.id = "inner"
+    return Conversation([pair], until=MaxTurns(1), id="it"), models
+
+
+@pytest.mark.parametrize("held_in", (0, 1), ids=("first", "second"))
+@pytest.mark.parametrize("asks", (True, False), ids=("ask", "send"))
+@pytest.mark.parametrize("kind", (a_pair, some_talkers, a_pair_within))
+def test_who_leaves_while_several_answer_leaves_nothing_to_the_next_of_its_name(
+    kind: Any, asks: bool, held_in: int, space: NativeSpace
+) -> None:
+    begun, held, over = threading.Event(), threading.Event(), threading.Event()
+
+    def answering(number: int, answers: list[str]) -> Any:
+        async def answer(messages: list[dict[str, Any]], _: Any) -> str:
+            if number == held_in and not held.is_set():
+                begun.set()
+                with suppress(asyncio.CancelledError):  # as a model that ends in its own time
+                    await asyncio.to_thread(held.wait, WAIT)
+            return answers.pop(0) if len(answers) > 1 else answers[0]
+
+        return answer
+
+    it, models = kind(answering(0, [GO_ON, ACCEPTED]), answering(1, ["worked"]))
+    space.add(it)
+    it.watch(lambda event: event.kind == "done" and event.agent == "it" and over.set())
+    ada = space.add(Agent("Ada"))
+    kept = ada.ask("it", "say", content=SECRET) if asks else None
+    if not asks:
+        ada.send({"to": "it", "action": {"name": "say", "args": {"content": SECRET}}})
+    assert begun.wait(WAIT)
+    space.remove(ada)
+    asked = space.add(Agent("Ada")).ask("it", "say", content="What is the code?")
+    before = [len(each.received) for each in models]
+    held.set()
+    assert over.wait(WAIT)
+    assert kept is None or kept.done()
+    with suppress(ActionError):
+        asked.result(WAIT)
+    mine = [
+        each
+        for model, first in zip(models, before, strict=True)
+        for each in model.received[first:]
+        if "What is the code?" in json.dumps(each)
+    ]
+    assert mine
+    assert SECRET not in json.dumps(mine)
+
+
 class Graph:
     """A memory of a user's own, without threads."""
 
@@ -432,12 +495,10 @@ def test_replies_of_one_thread_wait_for_each_other() -> None:
     asyncio.run(main())
 
 
-def test_a_conversation_replies_to_one_after_the_other() -> None:
+def test_a_conversation_replies_to_the_threads_side_by_side() -> None:
     async def main() -> None:
-        meeting = Meeting(1)
-        talk = Conversation([ReActAgent("Ann", meeting)], until=MaxTurns(1))
-        await asyncio.gather(*(talk.reply("go", thread=n) for n in range(5)))
-        assert meeting.most == 1
+        talk = Conversation([ReActAgent("Ann", Meeting(20))], until=MaxTurns(1))
+        await asyncio.gather(*(talk.reply("go", thread=n) for n in range(20)))
 
     asyncio.run(main())
 
@@ -770,3 +831,169 @@ def test_a_failure_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> N
     assert any(record.exc_info for record in caplog.records)
     with pytest.raises(ConnectionError, match="nobody answers"):
         reply.raise_for_error()
+
+
+# -- a colleague asked by code ---------------------------------------------------------------------
+
+
+async def by_the_context(text: str, context: Context) -> str:
+    """Ask the colleague."""
+    answer: str = await context.agent.ask("reader", "say", content=text)
+    return answer
+
+
+async def by_a_request(text: str, context: Context) -> str:
+    """Ask the colleague."""
+    message = {"to": "reader", "action": {"name": "say", "args": {"content": text}}, "id": "1"}
+    answer: str = await context.agent.request(message)
+    return answer
+
+
+def by_a_thread(text: str, context: Context) -> str:
+    """Ask the colleague."""
+    answer: str = context.agent.ask("reader", "say", content=text).result(WAIT)
+    return answer
+
+
+async def by_a_task(text: str, context: Context) -> str:
+    """Ask the colleague."""
+    return await asyncio.create_task(by_the_context(text, context))
+
+
+def asks_with(tool: Any, id: str = "front") -> ReActAgent:
+    """Return an agent that gives each text that it is told to a tool."""
+
+    def answer(messages: Any, actions: Any) -> Any:
+        last = messages[-1]
+        if last["role"] == "user" and last["content"] != "ok":
+            return {"name": tool.__name__, "args": {"text": last["content"]}}
+        return "all right"
+
+    return ReActAgent(id, ScriptedModel(answer), actions=[tool])
+
+
+def by_an_agent_of_its_own(space: NativeSpace) -> Any:
+    helper = space.add(Agent("helper"))
+
+    async def ask(text: str) -> str:
+        answer: str = await helper.ask("reader", "say", content=text)
+        return answer
+
+    return asks_with(ask)
+
+
+def by_a_hook(space: NativeSpace) -> Any:
+    front = ReActAgent("front", model())
+
+    async def ask(agent: Any, kwargs: dict[str, Any]) -> None:
+        await agent.ask("reader", "say", content=kwargs["text"])
+
+    front.register_hook("pre_reply", "ask", ask)
+    return front
+
+
+def by_a_member(space: NativeSpace) -> Any:
+    decides = ScriptedModel(lambda messages, actions: GO_ON)
+    worker = space.add(asks_with(by_the_context, "R"))
+    config = DualActConfig(ReActAgent("H", decides), worker, first="reactive", max_hr_loops=1)
+    return DualActAgent(config, id="front")
+
+
+def by_a_participant(space: NativeSpace) -> Any:
+    return Conversation([space.add(asks_with(by_the_context, "A"))], until=MaxTurns(1), id="front")
+
+
+def by_a_chats_model(space: NativeSpace) -> Any:
+    class Asking(ScriptedModel):
+        async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> Any:
+            await chatty.ask("reader", "say", content=messages[-1]["content"])
+            return await super().complete(messages, actions)
+
+    chatty = ChattyAI("front", Asking(["ok"] * 9))
+    return chatty
+
+
+WAYS = [
+    *(lambda space, tool=tool: asks_with(tool) for tool in (by_the_context, by_a_request)),
+    *(lambda space, tool=tool: asks_with(tool) for tool in (by_a_thread, by_a_task)),
+    by_an_agent_of_its_own,
+    by_a_hook,
+    by_a_member,
+    by_a_participant,
+    by_a_chats_model,
+]
+NAMED = ["context", "request", "worker thread", "task"]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=[*NAMED, *(way.__name__ for way in WAYS[4:])])
+def test_a_colleague_that_code_asks_is_asked_in_the_thread_of_the_reply(
+    way: Any, space: NativeSpace
+) -> None:
+    script = ScriptedModel(lambda messages, actions: "noted")
+    space.add(ReActAgent("reader", script))
+    space.add(way(space))
+    ada, eve = space.add(Agent("Ada")), space.add(Agent("Eve"))
+    for who, text in ((ada, SECRET), (eve, "What do you know?"), (ada, "And I?")):
+        with suppress(ActionError):  # a loop of H and R that is over without its consent
+            who.ask("front", "say", content=text).result(WAIT)
+    of_eve, of_ada = script.received[-2:]
+    assert SECRET not in json.dumps(of_eve)
+    assert SECRET in json.dumps(of_ada)
+
+
+def test_a_thread_that_the_asker_states_holds(space: NativeSpace) -> None:
+    async def ask(text: str, context: Context) -> str:
+        """Ask the colleague."""
+        answer: str = await context.agent.ask("reader", "say", content=text, thread="all")
+        return answer
+
+    script = model()
+    space.add(ReActAgent("reader", script))
+    space.add(asks_with(ask))
+    for id in ("Ada", "Eve"):
+        space.add(Agent(id)).ask("front", "say", content=f"I am {id}.").result(WAIT)
+    assert "I am Ada." in json.dumps(script.received[-1])
+
+
+def test_what_a_reply_sends_to_a_colleague_is_heard_in_its_thread(space: NativeSpace) -> None:
+    async def tell(text: str, context: Context) -> str:
+        """Tell the colleague."""
+        message = {"to": "reader", "action": {"name": "say", "args": {"content": text}}}
+        context.agent.send(message)
+        # Of the same sender and thread: it is answered after what was sent.
+        await context.agent.ask("reader", "say", content="Have you heard?")
+        return "told"
+
+    script = model()
+    space.add(ReActAgent("reader", script))
+    space.add(asks_with(tell))
+    for id, text in (("Ada", SECRET), ("Eve", "What do you know?")):
+        space.add(Agent(id)).ask("front", "say", content=text).result(WAIT)
+    assert [SECRET in json.dumps(each) for each in script.received] == [True, True, False, False]
+
+
+def test_a_colleague_without_threads_is_asked_as_ever(space: NativeSpace) -> None:
+    class Oracle(Agent):
+        @action
+        async def say(self, content: str) -> str:
+            return content.upper()
+
+    space.add(Oracle("reader"))
+    front = space.add(asks_with(by_the_context))
+    space.add(Agent("Ada")).ask("front", "say", content="yes").result(WAIT)
+    assert front.reply_sync("no", thread="t").steps[0].result["result"] == "NO"
+
+
+def test_an_action_outside_of_a_reply_asks_in_one_thread(space: NativeSpace) -> None:
+    class Desk(Agent):
+        @action
+        async def pass_on(self, text: str) -> str:
+            answer: str = await self.ask("reader", "say", content=text)
+            return answer
+
+    script = model()
+    space.add(ReActAgent("reader", script))
+    space.add(Desk("desk"))
+    for id in ("Ada", "Eve"):
+        space.add(Agent(id)).ask("desk", "pass_on", text=f"I am {id}.").result(WAIT)
+    assert "I am Ada." in json.dumps(script.received[-1])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,14 +15,17 @@ from moothall import (
     Conversation,
     DualActAgent,
     DualActConfig,
+    Journal,
     MaxTurns,
     NativeSpace,
     ReActAgent,
+    RunMismatch,
     action,
 )
 from moothall.agents import ChattyAI, OpenAIFunctionAgent
 from moothall.errors import DefinitionError
 from moothall.models import ScriptedModel
+from moothall.research import Researcher
 
 
 class Calculator(Agent):
@@ -70,14 +75,79 @@ def test_an_agent_that_acts_is_seen_in_a_space_and_outside_of_one() -> None:
     assert pieces(seen, "F")[3:] == ["Well."]
 
 
+def a_loop(model: Any) -> Any:
+    return ReActAgent("it", model)
+
+
+def a_dual_act(model: Any) -> Any:
+    config = DualActConfig(ReActAgent("H", ScriptedModel([])), ReActAgent("R", model))
+    config.first = "reactive"
+    return DualActAgent(config, "it")
+
+
+def a_conversation(model: Any) -> Any:
+    return Conversation([ReActAgent("A", model)], until=MaxTurns(1), id="it")
+
+
+def a_function_agent(model: Any) -> Any:
+    return OpenAIFunctionAgent("it", model, user_id="Ann")
+
+
+def a_researcher(model: Any) -> Any:
+    def find(query: str) -> str:
+        """Find something."""
+        return "nothing"
+
+    return Researcher("it", model, ["alpha"], [find])
+
+
+@pytest.mark.parametrize(
+    "kind", (a_loop, a_dual_act, a_conversation, a_function_agent, a_researcher)
+)
+def test_a_reply_that_is_cancelled_has_an_end_too(kind: Any) -> None:
+    started = asyncio.Event()
+
+    async def never(messages: Any, actions: Any) -> str:
+        started.set()
+        await asyncio.Event().wait()
+        return ""
+
+    agent = kind(ScriptedModel([never]))
+    seen: list[Any] = []
+    agent.watch(seen.append)
+
+    async def leaves() -> None:
+        reply = asyncio.create_task(agent.reply("Go", thread="t", run_id="r"))
+        await started.wait()
+        reply.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reply
+
+    asyncio.run(leaves())
+    last = seen[-1]
+    assert (last.kind, last.agent, last.run_id, last.thread) == ("done", "it", "r", "t")
+    assert (last.reply.stop_reason, last.reply.run_id) == ("cancelled", "r")
+    assert [each.kind for each in seen].count("done") == 1
+
+
+def test_a_reply_that_raises_has_an_end_too(tmp_path: Path) -> None:
+    seen: list[Any] = []
+    with Journal(tmp_path / "j") as journal:
+        agent = ReActAgent("it", ScriptedModel(["one", "two"]), journal=journal)
+        agent.reply_sync("Go", run_id="r")
+        agent.watch(seen.append)
+        with pytest.raises(RunMismatch):
+            agent.reply_sync("Go elsewhere", run_id="r")
+    assert [(each.kind, each.reply.stop_reason) for each in seen] == [("done", "error")]
+    assert isinstance(seen[0].reply.error, RunMismatch)
+
+
 async def _streamed(agent: Any) -> list[Any]:
     async with agent.stream("Go") as events:
         return [event async for event in events]
 
 
 def test_who_streams_and_who_watches_see_the_same() -> None:
-    import asyncio
-
     agent = ReActAgent("R", ScriptedModel(["One two."]))
     seen: list[Any] = []
     agent.watch(seen.append)

@@ -56,6 +56,8 @@ def do(job: dict[str, Any]) -> None:
     ):
 
         def live(row: dict[str, Any]) -> None:
+            with (folder / "told").open("a") as told:
+                told.write(f"{row['step']}\n")
             if row["step"] == 0 and not effects.has("intervened"):
                 society.intervene(Intervention(1, status={"mood": "low"}))
                 effects.note("intervened")  # from now on the journal alone has it

@@ -230,8 +230,8 @@ async def test_a_message_with_wrong_arguments_is_answered_by_an_error() -> None:
         reader.send(said("library", "steal", book="Emma"))
         await society.run(steps=2)
     assert [args["error"] for _, _, args in reader.heard] == [
-        "action.args are not those of borrow: {'book': ''}",
-        "action.args are not those of borrow: {'title': 'Emma'}",
+        "action.args do not fit borrow: {'book': ''}",
+        "action.args do not fit borrow: {'title': 'Emma'}",
         "action.name must be one of move, pay, work, buy, save, post, follow, like, got 'steal'",
     ]
 

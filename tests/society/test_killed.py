@@ -57,6 +57,8 @@ def test_killed_at_every_commit_it_comes_to_the_same_bytes(
             assert said["state"] == whole["state"], (number, when)
             assert said["tables"] == (whole["tables"] if out else {})
             assert said["rows"] == (whole["rows"][-1:] if out else whole["rows"])
+            told = (folder / "told").read_text().split()
+            assert sorted(set(told)) == ["0", "1", "2", "3"], (number, when)
             # Again only what had been answered and not yet recorded when the process died.
             done = effects(folder)
             assert len(done) == whole["answers"]

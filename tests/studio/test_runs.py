@@ -61,7 +61,8 @@ def page(open_page: Callable[..., Page]) -> Page:
 async def count(journal: Journal, run_id: str, steps: int = 1, text: str = "") -> None:
     """A run of an orchestrator of one's own, of two entries a step and three more."""
     part = await journal.begin(run_id, "Counter", "me", f"count {steps}")
-    part.note("begun", {"kind": "Counter", "agent": "me", "task": f"count {steps}"})
+    about = {"kind": "Counter", "agent": "me", "fingerprint": None}
+    part.note("begun", {**about, "task": f"count {steps}"})
     for number in range(steps):
         part.note("started", {"key": f"count.{number}", "args": {"text": text}})
         part.note("ended", {"key": f"count.{number}", "result": text})

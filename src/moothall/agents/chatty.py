@@ -5,18 +5,26 @@ from __future__ import annotations
 import re
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from moothall.action import action
-from moothall.approval import Approver
-from moothall.errors import ContextOverflow, DefinitionError
+from moothall.context import Context, SystemPrompt, check_system_prompt, prompt_for
+from moothall.errors import ContextOverflow
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
+from moothall.message import REPLYING
 from moothall.models.base import streamed
 from moothall.models.protocol import Model, ModelReply
 from moothall.reasoning.group import check_model
+from moothall.reasoning.replying import Replying, within
 from moothall.reasoning.stream import Watched
 from moothall.reasoning.thread import Thread
 from moothall.reasoning.threaded import Threaded
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from moothall.approval import Approver
+    from moothall.workflow import AgentParts
 
 _OF_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
 
@@ -28,9 +36,9 @@ class ChattyAI(Watched, Threaded):
     """Answers messages with a model, and remembers its conversation with each sender.
 
     It has one conversation with each sender, or several by `say(thread=)`, and a thousand at most:
-    the least recently used is forgotten. Of each it remembers as much as fits half of its model's
-    context, since the new message and the answer need room too; a message that does not fit beside
-    the conversation is answered without it. If the model fails, the sender gets the error, and the
+    it forgets the least recently used. A conversation may fill half of its model's context, since
+    the new message and the answer need room too. If a message does not fit beside the conversation,
+    it is answered without the conversation. If the model fails, the sender gets the error, and the
     message is not remembered. Watchers (`watch`) receive the pieces of its answers as the model
     streams them.
 
@@ -38,7 +46,8 @@ class ChattyAI(Watched, Threaded):
         id: its id
         model: a model, or the name of one, which is loaded on first use; `ORG/NAME` means
             `hf:ORG/NAME`, a model of the Hugging Face hub
-        system_prompt: the system prompt; an empty text for none. Default: a helpful assistant that
+        system_prompt: the system prompt, or a function of the `Context` that returns it for a
+            message, sync or async; an empty text for none. Default: a helpful assistant that
             answers in one sentence
         **options: what every `Agent` takes
     """
@@ -48,12 +57,12 @@ class ChattyAI(Watched, Threaded):
         id: str | int,
         model: Model | str = "local",
         *,
-        system_prompt: str | None = None,
+        system_prompt: SystemPrompt | None = None,
         receive_own_broadcasts: bool = True,
         concurrency: int | None = None,
         approver: Approver | None = None,
         deps: Any = None,
-        **options: Any,
+        **options: Unpack[AgentParts],
     ) -> None:
         super().__init__(
             id,
@@ -63,11 +72,8 @@ class ChattyAI(Watched, Threaded):
             deps=deps,
             **options,
         )
-        if system_prompt is not None and not isinstance(system_prompt, str):
-            raise DefinitionError(
-                f"agent {id!r}: system_prompt= must be a text, got {system_prompt!r:.80}"
-            )
-        self.system_prompt = _PROMPT if system_prompt is None else system_prompt
+        check_system_prompt(system_prompt, id)
+        self.system_prompt: SystemPrompt = _PROMPT if system_prompt is None else system_prompt
         if isinstance(model, str) and _OF_THE_HUB.fullmatch(model):
             model = f"hf:{model}"
         check_model(model, id)
@@ -94,10 +100,13 @@ class ChattyAI(Watched, Threaded):
             What the agent answers
         """
         kept = self._kept.take(self._thread_of_message(thread))
+        mine = Replying(self, kept.id, kept.turns)
         try:
-            return await self._say(content, kept)
+            with within(REPLYING, (*REPLYING.get(), mine)):
+                return await self._say(content, kept)
         finally:
-            self._kept.release(kept)
+            mine.open = False
+            self._release(kept)
 
     async def _say(self, content: str, thread: Thread) -> str:
         conversation = thread.memory
@@ -107,21 +116,24 @@ class ChattyAI(Watched, Threaded):
                 DEFAULT_TOKENS if room is None else max(room // 2, 1),
                 getattr(self.model, "count_tokens", None),
             )
+        message = self._current_message
+        context: Context[Any] = Context(self, message=message, thread=thread.id, deps=self.deps)
+        system = await prompt_for(self.system_prompt, context)
         said = {"role": "user", "content": content}
         before = conversation.get_memories()
         try:
-            answer = await self._answer([*before, said])
+            answer = await self._answer(system, [*before, said])
         except ContextOverflow:
             if not before:
                 raise
-            answer = await self._answer([said])
+            answer = await self._answer(system, [said])
         conversation.add_memory(said)
         conversation.add_memory({"role": "assistant", "content": answer})
         return answer
 
-    async def _answer(self, prompt: list[dict[str, Any]]) -> str:
-        if self.system_prompt:
-            prompt.insert(0, {"role": "system", "content": self.system_prompt})
+    async def _answer(self, system: str, prompt: list[dict[str, Any]]) -> str:
+        if system:
+            prompt.insert(0, {"role": "system", "content": system})
         if not self._watchers:
             return (await self.model.complete(prompt)).text.strip()
         text = ""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
-import threading
 from contextlib import suppress
-from typing import Final
+from typing import BinaryIO, Final
 
 from moothall.agents.sandbox import Sandbox
 from moothall.errors import CommandError, CommandTimeout, ConfigError, TooManyThreads
-from moothall.threads import WORKERS
+from moothall.threads import WORKERS, guard
 
 MAX_OUTPUT: Final = 64 * 1024
 """How many bytes of a command's output are kept."""
@@ -20,8 +20,9 @@ MAX_OUTPUT: Final = 64 * 1024
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ")
 _PIECE = 2**16
 _LAST_WORDS_S = 1.0
-# A shell script that sets the file size limit, in blocks of 512 bytes, and becomes the program.
-_LIMITED = 'ulimit -f "$1" 2>/dev/null; shift; exec "$@"'
+# A shell script that waits for a line, sets the limit of file sizes, in blocks of 512 bytes, and
+# becomes the command. Without the line, as when this program has died, it ends.
+_HELD = 'read -r line || exit; ${0:+ulimit -f $0} 2>/dev/null; exec /bin/sh -c "$1" </dev/null'
 # A shell script that kills a process group when the program that holds its standard input ends.
 _WATCH = 'read -r line; kill -s KILL -- "-$0"'
 
@@ -92,30 +93,39 @@ class _Process:
         sandbox: Sandbox | None,
         max_file_bytes: int | None,
     ) -> None:
-        self._command = ["/bin/sh", "-c", command]
-        if max_file_bytes is not None:
-            blocks = str(max_file_bytes // 512)
-            self._command = ["/bin/sh", "-c", _LIMITED, "sh", blocks, *self._command]
+        blocks = "" if max_file_bytes is None else str(max_file_bytes // 512)
+        self._command = ["/bin/sh", "-c", _HELD, blocks, command]
         self._folder = folder
         self._output = output
         self._sandbox = sandbox
-        self._lock = threading.Lock()
+        self._lock = guard()
         self._killed = False
         self._process: subprocess.Popen[bytes] | None = None
+        self._inside = -1  # the handle of the sandbox's first process
 
     def run(self) -> int:
         """Start it, unless it was killed before, and wait for its end; return its exit code."""
         try:
-            with self._lock:
-                if self._killed:
-                    return -signal.SIGKILL
-                process = self._process = self._start()
+            if self._killed:
+                return -signal.SIGKILL
+            process, about = self._start()
         finally:
             os.close(self._output)
         watch = None
         try:
-            if self._sandbox is None:
-                watch = self._watched(process.pid)
+            # The command begins when all that ends it is there.
+            with process.stdin as begin, about:  # type: ignore[union-attr]
+                if self._sandbox is None:
+                    watch = self._watched(process.pid)
+                else:
+                    self._inside = _first_inside(about.read())
+                with self._lock:
+                    self._process = process
+                    if self._killed:
+                        self._kill(process)
+                    else:
+                        with suppress(BrokenPipeError):  # bubblewrap has ended, and said why
+                            begin.write(b"\n")
             if hasattr(os, "waitid"):
                 # Until its exit code is read, no other process gets its number.
                 os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
@@ -126,6 +136,8 @@ class _Process:
                 self._kill(process)  # what is left of the command
                 self._process = None
                 process.wait()
+                if self._inside >= 0:
+                    os.close(self._inside)
             if watch is not None:
                 watch.kill()
                 watch.communicate()
@@ -136,27 +148,38 @@ class _Process:
         return code
 
     def kill(self) -> None:
-        """Kill the command, or prevent its start. Does nothing if it has ended."""
+        """Kill the command, or prevent its beginning. Does nothing if it has ended."""
         with self._lock:
             self._killed = True
             if self._process is not None:
                 self._kill(self._process)
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> tuple[subprocess.Popen[bytes], BinaryIO]:
+        """Start it; return its process, and what bubblewrap tells about its own."""
         environment = {k: os.environ[k] for k in _KEPT if k in os.environ} | {"TERM": "dumb"}
+        readable, writable = os.pipe()
+        about = open(readable, "rb")  # noqa: SIM115 - the caller closes it
         command = self._command
         if self._sandbox is not None:
-            command = self._sandbox.wrap(self._folder, command)
-        return subprocess.Popen(
-            command,
-            bufsize=0,
-            stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            stderr=subprocess.STDOUT,
-            cwd=self._folder,
-            env=environment,
-            start_new_session=True,
-        )
+            command = self._sandbox.wrap(self._folder, command, writable)
+        try:
+            process = subprocess.Popen(
+                command,
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=self._output,
+                stderr=subprocess.STDOUT,
+                cwd=self._folder,
+                env=environment,
+                start_new_session=True,
+                pass_fds=() if self._sandbox is None else (writable,),
+            )
+        except BaseException:
+            about.close()
+            raise
+        finally:
+            os.close(writable)
+        return process, about
 
     @staticmethod
     def _watched(group: int) -> subprocess.Popen[bytes]:
@@ -170,9 +193,21 @@ class _Process:
         )
 
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
-        # Killing bubblewrap ends every process in the sandbox (`--die-with-parent`).
         with suppress(OSError):  # it has ended
             os.killpg(process.pid, signal.SIGKILL)
+        # With the first process inside, every other one ends. `--die-with-parent` alone works only
+        # once that has set itself up.
+        if self._inside >= 0:
+            with suppress(OSError):
+                signal.pidfd_send_signal(self._inside, signal.SIGKILL)
+
+
+def _first_inside(about: bytes) -> int:
+    """Return a handle of the sandbox's first process, by what bubblewrap tells; -1 if it failed."""
+    try:
+        return os.pidfd_open(json.loads(about)["child-pid"])
+    except (ValueError, OSError):
+        return -1
 
 
 def _signal_name(number: int) -> str:

@@ -12,6 +12,7 @@ from moothall.agents.folder import MAX_BYTES, Folder
 from moothall.agents.sandbox import SandboxChoice, sandbox_for
 from moothall.agents.text_file import edited
 from moothall.errors import FileError
+from moothall.threads import renewed
 
 MAX_LISTED: Final = 200
 """The most files that a schema names."""
@@ -42,7 +43,7 @@ def file_actions(
         max_bytes: the largest file that `read_file` reads; searching has no such limit
 
     Raises:
-        FileError: the root does not exist, or is no folder
+        FileError: the root does not exist, or is not a folder
     """
     folder = Folder(root, max_bytes=max_bytes)
 
@@ -118,13 +119,13 @@ def changing_actions(
     Raises:
         ConfigError: `command_timeout`, `max_file_bytes` or `sandbox` is wrong, as in `Host`
         CommandError: the sandbox is `"bwrap"`, which is not installed or does not work here
-        FileError: the root does not exist, or is no folder
+        FileError: the root does not exist, or is not a folder
     """
     folder = Folder(root, max_bytes=max_bytes)
     check_limits(command_timeout, max_file_bytes, network)
     confined = sandbox_for(sandbox, network)
     # An edit reads and then writes: of two concurrent ones, one would be lost.
-    one_at_a_time = threading.Lock()
+    one_at_a_time = renewed(threading.Lock())
 
     def write_file(file_name: str, content: str) -> str:
         """Write a text file, in place of one that is there.

@@ -51,7 +51,7 @@ class Folder:
         max_bytes: the largest file that is read or written as a whole
 
     Raises:
-        NotAFile: the root is no folder, or no path
+        NotAFile: the root is not a folder, or not a path
         NoSuchFile: the root does not exist
     """
 
@@ -251,7 +251,7 @@ def _parts(name: str) -> list[str]:
     if not isinstance(name, str):
         raise FileError(f"a file's name must be text, got {type(name).__name__}")
     if not name:
-        raise FileError("a file's name is not empty")
+        raise FileError("a file's name must not be empty")
     if "\0" in name:
         raise FileError(f"{quoted(name)} has a NUL character, which no file's name has")
     if name.startswith("/"):

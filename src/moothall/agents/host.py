@@ -46,7 +46,7 @@ class Host(Agent):
         ConfigError: `command_timeout` is not above 0, `max_file_bytes` is below 0, or `sandbox` or
             `network` has another value (a ValueError)
         CommandError: the sandbox is `"bwrap"`, which is not installed or does not work here
-        FileError: the root is no folder
+        FileError: the root is not a folder
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Host(Agent):
     ) -> None:
         super().__init__(id, approver=approver)
         check_limits(command_timeout, max_file_bytes, network)
-        self.folder = Folder(root)
+        self.folder: Folder = Folder(root)
         self.command_timeout = command_timeout
         self.max_file_bytes = max_file_bytes
         self._sandbox = sandbox_for(sandbox, network)

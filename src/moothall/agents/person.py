@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from moothall.agents.terminal import Terminal
 from moothall.context import Context
 from moothall.errors import NobodyToAsk
 from moothall.jsonvalue import Unreadable, json_text
-from moothall.models.protocol import Usage
+from moothall.models.protocol import ChatMessage, Usage
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.dualact.conclusions import DECISION_SCHEMA, DecisionAction, HumanDecision
 from moothall.reasoning.reply import Reply, StopReason
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.thread import Thread
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from moothall.reasoning.conversational import ReplyingOptions
 
 _CHOICES = """\
 Choose:
@@ -74,7 +79,7 @@ class Person(ConversationalAgent):
         stdin: TextIO | None = None,
         stdout: TextIO | None = None,
         desk: Desk | None = None,
-        **options: Any,
+        **options: Unpack[ReplyingOptions],
     ) -> None:
         super().__init__(id, **options)
         self._terminal = Terminal(stdin, stdout)
@@ -119,7 +124,7 @@ class Person(ConversationalAgent):
         error: BaseException | None = None,
     ) -> Reply:
         said = [("user", request.content), ("assistant", text)]
-        messages = [{"role": role, "content": content} for role, content in said]
+        messages: list[ChatMessage] = [{"role": role, "content": content} for role, content in said]
         return Reply(text, value, messages, [], Usage(), reason, detail, error, request.run_id)
 
 

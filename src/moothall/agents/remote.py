@@ -8,7 +8,7 @@ from typing import Any, Final
 from moothall.agent import Agent
 from moothall.arguments import names_checked
 from moothall.jsonvalue import Unreadable, json_text
-from moothall.models.protocol import Usage
+from moothall.models.protocol import ChatMessage, Usage
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.group import check_part
 from moothall.reasoning.reply import Reply, StopReason
@@ -72,7 +72,10 @@ class RemoteAgent(ConversationalAgent):
             except Unreadable as error:
                 value, args["content"] = None, (fault := str(error))
         reason: StopReason = "unreadable" if fault else "done"
-        messages = [{"role": "user", "content": content}, {"role": "assistant", "content": text}]
+        messages: list[ChatMessage] = [
+            {"role": "user", "content": content},
+            {"role": "assistant", "content": text},
+        ]
         return Reply(text, value, messages, [], Usage(), reason, fault, None, request.run_id)
 
     async def _has_threads(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Final, Literal, get_args
 
 from moothall.errors import CommandError, ConfigError
 
-logger = logging.getLogger("moothall.agents")
+logger: logging.Logger = logging.getLogger("moothall.agents")
 
 SandboxChoice = Literal["auto", "bwrap", "none"]
 
@@ -32,8 +32,11 @@ class Sandbox:
     program: str
     network: bool = False
 
-    def wrap(self, folder: str, command: list[str]) -> list[str]:
-        """Return the command line that runs a command there, with a folder that it may write to."""
+    def wrap(self, folder: str, command: list[str], about: int | None = None) -> list[str]:
+        """Return the command line that runs a command there, with a folder that it may write to.
+
+        `about` is the file descriptor to which bubblewrap writes the number of its first process.
+        """
         everything = folder == "/"
         run = ["/run/current-system", "/run/wrappers"]  # NixOS has its programs there
         if self.network:
@@ -53,6 +56,7 @@ class Sandbox:
             *(() if self.network else ("--unshare-net",)),
             # Root would keep its privileges, with which it could remove the sandbox.
             *("--cap-drop", "ALL"),
+            *(() if about is None else ("--info-fd", str(about))),
             "--die-with-parent",
             "--new-session",
             *("--chdir", folder),

@@ -5,18 +5,23 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Any, TextIO
+from typing import Any, TextIO, overload
 
 from moothall.jsonvalue import json_text
 from moothall.reasoning.events import Done, Event
 from moothall.reasoning.reply import ANSWERED, Reply
+from moothall.reasoning.stream import R_co, ReplyStream
 from moothall.text import escaped_json, one_line, shown_lines
 
 _WIDTH = 200
 """The most characters shown of a call's arguments or result."""
 
 
-async def show(stream: AsyncIterator[Event], file: TextIO | None = None) -> Reply:
+@overload
+async def show(stream: ReplyStream[R_co], file: TextIO | None = None) -> R_co: ...
+@overload
+async def show(stream: AsyncIterator[Event], file: TextIO | None = None) -> Reply: ...
+async def show(stream: AsyncIterator[Event], file: TextIO | None = None) -> Any:
     """Print at a terminal what an agent does while it replies, as it happens.
 
     Text is printed as the model streams it; a call, its result, a decision, a turn and a block get
@@ -42,6 +47,7 @@ async def show(stream: AsyncIterator[Event], file: TextIO | None = None) -> Repl
             if isinstance(event, Done):  # in a conversation, each participant's reply comes, too
                 reply = event.reply
     assert reply is not None
+    reply._was_printed()
     return reply
 
 

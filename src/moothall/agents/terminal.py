@@ -10,6 +10,7 @@ from typing import TextIO
 
 from moothall.approval.approval import read_line
 from moothall.text import shown_lines as shown_lines
+from moothall.threads import guard, in_child
 
 
 class Terminal:
@@ -22,8 +23,12 @@ class Terminal:
     def __init__(self, stdin: TextIO | None = None, stdout: TextIO | None = None) -> None:
         self._stdin = stdin
         self._stdout = stdout
-        self._guard = threading.Lock()
+        self._guard = guard()
         self._reading: concurrent.futures.Future[str] | None = None
+        in_child(self._forget)
+
+    def _forget(self) -> None:
+        self._reading = None  # by a thread of the parent
 
     def show(self, text: str) -> None:
         """Write a text, line by line, with terminal control characters escaped."""

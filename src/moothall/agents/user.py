@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 from contextlib import suppress
-from typing import Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from moothall.action import action
 from moothall.agent import SPECIAL, Agent
@@ -16,6 +16,11 @@ from moothall.message import BROADCAST
 from moothall.slash import parse_slash
 from moothall.text import escaped, escaped_json
 from moothall.threads import WORKERS
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from moothall.workflow import AgentOptions
 
 PATIENCE_S: Final = 60.0
 """How many seconds to wait, at the end of the input, for open answers."""
@@ -37,8 +42,7 @@ class User(Agent):
         id: its id
         stdin: the input for lines; default: the process's
         stdout: the output for messages; default: the process's
-        receive_own_broadcasts: whether the person sees their own broadcasts
-        **options: what else an `Agent` takes
+        **options: what every `Agent` takes; `receive_own_broadcasts=` is False by default
     """
 
     def __init__(
@@ -46,11 +50,10 @@ class User(Agent):
         id: str | int = "User",
         stdin: TextIO | None = None,
         stdout: TextIO | None = None,
-        *,
-        receive_own_broadcasts: bool = False,
-        **options: Any,
+        **options: Unpack[AgentOptions],
     ) -> None:
-        super().__init__(id, receive_own_broadcasts=receive_own_broadcasts, **options)
+        options.setdefault("receive_own_broadcasts", False)
+        super().__init__(id, **options)
         self._terminal = Terminal(stdin, stdout)
 
     # -- output ------------------------------------------------------------------------------------
@@ -103,7 +106,7 @@ class User(Agent):
     async def run(self, patience_s: float = PATIENCE_S) -> None:
         """Read lines and send them, until the input ends.
 
-        For a line that is no message, an error is shown, and the next line is read. When the input
+        If a line is not a message, an error is shown, and the next line is read. When the input
         ends, the agents of the space have time to answer earlier messages.
 
         Args:
@@ -139,7 +142,8 @@ class User(Agent):
     async def _answered(self, patience_s: float, addressed: dict[str, None]) -> None:
         """Wait until every other agent, and then this one, has handled its messages so far."""
         own = str(self.id)
-        here = await self.space._everyone() if BROADCAST in addressed else self.space.ids()
+        space: Any = self.space
+        here = await space._everyone() if BROADCAST in addressed else space.ids()
         known = dict.fromkeys(here) | addressed
         others = [id for id in known if id not in (own, BROADCAST)]
         end = time.monotonic() + patience_s
@@ -173,7 +177,8 @@ class User(Agent):
 
     def _asking(self, ids: list[str]) -> list[str]:
         """Return which agents of this process have a message that awaits approval."""
-        agents = self.space.statistics()["agents"]
+        space: Any = self.space
+        agents = space.statistics()["agents"]
         return [id for id in ids if id in agents and agents[id]["asking"]]
 
     def _show_busy(self, id: str, patience_s: float) -> None:

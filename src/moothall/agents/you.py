@@ -57,7 +57,8 @@ class You(Agent):
     async def discover(self) -> None:
         """Ask the other processes for their agents."""
         if self.is_shared:
-            self.elsewhere = dict.fromkeys(await self.space._everyone())
+            space: Any = self.space
+            self.elsewhere = dict.fromkeys(await space._everyone())
 
     async def offers_of(self, id: str) -> Help:
         """Return what an agent offers; empty if it does not answer in time."""

@@ -30,9 +30,9 @@ from moothall.errors import (
 )
 from moothall.slash import format_slash
 from moothall.text import escaped, escaped_json, log_failure, printable
-from moothall.threads import ask_in_thread
+from moothall.threads import ask_in_thread, awaited, renewed
 
-logger = logging.getLogger("moothall.approval")
+logger: logging.Logger = logging.getLogger("moothall.approval")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class Question:
 class Approver(Protocol):
     """Answers approval requests; may be sync or async. Sync ones are called in a worker thread."""
 
-    def approve(self, request: ApprovalRequest) -> Decision | Awaitable[Decision]:
+    def approve(self, request: ApprovalRequest, /) -> Decision | Awaitable[Decision]:
         """Return True to permit; anything else refuses, `Refused("…")` with a reason."""
 
 
@@ -192,9 +192,8 @@ async def answer(approver: Approver | None, question: Question) -> str:
 async def _asked(approver: Any, function: Callable[[Any], Any], request: Any) -> Any:
     """Return what an approver's function gives; one that is not `async` runs in a thread."""
     if inspect.iscoroutinefunction(function):
-        return await function(request)
-    given = await ask_in_thread(approver, function, request)
-    return await given if inspect.isawaitable(given) else given
+        return await awaited(function(request))
+    return await awaited(await ask_in_thread(approver, function, request))
 
 
 class RefuseAll:
@@ -214,7 +213,7 @@ class CallbackApprover:
         answer: answers the questions of actions; without it, questions raise `NobodyToAsk`
 
     Raises:
-        DefinitionError: `function` or `answer` is no function
+        DefinitionError: `function` or `answer` is not a function
     """
 
     def __init__(
@@ -240,7 +239,7 @@ class Rule:
     """Permits matching requests, or refuses them with `permit=False`.
 
     Each pattern is a shell pattern (`*`, `?`, `[…]`) that must match the whole text, including
-    case. An argument that is no string is matched as its JSON.
+    case. An argument that is not a string is matched as its JSON.
 
     Attributes:
         agent: pattern of the agent's id
@@ -282,7 +281,7 @@ class RuleApprover:
     def __init__(self, rules: Iterable[Rule], otherwise: Approver | None = None) -> None:
         if isinstance(rules, Rule):
             raise DefinitionError("RuleApprover takes a list of rules, got one: put it in a list")
-        self.rules = tuple(rules)
+        self.rules: tuple[Rule, ...] = tuple(rules)
         for rule in self.rules:
             if not isinstance(rule, Rule):
                 raise DefinitionError(f"RuleApprover takes Rule(…), got {rule!r}")
@@ -319,7 +318,7 @@ class TerminalApprover:
     def __init__(self, stdin: TextIO | None = None, stdout: TextIO | None = None) -> None:
         self._stdin = stdin
         self._stdout = stdout
-        self._one_at_a_time = threading.Lock()
+        self._one_at_a_time = renewed(threading.Lock())
         self._always: set[tuple[str | None, str]] = set()
 
     def approve(self, request: ApprovalRequest) -> bool:

@@ -2,38 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-import threading
-import weakref
-from collections.abc import Callable
-from contextvars import ContextVar
 from dataclasses import dataclass, field
-from decimal import Decimal
-from functools import partial
-from typing import NoReturn, TypeAlias, TypeVar
+from typing import TypeAlias
 
-from moothall.budget.amounts import (
-    KINDS,
-    LIMITS,
-    NOTHING,
-    PICO,
-    TOKENS,
-    UNITS,
-    USD,
-    Amounts,
-    check_count,
-    digits,
-    picodollars,
-)
-from moothall.errors import BudgetExceeded, DeadlineExceeded, DefinitionError
-from moothall.threads import WaitingLine
-
-logger = logging.getLogger("moothall.budget")
-
-T = TypeVar("T")
-
-HELD: ContextVar[tuple[weakref.ref[Reservation], ...]] = ContextVar("moothall_held", default=())
-"""The reservations that this task and its callers hold, and some that have ended."""
+from moothall.budget.amounts import KINDS, LIMITS, UNITS, Amounts, digits
+from moothall.budget.period import Per, period_at, renewal
+from moothall.errors import BudgetExceeded, DeadlineExceeded
 
 
 def _zeros() -> list[int]:
@@ -53,6 +27,26 @@ class Account:
     fault: int | None = None  # the first kind of which more was spent than reserved
     begun: float | None = None
     before: float = 0.0  # seconds that were spent in another process
+    per: Per | None = None  # after what its limits are renewed
+    period: str = ""  # of which it counts; empty: of all time, so far
+    key: str | None = None  # by which processes share it
+
+    def is_same(self, other: Account) -> bool:
+        """Return whether an account of the same ledger counts the same."""
+        return self is other or (self.key is not None and self.key == other.key)
+
+    def renew(self, now: float) -> None:
+        """Begin anew if its period has passed; `now` is in seconds since 1970."""
+        if self.per is None or (period := period_at(self.per, now)) == self.period:
+            return
+        # What was spent before a period was stated counts in the first. None goes back: a clock
+        # that is set back gives nothing away.
+        if len(period) == len(self.period):
+            if period < self.period:
+                return
+            self.taken, self.spent, self.over = _zeros(), _zeros(), _zeros()
+            self.fault, self.begun, self.before = None, None, 0.0
+        self.period = period
 
     def elapsed(self, now: float) -> float:
         """Return the seconds that have passed."""
@@ -64,280 +58,47 @@ Accounts: TypeAlias = tuple[Account, ...]
 """A budget's own account, then its parents', up to the root."""
 
 
-class Ledger:
-    """Changes the accounts of a budget and all its descendants, under one lock."""
-
-    __slots__ = ("__weakref__", "_held", "_lock", "_open", "line")
-
-    def __init__(self, title: str) -> None:
-        # Held for a few instructions, never while waiting. It is re-entrant, since the garbage
-        # collector may run meanwhile and end a generator of this thread that settles, too.
-        self._lock = threading.RLock()
-        self._open = [0]  # reservations
-        self._held: dict[int, weakref.ref[Reservation]] = {}
-        self.line = WaitingLine()  # for what open reservations hold
-        weakref.finalize(self, _log_open, title, self._open)
-
-    def change(self, work: Callable[[], T], undo: Callable[[], object] | None = None) -> T:
-        """Change accounts with `work`; `undo` reverts it if it cannot be stored."""
-        with self._lock:
-            return work()
-
-    def refresh(self) -> None:
-        """Bring the accounts up to date."""
-
-    def reserve(
-        self,
-        accounts: Accounts,
-        least: Amounts,
-        now: float,
-        rest: tuple[bool, bool] = (False, False),
-    ) -> Reservation:
-        """Reserve from all accounts or none; `rest`: whether to take all tokens, all money left."""
-        amounts = least
-
-        def work() -> None:
-            nonlocal amounts
-            if any(rest):
-                tokens, pico = (
-                    max(left, least[kind], 1) if rest[kind] and left is not None else least[kind]
-                    for kind, left in enumerate(_left(accounts)[:2])
-                )
-                amounts = tokens, pico, least[2], least[3]
-            _take(accounts, amounts, now)
-
-        self.change(work, lambda: _add(accounts, amounts, -1))
-        return Reservation(self, accounts, amounts)
-
-    def settle(self, reservation: Reservation, spent: Amounts) -> None:
-        """End a reservation."""
-        closed = self.change(partial(end, reservation, spent))
-        self.line.wake_first()
-        for account, kind in closed:
-            logger.warning(
-                "%s: %s %s were spent where %s had been reserved; no further calls start",
-                account.title,
-                digits(kind, spent[kind]),
-                UNITS[kind],
-                digits(kind, reservation._amounts[kind]),
-            )
-
-    def charge(self, accounts: Accounts, amounts: Amounts, now: float) -> None:
-        """Count what another process has spent, then raise if it exceeds a limit."""
-        with self._lock:
-            _begin(accounts, now)
-            _add(accounts, amounts)
-            for account in accounts:
-                for kind in KINDS:
-                    account.spent[kind] += amounts[kind]
-            for account in accounts:
-                _refuse_if_closed(account, now)
-                for kind, limit in enumerate(account.limits):
-                    if limit is not None and amounts[kind] and account.taken[kind] > limit:
-                        raise BudgetExceeded(
-                            f"{account.title}: {digits(kind, account.taken[kind])} {UNITS[kind]} "
-                            f"of {digits(kind, limit)} are spent or reserved, with those of "
-                            "another process",
-                            LIMITS[kind],
-                        )
-
-    def start(self, accounts: Accounts, now: float) -> None:
-        """Start the seconds."""
-        self.change(partial(_begin, accounts, now))
-
-    def check(self, accounts: Accounts, now: float) -> None:
-        """Raise if nothing further may begin."""
-        self.refresh()
-        for account in accounts:
-            _refuse_if_closed(account, now)
-
-    def read(self, account: Account) -> tuple[list[int], list[int], list[int]]:
-        """Return what is spent, what is spent or reserved, and the overrun, at one moment."""
-        self.refresh()
-        with self._lock:
-            return account.spent.copy(), account.taken.copy(), account.over.copy()
-
-    def left(self, accounts: Accounts) -> list[int | None]:
-        """Return what may be reserved."""
-        self.refresh()
-        with self._lock:
-            return _left(accounts)
-
-    def load(
-        self, account: Account, spent: list[int], seconds: float, over: tuple[int, int]
-    ) -> None:
-        """Set what was spent."""
-        with self._lock:
-            if account.taken != account.spent:
-                raise DefinitionError(
-                    f"{account.title} cannot take over a state while something is reserved"
-                )
-            account.taken, account.spent = spent.copy(), spent.copy()
-            account.over = [*over, 0, 0]
-            account.fault = next(
-                (k for k in (TOKENS, USD) if over[k] and account.limits[k] is not None), None
-            )
-            account.before, account.begun = seconds, None
-
-
-class Reservation:
-    """Amounts that a spender has reserved.
-
-    It ends by `settle` or `release`, or as a context manager, which settles in full on exit unless
-    it was settled or released before. If the object is dropped, its amounts stay reserved; the
-    number of such reservations is logged when the budget ends.
-
-    Attributes:
-        open: whether it was not yet settled or released
-    """
-
-    __slots__ = ("__weakref__", "_accounts", "_amounts", "_ledger", "_spent", "_waits", "open")
-
-    def __init__(self, ledger: Ledger, accounts: Accounts, amounts: Amounts) -> None:
-        self._ledger = ledger
-        self._accounts = accounts
-        self._amounts = amounts
-        self._spent = amounts  # until it is settled
-        self.open = True
-        self._waits = 0  # how many of its inner reservations wait in turn
-        ledger._open[0] += 1
-        ledger._held[id(self)] = ref = weakref.ref(self)
-        HELD.set((*(r for r in HELD.get() if (each := r()) and each.open), ref))
-
-    @property
-    def tokens(self) -> int:
-        """How many tokens are reserved."""
-        return self._amounts[TOKENS]
-
-    @property
-    def usd(self) -> float:
-        """How many US dollars are reserved."""
-        return self._amounts[USD] / PICO
-
-    @property
-    def model_calls(self) -> int:
-        """How many model calls are reserved."""
-        return self._amounts[2]
-
-    @property
-    def actions(self) -> int:
-        """How many actions are reserved."""
-        return self._amounts[3]
-
-    def settle(self, *, tokens: int | None = None, usd: float | Decimal | None = None) -> None:
-        """Replace the reservation by what was spent; default: as much as was reserved.
-
-        An overrun is counted, appears in `Budget.over`, and closes each of its budgets with a limit
-        of that kind: an estimate that was no upper bound cannot be relied on.
-
-        Raises:
-            DefinitionError: it was settled or released before, or an amount is wrong; it stays open
-        """
-        reserved = self._amounts
-        if tokens is None:
-            tokens = reserved[TOKENS]
-        check_count("settle", "tokens", tokens)
-        pico = reserved[USD] if usd is None else picodollars("settle", usd)
-        self._ledger.settle(self, (tokens, pico, reserved[2], reserved[3]))
-
-    def release(self) -> None:
-        """Return everything to the budget, because the call was never begun.
-
-        Raises:
-            DefinitionError: it was settled or released before
-        """
-        self._ledger.settle(self, NOTHING)
-
-    def __enter__(self) -> Reservation:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.open:
-            self.settle()
-
-    def __reduce__(self) -> NoReturn:
-        raise DefinitionError("a reservation cannot be copied: it would be given back twice")
-
-    def __repr__(self) -> str:
-        parts = ", ".join(
-            f"{digits(kind, amount)} {UNITS[kind]}"
-            for kind, amount in enumerate(self._amounts)
-            if amount
-        )
-        return f"<Reservation of {parts or 'nothing'}{'' if self.open else ', ended'}>"
-
-
-def callers(ledger: Ledger) -> list[Reservation]:
-    """Return the open reservations of a ledger that this task and its callers hold."""
-    found = [ref() for ref in HELD.get()]
-    return [each for each in found if each and each.open and each._ledger is ledger]
-
-
-def _log_open(title: str, open: list[int]) -> None:
-    if open[0]:
-        logger.warning("%s: %d reservations were neither settled nor released", title, open[0])
-
-
-def _begin(accounts: Accounts, now: float) -> None:
+def begin(accounts: Accounts, now: float) -> None:
+    """Start the seconds of accounts."""
     for account in accounts:
         if account.begun is None:
             account.begun = now
 
 
-def _add(accounts: Accounts, amounts: Amounts, sign: int = 1) -> None:
+def add(accounts: Accounts, amounts: Amounts, sign: int = 1) -> None:
+    """Take amounts from accounts, or give them back."""
     for kind in KINDS:
         if amounts[kind]:
             for account in accounts:
                 account.taken[kind] += sign * amounts[kind]
 
 
-def _take(accounts: Accounts, amounts: Amounts, now: float) -> None:
-    _begin(accounts, now)
+def take(accounts: Accounts, amounts: Amounts, now: float) -> None:
+    """Take amounts from all accounts; raise, and take nothing, if one is too small."""
+    begin(accounts, now)
     for account in accounts:
         if account.fault is not None or account.seconds is not None:
-            _refuse_if_closed(account, now)
+            refuse_if_closed(account, now)
     # Add first, then check: the garbage collector may end a reservation meanwhile, see `Ledger`.
-    _add(accounts, amounts)
+    add(accounts, amounts)
     for kind in KINDS:
         for account in accounts if amounts[kind] else ():
             limit, taken = account.limits[kind], account.taken[kind]
             if limit is not None and taken > limit:
-                _add(accounts, amounts, -1)
+                add(accounts, amounts, -1)
                 had, spent = taken - amounts[kind], account.spent[kind]
+                renewed = f"; it is renewed on {renewal(account.period)}" if account.per else ""
                 raise BudgetExceeded(
                     f"{account.title}: {digits(kind, amounts[kind])} {UNITS[kind]} are needed and "
                     f"{digits(kind, max(limit - had, 0))} of {digits(kind, limit)} are left "
-                    f"({digits(kind, spent)} spent, {digits(kind, had - spent)} reserved)",
+                    f"({digits(kind, spent)} spent, {digits(kind, had - spent)} reserved){renewed}",
                     LIMITS[kind],
                     (accounts, amounts),
                 )
 
 
-def end(reservation: Reservation, spent: Amounts) -> list[tuple[Account, int]]:
-    """Count what a reservation spent; return the accounts that it closes, with the kind."""
-    if not reservation.open:
-        raise DefinitionError("this reservation was settled or released before")
-    reservation.open = False
-    reservation._spent = spent
-    reservation._ledger._open[0] -= 1
-    reservation._ledger._held.pop(id(reservation), None)
-    closed = []
-    for kind in KINDS:
-        beyond = spent[kind] - reservation._amounts[kind]
-        if not spent[kind] and not beyond:
-            continue
-        for account in reservation._accounts:
-            account.spent[kind] += spent[kind]
-            account.taken[kind] += beyond
-            if beyond > 0:
-                account.over[kind] += beyond
-                if account.limits[kind] is not None:
-                    account.fault = kind if account.fault is None else account.fault
-                    closed.append((account, kind))
-    return closed
-
-
-def _left(accounts: Accounts) -> list[int | None]:
+def left(accounts: Accounts) -> list[int | None]:
+    """Return what may be taken of all."""
     rest: list[int | None] = [None, None, None, None]
     for account in accounts:
         for kind, limit in enumerate(account.limits):
@@ -348,7 +109,8 @@ def _left(accounts: Accounts) -> list[int | None]:
     return rest
 
 
-def _refuse_if_closed(account: Account, now: float) -> None:
+def refuse_if_closed(account: Account, now: float) -> None:
+    """Raise if nothing further may begin."""
     seconds, kind = account.seconds, account.fault
     if seconds is not None and account.elapsed(now) >= seconds:
         its = "1 second is" if seconds == 1 else f"{seconds:g} seconds are"

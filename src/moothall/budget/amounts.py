@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+from moothall.budget.period import is_period
 from moothall.errors import DefinitionError
 from moothall.text import excerpt, shorten
 
@@ -134,8 +135,8 @@ def picodollars(what: str, usd: object, name: str = "usd", *, up: bool = True) -
     return -(-above * PICO // below) if up else above * PICO // below
 
 
-def read_state(state: Any) -> tuple[list[int], float, tuple[int, int]]:
-    """Return from a state what was spent, its seconds, and the overrun."""
+def read_state(state: Any) -> tuple[list[int], float, tuple[int, int], str]:
+    """Return from a state what was spent, its seconds, the overrun, and the period."""
     what = "the state of a budget"
     try:
         calls, beyond = (state["model_calls"], state["actions"]), state["over"]
@@ -144,8 +145,10 @@ def read_state(state: Any) -> tuple[list[int], float, tuple[int, int]]:
         seconds = float(state["seconds"])
         if not 0 <= seconds <= MOST:
             raise ValueError(f"seconds is {seconds}")
+        if not is_period(period := state.get("period", "")):
+            raise ValueError(f"period is {period!r:.80}")
     except DefinitionError:
         raise
-    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise DefinitionError(f"{what} is not as state_dict() gives it: {error!r:.100}") from None
-    return [*spent], seconds, (over[TOKENS], over[USD])
+    return [*spent], seconds, (over[TOKENS], over[USD]), period

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from moothall.budget.amounts import KINDS, USD, digits
 
 if TYPE_CHECKING:
-    from moothall.budget.account import Reservation
     from moothall.budget.budget import Budget
+    from moothall.budget.ledger import Reservation
 
 _OPEN: ContextVar[Bill | None] = ContextVar("moothall_bill", default=None)
 

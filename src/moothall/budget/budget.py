@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, Protocol
 
 from moothall.arguments import names_checked
-from moothall.budget.account import Account, Accounts, Ledger, Reservation
+from moothall.budget.account import Account, Accounts
 from moothall.budget.amounts import (
     PICO,
     UNITS,
@@ -21,6 +21,8 @@ from moothall.budget.amounts import (
     read_state,
     spent_of,
 )
+from moothall.budget.ledger import Ledger, Reservation
+from moothall.budget.period import Per, checked_per
 from moothall.budget.shared import Books, SharedLedger
 from moothall.budget.turns import in_turn
 from moothall.errors import BudgetExceeded, DefinitionError
@@ -65,13 +67,16 @@ class Budget:
         name: its name in messages
         prices: the prices of the models' tokens, for models that the built-in list lacks or has
             outdated; children have their parent's
-        clock: the clock, for tests
+        clock: the clock, for tests; for `per=` its seconds count from 1970, UTC
         journal: stores what was spent, for all processes that make a budget of this journal and
             name; each may state its own limits. What a dead process had reserved counts as
             spent.
+        per: "day" or "month": the limits are renewed at midnight UTC, or on the first of the
+            month. What was reserved before counts in the period in which it was reserved.
 
     Raises:
-        DefinitionError: a limit is not a number from 0 on, or there is a journal and no name
+        DefinitionError: a limit is not a number from 0 on, `per` is another word, or there is a
+            journal and no name
         JournalError: the journal cannot be read; or later, on a reservation, not written
     """
 
@@ -87,8 +92,10 @@ class Budget:
         prices: PriceList | None = None,
         clock: Clock | None = None,
         journal: Books | None = None,
+        per: Per | None = None,
     ) -> None:
         limits = checked_limits(tokens, usd, model_calls, actions, seconds)
+        checked_per(per)
         title = _title(name, "the budget")
         if prices is not None and not callable(getattr(prices, "cost", None)):
             raise DefinitionError(
@@ -99,18 +106,20 @@ class Budget:
         self.name = name
         self.prices = prices
         self._now: Callable[[], float] = time.monotonic if clock is None else clock.now
-        # Its own account first, then its parents', up to the root.
-        self._accounts: Accounts = (Account(title, limits, seconds),)
+        utc = time.time if clock is None else clock.now
         if journal is None:
-            self._ledger = Ledger(title)
-            return
-        if not isinstance(journal, Books):
+            self._ledger = Ledger(title, utc)
+        elif not isinstance(journal, Books):
             raise DefinitionError(f"Budget: journal= must be a Journal, got {excerpt(journal)}")
-        if name is None:
+        elif name is None:
             raise DefinitionError(
                 "Budget: with journal= it needs a name=, by which others share it"
             )
-        self._ledger = SharedLedger(self._accounts[0], journal, name, self._now)
+        else:
+            self._ledger = SharedLedger(title, utc, journal, self._now)
+        account = self._ledger.open_account(Account(title, limits, seconds, per=per), None, name)
+        # Its own account first, then its parents', up to the root.
+        self._accounts: Accounts = (account,)
 
     @names_checked
     def child(
@@ -122,20 +131,39 @@ class Budget:
         actions: int | None = None,
         seconds: float | None = None,
         name: str | None = None,
+        per: Per | None = None,
     ) -> Budget:
         """Return a part of this budget: both its own and this one's limits hold and count.
 
         Its limits may be above this one's; then this one's are reached first. Its seconds count
         from its own first reservation.
 
+        A child with a name, of a budget that a journal stores, is stored there too: all children
+        of that parent and name, in every process, before and after a restart, share what they
+        spend. Each may state its own limits.
+
+        Args:
+            tokens: as of a budget, like the other limits
+            usd: likewise
+            model_calls: likewise
+            actions: likewise
+            seconds: likewise
+            name: its name in messages, and in the journal of a shared budget
+            per: "day" or "month": its limits are renewed at midnight UTC, or on the first of the
+                month
+
         Raises:
-            DefinitionError: a limit is not a number from 0 on
+            DefinitionError: a limit is not a number from 0 on, or `per` is another word
+            JournalError: the journal cannot be read
         """
         limits = checked_limits(tokens, usd, model_calls, actions, seconds)
+        checked_per(per)
         own = self._accounts[0].title
         # The same at any depth, so that titles of deep descendants do not grow.
         title = _title(name, own if own.startswith("a part of ") else f"a part of {own}")
-        return self._relative((Account(title, limits, seconds), *self._accounts), name)
+        account = Account(title, limits, seconds, per=per)
+        account = self._ledger.open_account(account, self._accounts[0], name)
+        return self._relative((account, *self._accounts), name)
 
     def _relative(self, accounts: Accounts, name: str | None) -> Budget:
         """Return a budget of the same tree."""
@@ -239,7 +267,8 @@ class Budget:
 
     def is_part_of(self, other: Budget) -> bool:
         """Return whether this is `other` or its descendant, so that spending here counts there."""
-        return other._accounts[0] in self._accounts
+        own = other._accounts[0]
+        return self._ledger is other._ledger and any(map(own.is_same, self._accounts))
 
     def start(self) -> None:
         """Start the seconds, if they have not started."""
@@ -308,6 +337,8 @@ class Budget:
         return None if left is None else max(left, 0.0)
 
     def _remaining(self, now: float) -> float | None:
+        if self._ledger.has_periods:
+            self._ledger.refresh(self._accounts)
         return min(
             (
                 account.seconds - account.elapsed(now)
@@ -331,6 +362,7 @@ class Budget:
             "actions": taken[3],
             "seconds": account.elapsed(self._now()),
             "over": {"tokens": over[0], "usd": digits(USD, over[1])},
+            **({"period": account.period} if account.per else {}),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -339,10 +371,9 @@ class Budget:
         What this one had spent is forgotten; the seconds stand still until the next reservation.
 
         Raises:
-            DefinitionError: `state` is no such state, or something is reserved
+            DefinitionError: `state` is not such a state, or something is reserved
         """
-        spent, seconds, over = read_state(state)
-        self._ledger.load(self._accounts[0], spent, seconds, over)
+        self._ledger.load(self._accounts[0], *read_state(state))
 
     def __str__(self) -> str:
         return self._accounts[0].title

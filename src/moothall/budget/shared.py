@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from moothall.budget.account import Account, Accounts, Ledger, Reservation, end
+from moothall.budget.account import Account, Accounts
 from moothall.budget.amounts import KINDS, Amounts
+from moothall.budget.ledger import Ledger, Reservation, end
+from moothall.budget.period import is_period
 from moothall.errors import DefinitionError, MoothallError
 
-logger = logging.getLogger("moothall.budget")
+logger: logging.Logger = logging.getLogger("moothall.budget")
 
 T = TypeVar("T")
 
@@ -24,48 +27,68 @@ _COUNTS = ("taken", "spent", "over")
 class Books(Protocol):
     """A store of accounts for several processes, such as a `Journal`."""
 
-    def account(self, name: str) -> dict[str, Any] | None:
-        """Return an account's current state; None if there is none of that name."""
+    def accounts(self, names: Sequence[str]) -> list[dict[str, Any] | None]:
+        """Return the current states of accounts, of one moment; None where there is none."""
         ...
 
-    def change_account(
-        self, name: str, change: Callable[[dict[str, Any] | None], dict[str, Any]]
+    def change_accounts(
+        self,
+        names: Sequence[str],
+        change: Callable[[list[dict[str, Any] | None]], list[dict[str, Any]]],
     ) -> None:
-        """Change an account exclusively. If `change` raises, the account is unchanged."""
+        """Change accounts exclusively, all or none. If `change` raises, they are unchanged."""
         ...
 
 
 class SharedLedger(Ledger):
-    """A ledger that keeps the root's account in books, and its children's in this process.
+    """A ledger that keeps the accounts that have a key in books, and the others in this process.
 
-    Each change reads the account, checks it, and writes it back before it takes effect. What a dead
-    process had reserved stays reserved: it may have been spent.
+    Each change reads the accounts, checks them, and writes them back before it takes effect. What a
+    dead process had reserved stays reserved: it may have been spent.
     """
 
-    __slots__ = ("_account", "_begun", "_books", "_name", "_now")
+    __slots__ = ("_books", "_now")
 
-    def __init__(self, account: Account, books: Books, name: str, now: Callable[[], float]) -> None:
-        super().__init__(account.title)
-        self._account = account
+    def __init__(
+        self, title: str, utc: Callable[[], float], books: Books, now: Callable[[], float]
+    ) -> None:
+        super().__init__(title, utc)
+        self.has_periods = True  # another process may have stated one
         self._books = books
-        self._name = name
         self._now = now
-        self._begun: dict[str, Any] | None = None
-        self.refresh()
 
-    def change(self, work: Callable[[], T], undo: Callable[[], object] | None = None) -> T:
-        """Read the root's account from the books, change accounts, and write it back."""
+    def open_account(self, account: Account, parent: Account | None, name: str | None) -> Account:
+        """Return a shared account if it has a name and its parent, if any, is shared."""
+        key = name if parent is None else parent.key
+        if name is None or key is None:
+            return account
+        if parent is not None:
+            key += f"{_BELOW}{name}"
+        account = SharedAccount(
+            account.title, account.limits, account.seconds, per=account.per, key=key
+        )
+        self.refresh((account,))
+        return account
+
+    def change(
+        self,
+        accounts: Accounts,
+        work: Callable[[], T],
+        undo: Callable[[], object] | None = None,
+    ) -> T:
+        """Read the shared accounts from the books, change accounts, and write them back."""
         found: list[T] = []
+        shared = _shared(accounts)
 
-        def change(state: dict[str, Any] | None) -> dict[str, Any]:
+        def change(states: list[dict[str, Any] | None]) -> list[dict[str, Any]]:
             # The lock is not held while waiting for the books: their holder may need it to settle.
             with self._lock:
-                self._put(state)
+                self._put(accounts, shared, states)
                 found.append(work())
-                return self._get()
+                return [account.state() for account in shared]
 
         try:
-            self._books.change_account(self._name, change)
+            self._books.change_accounts(_keys(shared), change)
         except BaseException:
             if found and undo is not None:
                 with self._lock:
@@ -74,14 +97,15 @@ class SharedLedger(Ledger):
         return found[0]
 
     def charge(self, accounts: Accounts, amounts: Amounts, now: float) -> None:
-        """Count another process's spending, except in the root, whose books have it already."""
-        super().charge(tuple(a for a in accounts if a is not self._account), amounts, now)
+        """Count another process's spending, except in shared accounts: books have it already."""
+        super().charge(tuple(a for a in accounts if a.key is None), amounts, now)
 
-    def refresh(self) -> None:
-        """Read the root's account."""
-        state = self._books.account(self._name)
+    def refresh(self, accounts: Accounts) -> None:
+        """Read the shared accounts."""
+        shared = _shared(accounts)
+        states = self._books.accounts(_keys(shared)) if shared else []
         with self._lock:
-            self._put(state)
+            self._put(accounts, shared, states)
 
     def settle(self, reservation: Reservation, spent: Amounts) -> None:
         """End a reservation. If the books cannot be written, it stays reserved in them."""
@@ -90,26 +114,51 @@ class SharedLedger(Ledger):
         except DefinitionError:
             raise
         except MoothallError as error:
-            logger.error("%s: what was spent cannot be written: %s", self._account.title, error)
+            title = reservation._accounts[0].title
+            logger.error("%s: what was spent cannot be written: %s", title, error)
             if reservation.open:
                 with self._lock:
                     end(reservation, spent)
                 self.line.wake_first()
 
     def load(
-        self, account: Account, spent: list[int], seconds: float, over: tuple[int, int]
+        self,
+        account: Account,
+        spent: list[int],
+        seconds: float,
+        over: tuple[int, int],
+        period: str,
     ) -> None:
-        """Set what a child has spent."""
-        if account is self._account:
+        """Set what a child that is not shared has spent."""
+        if account.key is not None:
             raise DefinitionError(
                 f"{account.title} is shared: what was spent of it stands in its journal"
             )
-        super().load(account, spent, seconds, over)
+        super().load(account, spent, seconds, over, period)
 
-    # -- the books ---------------------------------------------------------------------------------
+    def _put(
+        self,
+        accounts: Accounts,
+        shared: list[SharedAccount],
+        states: list[dict[str, Any] | None],
+    ) -> None:
+        for account, state in zip(shared, states, strict=True):
+            account.put(state, self._now())
+        self._renew(accounts)
 
-    def _put(self, state: dict[str, Any] | None) -> None:
-        account = self._account
+
+_BELOW = "\x1f"
+"""Between the names in a key: no name has it."""
+
+
+@dataclass(slots=True, weakref_slot=True, eq=False)
+class SharedAccount(Account):
+    """An account that stands in the books of a `SharedLedger`, by its key."""
+
+    _begun: dict[str, Any] | None = None
+
+    def put(self, state: dict[str, Any] | None, now: float) -> None:
+        """Take over the state that stands in the books."""
         if state is None:
             return
         try:
@@ -117,30 +166,49 @@ class SharedLedger(Ledger):
                 counts = state[name]
                 if len(counts) != len(KINDS) or not all(type(each) is int for each in counts):
                     raise ValueError(f"{name} is {counts!r:.80}")
-                setattr(account, name, list(counts))
-            fault, begun = state["fault"], state["begun"]
+                setattr(self, name, list(counts))
+            fault, begun, period = state["fault"], state["begun"], state.get("period", "")
             if fault is not None and fault not in KINDS:
                 raise ValueError(f"fault is {fault!r:.80}")
-            account.fault = fault
+            if not is_period(period):
+                raise ValueError(f"period is {period!r:.80}")
+            self.fault = fault
+            if period != self.period:
+                self.period, self.begun = period, None
             if begun is not None:
                 begun = begun if isinstance(begun, dict) else {"at": begun}  # of an older moothall
-                since = self._now() - _passed(begun)
-                account.begun = since if account.begun is None else min(since, account.begun)
+                since = now - _passed(begun)
+                self.begun = since if self.begun is None else min(since, self.begun)
             self._begun = begun
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DefinitionError(
-                f"{account.title} is not in its journal as it was written: {error}"
+                f"{self.title} is not in its journal as it was written: {error}"
             ) from error
 
-    def _get(self) -> dict[str, Any]:
-        account = self._account
+    def renew(self, now: float) -> None:
+        """Begin anew if its period has passed."""
+        Account.renew(self, now)
+        if self.begun is None:
+            self._begun = None
+
+    def state(self) -> dict[str, Any]:
+        """Return the state for the books."""
         if self._begun is not None:
             self._begun = {**self._begun, "passed": _passed(self._begun)}
-        elif account.begun is not None:
+        elif self.begun is not None:
             boot, since = _since_boot()
             self._begun = {"at": time.time(), "boot": boot, "since": since, "passed": 0.0}
-        state: dict[str, Any] = {name: getattr(account, name) for name in _COUNTS}
-        return {**state, "fault": account.fault, "begun": self._begun}
+        state: dict[str, Any] = {name: getattr(self, name) for name in _COUNTS}
+        state |= {"fault": self.fault, "begun": self._begun}
+        return state | {"period": self.period} if self.period else state
+
+
+def _shared(accounts: Accounts) -> list[SharedAccount]:
+    return [account for account in accounts if isinstance(account, SharedAccount)]
+
+
+def _keys(accounts: list[SharedAccount]) -> list[str]:
+    return [account.key or "" for account in accounts]
 
 
 def _passed(begun: dict[str, Any]) -> float:

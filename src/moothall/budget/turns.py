@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from moothall.budget.account import Accounts, Ledger, Reservation, callers
+from moothall.budget.account import Accounts
 from moothall.budget.amounts import Amounts
+from moothall.budget.ledger import Ledger, Reservation, callers
 from moothall.errors import BudgetExceeded
 
 
@@ -40,7 +41,11 @@ def _may_fit(ledger: Ledger, mine: list[Reservation], accounts: Accounts, amount
     found = [ref() for ref in tuple(ledger._held.values())]
     others = [each for each in found if each and not each._waits and each not in mine]
     for account in accounts:
-        held = [each._amounts for each in others if account in each._accounts]
+        held = [
+            each._amounts
+            for each in others
+            if any(account.is_same(another) for another in each._counting())
+        ]
         for kind, limit in enumerate(account.limits):
             taken = account.taken[kind] + amounts[kind] - sum(each[kind] for each in held)
             if limit is not None and amounts[kind] and taken > limit:

@@ -17,7 +17,9 @@ import click
 
 from moothall.agent import Agent
 from moothall.cli.company import add_agent, named_agent
+from moothall.cli.ending import INTERRUPTED
 from moothall.cli.options import journal_option, print_text, recorded, usage
+from moothall.cli.values import FileToWrite, Number
 from moothall.errors import MissingExtra
 from moothall.spaces.amqp.options import AMQPOptions
 from moothall.text import counted, escaped
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 
 EXCHANGE: Final = "moothall"
 GRACE_S: Final = 30.0
-_INTERRUPTED: Final = 130
 _LOOK_S: Final = 1.0
 
 _FILE: Final = click.Path(dir_okay=False)
@@ -135,14 +136,14 @@ def _hush_pika() -> None:
 @click.option(
     "--inbox",
     metavar="PATH",
-    type=click.Path(dir_okay=False),
+    type=FileToWrite(),
     help="File in which this process remembers messages.  [default: in memory]",
 )
 @journal_option("File in which replies are recorded, so that they continue after a crash.")
 @click.option(
     "--grace",
     metavar="SECONDS",
-    type=click.FloatRange(min=0, max=1e6),
+    type=Number("seconds", min=0, max=1e6),
     default=GRACE_S,
     show_default=True,
     help="Seconds for running actions to finish at shutdown.",
@@ -199,7 +200,7 @@ async def _serve(agent: Agent, space: AMQPSpace, place: Place, grace: float) -> 
             # connection end, and gives the id and the messages to the next process.
             with suppress(OSError):
                 sys.stdout.flush()
-            os._exit(_INTERRUPTED)
+            os._exit(INTERRUPTED)
         stopped.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -15,7 +15,15 @@ from moothall.agent import Agent
 from moothall.agents.chatty import ChattyAI
 from moothall.agents.function import OpenAIFunctionAgent
 from moothall.agents.host import Host
-from moothall.cli.options import FILE, is_typed, model_option, root_option, settings, usage
+from moothall.cli.options import (
+    FILE,
+    is_typed,
+    model_option,
+    root_option,
+    settings,
+    source_of,
+    usage,
+)
 from moothall.cli.run.watch import keyboard, says_yes
 from moothall.errors import DefinitionError, MoothallError
 from moothall.memory.bounded import TokenBoundedMemory
@@ -88,11 +96,11 @@ class Company:
         listed: Sequence[str] = ()
         if "agents" in brought:
             listed = agents or permitted_agents(said.get("agents", []))
-        with usage():
+        with usage(source_of("model_name", of_file="model" in said)):
             model = made_model(chosen, key) if "model_name" in brought else None
         made = cls([named_agent(each) for each in listed], is_small(chosen), model=model)
         if "root" in brought:
-            with usage(f"--root, MOOTHALL_ROOT or {FILE}"):
+            with usage(source_of("root", of_file="root" in said)):
                 host = Host("Host", root or said.get("root", "."), network=network)
             made.members.insert(0, host)
         if model is not None:
@@ -127,7 +135,7 @@ def permitted_agents(names: list[str]) -> list[str]:
     if lines is None:
         raise click.UsageError(
             f"{FILE} names agents ({listed}), which are programs of this folder, and standard "
-            "input is no terminal to ask at: name them by --agent"
+            "input is not a terminal, so nobody can be asked: name them by --agent"
         )
     print(f"{FILE} would have this run, from this folder: {listed}", file=sys.stderr)
     return names if says_yes(lines, "Permit this?") else []

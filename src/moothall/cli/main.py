@@ -13,6 +13,9 @@ from typing import Any, NoReturn
 import click
 from click.shell_completion import get_completion_class
 
+from moothall.cli.ending import DONE, code_of
+from moothall.cli.help_text import Context
+from moothall.cli.values import OneOf
 from moothall.errors import MoothallError
 
 # By command: its module, imported when the command runs, its name there, and its short help.
@@ -20,6 +23,7 @@ _COMMANDS = {
     "act": ("run.act", "Have an agent work on the files of a folder."),
     "chat": ("chat.command", "Talk with agents at the terminal."),
     "completion": ("main:completion", "Print the completion script of a shell."),
+    "help": ("main:help_", "Show how a command is used."),
     "dead-letters": ("broker:dead_letters", "Inspect and resend dead-lettered messages."),
     "models": ("models", "List models, and download weights."),
     "replay": ("runs:replay", "Replay a run from its record."),
@@ -31,11 +35,21 @@ _COMMANDS = {
     "simulate": ("run.simulate", "Simulate a town of citizens, or run an experiment."),
 }
 
-_HELP = {"help_option_names": ["-h", "--help"]}  # for the subcommands, too
+_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}  # for the subcommands, too
+
+
+def _fitting(command: click.Command) -> click.Command:
+    """Have the help of a command, and of those below it, fit the terminal."""
+    command.context_class = Context
+    for each in command.commands.values() if isinstance(command, click.Group) else ():
+        _fitting(each)
+    return command
 
 
 class _Lazy(click.Group):
     """A group whose commands are imported when they are used, and listed without that."""
+
+    context_class = Context
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_COMMANDS)
@@ -47,7 +61,7 @@ class _Lazy(click.Group):
         command: click.Command = getattr(
             importlib.import_module(f"moothall.cli.{module}"), name or "command"
         )
-        return command
+        return _fitting(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -55,6 +69,8 @@ class _Lazy(click.Group):
         near = difflib.get_close_matches(args[0], _COMMANDS, 1)
         if near and near[0] != args[0] and not ctx.resilient_parsing:
             raise click.UsageError(f"No such command {args[0]!r}. Did you mean {near[0]!r}?", ctx)
+        if args[0] not in _COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            raise click.UsageError(f"No such command {args[0]!r}.", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -62,13 +78,13 @@ class _Lazy(click.Group):
             formatter.write_dl([(name, _COMMANDS[name][1]) for name in sorted(_COMMANDS)])
 
 
-@click.group(cls=_Lazy, invoke_without_command=True, context_settings=_HELP)
-@click.version_option(package_name="moothall", prog_name="moothall")
+@click.group(cls=_Lazy, invoke_without_command=True, context_settings=_SETTINGS)
+@click.version_option(None, "-V", "--version", package_name="moothall", prog_name="moothall")
 @click.pass_context
 def command(ctx: click.Context) -> None:
     """Agents that talk, act, research, check each other's work and live in societies.
 
-    Each command has its own --help, with examples.
+    `moothall help COMMAND` shows how a command is used, with examples.
 
     \b
     Examples:
@@ -79,15 +95,37 @@ def command(ctx: click.Context) -> None:
       moothall simulate --citizens 1000
       moothall studio
 
-    Exit codes: 0 done, 1 failed, 2 wrong usage,
-    130 interrupted.
+    Exit codes: 0 done, 1 failed, 2 not begun, because something typed or configured is wrong, 130
+    interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
 
 @click.command()
-@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+@click.argument("words", metavar="[COMMAND]...", nargs=-1)
+def help_(words: tuple[str, ...]) -> None:
+    """Show how a COMMAND is used; without one, list the commands.
+
+    \b
+    Examples:
+      moothall help
+      moothall help act
+      moothall help models fetch
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    context = Context(command, info_name="moothall", **_SETTINGS)
+    found: click.Command = command
+    for word in words:
+        if not isinstance(found, click.Group):
+            raise click.UsageError(f"{context.command_path} has no commands, got {word!r}", context)
+        _, below, _ = found.resolve_command(context, [word])
+        assert below is not None  # else it has raised
+        context, found = Context(below, context, info_name=word), below
+    click.echo(context.get_help())
+
+
+@click.command()
+@click.argument("shell", type=OneOf(("bash", "zsh", "fish")))
 def completion(shell: str) -> None:
     """Print a script for SHELL that completes commands, options, models and folders.
 
@@ -102,8 +140,8 @@ def completion(shell: str) -> None:
       bash  moothall completion bash >>~/.bashrc
       zsh   moothall completion zsh >>~/.zshrc
             (below the line with compinit)
-      fish  moothall completion fish \\
-              >~/.config/fish/completions/moothall.fish
+      fish  in ~/.config/fish/completions:
+            moothall completion fish >moothall.fish
 
     The script runs `moothall` itself at each press of Tab. Bash must be 4.4 or later.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
@@ -131,10 +169,13 @@ def _status(args: Sequence[str] | None) -> int:
         if isinstance(error, click.UsageError) and error.ctx is None:
             error.ctx = _context(sys.argv[1:] if args is None else args)
         error.show()
-        return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
+        return code_of(error)
+    except (click.Abort, KeyboardInterrupt) as error:
         click.echo("moothall: interrupted", err=True)
-        return 130
+        return code_of(error)
+    except MoothallError as error:
+        click.echo(f"moothall: {error}", err=True)
+        return code_of(error)
     except OSError as error:  # the reader of the output has gone, or the disk is full
         told = ": ".join(str(each) for each in (error.filename, error.strerror or error) if each)
         try:
@@ -142,15 +183,12 @@ def _status(args: Sequence[str] | None) -> int:
         except FileNotFoundError:
             told = "the current folder was removed: change to another one"
         print(f"moothall: {told}", file=sys.stderr)
-        return 1
-    except MoothallError as error:
-        click.echo(f"moothall: {error}", err=True)
-        return 1
-    return status if isinstance(status, int) else 0
+        return code_of(error)
+    return status if isinstance(status, int) else DONE
 
 
 def _context(args: Sequence[str]) -> click.Context:
     """Return a context for a UsageError that click raised without one, so that usage is shown."""
-    context = click.Context(command, info_name="moothall")
+    context = Context(command, info_name="moothall")
     found = command.get_command(context, args[0]) if args else None
-    return context if found is None else click.Context(found, context, info_name=args[0])
+    return context if found is None else Context(found, context, info_name=args[0])

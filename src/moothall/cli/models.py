@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 
 import click
 
-from moothall.cli.options import print_text, weights_of
+from moothall.cli.options import print_text, usage, weights_of
 from moothall.cli.progress import Progress
 from moothall.errors import MissingExtra, ModelError
 from moothall.http.network import is_loopback, is_offline
@@ -57,7 +57,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
         print_text("usable" if row.usable else f"not usable: {row.why_not}")
 
 
-@command.command()
+@command.command(short_help="Download weights and verify them.")
 @click.argument("name", default=weights.DEFAULT.name, shell_complete=weights_of)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def fetch(name: str, as_json: bool) -> None:
@@ -82,6 +82,8 @@ def fetch(name: str, as_json: bool) -> None:
         if progress.is_due(last=is_new):
             progress.show(what if is_new or not total else f"{what}  {100 * done // total} %")
 
+    with usage():
+        weights.source_of(name)
     with closing(progress):
         path = fetching.fetch(name, show_progress)
     if as_json:

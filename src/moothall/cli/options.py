@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import textwrap
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import CompletionItem
 
+from moothall.cli.ending import NotBegun
 from moothall.errors import ConfigError, FileError, JournalError, MoothallError
 from moothall.text import escaped
 
@@ -75,29 +75,41 @@ def _checked(table: dict[str, Any], where: str, known: tuple[str, ...]) -> dict[
 
 
 @contextmanager
-def usage(folder: str = "") -> Iterator[None]:
-    """Turn a wrong setting or folder into wrong usage, exit code 2; `folder` says what names it."""
+def usage(what: str = "") -> Iterator[None]:
+    """Turn what is wrong with something typed or configured into exit code 2; `what` names that."""
     try:
         yield
-    except ConfigError as error:
-        raise click.UsageError(str(error)) from error
-    except FileError as error:
-        raise click.UsageError(f"{folder}: {error}" if folder else str(error)) from error
+    except (ConfigError, FileError) as error:
+        raise click.UsageError(_named(what, error)) from error
+    except MoothallError as error:
+        raise NotBegun(_named(what, error)) from error
 
 
-class Above0(click.FloatRange):
-    """A number above 0, and not infinity or NaN, which click accepts as numbers."""
+def check_all(*checks: tuple[str, Callable[[], object]]) -> None:
+    """Check all that was typed or configured, each with what names it; tell all faults at once."""
+    faults = []
+    for what, check in checks:
+        try:
+            check()
+        except (ConfigError, FileError) as error:
+            faults.append(_named(what, error))
+    if faults:
+        raise click.UsageError("\n".join(faults))
 
-    def __init__(self, unit: str = "seconds") -> None:
-        super().__init__(min=0, min_open=True)
-        self._unit = unit
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the number."""
-        number = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"{value} must be a number of {self._unit}", param, ctx)
-        return number
+def _named(what: str, error: MoothallError) -> str:
+    return f"{what}: {error}" if what else str(error)
+
+
+def source_of(name: str, *, of_file: bool = False) -> str:
+    """Return what gave a parameter its value: its option, its variable, or moothall.toml."""
+    context = click.get_current_context()
+    option = next((each for each in context.command.params if each.name == name), None)
+    if option is None:
+        return f"the recorded --{name}"
+    if context.get_parameter_source(name) is click.core.ParameterSource.ENVIRONMENT:
+        return str(option.envvar)
+    return FILE if of_file and not is_typed(name) else option.opts[0]
 
 
 def journal_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -131,29 +143,42 @@ def recording_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def opened(path: str | None) -> Journal:
     """Open the journal of a path, which must exist."""
     if path is None:
-        raise _NotNamed(f"no journal was named: give --journal PATH, or set {_VARIABLE}")
-    if not os.path.exists(path):
-        raise JournalError(
-            path, "there is no such file; `moothall act TASK --journal PATH` makes one"
-        )
+        raise NotBegun(f"no journal was named: give --journal PATH, or set {_VARIABLE}")
+    with usage(source_of("journal")):
+        if not os.path.exists(path):
+            raise JournalError(
+                path, "there is no such file; `moothall act TASK --journal PATH` makes one"
+            )
+    return made_journal(path)
+
+
+def made_journal(path: str) -> Journal:
+    """Open the journal of a path, and make it if there is none."""
     from moothall.journal import Journal
 
-    return Journal(path)
+    with usage(source_of("journal")):
+        return Journal(path)
 
 
 @contextmanager
 def reading(path: str | None) -> Iterator[Journal]:
     """Open a journal to read it; name one whose entries are not those of a moothall."""
-    with opened(path) as journal:
-        try:
-            yield journal
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            if isinstance(error, MoothallError):
-                raise
-            raise JournalError(
-                journal.path,
-                f"an entry is not as moothall writes it: {type(error).__name__}: {error}",
-            ) from error
+    with opened(path) as journal, as_written(journal):
+        yield journal
+
+
+@contextmanager
+def as_written(journal: Journal) -> Iterator[None]:
+    """Name a journal in the error that its entries cause, which no code of the user's can have."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        if isinstance(error, MoothallError):
+            raise
+        raise JournalError(
+            journal.path,
+            f"an entry is not as moothall writes it: {type(error).__name__}: {error}",
+        ) from error
 
 
 @contextmanager
@@ -167,18 +192,10 @@ def recorded(agents: Iterable[Agent], path: str | None, whose: str) -> Iterator[
             )
         yield
         return
-    from moothall.journal import Journal
-
-    with Journal(path) as journal:
+    with made_journal(path) as journal:
         for each in takes:
             each.journal = journal  # type: ignore[attr-defined]
         yield
-
-
-class _NotNamed(click.ClickException):
-    """Wrong usage, reported in one line without the command's usage, which would not help."""
-
-    exit_code = 2
 
 
 def print_text(text: str) -> None:
@@ -229,7 +246,9 @@ def _beginning(incomplete: str, names: list[str]) -> list[CompletionItem]:
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print events as lines of JSON.")
+json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--json", "as_json", is_flag=True, help="Print events as lines of JSON."
+)
 model_option = partial(click.option, "--model", metavar="MODEL", shell_complete=models)
 root_option = partial(
     click.option, "--root", metavar="DIR", envvar="MOOTHALL_ROOT", shell_complete=folders

@@ -13,7 +13,7 @@ from typing import Final
 
 import click
 
-from moothall.cli.options import is_typed, usage
+from moothall.cli.options import is_typed, made_journal, usage
 from moothall.errors import NoSuchRun, StateError
 from moothall.journal import Entry, Journal, Outline
 from moothall.journal.describe import doubt_line
@@ -109,7 +109,7 @@ def execute_order(
         return by(order, as_json)
     with usage():
         without_keys(order)
-    with Journal(journal) as found:
+    with made_journal(journal) as found:
         recorded = Recorded(found, run_id or secrets.token_hex(8), order)
         if run_id is not None:
             refuse_forked(recorded)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import re
@@ -14,12 +13,14 @@ from typing import Any, Final
 
 import click
 
-from moothall.cli.options import Above0, journal_option, json_option, opened, usage
+from moothall.cli.ending import interruptible
+from moothall.cli.options import as_written, journal_option, json_option, opened, usage
 from moothall.cli.recorded import NOBODY, Recorded, refuse_forked, refused_in_doubt
 from moothall.cli.run.act import run_act, screen_of
 from moothall.cli.run.ended import exit_code
 from moothall.cli.run.watch import Permission, watched
 from moothall.cli.runs import show_replay
+from moothall.cli.values import Whole, above_0
 from moothall.errors import DefinitionError, RunMismatch, StateError
 from moothall.journal.describe import doubt_line
 from moothall.journal.doubt import Decision, Done
@@ -27,6 +28,7 @@ from moothall.orders.act import check_journal_apart, is_small
 from moothall.orders.order import AnyOrder, Order, ResearchOrder, order_of
 from moothall.orders.research import write
 from moothall.orders.simulate import SimulateOrder
+from moothall.reasoning.recorded_agent import asked_in
 from moothall.reasoning.resume import ENDED
 from moothall.text import escaped
 
@@ -64,9 +66,9 @@ _WORDS: Final = {"repeat": "is run again", "skip": "is skipped"}
     is_flag=True,
     help="Resume although the agent has changed (as a fork) or a fork exists.",
 )
-@click.option("--max-seconds", type=Above0(), help="New time limit.")
-@click.option("--max-tokens", type=click.IntRange(min=1), help="New limit of tokens, in all.")
-@click.option("--max-usd", type=Above0("US dollars"), help="New limit of US dollars, in all.")
+@click.option("--max-seconds", type=above_0(), help="New time limit.")
+@click.option("--max-tokens", type=Whole(min=1), help="New limit of tokens, in all.")
+@click.option("--max-usd", type=above_0("US dollars"), help="New limit of US dollars, in all.")
 @click.option("--agent", metavar="MODULE:AGENT", help="The agent, for a run of your own program.")
 @json_option
 def command(
@@ -138,11 +140,12 @@ def command(
         named = None if agent is None else _named(agent, outline.kind)
         # A simulation's results are made again from its last state.
         if outline.state in ENDED and not isinstance(order, SimulateOrder):
-            if isinstance(order, ResearchOrder):
-                _write_missing(order, recorded)
-            id = escaped(run_id)
-            click.echo(f"moothall: run {id} has ended; this is its recorded reply", err=True)
-            return show_replay(recorded, as_json, resumed=True)
+            with as_written(found):
+                if isinstance(order, ResearchOrder):
+                    _write_missing(order, recorded)
+                id = escaped(run_id)
+                click.echo(f"moothall: run {id} has ended; this is its recorded reply", err=True)
+                return show_replay(recorded, as_json, resumed=True)
         if isinstance(order, Order):
             with usage():
                 check_journal_apart(order, found.path)
@@ -208,15 +211,14 @@ def _resume_order(order: AnyOrder, as_json: bool, recorded: Recorded) -> int:
 def _resume_agent(agent: Any, as_json: bool, recorded: Recorded) -> int:
     """Resume a run by the user's own agent."""
     outline = recorded.outline
-    root = [each for each in recorded.entries if not each.path]
-    begun = next((entry.data for entry in root if entry.kind == "begun"), None)
-    if begun is None:
+    asked = asked_in(recorded.entries)
+    if asked is None:
         raise StateError(f"run {outline.id!r} was not begun by an agent: begin another run")
     agent.journal = recorded.journal
     permission = Permission(screen_of(outline.kind, as_json, recorded))
-    task = begun["task"] if begun.get("given") is None else begun["given"]
-    options = {"schema": begun["schema"], "thread": begun["thread"]}
-    return exit_code(asyncio.run(watched(agent, permission, task, outline.id, **options)))
+    return exit_code(
+        interruptible(watched(agent, permission, asked.pop("text"), outline.id, **asked))
+    )
 
 
 def _decisions(

@@ -11,6 +11,7 @@ import click
 from moothall.cli.broker import Place, place_options
 from moothall.cli.company import Company, add_agent, company_options
 from moothall.cli.options import journal_option, usage
+from moothall.cli.values import Whole
 from moothall.errors import MissingExtra
 from moothall.spaces.native import NativeSpace
 from moothall.studio import Studio
@@ -20,7 +21,7 @@ _PASSWORD = "MOOTHALL_STUDIO_PASSWORD"
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True)
+@click.option("--port", type=Whole(0, 65535), default=PORT, show_default=True)
 @click.option(
     "--host",
     default="127.0.0.1",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import random
 import socket
-import threading
 import time
 import weakref
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from moothall.errors import MissingExtra, MoothallError
 from moothall.http.network import check_allowed, proxy_for
 from moothall.text import one_line
+from moothall.threads import guard
 
 if TYPE_CHECKING:
     import aiohttp
@@ -68,10 +69,10 @@ class Response:
     """An answer: its head, and its body, whole in `content`, or streamed by `read`."""
 
     def __init__(self, client: Client, answer: aiohttp.ClientResponse, url: str) -> None:
-        self.status = answer.status
+        self.status: int = answer.status
         self.headers: Mapping[str, str] = answer.headers
         self.url = url  # after redirects
-        self.content = b""
+        self.content: bytes = b""
         self.tries = 1
         self._client = client
         self._answer = answer
@@ -127,7 +128,8 @@ class Response:
             pieces = [self._first]
             while pieces[-1]:
                 pieces.append(await self._next())
-            self.content, self._first = b"".join(pieces), b""
+            self.content = b"".join(pieces)
+            self._first = b""
 
 
 # A client's state in one event loop: the session, slots for requests, the session's closer.
@@ -176,7 +178,7 @@ class Client:
         self._where = where
         self._connections = connections
         self._check_address = check_address
-        self._lock = threading.Lock()
+        self._lock = guard()
         # Connections belong to the loop that opened them.
         self._held: dict[asyncio.AbstractEventLoop, _Here] = {}
         # A session collected with the client would warn that it is open. Dropped just after the
@@ -226,6 +228,13 @@ class Client:
             own_s = min(0.5 * 2**attempt, _LONGEST_BACKOFF_S) * random.uniform(0.75, 1)
             await asyncio.sleep(own_s if wait_s is None else wait_s)
         return response
+
+    async def prepare(self) -> None:
+        """Import aiohttp, in a thread, and open a session in the running loop; send nothing."""
+        loop = asyncio.get_running_loop()
+        await asyncio.to_thread(importlib.import_module, "aiohttp")
+        if loop not in self._held:
+            await self._open(loop)
 
     async def aclose(self) -> None:
         """Close the connections of the running loop; a later request opens new ones."""

@@ -16,7 +16,7 @@ from typing import Any
 from moothall.errors import TooManyThreads
 from moothall.journal.entry import Entry
 from moothall.journal.file import JournalFile, Place
-from moothall.threads import WORKERS
+from moothall.threads import WORKERS, guard, renewed
 
 
 @dataclass(slots=True, eq=False)
@@ -34,10 +34,11 @@ class OpenRun:
     broken: BaseException | None = None  # why a write failed; nothing more is written after it
     noted: int = 0  # how many entries were noted since it was opened
     written: int = 0  # how many of these are in the file
-    _guard: threading.Lock = field(default_factory=threading.Lock)
+    _guard: threading.RLock = field(default_factory=guard)
     _entries: list[tuple[str, str, str]] = field(default_factory=list)
     _kept: dict[str, bytes] = field(default_factory=dict)
     _closed: bool = False
+    _last: concurrent.futures.Future[None] | None = None  # a write that nobody awaits
 
     @property
     def file(self) -> JournalFile:
@@ -71,10 +72,18 @@ class OpenRun:
         if self._has_to_write(upto):
             await self._commits.commit(self)
 
-    def commit_now(self) -> None:
-        """Write what was noted; the thread waits. For use where nothing can be awaited."""
-        if self._has_to_write(None):
-            self._commits.write([self], wait=True)
+    def commit_now(self, wait: bool = True) -> None:
+        """Write what was noted, where nothing can be awaited.
+
+        Without `wait` a worker thread writes it if the file is being written, perhaps by this very
+        thread, in which the garbage collector has closed a coroutine.
+        """
+        if not self._has_to_write(None):
+            return
+        try:
+            self._commits.write([self], wait)
+        except BlockingIOError:
+            self._last = self._commits.enqueue(self)
 
     def _has_to_write(self, upto: int | None) -> bool:
         with self._guard:
@@ -106,8 +115,12 @@ class OpenRun:
         """Release the lease, once."""
         with self._guard:
             closed, self._closed = self._closed, True
-        if not closed:
+        if closed:
+            return
+        if self._last is None:
             self.give_back(self.number)
+        else:
+            self._last.add_done_callback(lambda _: self.give_back(self.number))
 
 
 class Commits:
@@ -121,8 +134,8 @@ class Commits:
         self.file = file
         self.watching: set[Callable[[], None]] = set()  # called after each commit, by its thread
         self._waits = waits
-        self._writing = threading.Lock()
-        self._guard = threading.Lock()  # for what follows
+        self._writing = renewed(threading.Lock())
+        self._guard = guard()  # for what follows
         self._waiting: list[tuple[OpenRun, concurrent.futures.Future[None]]] = []
         self._draining = False
 
@@ -134,6 +147,10 @@ class Commits:
                 return
             except BlockingIOError:
                 pass  # another one writes: a loop must not block on it
+        await until(self.enqueue(run))
+
+    def enqueue(self, run: OpenRun) -> concurrent.futures.Future[None]:
+        """Have a worker thread write what a run has noted; return a future of that."""
         written: concurrent.futures.Future[None] = concurrent.futures.Future()
         with self._guard:
             self._waiting.append((run, written))
@@ -143,7 +160,7 @@ class Commits:
                 WORKERS.submit(self._drain)
             except TooManyThreads:
                 self._drain()  # else nothing would ever be written
-        await until(written)
+        return written
 
     def _drain(self) -> None:
         """Write for all waiting runs, those that have come meanwhile in one transaction."""

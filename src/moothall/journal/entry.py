@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
+
+from moothall.text import display
 
 ROOT = ""
 """The path of a run's own part."""
@@ -39,13 +42,15 @@ class Outline:
         id: the run's id
         kind: the class of its agent, such as `ReActAgent`
         agent: the id of its agent
-        task: what it was asked: the beginning of the text
+        task: what it was asked: the beginning of the text; the first entry of the run's own agent
+            has all of it
         began: when, in seconds since 1970
         changed: when the last entry was written, likewise
         entries: how many there are
         state: `running` while a process works on it, `stopped` if that ended and recorded no end,
             else the reason for which the run ended, such as `done` or `in_doubt`
         forked_from: the id of the run that it was forked from, or None
+        thread: the id of the conversation that it belongs to; None for the agent's own
     """
 
     id: str
@@ -57,6 +62,38 @@ class Outline:
     entries: int
     state: str
     forked_from: str | None = None
+    thread: str | None = None
+
+    def _repr_html_(self) -> str:
+        return display.facts(
+            {
+                "run": self.id,
+                "agent": f"{self.agent} ({self.kind})",
+                "task": self.task,
+                "state": self.state,
+                "began": _moment(self.began),
+                "changed": _moment(self.changed),
+                "entries": self.entries,
+                "forked from": self.forked_from,
+            }
+        )
+
+
+class Outlines(list[Outline]):
+    """The runs of a journal, which a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (each.id, each.agent, each.task, each.state, _moment(each.changed), each.entries)
+            for each in self
+        ]
+        return display.table(
+            ("run", "agent", "task", "state", "changed", "entries"), rows, len(rows)
+        )
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds).isoformat(" ", "seconds")
 
 
 def copied(entries: Sequence[Entry], key: str) -> Iterator[dict[str, Any]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b, sha256
@@ -16,9 +15,12 @@ from typing import Any, Final
 from pydantic_core import to_json as plain_json
 
 from moothall.errors import DefinitionError, JournalError, NoSuchRun
+from moothall.files import written_whole
 from moothall.journal.entry import Entry
+from moothall.journal.shapes import Shapes
 from moothall.jsonvalue import to_json
 from moothall.sqlite import SQLiteFile, SQLitePool
+from moothall.text import escaped
 
 TEXT_CHARS: Final = 2000
 """A longer text of an entry is stored in the journal once, by its hash."""
@@ -69,7 +71,7 @@ class KeptFiles:
     """The values that are files beside a journal, in the folder `NAME-kept`."""
 
     def __init__(self, journal: str) -> None:
-        self.folder = Path(f"{os.path.realpath(journal)}-kept")
+        self.folder: Path = Path(f"{os.path.realpath(journal)}-kept")
 
     def put(self, hash: str, data: bytes) -> None:
         """Store a value, whole or not at all."""
@@ -77,16 +79,8 @@ class KeptFiles:
         if file.exists():
             return
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        part = self.folder / f"{hash}.{os.getpid()}.{threading.get_ident()}"
-        try:
-            with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
-                out.write(data)
-                out.flush()
-                os.fsync(out.fileno())
-            os.replace(part, file)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
+        with written_whole(file, 0o600) as part:
+            part.write_bytes(data)
 
     def get(self, hash: str) -> bytes | None:
         """Return a value; None if it is not there."""
@@ -102,9 +96,10 @@ APPLICATION: Final = 0x63766A31
 DURABILITY: Final = {"process": "NORMAL", "power": "FULL"}
 """What a journal survives, and SQLite's name for it."""
 
-# Migrations are only appended; versions 1 and 2 were never released. `state` is NULL until a run's
+# Migrations are only appended; versions 1 to 3 were never released. `state` is NULL until a run's
 # own agent has ended.
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    (),
     (),
     (),
     (
@@ -138,6 +133,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             sum BLOB NOT NULL
         )""",
     ),
+    ("ALTER TABLE runs ADD COLUMN thread TEXT",),
 )
 
 _INSERT = "INSERT INTO entries (place, path, kind, at, data, sum) VALUES (?, ?, ?, ?, ?, ?)"
@@ -296,6 +292,7 @@ class JournalFile(SQLitePool[JournalError]):
             last, sum = row or (0, b"")
         elif after > 0:
             return
+        shapes = Shapes()
         for sequence, path, kind, at, data, stored in db.execute(
             _SELECT, (run << 32 | last, (run + 1) << 32)
         ):
@@ -309,11 +306,17 @@ class JournalFile(SQLitePool[JournalError]):
                 found = json.loads(data)
                 if _MARKED in data:
                     found = restored(found, lambda hash: self.kept(hash, db))
-                entry = Entry(sequence, path, kind, at, found)
+                fault = shapes.fault(path, kind, at, found)
             except (ValueError, TypeError, AttributeError, RecursionError) as error:
                 reason = f"entry {sequence} of run {id!r} is not what was written: {error}"
                 raise self.damaged(reason) from error
-            yield entry, sum
+            if fault:
+                raise JournalError(
+                    self.path,
+                    f"entry {sequence} ({escaped(str(kind))}) of run {id!r} is not one that this "
+                    f"moothall writes: {fault}; read it with the moothall that wrote it",
+                )
+            yield Entry(sequence, path, kind, at, found), sum
         if end != (last, sum):
             raise self.damaged(f"entry {last + 1} of run {id!r} is missing, or one is too many")
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 from moothall.errors import DefinitionError
 from moothall.journal.commits import Commits
 from moothall.journal.doubt import Decision, Doubt, decisions_for, in_doubt
-from moothall.journal.entry import Entry, Outline, copied
+from moothall.journal.entry import Entry, Outline, Outlines, copied
 from moothall.journal.file import JournalFile, as_text
 from moothall.journal.opening import MAX_ID, Runs, check_id
 from moothall.journal.run import Part, ReadPart, reply_of
@@ -79,7 +79,7 @@ class Journal:
 
     # -- looking -----------------------------------------------------------------------------------
 
-    def runs(self) -> list[Outline]:
+    def runs(self) -> Outlines:
         """Return an outline of each run, in the order in which they began.
 
         Raises:
@@ -87,7 +87,7 @@ class Journal:
         """
         with self._file.reading() as db:
             rows = db.execute(_OUTLINES + " ORDER BY number").fetchall()
-        return [self._outline(row) for row in rows]
+        return Outlines(self._outline(row) for row in rows)
 
     def run(self, run_id: str) -> Outline:
         """Return the outline of a run.
@@ -270,8 +270,8 @@ class Journal:
             elif new_id in taken:
                 raise ValueError(f"there is a run {new_id!r} already: give the copy another id")
             made = db.execute(
-                "INSERT INTO runs (id, kind, agent, task, began, forked_from, key) "
-                "SELECT ?, kind, agent, task, began, id, ? FROM runs WHERE number = ?",
+                "INSERT INTO runs (id, kind, agent, task, thread, began, forked_from, key) "
+                "SELECT ?, kind, agent, task, thread, began, id, ? FROM runs WHERE number = ?",
                 (new_id, secrets.token_hex(8), number),
             ).lastrowid
             assert made is not None
@@ -281,21 +281,23 @@ class Journal:
 
     # -- budgets -----------------------------------------------------------------------------------
 
-    def account(self, name: str) -> dict[str, Any] | None:
-        """Return the account of a budget that processes share. For `Budget`."""
+    def accounts(self, names: Sequence[str]) -> list[dict[str, Any] | None]:
+        """Return the accounts of budgets that processes share. For `Budget`."""
         with self._file.reading() as db:
-            return self._account(db, name)
+            return [self._account(db, name) for name in names]
 
-    def change_account(
-        self, name: str, change: Callable[[dict[str, Any] | None], dict[str, Any]]
+    def change_accounts(
+        self,
+        names: Sequence[str],
+        change: Callable[[list[dict[str, Any] | None]], list[dict[str, Any]]],
     ) -> None:
-        """Change the account of a budget, alone among all processes. For `Budget`."""
+        """Change the accounts of budgets, alone among all processes. For `Budget`."""
         with self._file.writing() as db:
-            text = as_text(change(self._account(db, name)))
-            db.execute(
+            accounts = change([self._account(db, name) for name in names])
+            db.executemany(
                 "INSERT INTO budgets (name, account) VALUES (?, ?) ON CONFLICT (name) "
                 "DO UPDATE SET account = excluded.account",
-                (name, text),
+                [(name, as_text(each)) for name, each in zip(names, accounts, strict=True)],
             )
 
     def _account(self, db: sqlite3.Connection, name: str) -> dict[str, Any] | None:
@@ -312,26 +314,27 @@ class Journal:
 
     # -- working -----------------------------------------------------------------------------------
 
-    async def begin(self, run_id: str, kind: str, agent: str, task: str) -> Part:
+    async def begin(
+        self, run_id: str, kind: str, agent: str, task: str, thread: str | None = None
+    ) -> Part:
         """Begin or resume a run of an agent, of the class `kind`; the caller closes the part."""
-        new = (kind, agent, readable(task[:_TASK_CHARS]))
+        new = (kind, agent, readable(task[:_TASK_CHARS]), thread)
         return Part(await self._runs.begin(run_id, new))
 
     # -- what it says ------------------------------------------------------------------------------
 
     def _outline(self, row: Sequence[Any]) -> Outline:
-        number, id, kind, agent, task, began, changed, entries, state, forked = row
+        number, id, kind, agent, task, began, changed, entries, state, forked, thread = row
         if self._runs.is_taken(number):
             state = "running"
-        return Outline(
-            id, kind, agent, task, began, changed or began, entries, state or "stopped", forked
-        )
+        times = (began, changed or began)
+        return Outline(id, kind, agent, task, *times, entries, state or "stopped", forked, thread)
 
 
 _OUTLINES = (
     "SELECT number, id, kind, agent, task, began, "
-    "(SELECT at FROM entries WHERE place = number << 32 | last), last, state, forked_from "
-    "FROM runs"
+    "(SELECT at FROM entries WHERE place = number << 32 | last), last, state, forked_from, "
+    "thread FROM runs"
 )
 
 

@@ -15,15 +15,17 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from moothall.errors import DefinitionError, JournalError, RunHeld
 from moothall.journal.commits import Commits, OpenRun
 from moothall.journal.entry import Entry
 from moothall.journal.file import JournalFile, Place
-from moothall.threads import WORKERS
+from moothall.threads import WORKERS, guard, in_child, renewed
+
+NewRun: TypeAlias = tuple[str, str, str, str | None]
+"""The kind, agent, task and thread of a run that begins."""
 
 _LINUX: Final = sys.platform == "linux"
 _TAKEN: Final = (errno.EACCES, errno.EAGAIN)
@@ -41,9 +43,10 @@ class Leases:
         # The same file for every name of the journal, such as a symbolic link.
         self._path = f"{os.path.realpath(path)}-leases"
         self._fd = -1
-        self._end: Callable[[], object] | None = None
+        self._end: weakref.finalize[..., Any] | None = None
         self._held: set[int] = set()
-        _ALL.add(self)
+        # A child inherits the open file, and would keep the locks after its parent's death.
+        in_child(self.close)
 
     def take(self, run: int) -> bool:
         """Take the lease of a run; return False if it is taken."""
@@ -68,7 +71,7 @@ class Leases:
         """Release the lease of a run."""
         if run in self._held:
             self._held.discard(run)
-            if self._fd >= 0:
+            if self._end is not None and self._end.alive:  # else its file is closed
                 self._lock(fcntl.F_UNLCK, run)
 
     def is_taken(self, run: int) -> bool:
@@ -117,18 +120,6 @@ def _flock(kind: int, run: int) -> bytes:
     return struct.pack("hhqqi4x", kind, os.SEEK_SET, run, 1, 0)
 
 
-_ALL: weakref.WeakSet[Leases] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    # The child inherits the open file, and would keep the locks after its parent's death.
-    for leases in list(_ALL):
-        leases.close()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
 MAX_ID = 255
 
 
@@ -140,8 +131,8 @@ class Runs:
         self._commits = commits
         self._leases = Leases(file.path)
         # Held until a run of a cancelled caller is released, so that the next finds it free.
-        self._opening = threading.Lock()
-        self._guard = threading.Lock()  # for the leases
+        self._opening = renewed(threading.Lock())
+        self._guard = guard()  # for the leases
 
     def close(self) -> None:
         """Release all runs that this process holds."""
@@ -153,9 +144,9 @@ class Runs:
         with self._guard:
             return self._leases.is_taken(number)
 
-    async def begin(self, run_id: str, new: tuple[str, str, str]) -> OpenRun:
-        """Open a run in a worker thread; a new one begins with its kind, agent and task."""
-        self._file.check()  # before taking a lock, which may be held forever in a forked child
+    async def begin(self, run_id: str, new: NewRun) -> OpenRun:
+        """Open a run in a worker thread; a new one begins with `new`."""
+        self._file.check()
         # Not a future of the loop: the loop may have ended when the run is open.
         opening: concurrent.futures.Future[OpenRun] = concurrent.futures.Future()
         WORKERS.submit(self._open_for, opening, run_id, new)
@@ -176,7 +167,7 @@ class Runs:
         self,
         opening: concurrent.futures.Future[OpenRun],
         run_id: str,
-        new: tuple[str, str, str],
+        new: NewRun,
     ) -> None:
         """Open a run for a waiting caller; close it if the caller was cancelled meanwhile."""
         with self._opening:
@@ -191,7 +182,7 @@ class Runs:
             except concurrent.futures.InvalidStateError:
                 run.close()
 
-    def _opened(self, run_id: str, new: tuple[str, str, str] | None = None) -> OpenRun:
+    def _opened(self, run_id: str, new: NewRun | None = None) -> OpenRun:
         """Take the lease of a run and read its entries; with `new`, create a missing run."""
         taken = 0
         try:
@@ -219,7 +210,7 @@ class Runs:
         return OpenRun(self._commits, self._give_back, number, run_id, key, place, past)
 
     def _found_or_made(
-        self, db: sqlite3.Connection, run_id: str, new: tuple[str, str, str] | None
+        self, db: sqlite3.Connection, run_id: str, new: NewRun | None
     ) -> tuple[int, str]:
         """Return the number of a run, and the process that worked on it last."""
         if new is None:
@@ -231,7 +222,8 @@ class Runs:
             return int(row[0]), str(row[1])
         assert new is not None
         made = db.execute(
-            "INSERT INTO runs (id, kind, agent, task, began, key) VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO runs (id, kind, agent, task, thread, began, key) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
             (run_id, *new, time.time(), secrets.token_hex(8)),
         ).lastrowid
         assert made is not None

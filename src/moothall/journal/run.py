@@ -17,8 +17,8 @@ class Part:
     __slots__ = ("past", "path", "run")
 
     def __init__(self, run: OpenRun, path: str = ROOT) -> None:
-        self.run = run
-        self.path = path
+        self.run: OpenRun = run
+        self.path: str = path
         self.past: list[Entry] = run.past.get(path, [])  # from before the run was opened
 
     @property
@@ -58,8 +58,8 @@ class ReadPart:
     __slots__ = ("past", "run_id")
 
     def __init__(self, run_id: str, entries: Iterable[Entry]) -> None:
-        self.run_id = run_id
-        self.past = [entry for entry in entries if entry.path == ROOT]
+        self.run_id: str = run_id
+        self.past: list[Entry] = [entry for entry in entries if entry.path == ROOT]
 
 
 def below(path: str, name: str) -> str:
@@ -87,7 +87,7 @@ def reply_of(part: RecordedPart) -> Any:
     """Return the reply of a part of a run, rebuilt from its entries; StateError before its end."""
     if not part.past or part.past[-1].kind != "over":
         raise StateError(
-            f"run {part.run_id!r} has not ended: call its agent with this run_id to go on with it"
+            f"run {part.run_id!r} has not ended: call its agent with this run_id to resume it"
         )
     begun = next((entry.data for entry in part.past if entry.kind == "begun"), {})
     module = _TOLD_BY.get(str(begun.get("kind")))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moothall.arguments import check_count, names_checked
 from moothall.memory.memory import Memory, check_memory
@@ -60,8 +60,9 @@ class TokenBoundedMemory(Memory):
         self._tokens = 0
         self._task = -1  # the index of the last user message
 
-    add_once = Memory.add_once
-    thread = Memory.thread
+    if not TYPE_CHECKING:  # for a checker they are inherited; at run time a subclass loses them
+        add_once = Memory.add_once
+        thread = Memory.thread
 
     @property
     def tokens(self) -> int:

@@ -28,10 +28,17 @@ class Embedder(Protocol):
         dimensions: how many numbers a vector has
     """
 
-    name: str
-    dimensions: int
+    @property
+    def name(self) -> str:
+        """The name under which its vectors are stored."""
+        ...
 
-    def embed(self, texts: list[str]) -> list[list[float]]:
+    @property
+    def dimensions(self) -> int:
+        """How many numbers a vector has."""
+        ...
+
+    def embed(self, texts: list[str], /) -> list[list[float]]:
         """Return a vector for each text, in order. It may be called in any thread.
 
         Args:
@@ -61,7 +68,7 @@ class HashEmbedder:
     def __init__(self, dimensions: int = 256) -> None:
         check_count("HashEmbedder", "dimensions", dimensions, least=8, most=65536)
         self.dimensions = dimensions
-        self.name = f"hashed-pieces-1-{dimensions}"
+        self.name: str = f"hashed-pieces-1-{dimensions}"
 
     def embed(self, texts: list[str]) -> list[list[float]]:
         """Return a vector of length 1 for each text; of length 0 for one without words."""

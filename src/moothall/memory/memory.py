@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import copy
-import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 from weakref import WeakValueDictionary
 
 from moothall.errors import DefinitionError, StateError
+from moothall.threads import guard
 
 _MOST_THREADS: Final = 1000
 """An unused thread is forgotten when this many were used after it."""
 _MOST_RUNS: Final = 10_000
 """For how many runs the number of added messages is kept; then the oldest is forgotten."""
+
+
+class AnyMemory(Protocol):
+    """What an agent needs of a memory; one with `thread(id)` serves several threads."""
+
+    def add_memory(self, memory: dict[str, Any], /) -> object:
+        """Add a chat message."""
+
+    def get_memories(self) -> list[dict[str, Any]]:
+        """Return the messages for a prompt, the oldest first."""
+        ...
 
 
 class Memory:
@@ -113,7 +124,7 @@ class Memory:
             id: any text; None is this memory itself, as replies without `thread=` use it
 
         Raises:
-            DefinitionError: the id is no text, or empty
+            DefinitionError: the id is not a text, or empty
         """
         if id is None:
             return self
@@ -138,7 +149,7 @@ class _Threads:
     """The memories of threads, by id."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = guard()
         self._recent: OrderedDict[str, Memory] = OrderedDict()
         self._used: WeakValueDictionary[str, Memory] = WeakValueDictionary()
 
@@ -146,9 +157,9 @@ class _Threads:
         with self._lock:
             memory = self._used.get(id)
             if memory is None:
-                memory = self._used[id] = make()
+                memory = self._used.setdefault(id, make())
+            self._recent.pop(id, None)
             self._recent[id] = memory
-            self._recent.move_to_end(id)
             # A forgotten memory is freed when nothing uses it any more.
             if len(self._recent) > _MOST_THREADS:
                 self._recent.popitem(last=False)

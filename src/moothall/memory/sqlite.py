@@ -7,7 +7,6 @@ import logging
 import os
 import sqlite3
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, Self
 
@@ -19,8 +18,9 @@ from moothall.memory.embedder import Embedder
 from moothall.memory.file import MemoryFile
 from moothall.memory.memory import Memory, check_thread, last
 from moothall.memory.recall import Recall, insert, row_of
+from moothall.threads import guard
 
-logger = logging.getLogger("moothall.memory")
+logger: logging.Logger = logging.getLogger("moothall.memory")
 
 _BEFORE = """
     SELECT number, item FROM memories
@@ -81,7 +81,7 @@ class SQLiteMemory(Memory):
         check_count("SQLiteMemory", "tokens", tokens, optional=True)
         if embedder is not None and not isinstance(embedder, Embedder):
             raise DefinitionError(
-                f"embedder= has name, dimensions and embed(texts), which {embedder!r} has not"
+                f"embedder= must have name, dimensions and embed(texts), got {embedder!r}"
             )
         self._tokens = tokens
         self._count = count
@@ -102,7 +102,7 @@ class SQLiteMemory(Memory):
         except UnicodeEncodeError as error:
             raise DefinitionError(f"a thread's id is text that UTF-8 can carry: {error}") from None
         self._id = thread
-        self._lock = threading.Lock()  # guards the attributes below
+        self._lock = guard()  # guards the attributes below
         self._window: TokenBoundedMemory | None = None
         self._seen = 0
         self._forgotten = 0
@@ -118,7 +118,7 @@ class SQLiteMemory(Memory):
         """Add a chat message. When this returns, it is in the file.
 
         Raises:
-            TypeError: the message is no dict
+            TypeError: the message is not a dict
             NotJSON: a part of it has no JSON form, or it has more than 16 MiB; it is not added
             MemoryFileError: the file cannot be written; the message is not added
         """
@@ -233,7 +233,7 @@ class SQLiteMemory(Memory):
         """Return the memory of another conversation in the same file, with the same settings.
 
         Raises:
-            DefinitionError: the id is no text, or empty
+            DefinitionError: the id is not a text, or empty
         """
         if id is None:
             return self
@@ -332,7 +332,7 @@ class SQLiteMemory(Memory):
         if limit < 0:
             raise ValueError(f"limit must be 0 or more, got {limit}")
         if by not in (None, "words", "meaning"):
-            raise ValueError(f'by is "words" or "meaning", not {by!r}')
+            raise ValueError(f'by= must be "words" or "meaning", got {by!r}')
         if by is None:
             by = "words" if self._embedder is None else "meaning"
         limit = min(limit, sys.maxsize)

@@ -52,6 +52,9 @@ class Answering:
         """Yield the pieces of the answer, if `stream` is set, and finally the whole answer."""
         raise NotImplementedError
 
+    async def _prepare(self, actions: list[Action] | None) -> None:
+        """Do what the first call would do once, such as loading weights, for these actions."""
+
     async def complete(
         self,
         messages: list[dict[str, Any]],
@@ -109,6 +112,12 @@ class Closing:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+async def prepare(model: Any, actions: list[Action] | None = None) -> None:
+    """Do what the first call of a model would do once, if it is one of moothall's."""
+    if isinstance(model, Answering):
+        await model._prepare(actions)
 
 
 async def streamed(

@@ -144,7 +144,8 @@ class AnswerText:
     """Decodes the text of a streamed `{"answer": "…"}`; it stays empty for anything else."""
 
     def __init__(self) -> None:
-        self._raw = self.text = ""
+        self._raw = ""
+        self.text: str = ""
 
     def add(self, piece: str) -> str:
         """Return the text that a further piece adds."""

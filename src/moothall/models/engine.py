@@ -17,7 +17,7 @@ from typing import Any, Final
 from moothall.errors import ModelError
 from moothall.models.base import Closing
 from moothall.models.protocol import ModelReply, StreamPart
-from moothall.threads import Channel
+from moothall.threads import Channel, guard, in_child
 
 EXIT_S: Final = 20.0
 """Seconds that the process's exit may wait for the piece that is being computed."""
@@ -40,12 +40,16 @@ class Engine:
     slots: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
-        self._process = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = guard()
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._active: set[Job] = set()
         self._threads: list[threading.Thread] = []
         self._closed = False
+        self._inherited = False  # from the process that this one was forked from
+        in_child(self._inherit)
+
+    def _inherit(self) -> None:
+        self._inherited = True
 
     def run(self, job: Job) -> Any:
         """Compute an answer and deliver its pieces; return the whole, or None if cancelled."""
@@ -80,7 +84,7 @@ class Engine:
 
     def close(self, tell: bool = True) -> None:
         """End running generations and free the memory; called once."""
-        if self._process != os.getpid():
+        if self._inherited:
             self.unload(safe=False)  # the threads have stayed with the parent
             return
         with self._lock:
@@ -97,7 +101,7 @@ class Engine:
         self.unload(safe=not any(thread.is_alive() for thread in self._threads))
 
     def _submit(self, job: Job) -> None:
-        if self._process != os.getpid():
+        if self._inherited:
             raise ModelError(
                 f"{self.name} was made in another process; create it again in this one"
             )

@@ -248,7 +248,7 @@ def _download(hub: Any, url: str, about: Any, file: IO[bytes], report: Progress,
             have += len(piece)
             report(f"downloading {name}", have, about.size)
     if have < about.size:
-        raise ConnectionError(f"{have} of {about.size} bytes came")
+        raise ConnectionError(f"only {have} of {about.size} bytes arrived")
 
 
 @contextmanager

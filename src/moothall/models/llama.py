@@ -19,6 +19,7 @@ from moothall.models.engine import Engine, Job, patient_threads
 from moothall.models.protocol import ModelReply, TextPiece
 from moothall.models.remote.chat_stream import AnswerStream
 from moothall.text import one_line
+from moothall.threads import renewed
 
 SPIN_TURNS: Final = 3_000
 """Spin turns that take about as long as a slow wake-up of a thread.
@@ -45,7 +46,7 @@ class Llama(Engine):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._loading = threading.Lock()
+        self._loading = renewed(threading.Lock())
         self._server: Any = None
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moothall.arguments import check_count, names_checked
 from moothall.errors import DefinitionError, MissingExtra, ModelError
@@ -17,6 +17,9 @@ from moothall.models.llama import BATCH_TOKENS, ChatEngine
 from moothall.models.plain_chat import TURN_MARK, has_result, plain_chat
 from moothall.models.protocol import ModelReply, StreamPart, TextPiece
 from moothall.models.settings import check_sampling
+
+if TYPE_CHECKING:
+    from moothall.action import Action
 
 _MOST_THREADS = 512  # llama.cpp's own limit
 # The smallest models may repeat one word or line without end. llama.cpp's DRY sampler makes
@@ -84,11 +87,11 @@ class LocalModel(InProcess, Answering):
         check_sampling("LocalModel", temperature, seed)
         if path is not None and not isinstance(path, str | Path):
             raise DefinitionError(f"LocalModel: path= must be the path of a file, got {path!r}")
-        self.path = weights.path_or_default(path)
+        self.path: Path = weights.path_or_default(path)
         own = weights.context_length(self.path)
         MissingExtra.unless("a model inside this process", "local", "xllamacpp")
         context_tokens = min(context_tokens, own or _LARGEST_CONTEXT, _LARGEST_CONTEXT)
-        self.name = name or (
+        self.name: str = name or (
             f"local:{weights.DEFAULT.name}" if path is None else f"gguf:{self.path.name}"
         )
         self.context_tokens: int | None = context_tokens
@@ -127,6 +130,12 @@ class LocalModel(InProcess, Answering):
                     if rest := part.text[len(answer.text) :]:
                         yield TextPiece(rest)
                 yield part
+
+    async def _prepare(self, actions: list[Action] | None) -> None:
+        body, schema = self._body(Request([{"role": "user", "content": "Hello"}], actions))
+        async with aclosing(self._engine.generate(({**body, "max_tokens": 1}, schema))) as parts:
+            async for _ in parts:
+                pass
 
     def _body(self, request: Request) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Return the request for the engine, and the schema that the text must follow."""

@@ -70,7 +70,7 @@ class LocalEmbedder(InProcess):
         check_count("LocalEmbedder", "threads", threads, optional=True)
         if path is None:
             pooling = pooling or "mean"
-        self.path = weights.path_or_default(path)
+        self.path: Path = weights.path_or_default(path)
         MissingExtra.unless("LocalEmbedder", "local", "xllamacpp")
         # One slot: beside another text, a text's vector would be rounded differently.
         llama = _Embedding(
@@ -84,7 +84,7 @@ class LocalEmbedder(InProcess):
         self._prefix = prefix
         self._hold(llama)
         try:
-            self.dimensions = len(self._engine.computed(["a"])[0])
+            self.dimensions: int = len(self._engine.computed(["a"])[0])
         except ModelError as error:
             llama.unload(safe=False)
             reason = str(error)
@@ -96,7 +96,7 @@ class LocalEmbedder(InProcess):
         with self.path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         settings = f"{pooling or 'own'}-{context_tokens}-{prefix!r}"
-        self.name = f"llama.cpp-1-{self.path.stem}-{digest[:16]}-{settings}"
+        self.name: str = f"llama.cpp-1-{self.path.stem}-{digest[:16]}-{settings}"
 
     def embed(self, texts: list[str]) -> list[list[float]]:
         """Return a vector of length 1 for each text, in order; of length 0 for one without a word.

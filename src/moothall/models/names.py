@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from moothall.errors import DefinitionError, MissingExtra, ModelError, WeightsEr
 from moothall.models import weights
 from moothall.models.settings import check_base_url
 from moothall.text import nearest
+from moothall.threads import guard, in_child
 
 if TYPE_CHECKING:
     from moothall.models.protocol import Model
@@ -45,8 +45,9 @@ _FOLDERS = ("/", "./", "../", "~")
 _NEAR = (*_NEEDS, *(f"local:{each.name}" for each in weights.LISTED))
 
 # All users of a name share one file in memory, or one set of connections.
-_LOCK = threading.Lock()
+_LOCK = guard()
 _KEPT: weakref.WeakValueDictionary[tuple[str, ...], Model] = weakref.WeakValueDictionary()
+in_child(_KEPT.clear)  # a model's threads and connections stay with the parent
 
 
 def model(name: str | Model) -> Model:
@@ -141,8 +142,7 @@ def _there_is() -> str:
 
 
 def _kept(key: tuple[str, ...], make: Callable[[], Model]) -> Model:
-    """Return the model in use under a name, or a new one; a forked child has its own."""
-    key = (str(os.getpid()), *key)
+    """Return the model in use under a name, or a new one."""
     with _LOCK:
         found = _KEPT.get(key)
         if found is None or getattr(found, "closed", False):

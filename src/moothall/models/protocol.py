@@ -8,6 +8,7 @@ from typing import (
     TYPE_CHECKING,
     Any,
     ClassVar,
+    Literal,
     NotRequired,
     Protocol,
     TypeAlias,
@@ -144,14 +145,14 @@ class TextPiece(_Piece):
         thread: the id of the conversation; None for the agent's own
     """
 
-    kind: ClassVar[str] = "text"
+    kind: ClassVar[Literal["text"]] = "text"
 
 
 @dataclass(frozen=True, slots=True)
 class ReasoningPiece(_Piece):
     """A piece of a model's reasoning before it answers, with the attributes of a `TextPiece`."""
 
-    kind: ClassVar[str] = "reasoning"
+    kind: ClassVar[Literal["reasoning"]] = "reasoning"
 
 
 StreamPart: TypeAlias = TextPiece | ReasoningPiece | ModelReply
@@ -167,12 +168,21 @@ class Model(Protocol):
         context_tokens: how much a prompt and its answer may take together; None if unknown
     """
 
-    name: str
-    context_tokens: int | None
+    # Read-only, so that any class attribute is one: `context_tokens = None` is of type None.
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        ...
+
+    @property
+    def context_tokens(self) -> int | None:
+        """How much a prompt and its answer may take together."""
+        ...
 
     async def complete(
         self,
         messages: list[dict[str, Any]],
+        /,
         actions: list[Action] | None = None,
         schema: dict[str, Any] | None = None,
     ) -> ModelReply:
@@ -203,6 +213,7 @@ class StreamingModel(Model, Protocol):
     def stream(
         self,
         messages: list[dict[str, Any]],
+        /,
         actions: list[Action] | None = None,
         schema: dict[str, Any] | None = None,
     ) -> AsyncIterator[StreamPart]:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from moothall.arguments import check_count, names_checked
 from moothall.errors import (
@@ -28,6 +28,9 @@ from moothall.models.plain_chat import TURN_MARK, add_schema, plain_chat
 from moothall.models.protocol import ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
 from moothall.models.settings import check_sampling
 from moothall.text import error_text, one_line
+
+if TYPE_CHECKING:
+    from moothall.action import Action
 
 _HUB = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 _THINK, _THOUGHT = "<think>", "</think>"
@@ -91,7 +94,7 @@ class TransformersModel(InProcess, Answering):
         if device is not None and (not isinstance(device, str) or not device):
             raise DefinitionError(f"TransformersModel: device= must be text, got {device!r}")
         source = _source(name_or_path)
-        self.name = f"hf:{name_or_path}"
+        self.name: str = f"hf:{name_or_path}"
         self.max_tokens = max_tokens
         MissingExtra.unless("TransformersModel", "transformers", "torch", "transformers")
         self._torch = _Torch(
@@ -110,6 +113,11 @@ class TransformersModel(InProcess, Answering):
     @context_tokens.setter
     def context_tokens(self, value: int | None) -> None:
         raise AttributeError("context_tokens is given to TransformersModel(context_tokens=…)")
+
+    async def _prepare(self, actions: list[Action] | None) -> None:
+        async with aclosing(self._engine.generate(None)) as parts:
+            async for _ in parts:
+                pass
 
     async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
         messages, actions, schema, _ = request
@@ -213,6 +221,8 @@ class _Torch(Engine):
 
     def _generate(self, job: Job) -> ModelReply | None:
         loaded = self._loaded = self._loaded or self._load()
+        if job.request is None:
+            return ModelReply()  # it was only to be loaded
         torch, tokenizer, device = loaded.torch, loaded.tokenizer, loaded.model.device
         prompt = self._prompt(loaded, job.request(loaded.marks))
         given = prompt["input_ids"].shape[-1]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from moothall.errors import ConfigError
 from moothall.models import weights
-from moothall.orders.models import budget_of, made_model
+from moothall.orders.models import budget_of, check_model, made_model
 
 if TYPE_CHECKING:
     from moothall.action import Action
@@ -20,24 +20,30 @@ if TYPE_CHECKING:
 ITERATIONS: Final = 10
 """How many answers a model that is not small may give."""
 _WHO: Final = """\
-You work on the files of one folder for a person, by the actions that you are given. The names of
-files are relative to the folder. Look before you change anything; prefer edit_file to write_file
-for a file that is there. Some actions are permitted by the person one by one: if one is refused, do
-not try it again. When the task is done, answer in a few words what you did or found."""
+You work for a person on the files of one folder, by calling the given actions. File names are
+relative to the folder. Look at a file before you change it. To change an existing file, prefer
+edit_file to write_file. The person must permit some calls: if a call is refused, do not repeat it.
+When the task is done, say in a few words what you did or found."""
 _REVIEWER: Final = """\
-You review what another agent does on the files of one folder for a person. Accept it only if what
-it really called shows that the task is done."""
+You review the work of another agent on the files of one folder, for a person. Accept the work only
+if the calls that the agent really made show that the task is done."""
 
 
 @dataclass(frozen=True)
 class Order:
     """The settings of `moothall act` from the command line, the environment and moothall.toml."""
 
-    command: ClassVar = "act"
-    part: ClassVar = "act"
-    may_change: ClassVar = ("max_iterations", "max_seconds", "max_tokens", "max_usd", "yes_read")
-    paths: ClassVar = ("root",)
-    addresses: ClassVar = ("model", "review")
+    command: ClassVar[str] = "act"
+    part: ClassVar[str] = "act"
+    may_change: ClassVar[tuple[str, ...]] = (
+        "max_iterations",
+        "max_seconds",
+        "max_tokens",
+        "max_usd",
+        "yes_read",
+    )
+    paths: ClassVar[tuple[str, ...]] = ("root",)
+    addresses: ClassVar[tuple[str, ...]] = ("model", "review")
 
     task: str
     root: str = "."
@@ -134,8 +140,16 @@ def keys(order: Order, said: Mapping[str, Any]) -> tuple[str | None, str | None]
     return (said.get("key") if said.get("model") == order.model else None), own
 
 
-def check_journal_apart(order: Order, path: str) -> None:
+def check_reviewer(order: Order) -> None:
+    """Check that a model can have the name of an order's reviewer; ConfigError if none can."""
+    if order.review is not None and order.review != "me":
+        check_model(order.review)
+
+
+def check_journal_apart(order: Order, path: str | None) -> None:
     """Check that a journal is out of reach of the agent in the folder; ConfigError if it is not."""
+    if path is None:
+        return
     # A permitted command can write only below the folder. If it could write the journal, it could
     # change what was permitted, and the folder in which the run is resumed.
     root, journal = Path(order.root).resolve(), Path(path).resolve()

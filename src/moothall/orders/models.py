@@ -25,17 +25,24 @@ def chosen_model(
     return "local", None
 
 
+def check_model(name: str) -> tuple[str, str]:
+    """Return the kind of a model, and the rest of its name; ConfigError if no model can have it."""
+    from moothall.models.names import check_spelling
+
+    try:
+        return check_spelling(name)
+    except ModelError as error:
+        raise ConfigError(str(error)) from None
+
+
 def made_model(name: str, key: str | None) -> Model:
     """Return the model of a name, with `key` for a server that takes one.
 
     Raise ConfigError if no model can have the name, and ModelError if it cannot be used here.
     """
-    from moothall.models.names import check_spelling, model
+    from moothall.models.names import model
 
-    try:
-        kind, rest = check_spelling(name)
-    except ModelError as error:
-        raise ConfigError(str(error)) from None
+    kind, rest = check_model(name)
     if not key or kind not in ("openai", "http", "https"):
         return model(name)
     from moothall.models.remote.openai import OpenAIModel

@@ -13,6 +13,7 @@ from moothall.journal.describe import entry_line
 from moothall.orders.act import Order as Order
 from moothall.orders.research import ResearchOrder as ResearchOrder
 from moothall.orders.simulate import SimulateOrder
+from moothall.reasoning.state import loaded
 from moothall.text import escaped
 
 if TYPE_CHECKING:
@@ -45,13 +46,15 @@ def of_entry(entry: Entry) -> AnyOrder | None:
     kind = _KINDS.get(entry.path)
     if kind is None or entry.kind != "state":
         return None
+    given = entry.data["state"]
     try:
-        return kind(**entry.data["state"])
+        kind(**given)
     except TypeError as error:
         raise StateError(
             f"entry {entry.sequence} was written by another version of moothall, which can resume "
             f"the run: {error}"
         ) from error
+    return loaded(kind, given, f"entry {entry.sequence}")
 
 
 def order_in(entry: Entry) -> AnyOrder | None:

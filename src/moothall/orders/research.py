@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from moothall.errors import ConfigError, FileError, MissingExtra, PageError
-from moothall.orders.models import budget_of, made_model
+from moothall.orders.models import budget_of, check_model, made_model
 
 if TYPE_CHECKING:
     from moothall.action import Action
@@ -21,14 +23,14 @@ if TYPE_CHECKING:
 class ResearchOrder:
     """The settings of `moothall research` from the command line."""
 
-    command: ClassVar = "research"
-    part: ClassVar = "moothall research"
-    may_change: ClassVar = (
+    command: ClassVar[str] = "research"
+    part: ClassVar[str] = "moothall research"
+    may_change: ClassVar[tuple[str, ...]] = (
         *("objectives", "iterations", "max_usd", "max_tokens", "max_seconds"),
         *("out", "html"),
     )
-    paths: ClassVar = ("folder", "out", "html")
-    addresses: ClassVar = ("model", "searxng")
+    paths: ClassVar[tuple[str, ...]] = ("folder", "out", "html")
+    addresses: ClassVar[tuple[str, ...]] = ("model", "searxng")
 
     objectives: list[str]
     folder: str | None = None  # the folder to search
@@ -62,38 +64,65 @@ class ResearchOrder:
 
 
 def check(order: ResearchOrder) -> None:
-    """Check that an order can be carried out, before anything is paid; ConfigError if it cannot."""
+    """Check that an order can be carried out, before it is paid; ConfigError tells all faults."""
+    if faults := list(_faults(order)):
+        raise ConfigError("\n".join(faults))
+    if order.html:
+        MissingExtra.unless("a report as an HTML page", "research", "markdown_it")
+
+
+def _faults(order: ResearchOrder) -> Iterator[str]:
     if not all(each.strip() for each in order.objectives):
-        raise ConfigError("an OBJECTIVE is empty")
+        yield "an OBJECTIVE is empty"
     on_web = order.search_web or order.searxng
     if not order.folder and not on_web:
-        raise ConfigError(
-            "there is nothing to search: give --folder DIR, --search-web or --searxng URL"
-        )
+        yield "there is nothing to search: give --folder DIR, --search-web or --searxng URL"
+    if order.folder and not os.path.isdir(order.folder):
+        what = "is not a folder" if os.path.exists(order.folder) else "does not exist"
+        yield f"--folder: the root folder {json.dumps(order.folder)} {what}"
     if not on_web and (order.site or order.allow_hosts):
         which = "--site" if order.site else "--allow-host"
-        raise ConfigError(f"{which} is for the web: give --search-web or --searxng URL too")
-    if on_web:
+        yield f"{which} is for the web: give --search-web or --searxng URL too"
+    for each in (_check_web, _check_searxng, _check_model):
+        try:
+            each(order)
+        except ConfigError as error:
+            yield str(error)
+    if order.model is None and (order.role or order.max_usd or order.max_tokens):
+        which = "--role" if order.role else "--max-usd" if order.max_usd else "--max-tokens"
+        yield f"{which} is for a model: give --model too"
+    for name, path in (("--out", order.out), ("--html", order.html)):
+        if path and not os.access(Path(path).absolute().parent, os.W_OK):
+            yield f"{name}: nothing can be written in {str(Path(path).parent)!r}"
+    if order.out and order.html and Path(order.out).resolve() == Path(order.html).resolve():
+        yield f"--out and --html must be two files, got {order.out!r} for both"
+
+
+def _check_web(order: ResearchOrder) -> None:
+    if order.search_web or order.searxng:
         from moothall.research.web.addresses import address_check
-        from moothall.research.web.fetching import checked, checked_site
+        from moothall.research.web.fetching import checked_site
 
         checked_site(order.site, "--site")
         address_check(order.allow_hosts, "--allow-host")
+
+
+def _check_searxng(order: ResearchOrder) -> None:
     if order.searxng:
+        from moothall.research.web.fetching import checked
+
         try:
             checked(order.searxng)
         except PageError as error:
             raise ConfigError(f"--searxng: {error}") from None
-    if order.model is None and (order.role or order.max_usd or order.max_tokens):
-        which = "--role" if order.role else "--max-usd" if order.max_usd else "--max-tokens"
-        raise ConfigError(f"{which} is for a model: give --model too")
-    for name, path in (("--out", order.out), ("--html", order.html)):
-        if path and not os.access(Path(path).absolute().parent, os.W_OK):
-            raise ConfigError(f"{name}: nothing can be written in {str(Path(path).parent)!r}")
-    if order.out and order.html and Path(order.out).resolve() == Path(order.html).resolve():
-        raise ConfigError(f"--out and --html must be two files, got {order.out!r} for both")
-    if order.html:
-        MissingExtra.unless("a report as an HTML page", "research", "markdown_it")
+
+
+def _check_model(order: ResearchOrder) -> None:
+    if order.model is not None:
+        try:
+            check_model(order.model)
+        except ConfigError as error:
+            raise ConfigError(f"--model: {error}") from None
 
 
 def researcher(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from moothall.clock import DAY_S, seconds_of
 from moothall.errors import ConfigError
-from moothall.orders.models import budget_of, made_model
+from moothall.orders.models import budget_of, check_model, made_model
 from moothall.text import counted
 
 if TYPE_CHECKING:
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
 MOST_AGENTS: Final = 10_000
 """More citizens than this live in columns, unless a model decides."""
+_LEAST_CITIZENS: Final = 10
 _MOST_DAYS: Final = 100_000
 _SAVED_S: Final = DAY_S // 4
 """How many simulated seconds pass between two recorded states."""
@@ -27,11 +31,11 @@ _CALL_TOKENS: Final = 900
 class SimulateOrder:
     """The settings of `moothall simulate` from the command line."""
 
-    command: ClassVar = "simulate"
-    part: ClassVar = "moothall simulate"
-    may_change: ClassVar = ("max_usd", "max_calls", "out", "parquet", "threads")
-    paths: ClassVar = ("out",)
-    addresses: ClassVar = ("model",)
+    command: ClassVar[str] = "simulate"
+    part: ClassVar[str] = "moothall simulate"
+    may_change: ClassVar[tuple[str, ...]] = ("max_usd", "max_calls", "out", "parquet", "threads")
+    paths: ClassVar[tuple[str, ...]] = ("out",)
+    addresses: ClassVar[tuple[str, ...]] = ("model",)
 
     citizens: int = 1000
     days: float = 1.0
@@ -84,20 +88,41 @@ class SimulateOrder:
 
 
 def check(order: SimulateOrder) -> None:
-    """Check that an order can be carried out; ConfigError if it cannot."""
-    seconds = seconds_of(order.step, "--step")
+    """Check that an order can be carried out; ConfigError tells all faults."""
+    if faults := list(_faults(order)):
+        raise ConfigError("\n".join(faults))
+
+
+def _faults(order: SimulateOrder) -> Iterator[str]:
+    if order.citizens < _LEAST_CITIZENS:
+        yield f"--citizens must be {_LEAST_CITIZENS} or more, got {order.citizens}"
+    try:
+        seconds = seconds_of(order.step, "--step")
+    except ConfigError as error:
+        yield str(error)
+        seconds = 0
     if not 0 < order.days <= _MOST_DAYS:
-        raise ConfigError(f"--days must be above 0, at most {_MOST_DAYS}, got {order.days:g}")
-    if not order.steps or abs(order.days * DAY_S / seconds - order.steps) > 1e-6:
-        raise ConfigError(f"--days {order.days:g} is not a whole number of steps of {order.step}")
+        yield f"--days must be above 0, at most {_MOST_DAYS}, got {order.days:g}"
+    elif seconds and (not order.steps or abs(order.days * DAY_S / seconds - order.steps) > 1e-6):
+        yield f"--days {order.days:g} is not a whole number of steps of {order.step}"
     if order.out == "":
-        raise ConfigError("--out must be a folder, got an empty text")
+        yield "--out must be a folder, got an empty text"
+    elif order.out is not None:
+        path = Path(order.out).absolute()
+        there = next(each for each in (path, *path.parents) if each.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK):
+            yield f"--out: nothing can be written in {str(there)!r}"
     if order.parquet is not None and order.out is None:
         which = "--parquet" if order.parquet else "--csv"
-        raise ConfigError(f"{which} is for the tables: give --out DIR too")
+        yield f"{which} is for the tables: give --out DIR too"
     if order.model is None and (order.max_usd or order.max_calls):
         which = "--max-usd" if order.max_usd else "--max-calls"
-        raise ConfigError(f"{which} is for a model: give --model too")
+        yield f"{which} is for a model: give --model too"
+    if order.model is not None:
+        try:
+            check_model(order.model)
+        except ConfigError as error:
+            yield f"--model: {error}"
 
 
 def society_of(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from moothall.budget.amounts import picodollars
 from moothall.budget.bill import Bill, charged_json
 from moothall.errors import BudgetExceeded
 from moothall.models.protocol import Usage
+from moothall.threads import awaited
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
@@ -118,8 +118,7 @@ async def completed(
     more = {} if schema is None else {"schema": schema}
     args = {"messages": prompt, **more}
     with await begun(step, budget, model, prompt, None, schema, args=args):
-        given = model.complete(prompt, **more)
-        return await given if inspect.isawaitable(given) else given
+        return await awaited(model.complete(prompt, **more))
 
 
 def charge_spent(budget: Budget, model: Any, spent: Spending) -> None:

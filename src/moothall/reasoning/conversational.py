@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from moothall.action import action
+from moothall.action import Action, action
 from moothall.agent import CURRENT, leads_to
+from moothall.context import Context
 from moothall.errors import DefinitionError, HopLimitExceeded
 from moothall.jsonvalue import readable
+from moothall.message import REPLYING
 from moothall.reasoning.group import check_reply_budget
 from moothall.reasoning.hooks import Hooked, observe_with_hooks, reply_with_hooks
 from moothall.reasoning.reply import ANSWERED, GIVEN, Reply
 from moothall.reasoning.reply_request import ReplyRequest, as_memory, marked_with, thread_id
-from moothall.reasoning.replying import JOINED, ONCE, REPLYING, Replying, approver_of_group
-from moothall.reasoning.stream import Watched
+from moothall.reasoning.replying import (
+    JOINED,
+    ONCE,
+    Replying,
+    approver_of_group,
+    own_reply,
+    thread_of_caller,
+)
+from moothall.reasoning.stream import Asked, Watched
 from moothall.reasoning.thread import Interruption, Thread, steer
 from moothall.reasoning.threaded import Threaded
-from moothall.threads import loop_is_running
+from moothall.workflow import AgentOptions
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from moothall.approval import Approver
-    from moothall.budget import Budget
-    from moothall.reasoning.stream import ReplyStream
 
 _NESTED = 32
 """How deep replies may be nested, each called by an action of the one before."""
@@ -35,11 +43,15 @@ _NESTED = 32
 class Conversational(Protocol):
     """Anything that replies and observes: an agent with a model, a conversation, a person."""
 
-    id: str | int
+    @property
+    def id(self) -> str | int:
+        """Its id."""
+        ...
 
     async def reply(
         self,
         text: str | list[dict[str, Any]],
+        /,
         schema: Any = None,
         thread: str | int | None = None,
         run_id: str | None = None,
@@ -47,12 +59,20 @@ class Conversational(Protocol):
         """Answer."""
         ...
 
-    async def observe(self, message: str | dict[str, Any], thread: str | int | None = None) -> None:
+    async def observe(
+        self, message: str | dict[str, Any], /, thread: str | int | None = None
+    ) -> None:
         """Remember something without answering."""
         ...
 
 
-class ConversationalAgent(Hooked, Watched, Threaded):
+class ReplyingOptions(AgentOptions, total=False):
+    """What every agent that replies takes by name."""
+
+    shared: bool
+
+
+class ConversationalAgent(Hooked, Watched, Asked, Threaded):
     """An agent that replies: one reply at a time in each thread, several threads concurrently.
 
     A thread is one conversation, with its own memory. In a space each sender has threads of its
@@ -69,7 +89,9 @@ class ConversationalAgent(Hooked, Watched, Threaded):
     _gives: frozenset[str] = GIVEN
     """The stop reasons for which `say` returns the text."""
 
-    def __init__(self, id: str | int, *, shared: bool = False, **options: Any) -> None:
+    def __init__(
+        self, id: str | int, *, shared: bool = False, **options: Unpack[AgentOptions]
+    ) -> None:
         super().__init__(id, **options)
         if shared is not False:
             if shared is not True:
@@ -125,108 +147,45 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         """
         in_thread = self._thread_of_message(thread)
         reply = await self.reply(content, thread=in_thread, run_id=self._run_of_message())
+        return self._said(reply)
+
+    def as_action(self, name: str | None = None, description: str | None = None) -> Action:
+        """Return an action that asks this agent, for `actions=[…]` of another one.
+
+        It is asked in the thread of the reply that calls it, which is a conversation of its own,
+        with the deps and within the budget of that reply, and is cancelled with it. An agent that
+        has a budget keeps that. Approvals are asked of its own approver.
+
+        Args:
+            name: the action's name; defaults to the agent's id
+            description: what a model reads of it: what this agent is good for
+
+        Raises:
+            DefinitionError: the name is not a text
+        """
+
+        async def ask(text: str, context: Context) -> str:
+            caller, budget = own_reply(context.agent), context.budget
+            own = getattr(self, "budget", None)
+            if budget is not None and own is not None and not budget.is_part_of(own):
+                budget = None
+            given = {
+                "thread": thread_of_caller(self, None),
+                "deps": None if caller is None else caller.deps,
+                "budget": budget,
+            }
+            options: Any = {key: value for key, value in given.items() if value is not None}
+            return self._said(await self.reply(text, **options))
+
+        id = str(self.id)
+        return Action(id if name is None else name, ask, description or f"Ask the agent {id}.")
+
+    def _said(self, reply: Reply) -> str:
+        """Return the text of a reply; raise its error if nobody may have the text."""
         # A text that nobody accepted is returned too.
         if reply.stop_reason not in (self._gives if reply.text else ANSWERED):
             reply._raise(self.id)
         return reply.text
-
-    async def reply(
-        self,
-        text: str | list[dict[str, Any]],
-        schema: Any = None,
-        thread: str | int | None = None,
-        run_id: str | None = None,
-        *,
-        deps: Any = None,
-        budget: Budget | None = None,
-    ) -> Reply:
-        """Answer.
-
-        Replies of one thread wait for each other. The exception is a re-entrant call, where the
-        thread's own reply asks another agent that asks back: it is answered within the other reply.
-        Replies of different threads run concurrently.
-
-        Cancelling it stops the model's answer and the actions at their next await; their results
-        until then are remembered.
-
-        Args:
-            text: the prompt: a text, or blocks of content as providers take them, such as
-                `{"type": "text", "text": …}` and `{"type": "image_url", "image_url": {"url": …}}`
-            schema: the form of the answer: a JSON schema, or a type such as a dataclass, a pydantic
-                model or `list[int]`; the reply's `value` is of that form
-            thread: the id of the conversation, each with a memory of its own; defaults to the
-                agent's own
-            run_id: the id of the run; a new one by default. With a journal, an unfinished run of
-                this id is resumed, and one that has ended returns its reply again.
-            deps: what actions find in their `Context` in this reply; defaults to the agent's own
-            budget: what this reply may spend, within the agent's own budget
-
-        Raises:
-            TypeError, ValueError: an argument is not valid
-            DefinitionError: the schema is not valid, the memory has no threads, or the budget
-                limits a cost that is not known
-            ConfigError: the budget is not part of the agent's own
-            RunHeld: the run is in use elsewhere
-            RunMismatch: another program began it
-            JournalError: the journal cannot be used, or is damaged; once the run is under way, it
-                stops with the reason `error` instead
-        """
-        return await self._reply_on_loop(ReplyRequest(text, schema, thread, run_id, deps, budget))
-
-    def reply_sync(
-        self,
-        text: str | list[dict[str, Any]],
-        schema: Any = None,
-        thread: str | int | None = None,
-        run_id: str | None = None,
-        *,
-        deps: Any = None,
-        budget: Budget | None = None,
-    ) -> Reply:
-        """Call `reply` from a script, and wait for the answer.
-
-        Raises:
-            RuntimeError: called where an event loop is running, which it would block
-        """
-        self._may_wait("reply_sync", "reply(text)")
-        options: Any = {} if deps is None and budget is None else {"deps": deps, "budget": budget}
-        return asyncio.run(self.reply(text, schema, thread, run_id, **options))
-
-    def _may_wait(self, called: str, instead: str) -> None:
-        if loop_is_running():
-            raise RuntimeError(
-                f"{called} of agent {self.id!r} was called where an event loop is running, which "
-                f"would stop until it returned: await {instead} instead"
-            )
-
-    def stream(
-        self,
-        text: str | list[dict[str, Any]],
-        schema: Any = None,
-        thread: str | int | None = None,
-        run_id: str | None = None,
-        *,
-        deps: Any = None,
-        budget: Budget | None = None,
-    ) -> ReplyStream:
-        """Answer, and stream the events of the reply.
-
-        The arguments are those of `reply`. The reader sees an action's `CallStarted` before its
-        approver is asked: the reply continues when the next event is requested.
-
-        Returns:
-            An async iterator of events: pieces of text as the model gives them, calls started and
-            ended, messages remembered, and last `Done` with the reply. Closing or dropping it
-            cancels the reply.
-
-        Raises:
-            TypeError, ValueError: an argument is not valid
-            DefinitionError: the schema is not valid
-        """
-        from moothall.reasoning.stream import ReplyStream
-
-        request = ReplyRequest(text, schema, thread, run_id, deps, budget)
-        return ReplyStream(str(self.id), request, self._reply_on_loop)
 
     async def observe(self, message: str | dict[str, Any], thread: str | int | None = None) -> None:
         """Remember something without answering.
@@ -309,7 +268,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         nested = any(each.turns is turns and each.open for each in outer) or (
             turns.handling is not None and leads_to(turns.handling, handling)
         )
-        mine = Replying(self, request, turns)
+        mine = Replying(self, request.thread, turns, request)
         token = REPLYING.set((*outer, mine))
         answer = partial(reply_with_hooks, self) if self._hooks else self._respond
         if self._watchers:
@@ -326,7 +285,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
                 turns.end()
         finally:
             mine.open = False
-            threads.release(thread)
+            self._release(thread)
             try:
                 REPLYING.reset(token)
             except ValueError:
@@ -346,7 +305,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
             else:
                 await self._remember(item, state)
         finally:
-            threads.release(state)
+            self._release(state)
 
     def _as_observed(self, message: Any) -> dict[str, Any]:
         """Return a message that a hook changed, as it is remembered; raise if it is invalid."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
-from moothall.models.protocol import ReasoningPiece, TextPiece
+from moothall.models.protocol import ChatMessage, ReasoningPiece, TextPiece
 from moothall.reasoning.conversation.state import Utterance
 from moothall.reasoning.dualact.conclusions import Conclusion, HumanDecision
 from moothall.reasoning.reply import Reply
@@ -41,7 +41,7 @@ class CallStarted(ReplyEvent):
         args: its arguments
     """
 
-    kind: ClassVar[str] = "call_started"
+    kind: ClassVar[Literal["call_started"]] = "call_started"
     iteration: int
     call_id: str
     action: str
@@ -60,7 +60,7 @@ class CallEnded(ReplyEvent):
         error: what went wrong, or None
     """
 
-    kind: ClassVar[str] = "call_ended"
+    kind: ClassVar[Literal["call_ended"]] = "call_ended"
     iteration: int
     call_id: str
     action: str
@@ -72,8 +72,8 @@ class CallEnded(ReplyEvent):
 class MessageAdded(ReplyEvent):
     """A chat message was added to an agent's memory."""
 
-    kind: ClassVar[str] = "message"
-    message: dict[str, Any]
+    kind: ClassVar[Literal["message"]] = "message"
+    message: ChatMessage
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ class DecisionMade(ReplyEvent):
         decision: H's decision
     """
 
-    kind: ClassVar[str] = "decision"
+    kind: ClassVar[Literal["decision"]] = "decision"
     loop: int
     decision: HumanDecision
 
@@ -99,7 +99,7 @@ class ConclusionReached(ReplyEvent):
         conclusion: R's conclusion; those of several R merged
     """
 
-    kind: ClassVar[str] = "conclusion"
+    kind: ClassVar[Literal["conclusion"]] = "conclusion"
     loop: int
     conclusion: Conclusion
 
@@ -113,7 +113,7 @@ class BlockStarted(ReplyEvent):
         iteration: which step of the agent it is, from 1
     """
 
-    kind: ClassVar[str] = "block_started"
+    kind: ClassVar[Literal["block_started"]] = "block_started"
     block: str
     iteration: int
 
@@ -128,7 +128,7 @@ class BlockEnded(ReplyEvent):
         result: its result, as JSON data: for Plan the tasks, for Evaluate the remark, …
     """
 
-    kind: ClassVar[str] = "block_ended"
+    kind: ClassVar[Literal["block_ended"]] = "block_ended"
     block: str
     iteration: int
     result: dict[str, Any]
@@ -143,7 +143,7 @@ class TurnStarted(ReplyEvent):
         turn: which turn of the reply it is, from 1
     """
 
-    kind: ClassVar[str] = "turn_started"
+    kind: ClassVar[Literal["turn_started"]] = "turn_started"
     speaker: str
     turn: int
 
@@ -158,18 +158,28 @@ class TurnEnded(ReplyEvent):
         utterance: its entry in the transcript
     """
 
-    kind: ClassVar[str] = "turn_ended"
+    kind: ClassVar[Literal["turn_ended"]] = "turn_ended"
     speaker: str
     turn: int
     utterance: Utterance
 
 
+def _no_reply() -> Any:
+    raise TypeError(
+        "Done is the last event of a stream, made of the agent's id and its reply; for a decision "
+        "about a call in doubt, import Done from moothall.journal"
+    )
+
+
 @dataclass(slots=True)
 class Done(ReplyEvent):
-    """The reply has ended; this is the last event."""
+    """The reply has ended; this is the last event.
 
-    kind: ClassVar[str] = "done"
-    reply: Reply
+    The `Done` of a decision about a call in doubt is `moothall.journal.Done`.
+    """
+
+    kind: ClassVar[Literal["done"]] = "done"
+    reply: Reply = field(default_factory=_no_reply)
 
 
 Event: TypeAlias = (

@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from moothall.action import Action
 from moothall.agent import Agent
 from moothall.errors import BudgetExceeded, ConfigError, DefinitionError, ModelError
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
     from moothall.reasoning.reply_request import ReplyRequest
+
+
+class Participant(Protocol):
+    """What a group needs of a member; `Conversational` has what it may take beside."""
+
+    @property
+    def id(self) -> str | int:
+        """Its id."""
+        ...
+
+    @property
+    def reply(self) -> Callable[..., Any]:
+        """Answers with a `Reply`, `async` or not."""
+        ...
+
+    @property
+    def observe(self) -> Callable[..., Any]:
+        """Hears what others say, `async` or not."""
+        ...
 
 
 def check_part(part: object, names: tuple[str, ...], what: str, id: object) -> None:
@@ -36,6 +56,17 @@ def check_model(model: object, id: object) -> None:
         check_name(model)
     except ModelError as error:
         raise type(error)(f"agent {id!r}: {error}") from None
+
+
+def check_actions(actions: Iterable[Any], id: object) -> None:
+    """Refuse actions that no model could be told of: early, and by their names."""
+    for each in actions:
+        # A parameter's type is looked up now, not when it was defined: it may have come later.
+        if isinstance(each, Action) and (each._parameters is None or each._description is None):
+            try:
+                _ = each.signature
+            except DefinitionError as error:
+                raise DefinitionError(f'agent {id!r} cannot use "{each.name}": {error}') from error
 
 
 def share_budget(owner: Any, agents: Iterable[Any], budget: Budget | None) -> None:

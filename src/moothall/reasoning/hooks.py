@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from moothall.errors import DeadlineExceeded, DefinitionError, HookError
 from moothall.jsonvalue import copy_json
@@ -14,7 +14,7 @@ from moothall.models.protocol import ModelReply, Usage
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Record
 from moothall.reasoning.reply import Reply, Stop
 from moothall.reasoning.reply_request import ReplyRequest, check_changed, checked_content
-from moothall.reasoning.replying import ONCE, within
+from moothall.reasoning.replying import ONCE, deps_of, within
 from moothall.text import nearest
 from moothall.threads import is_cancelled
 
@@ -23,11 +23,17 @@ if TYPE_CHECKING:
     from moothall.reasoning.step import Step
     from moothall.reasoning.thread import Thread
 
-HOOK_TYPES: Final = tuple(
-    f"{when}_{what}"
-    for what in ("reply", "observe", "reasoning", "acting")
-    for when in ("pre", "post")
-)
+HookType: TypeAlias = Literal[
+    "pre_reply",
+    "post_reply",
+    "pre_observe",
+    "post_observe",
+    "pre_reasoning",
+    "post_reasoning",
+    "pre_acting",
+    "post_acting",
+]
+HOOK_TYPES: Final = get_args(HookType)
 """The types of hooks."""
 
 _OVER_S: Final = 0.05
@@ -47,7 +53,11 @@ async def run_hooks(
     budget: Budget | None = None,
 ) -> dict[str, Any]:
     """Call an agent's hooks of a type in order; return the arguments as they changed them."""
-    for name, fn in agent._hooks.get(type, {}).items():
+    hooks = agent._hooks.get(type)
+    if not hooks:
+        return kwargs
+    deps = deps_of(agent)
+    for name, fn in hooks.items():
         limit: asyncio.Timeout | None = None
         try:
             # Copies: only the returned dict counts, so that a failed hook has changed nothing.
@@ -55,6 +65,7 @@ async def run_hooks(
             for key, value in kwargs.items():
                 if isinstance(value, (dict, list)):
                     given[key] = value.copy()
+            given["deps"] = deps  # the program's own object
             result: Any = fn(agent, given)
             if result is None:
                 continue
@@ -147,7 +158,7 @@ class Hooked:
     # By type and name, in order of registration. Replaced at each change: a hook may make one.
     _hooks: Mapping[str, Mapping[str, Hook]] = {}
 
-    def register_hook(self, type: str, name: str, fn: Hook) -> None:
+    def register_hook(self, type: HookType, name: str, fn: Hook) -> None:
         """Register a function to be called before or after what the agent does.
 
         It is called as `fn(agent, kwargs)`, and may be async: then the reply's deadline ends it,
@@ -169,8 +180,8 @@ class Hooked:
         `post_acting`       `action`, `args`, `iteration`, `call_id`, `RESULT`
         ==================  ==================================================================
 
-        All have `thread`, the id of the conversation (None for the agent's own), and `run_id` (None
-        for the `observe` hooks).
+        All have `thread`, the id of the conversation (None for the agent's own), `run_id` (None for
+        the `observe` hooks), and `deps`, those of the reply or else of the agent.
 
         If a `pre_acting` hook raises, the call is not executed and the exception is its result. Any
         other hook that raises ends the reply with the reason `error`. So does any hook that
@@ -191,7 +202,7 @@ class Hooked:
             raise DefinitionError(f"the {type} hook {name!r} must be a function, got {fn!r:.80}")
         self._hooks = {**self._hooks, type: {**self._hooks.get(type, {}), name: fn}}
 
-    def remove_hook(self, type: str, name: str) -> None:
+    def remove_hook(self, type: HookType, name: str) -> None:
         """Remove a hook.
 
         Raises:
@@ -203,7 +214,7 @@ class Hooked:
             raise KeyError(f"there is no {type} hook {name!r}")
         self._hooks = {**self._hooks, type: left}
 
-    def clear_hooks(self, type: str | None = None) -> None:
+    def clear_hooks(self, type: HookType | None = None) -> None:
         """Remove all hooks, or all of one type."""
         if type is not None:
             _check_type(type)

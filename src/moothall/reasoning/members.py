@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from moothall.action import is_async
 from moothall.errors import DeadlineExceeded, DefinitionError, ModelError, StateError
 from moothall.reasoning.events import CallStarted, Done, Event
 from moothall.reasoning.group import members_without_threads, options_for, share_budget, takes
@@ -19,7 +17,7 @@ from moothall.reasoning.replying import JOINED, within
 from moothall.reasoning.resume import ENDED
 from moothall.reasoning.state import REPLY, opened, state
 from moothall.reasoning.thread import Threads
-from moothall.threads import WORKERS, is_cancelled
+from moothall.threads import awaited, is_cancelled
 
 if TYPE_CHECKING:
     from moothall.action import Action
@@ -193,9 +191,7 @@ async def _request(
 ) -> Reply:
     reply: Any = None
     if emit is None or not hasattr(agent, "stream"):
-        reply = agent.reply(content, **options)
-        if inspect.isawaitable(reply):
-            reply = await reply
+        reply = await awaited(agent.reply(content, **options))
         if emit is not None and isinstance(reply, Reply):
             emit(Done(str(agent.id), reply, **request.of_run))
     else:
@@ -218,23 +214,12 @@ async def _request(
 
 async def await_own(given: Any) -> Any:
     """Await a user's awaitable, if it is one; its own cancellation becomes a ModelError."""
-    if not inspect.isawaitable(given):
-        return given
     try:
-        return await given
+        return await awaited(given)
     except asyncio.CancelledError as error:
         if is_cancelled():
             raise
         raise ModelError("it was cancelled from elsewhere") from error
-
-
-async def called(function: Any, *args: Any, in_thread: bool = True) -> Any:
-    """Call a user's function, plain or `async`; a plain one runs in a thread."""
-    if in_thread and not is_async(function):
-        given = await WORKERS.run(asyncio.get_running_loop(), function, *args)
-    else:
-        given = function(*args)
-    return await given if inspect.isawaitable(given) else given
 
 
 async def in_time(request: Any, budget: Budget | None, what: str) -> Any:

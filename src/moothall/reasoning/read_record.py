@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from moothall.errors import RunMismatch, StateError
+from moothall.errors import RunMismatch
 from moothall.jsonvalue import as_json
 from moothall.reasoning.state import APPENDED, LIVE, loaded
 from moothall.reasoning.step import Past
@@ -45,15 +45,7 @@ class ReadRecord(Generic[S]):
         for entry in part.past:
             if entry.kind != "begun":  # a fork begins anew, also what has ended
                 self.over = None
-            try:
-                state = self._take(entry, state)
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
-                raise StateError(
-                    f"run {part.run_id!r} was recorded by an older moothall, or is damaged: entry "
-                    f"{entry.sequence} ({entry.kind}) is not one that this moothall writes "
-                    f"({type(error).__name__}: {error}). Resume it with that moothall, or begin "
-                    "another run"
-                ) from error
+            state = self._take(entry, state)
         self.state: S | None = None  # the last that was saved
         if state is not None:
             self.state = loaded(kind, state, f"run {part.run_id!r}")
@@ -89,7 +81,7 @@ class ReadRecord(Generic[S]):
         copied: list[dict[str, Any]] = (self.begun or {}).get("copied", [])
         return copied
 
-    def _earlier(self, hash: str) -> list[Any]:
+    def _earlier(self, name: str) -> list[Any]:
         """Return what a list had before the run; nothing in a record that is only read."""
         return []
 
@@ -100,8 +92,8 @@ class ReadRecord(Generic[S]):
             for name, items in data["appended"].items():
                 kept = (state or {}).get(name)
                 made[name] = items if kept is None else [*kept, *items]
-            for name, hash in data.get("earlier", {}).items():
-                made[name] = [*self._earlier(hash), *made.get(name, ())]
+            for name, kept in data.get("earlier", {}).items():
+                made[name] = [*self._earlier(kept), *made.get(name, ())]
             self.heard = []
             return made
         if kind == "begun":
@@ -136,16 +128,14 @@ class ReadRecord(Generic[S]):
             past.error = data["error"]
 
 
-def kept_list(hash: str | None, kept: Callable[[str], bytes]) -> list[Any]:
-    """Return a list that is kept as differences; `kept` returns a value by its hash."""
-    links = []
-    while hash is not None:
-        links.append(json.loads(kept(hash)))
-        hash = links[-1].get("after")
-    items: list[Any] = []
-    for link in reversed(links):
-        items = [*items[link.get("gone", 0) :], *link["new"]]
-    return items
+def kept_list(name: str, kept: Callable[[str], bytes]) -> list[Any]:
+    """Return a list that `keep_list` has kept; `kept` returns a value by its hash."""
+    levels, _, hash = name.partition(":")
+    hashes = [hash]
+    for _ in range(int(levels)):
+        groups = [kept(each).hex() for each in hashes]
+        hashes = [each[at : at + 64] for each in groups for at in range(0, len(each), 64)]
+    return [json.loads(kept(each)) for each in hashes]
 
 
 def fingerprint(**parts: Any) -> dict[str, str]:

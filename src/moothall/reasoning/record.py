@@ -45,11 +45,11 @@ class Record(ReadRecord[S]):
     def __init__(self, part: Part, kind: type[S]) -> None:
         self._part = part
         super().__init__(part, kind)
-        self.key = part.key  # unique among the parts of all runs and journals
+        self.key: str = part.key  # unique among the parts of all runs and journals
         self._then: list[tuple[int, Callable[[], None]]] = []  # (entries to wait for, callback)
         self.at_end: Callable[[], None] | None = None  # called when the reply has ended
-        self.count = len(part.past)  # of its entries, including those not yet committed
-        self.open = 0  # how many steps are under way
+        self.count: int = len(part.past)  # of its entries, including those not yet committed
+        self.open: int = 0  # how many steps are under way
 
     @property
     def file(self) -> JournalFile:
@@ -72,7 +72,7 @@ class Record(ReadRecord[S]):
             check(self.run_id, begun, kind, agent, program)
         if begun is None or begun["fingerprint"] is None:  # a fork may have another program
             about = {"kind": kind, "agent": agent, **about, **(begun or {}), "fingerprint": program}
-            self.begun = about
+            self.begun: dict[str, Any] | None = about
             self.note("begun", about)
 
     async def step(
@@ -110,8 +110,15 @@ class Record(ReadRecord[S]):
         past = self._steps.get(key) or _NEW
         codec = codec_of(of)
         if past.state == "ended":
-            ended = codec.load(past.result) if past.kept is None else self.kept(past.kept)
-            return cast(T, ended)
+            if past.kept is not None:
+                return cast(T, self.kept(past.kept))
+            try:
+                return cast(T, codec.load(past.result))
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                raise StateError(
+                    f"run {self.run_id!r}: the result of step {key!r} is not one that this step "
+                    f"records ({type(error).__name__}: {error})"
+                ) from error
         note: dict[str, Any] = {"key": key, "about": about} if about else {"key": key}
         if outcome == "ask":
             note["asks"] = True
@@ -165,8 +172,8 @@ class Record(ReadRecord[S]):
 
     def save(self, state: S, **earlier: tuple[int, str]) -> None:
         """Note the state between two turns. Append-only lists are recorded item by item."""
-        # `earlier`: so many items at the beginning of a list are already kept by this hash.
-        more = {"earlier": {name: hash for name, (_, hash) in earlier.items()}} if earlier else {}
+        # `earlier`: so many items at the beginning of a list are already kept by this name.
+        more = {"earlier": {name: kept for name, (_, kept) in earlier.items()}} if earlier else {}
         self._written.update({name: count for name, (count, _) in earlier.items()})
         grown: dict[str, Any] = {}
         for name, written in self._written.items():
@@ -202,8 +209,8 @@ class Record(ReadRecord[S]):
             self.note("started", data)
         return self._part.part(name)
 
-    def _earlier(self, hash: str) -> list[Any]:
-        return kept_list(hash, self.kept)
+    def _earlier(self, name: str) -> list[Any]:
+        return kept_list(name, self.kept)
 
     def keep(self, data: bytes) -> str:
         """Store a value once, and return its sha256; 1 MiB or more is a file beside the journal."""
@@ -220,14 +227,18 @@ class Record(ReadRecord[S]):
 
     def note_end(self, reason: str, **about: Any) -> None:
         """Note the end of the part, with its reason."""
-        self.over = {"reason": reason, **as_json(about)}
+        self.over: dict[str, Any] | None = {"reason": reason, **as_json(about)}
         self.note("over", self.over)
         if not self._part.path:
             self._part.end(reason)
 
-    def commit_now(self) -> None:
-        """Write the noted entries where nothing can be awaited; this blocks the thread."""
-        self._part.run.commit_now()
+    def commit_now(self, cause: BaseException | None = None) -> None:
+        """Write the noted entries where nothing can be awaited; this blocks the thread.
+
+        It does not if the cause is that a coroutine is closed: the garbage collector may do that,
+        in a thread that holds what the writer waits for.
+        """
+        self._part.run.commit_now(wait=not isinstance(cause, GeneratorExit))
         self._has_committed()
 
     @property
@@ -287,7 +298,7 @@ class _NullRecord(Record[S]):
     async def commit(self, upto: int | None = None) -> None:
         pass
 
-    def commit_now(self) -> None:
+    def commit_now(self, cause: BaseException | None = None) -> None:
         pass
 
 
@@ -336,9 +347,9 @@ async def recorded(
         record.begin(kind, agent, fingerprint(**(program or {})), task=task)
         try:
             yield record
-        except BaseException:
+        except BaseException as error:
             with suppress(JournalError):  # raise what stopped the run instead
-                record.commit_now()
+                record.commit_now(error)
             raise
         await record.commit()
     finally:

@@ -2,20 +2,51 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
-from moothall.jsonvalue import json_text
+from moothall.arguments import check_count
+from moothall.errors import DefinitionError, RunHeld, RunMismatch
+from moothall.jsonvalue import as_json, json_text
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.read_record import fingerprint
 from moothall.reasoning.record import NULL_RECORD, Record
 from moothall.reasoning.reply import Reply
 from moothall.reasoning.resume import ended
+from moothall.reasoning.state import dumped, loaded
+from moothall.text import log_failure
 
 if TYPE_CHECKING:
+    from moothall.action import Action
     from moothall.budget import Budget
-    from moothall.journal import Journal, Part
+    from moothall.journal import Entry, Journal, Outline, Part
     from moothall.reasoning.reply_request import ReplyRequest
+
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
+
+
+@dataclass(frozen=True, slots=True)
+class ResumedRun:
+    """What became of one stopped run in `resume_runs`.
+
+    Attributes:
+        run: the run's outline, as it was before
+        outcome: `resumed`, with its `reply`; `in_doubt`: a call had begun and not ended, and a
+            person must decide; `mismatch`: another program began it; `held`: another process works
+            on it; `forked`: a copy was resumed in its place; `empty`: its process ended before
+            anything was recorded; `failed`: with its `error`
+        reply: the reply, or None
+        error: the exception of a run that could not be resumed, or None
+    """
+
+    run: Outline
+    outcome: Literal["resumed", "in_doubt", "mismatch", "held", "forked", "empty", "failed"]
+    reply: Reply | None = None
+    error: Exception | None = None
 
 
 class RecordedAgent(ConversationalAgent):
@@ -39,12 +70,110 @@ class RecordedAgent(ConversationalAgent):
 
         self._journal = None if journal is None else as_journal(journal, f"agent {self.id!r}")
 
+    def _load(self) -> tuple[Any, list[Action] | None]:
+        loaded(self._state_type, as_json(dumped(self._state_type())), f"agent {self.id!r}")
+        return super()._load()
+
+    async def resume_runs(
+        self,
+        *,
+        deps: Callable[[Outline], Any] | None = None,
+        budget: Callable[[Outline], Budget | None] | None = None,
+        concurrency: int = 16,
+    ) -> list[ResumedRun]:
+        """Resume the runs of this agent in its journal that stopped because their process ended.
+
+        Call it when the program starts. The runs of a thread are resumed one after the other, in
+        the order in which they began; those of different threads side by side. A run that cannot
+        be resumed is reported, and the others go on. Whoever asks again with the same `run_id`
+        gets the reply. Runs that ended as `in_doubt` are resumed once a person has decided.
+
+        Args:
+            deps: returns the `deps` of a run's reply; the run's outline has its `thread`
+            budget: returns the budget of a run's reply
+            concurrency: how many runs are resumed at a time
+
+        Returns:
+            What became of each run, in the order in which they began.
+
+        Raises:
+            DefinitionError: the agent has no journal, or an argument is not valid
+            JournalError: the journal cannot be read
+        """
+        if self._journal is None:
+            raise DefinitionError(
+                f"agent {self.id!r} has no journal=, so there is no run to resume"
+            )
+        check_count(f"agent {self.id!r}: resume_runs", "concurrency", concurrency)
+        for name, fn in (("deps", deps), ("budget", budget)):
+            if fn is not None and not callable(fn):
+                raise DefinitionError(
+                    f"agent {self.id!r}: resume_runs: {name}= must be a function of the run, "
+                    f"got {fn!r:.80}"
+                )
+        all_runs = self._journal.runs()
+        forked = {each.forked_from for each in all_runs}
+        mine = [
+            each
+            for each in all_runs
+            if (each.kind, each.agent) == (self._kind, str(self.id))
+            and each.state in ("stopped", "in_doubt")
+        ]
+        found: dict[str, ResumedRun] = {}
+        room = asyncio.Semaphore(concurrency)
+
+        async def resume(runs: list[Outline]) -> None:
+            async with room:
+                for run in runs:
+                    if run.id in forked:
+                        found[run.id] = ResumedRun(run, "forked")
+                    else:
+                        found[run.id] = await self._resume_run(run, deps, budget)
+
+        threads: dict[str | None, list[Outline]] = {}
+        for run in mine:
+            threads.setdefault(run.thread, []).append(run)
+        async with asyncio.TaskGroup() as group:
+            for runs in threads.values():
+                group.create_task(resume(runs))
+        return [found[run.id] for run in mine]
+
+    async def _resume_run(
+        self,
+        run: Outline,
+        deps: Callable[[Outline], Any] | None,
+        budget: Callable[[Outline], Budget | None] | None,
+    ) -> ResumedRun:
+        assert self._journal is not None
+        try:
+            asked = asked_in(self._journal.entries(run.id))
+            if asked is None:
+                return ResumedRun(run, "empty")
+            if self._journal.in_doubt(run.id):
+                return ResumedRun(run, "in_doubt")
+            reply = await self.reply(
+                **asked,
+                run_id=run.id,
+                deps=None if deps is None else deps(run),
+                budget=None if budget is None else budget(run),
+            )
+        except RunHeld as error:
+            return ResumedRun(run, "held", error=error)
+        except RunMismatch as error:
+            return ResumedRun(run, "mismatch", error=error)
+        except Exception as error:
+            log_failure(logger, f"agent {self.id!r}: run {run.id!r} was not resumed", error)
+            return ResumedRun(run, "failed", error=error)
+        return ResumedRun(run, "in_doubt" if reply.stop_reason == "in_doubt" else "resumed", reply)
+
     async def _respond(self, request: ReplyRequest) -> Reply:
         self._check_request(request)
         part = request.record
         if part is None and self._journal is not None:
             task = json_text(request.content)
-            part = await self._journal.begin(request.run_id, self._kind, str(self.id), task)
+            part = await self._journal.begin(
+                request.run_id, self._kind, str(self.id), task, request.thread
+            )
         if part is None:
             return await self._work(request, NULL_RECORD)
         record: Record[Any] | None = None
@@ -100,3 +229,12 @@ class RecordedAgent(ConversationalAgent):
     async def _restore(self, part: Part, budget: Budget | None) -> None:
         """Restore what it did in a part that is over, and charge the budget of this reply."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it knows")
+
+
+def asked_in(entries: Iterable[Entry]) -> dict[str, Any] | None:
+    """Return the arguments with which a run's reply was asked for; None before it began."""
+    begun = next((each.data for each in entries if not each.path and each.kind == "begun"), None)
+    if begun is None or "given" not in begun:
+        return None
+    text = begun["task"] if begun["given"] is None else begun["given"]
+    return {"text": text, "schema": begun["schema"], "thread": begun["thread"]}

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Generic, Literal, TypeAlias
+
+from typing_extensions import TypeVar
 
 from moothall.errors import BudgetExceeded, DeadlineExceeded, HookError, InDoubt, ModelError
 from moothall.jsonvalue import deep_json
-from moothall.models.protocol import Usage
-from moothall.text import cut, error_message, log_failure, shorten
+from moothall.models.protocol import ChatMessage, Usage
+from moothall.text import counted, cut, display, error_message, log_failure, shorten
 
 _LOGGER = logging.getLogger("moothall.reasoning")
 
@@ -79,9 +82,32 @@ class Step:
         return bool(self.result.get("tool_executed", True))
 
 
+_UNSET: Any = ...
+
+
+class _InCell:
+    """In which cell of a notebook a reply was printed: there it is not displayed once more."""
+
+    __slots__ = ("_cell",)
+
+    _cell: int
+
+    def _was_printed(self) -> None:
+        cell = display.cell_number()
+        if cell is not None:
+            object.__setattr__(self, "_cell", cell)
+
+    def _ipython_display_(self) -> None:
+        if getattr(self, "_cell", None) != display.cell_number():
+            raise NotImplementedError  # IPython goes on to `_repr_html_`
+
+
+T_co = TypeVar("T_co", covariant=True, default=Any)
+
+
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """An agent's answer.
+class Reply(_InCell, Generic[T_co]):
+    """An agent's answer. `Reply[Order]` is one whose value was requested as an `Order`.
 
     Attributes:
         text: the answer; if the run ended without one, the model's last text
@@ -98,8 +124,8 @@ class Reply:
     """
 
     text: str
-    value: Any = ...
-    messages: list[dict[str, Any]] = field(default_factory=list)
+    value: T_co = _UNSET
+    messages: list[ChatMessage] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     stop_reason: StopReason = "done"
@@ -114,7 +140,29 @@ class Reply:
     def __repr__(self) -> str:
         # Kept short: debuggers and `asyncio.run` format results, and messages may hold megabytes.
         text, steps = shorten(self.text, 80), len(self.steps)
-        return f"Reply(stop_reason={self.stop_reason!r}, text={text!r}, steps={steps})"
+        name = type(self).__name__
+        return f"{name}(stop_reason={self.stop_reason!r}, text={text!r}, steps={steps})"
+
+    def _repr_html_(self) -> str:
+        answered = self.stop_reason in ANSWERED
+        ended = self.stop_reason + (f": {self.detail}" if self.detail else "")
+        parts = [display.text(self.text)]
+        if not answered:
+            parts.append(display.facts({"no answer": ended}))
+        if self.value is not None and not isinstance(self.value, str | Reply):
+            parts.append(display.facts({"value": repr(self.value)}))
+        parts.extend(self._tables())
+        tokens = counted(self.usage.total, "token") if self.usage.total else ""
+        parts.append(display.small(" · ".join(filter(None, (ended, tokens, self.run_id)))))
+        return "".join(parts)
+
+    def _tables(self) -> list[str]:
+        """Return the calls as HTML; a dual act's reply has its decisions, too."""
+        if not self.steps:
+            return []
+        rows = ((s.action, _short(s.args), s.error or _short(s.result)) for s in self.steps)
+        made = display.table(("action", "arguments", "result or error"), rows, len(self.steps))
+        return [display.folded(counted(len(self.steps), "call"), made)]
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON data; what has no JSON form, such as the error, becomes text."""
@@ -147,6 +195,10 @@ class Reply:
         if agent is None and self.stop_reason == "in_doubt":
             raise InDoubt(text)
         raise ModelError(text)
+
+
+def _short(data: Any) -> str:
+    return json.dumps(data, ensure_ascii=False, default=str)
 
 
 class Stop(Exception):

@@ -34,10 +34,10 @@ class ReplyRequest:
         budget: Budget | None = None,
     ) -> None:
         self.content: str | list[dict[str, Any]] = checked_content(content, "reply")
-        self.given = self.content  # the content before hooks
+        self.given: str | list[dict[str, Any]] = self.content  # the content before hooks
         self.want(schema)
-        self.thread = thread_id(thread)  # None for the agent's own
-        self.run_id = secrets.token_hex(8) if run_id is None else _text(run_id, "run_id")
+        self.thread: str | None = thread_id(thread)  # None for the agent's own
+        self.run_id: str = secrets.token_hex(8) if run_id is None else _text(run_id, "run_id")
         self.deps = deps  # for the `Context` of its actions; None for the agent's own
         self.budget = budget  # what it may spend; None for the agent's own budget
         self.emit: Callable[[Any], Any] | None = None  # where events go
@@ -61,7 +61,7 @@ class ReplyRequest:
     def want(self, schema: Any) -> None:
         """Set the form of the answer: a JSON schema or a type; None for any text."""
         self.schema = schema
-        self.answer = None if schema is None else AnswerSchema(schema)
+        self.answer: AnswerSchema | None = None if schema is None else AnswerSchema(schema)
 
 
 def checked_content(content: Any, what: str) -> str | list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from moothall.agent import Agent
+from moothall.message import REPLYING
 from moothall.reasoning.thread import thread_of_sender
 
 if TYPE_CHECKING:
@@ -27,13 +28,18 @@ class Replying:
     """A reply under way; a background task of one of its tools may outlive it."""
 
     agent: Agent
-    request: ReplyRequest
+    thread: str | None
     turns: Turns  # the lock that it holds
+    request: ReplyRequest | None = None  # None for a chat agent, whose answers are no runs
     open: bool = True  # whether it is still under way
 
+    def thread_for(self, agent: Agent, thread: str | None = None) -> str | None:
+        """Return the thread in which an agent speaks on behalf of the reply, one of several."""
+        its = self.thread
+        if its is None or agent is self.agent:
+            return thread if its is None else its
+        return thread_of_sender(str(self.agent.id), its if thread is None else f"{its}/{thread}")
 
-REPLYING: ContextVar[tuple[Replying, ...]] = ContextVar("moothall_replying", default=())
-"""The replies that led to the current code, outermost first, in this task or thread."""
 
 Joined: TypeAlias = "tuple[Agent, Part | None, tuple[Action, ...]]"
 
@@ -46,21 +52,24 @@ ONCE: ContextVar[tuple[str, int] | None] = ContextVar("moothall_told_once", defa
 
 def own_reply(agent: Any) -> ReplyRequest | None:
     """Return the request that an agent is replying to in this context; None if there is none."""
+    each: Replying
     for each in reversed(REPLYING.get()):
         if each.agent is agent and each.open:
             return each.request
     return None
 
 
+def deps_of(agent: Any) -> Any:
+    """Return the `deps` of the reply that an agent gives in this context, or else its own."""
+    request = own_reply(agent)
+    own = getattr(agent, "deps", None)
+    return own if request is None or request.deps is None else request.deps
+
+
 def thread_of_caller(agent: Any, thread: str | None) -> str | None:
     """Return the thread of a `say` that a program, or another agent's reply, calls directly."""
-    within = next((each for each in reversed(REPLYING.get()) if each.open), None)
-    if within is None or within.request.thread is None:
-        return thread
-    its = within.request.thread
-    if within.agent is agent:
-        return its
-    return thread_of_sender(str(within.agent.id), its if thread is None else f"{its}/{thread}")
+    within: Replying | None = next((each for each in reversed(REPLYING.get()) if each.open), None)
+    return thread if within is None else within.thread_for(agent, thread)
 
 
 @contextmanager

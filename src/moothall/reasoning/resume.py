@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -16,13 +15,14 @@ from moothall.jsonvalue import Unreadable
 from moothall.models.protocol import Usage
 from moothall.reasoning.reply import Reply, Step, Stop
 from moothall.text import error_text, log_failure
+from moothall.threads import guard
 
 if TYPE_CHECKING:
     from moothall.reasoning.read_record import ReadRecord
     from moothall.reasoning.record import Record
     from moothall.reasoning.reply_request import AnswerSchema
 
-logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 _MOST: Final = 10_000
 """How many runs an object's marks cover; those of the run set longest ago are dropped first."""
@@ -36,7 +36,7 @@ class ReplayOffsets:
     """
 
     def __init__(self) -> None:
-        self._guard = threading.Lock()
+        self._guard = guard()
         self._of: dict[int, OrderedDict[str, int]] = {}
 
     def get(self, of: Any, run: str) -> int:
@@ -76,7 +76,7 @@ def ended(record: ReadRecord[Any]) -> bool:
 def reply_at_end(
     record: ReadRecord[Any],
     schema: AnswerSchema | None,
-    messages: list[dict[str, Any]],
+    messages: list[Any],
     steps: list[Step],
     usage: Usage,
 ) -> Reply:
@@ -116,7 +116,7 @@ async def guarded(
             if isinstance(error, Exception | asyncio.CancelledError):
                 await record.commit()
             else:
-                record.commit_now()  # nothing can be awaited here
+                record.commit_now(error)  # nothing can be awaited here
         except MoothallError as lost:  # also an error of the memory: raise what stopped the run
             logger.error("run %r: its end is not kept: %s", record.run_id, lost)
         raise

@@ -41,7 +41,7 @@ class Step:
         self._note = note
         self._charged: Callable[[], Mapping[str, Any]] | None = None
         self._beside = beside
-        self.begun = False  # whether its effect has begun
+        self.begun: bool = False  # whether its effect has begun
         self.past = past
         # The arguments with which it began before the process died: they hold.
         self.args: Any = past.args if past.state == "started" else None

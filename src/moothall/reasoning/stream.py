@@ -1,4 +1,4 @@
-"""The events of replies: streams, and callbacks that watch an agent."""
+"""How an agent is asked for a reply: for itself, as a stream of its events, or watched."""
 
 from __future__ import annotations
 
@@ -6,18 +6,27 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, overload
+
+from typing_extensions import TypeVar
 
 from moothall.errors import DefinitionError
+from moothall.models.protocol import Usage
 from moothall.reasoning.events import Done, Event
-from moothall.reasoning.reply import Reply
-from moothall.text import log_failure
-from moothall.threads import Channel, settle
+from moothall.reasoning.reply import Reply, StopReason
+from moothall.reasoning.reply_request import ReplyRequest
+from moothall.text import error_message, log_failure
+from moothall.threads import Channel, refuse_on_loop, settle
 
 if TYPE_CHECKING:
-    from moothall.reasoning.reply_request import ReplyRequest
+    from typing_extensions import TypeForm, Unpack
 
-logger = logging.getLogger("moothall.reasoning")
+    from moothall.budget import Budget
+
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
+
+T = TypeVar("T")
+R_co = TypeVar("R_co", bound=Reply[Any], covariant=True, default=Reply[Any])
 
 
 class _Events(Channel[Any]):
@@ -41,7 +50,7 @@ class _Events(Channel[Any]):
                 settle(mark, cancel=True)
 
 
-class ReplyStream:
+class ReplyStream(Generic[R_co]):
     """The events of a reply: an async iterator, whose last event is `Done`.
 
     The reply begins when the first event is requested. It is cancelled when the stream is closed or
@@ -58,15 +67,15 @@ class ReplyStream:
         self,
         agent: str,
         request: ReplyRequest,
-        answer: Callable[[ReplyRequest], Coroutine[Any, Any, Reply]],
+        answer: Callable[[ReplyRequest], Coroutine[Any, Any, R_co]],
     ) -> None:
         self._agent = agent
         self._request = request
         self._answer = answer
         self._events: _Events | None = None
-        self._task: asyncio.Task[Reply] | None = None
+        self._task: asyncio.Task[R_co] | None = None
         self._over = False
-        self.reply: Reply | None = None
+        self.reply: R_co | None = None
 
     def __aiter__(self) -> Self:
         return self
@@ -93,7 +102,7 @@ class ReplyStream:
             raise
         return event  # type: ignore[no-any-return]
 
-    def _last(self, task: asyncio.Task[Reply]) -> Event:
+    def _last(self, task: asyncio.Task[R_co]) -> Event:
         self._over = True
         self.reply = task.result()
         return Done(self._agent, self.reply, **self._request.of_run)
@@ -125,6 +134,168 @@ class ReplyStream:
                 pass  # its loop has ended
 
 
+class ReplyOptions(TypedDict, total=False):
+    """What `reply`, `reply_sync` and `stream` take by name only."""
+
+    deps: Any
+    budget: Budget | None
+
+
+class Asked:
+    """The part of an agent that is asked: for a reply, or for the stream of its events."""
+
+    id: str | int
+
+    async def _reply_on_loop(self, request: ReplyRequest) -> Reply[Any]:
+        raise NotImplementedError(f"{type(self).__name__} does not say how it replies")
+
+    @overload
+    async def reply(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: dict[str, Any] | None = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        **options: Unpack[ReplyOptions],
+    ) -> Reply[Any]: ...
+
+    @overload
+    async def reply(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: TypeForm[T],
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        **options: Unpack[ReplyOptions],
+    ) -> Reply[T]: ...
+    async def reply(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: Any = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        *,
+        deps: Any = None,
+        budget: Budget | None = None,
+    ) -> Reply[Any]:
+        """Answer.
+
+        Replies of one thread wait for each other. The exception is a re-entrant call, where the
+        thread's own reply asks another agent that asks back: it is answered within the other reply.
+        Replies of different threads run concurrently.
+
+        Cancelling it stops the model's answer and the actions at their next await; their results
+        until then are remembered.
+
+        Args:
+            text: the prompt: a text, or blocks of content as providers take them, such as
+                `{"type": "text", "text": …}` and `{"type": "image_url", "image_url": {"url": …}}`
+            schema: the form of the answer: a JSON schema, or a type such as a dataclass, a pydantic
+                model or `list[int]`; the reply's `value` is of that form
+            thread: the id of the conversation, each with a memory of its own; defaults to the
+                agent's own
+            run_id: the id of the run; a new one by default. With a journal, an unfinished run of
+                this id is resumed, and one that has ended returns its reply again.
+            deps: what actions find in their `Context` in this reply; defaults to the agent's own
+            budget: what this reply may spend, within the agent's own budget
+
+        Raises:
+            TypeError, ValueError: an argument is not valid
+            DefinitionError: the schema is not valid, the memory has no threads, or the budget
+                limits a cost that is not known
+            ConfigError: the budget is not part of the agent's own
+            RunHeld: the run is in use elsewhere
+            RunMismatch: another program began it
+            JournalError: the journal cannot be used, or is damaged; once the run is under way, it
+                stops with the reason `error` instead
+        """
+        return await self._reply_on_loop(ReplyRequest(text, schema, thread, run_id, deps, budget))
+
+    @overload
+    def reply_sync(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: dict[str, Any] | None = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        **options: Unpack[ReplyOptions],
+    ) -> Reply[Any]: ...
+
+    @overload
+    def reply_sync(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: TypeForm[T],
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        **options: Unpack[ReplyOptions],
+    ) -> Reply[T]: ...
+    def reply_sync(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: Any = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        *,
+        deps: Any = None,
+        budget: Budget | None = None,
+    ) -> Reply[Any]:
+        """Call `reply` from a script, and wait for the answer.
+
+        Raises:
+            RuntimeError: called where an event loop is running, which it would block
+        """
+        refuse_on_loop(f"reply_sync of agent {self.id!r}", "reply(text)")
+        options: Any = {} if deps is None and budget is None else {"deps": deps, "budget": budget}
+        return asyncio.run(self.reply(text, schema, thread, run_id, **options))
+
+    @overload
+    def stream(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: dict[str, Any] | None = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        **options: Unpack[ReplyOptions],
+    ) -> ReplyStream[Reply[Any]]: ...
+
+    @overload
+    def stream(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: TypeForm[T],
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        **options: Unpack[ReplyOptions],
+    ) -> ReplyStream[Reply[T]]: ...
+    def stream(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: Any = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        *,
+        deps: Any = None,
+        budget: Budget | None = None,
+    ) -> ReplyStream[Reply[Any]]:
+        """Answer, and stream the events of the reply.
+
+        The arguments are those of `reply`. The reader sees an action's `CallStarted` before its
+        approver is asked: the reply continues when the next event is requested.
+
+        Returns:
+            An async iterator of events: pieces of text as the model gives them, calls started and
+            ended, messages remembered, and last `Done` with the reply. Closing or dropping it
+            cancels the reply.
+
+        Raises:
+            TypeError, ValueError: an argument is not valid
+            DefinitionError: the schema is not valid
+        """
+        request = ReplyRequest(text, schema, thread, run_id, deps, budget)
+        return ReplyStream(str(self.id), request, self._reply_on_loop)
+
+
 class Watched:
     """The part of an agent that shows the events of all its replies to callbacks."""
 
@@ -132,6 +303,9 @@ class Watched:
 
     def watch(self, callback: Callable[[Event], Any]) -> None:
         """Call `callback(event)` for the events of every reply: those that `stream` yields.
+
+        The last one is `Done`, also where the reply was cancelled or raised: the `stop_reason` of
+        its reply is then `cancelled` or `error`, with nothing but the error in it.
 
         It is called in the task of the reply, where the agent's `_current_message` is the message
         being answered, or None. It must not block. If it raises, the error is logged and it is
@@ -175,6 +349,13 @@ class Watched:
             self._tell(event)
 
         request.emit = both
-        reply = await answer(request)
+        try:
+            reply = await answer(request)
+        except (Exception, asyncio.CancelledError) as error:
+            reason: StopReason = "error" if isinstance(error, Exception) else "cancelled"
+            detail = error_message(error) or type(error).__name__
+            ended = Reply("", None, [], [], Usage(), reason, detail, error, request.run_id)
+            self._tell(Done(str(getattr(self, "id", "")), ended, **request.of_run))
+            raise
         self._tell(Done(str(getattr(self, "id", "")), reply, **request.of_run))
         return reply

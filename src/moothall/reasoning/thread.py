@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from moothall.memory.memory import Memory
-from moothall.threads import settle
+from moothall.threads import guard, in_child, settle
 
 if TYPE_CHECKING:
     from moothall.agent import Handling
@@ -21,7 +20,7 @@ MAX_THREADS: Final = 1000
 """How many threads of an agent are kept in the process."""
 
 # One lock for all: it is held for a few instructions, and there are many agents.
-_GUARD = threading.Lock()
+_GUARD = guard()
 
 
 class Underway(Protocol):
@@ -40,13 +39,18 @@ class Underway(Protocol):
 class Turns:
     """A lock for coroutines of any loops and OS threads: first come, first served."""
 
-    __slots__ = ("_taken", "_waiting", "handling")
+    __slots__ = ("_granted", "_taken", "_waiting", "handling")
 
     def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Let nobody have the turn, and nobody wait for it."""
         self._taken = False
         self.handling: Handling | None = None  # the message that led to the turn under way
         # Made when a task has to wait: most agents have one request at a time.
         self._waiting: deque[asyncio.Future[None]] | None = None
+        self._granted: asyncio.Future[None] | None = None  # who waited for the turn under way
 
     async def take(self) -> None:
         """Wait for a turn. A cancelled wait leaves the queue."""
@@ -54,19 +58,24 @@ class Turns:
             if not self._taken:
                 self._taken = True
                 return
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        with _GUARD:
             if self._waiting is None:
                 self._waiting = deque()
             waiting = self._waiting
             waiting.append(turn)
+            if not self._taken:  # it has ended meanwhile
+                self._taken = True
+                waiting.remove(turn)
+                return
         try:
             await turn
         except BaseException:
             with _GUARD:
                 if turn in waiting:
                     waiting.remove(turn)
-                    raise
-            self.end()  # the turn was granted already
+                elif turn is self._granted:
+                    self.end()
             raise
 
     def end(self) -> None:
@@ -74,9 +83,10 @@ class Turns:
         with _GUARD:
             self.handling = None
             while self._waiting:
-                if settle(self._waiting.popleft()):
+                self._granted = self._waiting.popleft()
+                if settle(self._granted):
                     return
-            self._taken = False
+            self._taken, self._granted = False, None
 
 
 @dataclass(slots=True, eq=False)
@@ -87,7 +97,7 @@ class Thread:
     turns: Turns = field(default_factory=Turns)  # may be shared by all threads of the agent
     memory: Memory | None = None  # None until it is first used
     underway: Underway | None = None  # the reply under way, if it can be interrupted
-    unheard: tuple[Any, ...] = ()  # interruptions for the next reply
+    unheard: list[Any] = field(default_factory=list)  # interruptions for the next reply
     discovered: dict[str, Any] | None = None  # other agents' actions that were found last, by name
     shown: Any = None  # the actions as last shown to the model, and their source
     own: Any = None  # an orchestrator's data for the thread
@@ -100,25 +110,32 @@ class Thread:
         with _GUARD:
             if len(self.unheard) >= most:
                 return False
-            self.unheard = (*self.unheard, text)
+            self.unheard.append(text)
             return True
 
     def hear(self) -> tuple[Any, ...]:
         """Return the texts kept for the next reply, and clear them."""
         with _GUARD:
-            unheard, self.unheard = self.unheard, ()
+            unheard = tuple(self.unheard)
+            del self.unheard[: len(unheard)]
         return unheard
+
+    def renew(self) -> None:
+        """Have no reply under way: those of the parent are not in a forked child."""
+        self.turns.renew()
+        self.underway, self.uses = None, 0
 
 
 class Threads:
     """The threads of one agent: its own, and many others, the least recently used dropped first."""
 
-    __slots__ = ("_by_id", "_turns", "default")
+    __slots__ = ("__weakref__", "_by_id", "_turns", "default")
 
     def __init__(self, together: bool = False) -> None:
-        self.default = Thread(None)
+        self.default: Thread = Thread(None)
         self._turns = self.default.turns if together else None
         self._by_id: OrderedDict[str, Thread] = OrderedDict()
+        in_child(self._renew)
 
     def get(self, id: str | None) -> Thread:
         """Return the thread of that id; make it if there is none."""
@@ -134,44 +151,56 @@ class Threads:
             thread.uses += 1
             return thread
 
-    def release(self, thread: Thread) -> None:
-        """End a use of the thread."""
+    def release(self, thread: Thread) -> bool:
+        """End a use of the thread; return whether its sender has left and it is gone now."""
         with _GUARD:
             thread.uses -= 1
-            id = thread.id
-            if thread.left and not thread.uses and id and self._by_id.get(id) is thread:
-                del self._by_id[id]
+            gone = thread.left and not thread.uses
+            if gone and thread.id and self._by_id.get(thread.id) is thread:
+                self._by_id.pop(thread.id, None)
+            return gone
+
+    def drop(self, id: str) -> None:
+        """Drop a thread: one in use at the end of its use, for which the next of its id waits."""
+        with _GUARD:
+            thread = self._by_id.get(id)
+            if thread is not None and thread.uses:
+                thread.left = True
+            else:
+                self._by_id.pop(id, None)
 
     def _get(self, id: str) -> Thread:
-        threads = self._by_id
-        thread = threads.get(id)
-        if thread is not None:
+        threads, turns = self._by_id, self._turns
+        try:
             threads.move_to_end(id)
-            return thread
+            if not threads[id].left:
+                return threads[id]
+            turns = threads.pop(id).turns
+        except KeyError:
+            pass
         if len(threads) >= MAX_THREADS:
-            oldest = next((key for key, each in threads.items() if not each.uses), None)
+            oldest = next((each for each in list(threads.values()) if not each.uses), None)
             if oldest is not None:
-                del threads[oldest]
-        thread = threads[id] = Thread(id, self._turns or Turns())
-        return thread
+                threads.pop(oldest.id or "", None)
+        return threads.setdefault(id, Thread(id, turns or Turns()))
 
     def forget_sender(self, sender: str) -> list[str]:
         """Drop a leaving sender's threads, those in use at the end of their use; return the ids."""
         key, prefix = thread_of_sender(sender), f"{_quoted(sender)}/"
         with _GUARD:
-            ids = [id for id in self._by_id if id == key or id.startswith(prefix)]
+            ids = [id for id in list(self._by_id) if id == key or id.startswith(prefix)]
             for id in ids:
-                thread = self._by_id[id]
-                if thread.uses:
-                    thread.left = True
-                else:
-                    del self._by_id[id]
+                self.drop(id)
         return ids
 
     def under_way(self) -> list[Thread]:
         """Return the threads that have a reply under way."""
         with _GUARD:
             return [each for each in (self.default, *self._by_id.values()) if each.underway]
+
+    def _renew(self) -> None:
+        for thread in (self.default, *self._by_id.values()):
+            thread.renew()
 
     def __iter__(self) -> Iterator[Thread]:
         """Iterate over the threads except the agent's own, the least recently used first."""
@@ -238,6 +267,7 @@ def steer(thread: Thread, text: Any, keep: Callable[[Any, Thread], None]) -> Int
     if asyncio._get_running_loop() is underway.loop:
         tell()
         heard.result()
+        underway.loop.call_soon_threadsafe(lambda: None)  # a signal alone does not wake its loop
         return Interruption(heard)
     try:
         underway.loop.call_soon_threadsafe(tell)

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
-from moothall.agent import CURRENT, Agent
-from moothall.errors import DefinitionError, MailboxFull
-from moothall.message import Message, check_message
-from moothall.reasoning.reply_request import thread_id
+from moothall.agent import CURRENT, Agent, Handling
+from moothall.errors import DefinitionError, InvalidArguments, MailboxFull
+from moothall.message import Message, check_message, in_reply
+from moothall.models.base import prepare
+from moothall.reasoning.reply_request import AnswerSchema, thread_id
 from moothall.reasoning.replying import own_reply, thread_of_caller
 from moothall.reasoning.thread import Thread, Threads, thread_of_sender
+from moothall.threads import WORKERS
+
+if TYPE_CHECKING:
+    from moothall.action import Action
+
+_USED_BY_REPLIES: Final = (
+    "moothall.models.wrappers.budgeted",
+    "moothall.reasoning.stream",
+)
+"""Modules that are imported when they are first used."""
 
 _MAX_UNHEARD = 100
 """How many interruptions wait for the next reply of a thread."""
@@ -22,6 +37,38 @@ class Threaded(Agent):
     _together = False
     """Whether replies of different threads wait for each other."""
     _threads: Threads | None = None
+
+    async def prepare(self) -> None:
+        """Do now what its first reply would do once: imports, loading weights, opening files.
+
+        Call it when a service starts, so that the first request does not hold up the event loop for
+        all others. It sends nothing to a server and changes no conversation. Imports happen in a
+        thread. The members of a group are prepared too.
+
+        Raises:
+            ModelError: the model cannot be used, such as `WeightsError` without its weights
+            MissingExtra: the extra that the model needs is not installed
+            DefinitionError: an action cannot be described, or the memory is not valid
+        """
+        if self._mailbox is not None:
+            await self._mailbox.carry(self._prepare)
+        else:
+            await self._prepare()
+
+    async def _prepare(self) -> None:
+        model, actions = await WORKERS.run(asyncio.get_running_loop(), self._load)
+        await prepare(model, actions)
+        for member in getattr(self, "_member_agents", ()):
+            if isinstance(member, Threaded):
+                await member.prepare()
+
+    def _load(self) -> tuple[Any, list[Action] | None]:
+        """Import and make what a reply needs; return the model, and the actions it is shown."""
+        for name in _USED_BY_REPLIES:
+            import_module(name)
+        for schema in (int, {"type": "integer"}):
+            AnswerSchema(schema).parse("1")
+        return getattr(self, "model", None), None
 
     def _one_thread_only(self) -> str | None:
         """Return why it cannot keep conversations apart, in words; None if it can."""
@@ -64,9 +111,9 @@ class Threaded(Agent):
         answered = handling.answered_thread
         if answered is not None:
             return answered or None
-        return thread_of_sender(sender, None if thread is None else thread_id(thread))
+        return thread_of_sender(sender, handling.within if thread is None else thread_id(thread))
 
-    def _lane(self, message: dict[str, Any], thread: str | None) -> str | None:
+    def _lane(self, message: dict[str, Any], handling: Handling) -> str | None:
         """Return the lane of a message: its thread's, or None for a message that needs no order."""
         sent = message["action"]
         name = sent["name"]
@@ -77,10 +124,12 @@ class Threaded(Agent):
             return None
         if self.shared or self._together:
             return ""  # one lane for all senders
-        if thread is not None:
-            return thread
+        if handling.answered_thread is not None:
+            return handling.answered_thread
         named = sent["args"].get("thread") if sent["name"] == "say" else None
-        return thread_of_sender(message["from"], named if isinstance(named, str) else None)
+        return thread_of_sender(
+            message["from"], named if isinstance(named, str) else handling.within
+        )
 
     def send(self, message: Message | dict[str, Any]) -> None:
         """Send a message; its response belongs to the thread of the reply that sends it."""
@@ -90,7 +139,8 @@ class Threaded(Agent):
             return
         request = own_reply(self)
         thread = self._thread_of_message() if request is None else request.thread
-        mailbox.send(check_message(message, mailbox.id)._replace(thread=thread or ""))
+        envelope = in_reply(self, check_message(message, mailbox.id))
+        mailbox.send(envelope._replace(thread=thread or ""))
 
     def _asked_by(self, message: dict[str, Any]) -> tuple[str | None, str | None]:
         request = own_reply(self)
@@ -104,6 +154,18 @@ class Threaded(Agent):
         for member in getattr(self, "_member_agents", ()):
             if isinstance(member, Threaded):
                 member._sender_left(sender)
+
+    def _release(self, thread: Thread) -> None:
+        """End a use of a thread; if its sender has left meanwhile, members forget it too."""
+        if self._kept.release(thread) and thread.id is not None:
+            self._drop_in_members(thread.id)
+
+    def _drop_in_members(self, thread: str) -> None:
+        for member in getattr(self, "_member_agents", ()):
+            if isinstance(member, Threaded):
+                member._kept.drop(thread)
+                member._forget_memory(thread)
+                member._drop_in_members(thread)
 
     def _forget_memory(self, thread: str) -> None:
         """Drop a thread's memory, unless it is in a file."""
@@ -122,3 +184,11 @@ class Threaded(Agent):
                 f"agent {self.id!r} has {_MAX_UNHEARD} interruptions that wait for its next "
                 "reply, and takes no more until then"
             )
+
+
+def describe(actions: Iterable[Action]) -> None:
+    """Make the descriptions and schemas of actions, and what checks their arguments."""
+    for each in actions:
+        _ = each.description, each.parameters
+        with suppress(InvalidArguments):
+            each.check({})

@@ -12,21 +12,25 @@ from urllib.parse import urlencode
 from moothall.action import Action, ActionRegistry
 from moothall.errors import DefinitionError, InvalidArguments
 from moothall.jsonvalue import NotJSON, as_json, copy_json, json_text
+from moothall.reasoning.group import check_actions
 from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.state import dumped, loaded
 from moothall.research.findings import ResearchResult, ResearchTask, Resource
 from moothall.research.pool import ResourcePool
+from moothall.threads import awaited
 
 
 def tools_of(given: Any, id: str | int) -> dict[str, Action]:
     """Return the tools that a researcher was given, by name."""
     if isinstance(given, ActionRegistry):
+        check_actions(given.get_actions(), id)
         return {each.name: each for each in given.get_actions()}
     registry = ActionRegistry()
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise DefinitionError(f"agent {id!r}: tools= must be a list of actions, got {given!r:.80}")
     for each in given:
         registry.register(each)
+    check_actions(registry.get_actions(), id)
     return dict(registry.actions)
 
 
@@ -107,7 +111,7 @@ def _changed(
     """Return a copy of an action: `before` maps its arguments, `after` its result."""
 
     async def later(given: Awaitable[Any]) -> Any:
-        return after(await given)
+        return after(await awaited(given))
 
     def call(**kwargs: Any) -> Any:
         given = tool.execute(**before(kwargs))

@@ -15,6 +15,7 @@ from moothall.research.calling import sourced
 from moothall.research.findings import (
     Findings,
     Narrative,
+    ResearchResult,
     ResearchTask,
     check_given,
     objectives_of,
@@ -135,9 +136,11 @@ class Iterating(Workbench):
             # With no action left all tasks are kept, and refused.
             affordable = (left and left.actions) or self.max_tasks
             self._is_cut = affordable < len(self.tasks[: self.max_tasks])
-            self.tasks = self.tasks[: min(self.max_tasks, affordable)]
+            self.tasks: list[ResearchTask] = self.tasks[: min(self.max_tasks, affordable)]
         elif name == "research":
-            self.results = self.results if given is None else list(map(sourced, given))
+            self.results: list[ResearchResult] = (
+                self.results if given is None else list(map(sourced, given))
+            )
             self.progress.done.extend(self.tasks)
         elif isinstance(given, Narrative) and given.markdown != self.progress.narrative:
             self.checked(given.markdown)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from string import printable
@@ -14,6 +13,7 @@ from pydantic_core import Url
 
 from moothall.errors import InvalidArguments
 from moothall.research.findings import Passage, Resource, Section
+from moothall.threads import guard
 
 LONGEST = 2000  # no passage has more characters, unless a single word has
 
@@ -73,7 +73,7 @@ class ResourcePool:
 
     def __init__(self, resources: Iterable[Resource] = (), *, beyond: Self | None = None) -> None:
         self._of: dict[str, Resource] = {}
-        self._lock = threading.Lock()
+        self._lock = guard()
         self._beyond = beyond
         for each in resources:
             self.add(each)

@@ -36,7 +36,9 @@ class Index:
     """
 
     def __init__(self, passages: Iterable[Passage]) -> None:
-        self.passages = list({each.sha256 + each.url: each for each in passages}.values())
+        self.passages: list[Passage] = list(
+            {each.sha256 + each.url: each for each in passages}.values()
+        )
         self._counts = [_counted(titled(each), each.text) for each in self.passages]
         self._among: Counter[str] = Counter()
         for counts in self._counts:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Final
 
+from moothall.errors import StateError
 from moothall.models.protocol import Usage
 from moothall.reasoning.reply import Reply, StopReason
 from moothall.research.findings import Citation, Objective, Progress, Resource
 from moothall.research.pool import passages_of
 from moothall.research.relevance import RELEVANT, Index
-from moothall.text import counted, one_line
+from moothall.text import counted, display, one_line
 
 ENDED: Final[dict[str, str]] = {
     "done": "the targets were reached",
@@ -85,6 +87,18 @@ class Report:
 
         return page(self)
 
+    def _repr_html_(self) -> str:
+        if find_spec("markdown_it") is None:
+            return display.text(self.markdown)
+        from moothall.research.page import page
+
+        return display.framed(page(self, framed=True))
+
+    def __repr__(self) -> str:
+        title = one_line(self.markdown.partition("\n")[0].lstrip("# "), 80)
+        cited = counted(len(self.citations), "citation")
+        return f"Report({title!r}, stop_reason={self.stop_reason!r}, {cited})"
+
 
 def made(
     progress: Progress,
@@ -98,6 +112,8 @@ def made(
     from moothall.research.citations import renumbered
 
     passages = progress.passages
+    if not all(0 < number <= len(passages) for number, _ in progress.citations):
+        raise StateError(f"the record of run {run_id!r} cites passages that it does not have")
     cited = [Citation(number, text, passages[number - 1]) for number, text in progress.citations]
     narrative, citations = renumbered(progress.narrative, cited)
     if extractive:

@@ -11,7 +11,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from moothall.action import ActionRegistry
+from moothall.action import Action, ActionRegistry
 from moothall.errors import DefinitionError, JournalError, SearchError
 from moothall.jsonvalue import json_text
 from moothall.reasoning.group import check_part
@@ -22,6 +22,7 @@ from moothall.reasoning.reply import GIVEN, Reply, Stop
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.resume import guarded
 from moothall.reasoning.state import dumped, loaded, opened, state
+from moothall.reasoning.threaded import describe
 from moothall.research import recording
 from moothall.research.calling import check_tools, tools_of
 from moothall.research.findings import Objective, Progress, objectives_of, positive
@@ -29,6 +30,7 @@ from moothall.research.iteration import Iterating
 from moothall.research.report import QUIET, Report, made
 from moothall.research.steps import Evaluate, Narrate, Plan, Research, Update
 from moothall.text import log_failure
+from moothall.threads import refuse_on_loop
 
 if TYPE_CHECKING:
     from moothall.approval import Approver
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from moothall.models.protocol import Model
     from moothall.reasoning.thread import Thread
 
-logger = logging.getLogger("moothall.research")
+logger: logging.Logger = logging.getLogger("moothall.research")
 
 
 class _Iteration(ReplyRequest):
@@ -120,9 +122,9 @@ class Researcher(RecordedAgent, Iterating):
             **options,
         )
         self.model = model
-        self.tools = tools_of(tools, id)
-        self.iterations = positive(iterations, f"agent {id!r}: iterations=")
-        self.max_tasks = positive(max_tasks, f"agent {id!r}: max_tasks=")
+        self.tools: dict[str, Action] = tools_of(tools, id)
+        self.iterations: int = positive(iterations, f"agent {id!r}: iterations=")
+        self.max_tasks: int = positive(max_tasks, f"agent {id!r}: max_tasks=")
         if not isinstance(role, str):
             raise DefinitionError(f"agent {id!r}: role= must be a text, got {role!r:.80}")
         self.role = role
@@ -130,8 +132,8 @@ class Researcher(RecordedAgent, Iterating):
             raise DefinitionError(
                 f"agent {id!r}: target= must be more than 0 and at most 1, got {target!r:.80}"
             )
-        self.target = float(target)
-        self.steps = {
+        self.target: float = float(target)
+        self.steps: dict[str, Any] = {
             "plan": plan or Plan(),
             "research": research or Research(),
             "update": update or Update(),
@@ -140,10 +142,10 @@ class Researcher(RecordedAgent, Iterating):
         }
         for name, block in self.steps.items():
             check_part(block, ("before_forward", "forward", "after_forward"), name, id)
-        self.blocks = [*self.steps.values(), *self.blocks]
+        self.blocks: list[Any] = [*self.steps.values(), *self.blocks]
         if budget is not None:
             check_part(budget, ("reserve", "deadline"), "budget", id)
-            self.budget = budget
+            self.budget: Budget | None = budget
         self.journal = journal
         self._owner = self
         own = objectives_of(objectives, id)
@@ -185,7 +187,7 @@ class Researcher(RecordedAgent, Iterating):
 
     def report_sync(self, run_id: str | None = None, *, budget: Budget | None = None) -> Report:
         """Call `report` and wait for it, for scripts."""
-        self._may_wait("report_sync", "report()")
+        refuse_on_loop(f"report_sync of agent {self.id!r}", "report()")
         return asyncio.run(self.report(run_id, budget=budget))
 
     def report_so_far(self) -> Report:
@@ -256,6 +258,13 @@ class Researcher(RecordedAgent, Iterating):
         """Keep an observed message for the next research in its thread."""
         thread.own = [*(thread.own or []), json_text(message.get("content", ""))][-100:]
 
+    def _load(self) -> tuple[Any, list[Action] | None]:
+        from moothall.research import rules  # noqa: F401 - for the extractive form
+        from moothall.research.citations import check  # noqa: F401
+
+        describe(self.tools.values())
+        return super()._load()
+
     def _program(self) -> dict[str, Any]:
         return recording.program_of(self)
 
@@ -321,7 +330,9 @@ class Researcher(RecordedAgent, Iterating):
             for topic, each in own.items():
                 each.expertise = self._at_first.get(topic, 0.0)
             self._reset_progress(Progress(objectives=[*own.values()]))
-        self._request, self._record, self.run_id = request, record, request.run_id
+        self._request = request
+        self._record = record
+        self.run_id: str = request.run_id
         heard = [each["content"] for each in record.heard]
         self.progress.told += [*(request.state.own or ()), *request.state.hear(), *heard]
         request.state.own = None

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from moothall.action import Action
 from moothall.environment import Environment
@@ -40,7 +40,7 @@ from moothall.text import cut, log_failure, shorten
 if TYPE_CHECKING:
     from moothall.models.protocol import Model
 
-logger = logging.getLogger("moothall.research")
+logger: logging.Logger = logging.getLogger("moothall.research")
 
 _MARK = " [unsupported]"
 
@@ -48,7 +48,7 @@ _MARK = " [unsupported]"
 class Workbench(ConversationalAgent):
     """The findings, the tools by name and the model that a researcher's steps work with."""
 
-    environment = Environment()
+    environment: ClassVar[Environment] = Environment()
     tools: dict[str, Action]
     role: str
     target: float
@@ -61,7 +61,7 @@ class Workbench(ConversationalAgent):
 
     def _reset_progress(self, progress: Progress) -> None:
         self.progress = progress
-        self.resources = ResourcePool(progress.changes)
+        self.resources: ResourcePool = ResourcePool(progress.changes)
         self.tasks: list[ResearchTask] = []
         self.results: list[ResearchResult] = []
         self._passages: dict[str, list[Passage]] = {}

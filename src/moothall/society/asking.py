@@ -20,7 +20,7 @@ from moothall.reasoning.record import NULL_RECORD, Record
 from moothall.reasoning.step import Step
 from moothall.text import error_text
 
-logger = logging.getLogger("moothall.society")
+logger: logging.Logger = logging.getLogger("moothall.society")
 
 _KNOWN: Final[WeakKeyDictionary[Any, set[str]]] = WeakKeyDictionary()
 """For each budget account, the runs whose recorded spending it has already counted."""
@@ -41,11 +41,11 @@ class Asking:
         self.budget = budget
         self.once = once
         self.record: Record[Any] = NULL_RECORD
-        self.step = 0
-        self.calls = 0
-        self.prompts = 0
+        self.step: int = 0
+        self.calls: int = 0
+        self.prompts: int = 0
         """The sum of the SHA-256 of all prompts of the run, whose order does not matter."""
-        self.unused = ""
+        self.unused: str = ""
         """Why the first answer that no citizen could use was unusable."""
         self._numbers: dict[str, int] = {}
         self._keys: dict[str, str] = {}
@@ -155,8 +155,9 @@ class AskedModel:
     def __init__(self, asking: Asking, agent: Agent, model: Any, own: Any = None) -> None:
         self._asking = asking
         self.agent = agent
-        self.model, self.own = model, own
-        self.name = str(getattr(model, "name", type(model).__name__))
+        self.model: Any = model
+        self.own: Any = own
+        self.name: str = str(getattr(model, "name", type(model).__name__))
         self.context_tokens: int | None = getattr(model, "context_tokens", None)
 
     async def complete(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 from pydantic import ConfigDict, Field
 
@@ -36,7 +36,7 @@ class AgentType(StrEnum):
 class CitizenAgentParams(AgentParams):
     """What a citizen may do. A block's `enabled_by` names the parameter that enables it."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     enable_mobility: bool = Field(default=True, description="whether it moves")
     enable_social: bool = Field(default=True, description="whether it writes to others")
@@ -76,7 +76,9 @@ class CitizenMemory(Memory):
         self.status = {}
         self.stream = []
 
-    thread = Memory.thread
+    def thread(self, id: str | None) -> Self:
+        """Return the memory of a thread, as `Memory.thread` does."""
+        return super().thread(id)
 
     def note(self, step: int, text: str) -> None:
         """Remember an event of a step; above `most` events, forget the oldest."""
@@ -257,7 +259,7 @@ class CitizenAgent(Agent):
 
     def fell_back(self, why: str) -> None:
         """Count and record that a model's answer was unusable; the caller decides instead."""
-        society = self.space
+        society: Any = self.space
         if hasattr(society, "fallbacks"):
             society.fallbacks += 1
             society._asking.fell_back(str(self.id), one_line(why, 300))

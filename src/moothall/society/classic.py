@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from moothall.errors import ConfigError
+from moothall.params import BlockParams
 from moothall.society import math
 from moothall.society.arrays import np
 from moothall.society.blocks.block import CitizenBlockParams
@@ -46,7 +47,7 @@ class WealthBlock(RowBlock):
     number arrives (M/D/1, Pollaczek 1930, Khinchine 1932); its law for large means is exponential.
     """
 
-    ParamsType = WealthParams
+    ParamsType: ClassVar[type[BlockParams]] = WealthParams
     params: WealthParams
 
     async def forward(self) -> None:
@@ -78,8 +79,11 @@ class SchellingBlock(RowBlock):
     that want the same cell, the first in id order gets it, and the others stay.
     """
 
-    columns: ClassVar = {"kind": Column("int8", seen=True), "alike": Column("int32")}
-    ParamsType = SchellingParams
+    columns: ClassVar[dict[str, Column]] = {
+        "kind": Column("int8", seen=True),
+        "alike": Column("int32"),
+    }
+    ParamsType: ClassVar[type[BlockParams]] = SchellingParams
     params: SchellingParams
 
     async def forward(self) -> None:
@@ -128,8 +132,8 @@ class EpidemicBlock(RowBlock):
     of the Royal Society A 115. Each infected contact infects with equal probability in each step.
     """
 
-    columns: ClassVar = {"health": Column("int8", seen=True)}
-    ParamsType = EpidemicParams
+    columns: ClassVar[dict[str, Column]] = {"health": Column("int8", seen=True)}
+    ParamsType: ClassVar[type[BlockParams]] = EpidemicParams
     params: EpidemicParams
 
     async def forward(self) -> None:
@@ -186,8 +190,8 @@ class OpinionBlock(RowBlock):
     Opinions, 0 … 1, still gather in about 1 ÷ (2 · bound) groups.
     """
 
-    columns: ClassVar = {"opinion": Column("float64", seen=True)}
-    ParamsType = OpinionParams
+    columns: ClassVar[dict[str, Column]] = {"opinion": Column("float64", seen=True)}
+    ParamsType: ClassVar[type[BlockParams]] = OpinionParams
     params: OpinionParams
 
     def begin_rows(self, rows: Any) -> None:

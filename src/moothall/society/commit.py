@@ -23,7 +23,7 @@ from moothall.society.experiments.intervention import has_values, set_values, un
 from moothall.society.wants import ORDER, Answer, Move, Pay, Want, id_order
 from moothall.text import error_text, log_failure
 
-logger = logging.getLogger("moothall.society")
+logger: logging.Logger = logging.getLogger("moothall.society")
 
 
 class Wanted(NamedTuple):
@@ -109,21 +109,24 @@ class Books:
     """
 
     def __init__(self, city: Any, services: dict[str, Service]) -> None:
-        self.city, self.services = city, services
-        self.step, self.seconds = 0, 900
-        self.clock = Clock()
+        self.city: Any = city
+        self.services: dict[str, Service] = services
+        self.step: int = 0
+        self.seconds: int = 900
+        self.clock: Clock = Clock()
         self.balances: dict[str, int] = {}
         self.where: dict[str, str | None] = {}
         self.at: dict[str, dict[str, None]] = defaultdict(dict)
         self.coming: Counter[str] = Counter()
         self.moving: dict[str, tuple[str, int, str, int]] = {}
-        self.travelled, self.worked = 0, Counter[str]()
+        self.travelled: int = 0
+        self.worked: Counter[str] = Counter[str]()
         self._status: dict[str, dict[str, Any]] = {}
         self._holders: dict[int, str] = {}  # the citizens by the identity of their status
         self._by_place: dict[type[Want], dict[str, Service]] = defaultdict(dict)
         self._by_kind: dict[type[Want], Service] = {}
         self._has_capacity = hasattr(city, "capacity")
-        self.owing = [
+        self.owing: list[Service] = [
             each
             for each in services.values()
             if type(each).owed is not Service.owed or each.deposits is not Service.deposits

@@ -78,7 +78,7 @@ class Network(SteppedPlaces):
         starts = np.zeros(n + 1, np.int64)
         if n:
             np.cumsum(np.bincount(both // n, minlength=n), out=starts[1:])
-        self.links = starts, both % max(n, 1)
+        self.links: tuple[Any, Any] = starts, both % max(n, 1)
         for each in self.links:
             each.flags.writeable = False
         """Compressed rows: where each node's neighbours begin, and the neighbours' numbers.

@@ -37,7 +37,7 @@ from moothall.spaces.request import Request
 from moothall.spaces.router import Router
 from moothall.text import log_failure
 
-logger = logging.getLogger("moothall.society")
+logger: logging.Logger = logging.getLogger("moothall.society")
 
 Interceptor = Callable[[dict[str, Any]], dict[str, Any] | None]
 
@@ -118,13 +118,15 @@ class SocietyMailbox(Mailbox):
 
     def __post_init__(self) -> None:
         agent = self.agent
-        self.id = address(agent.id)
+        self.id: str = address(agent.id)
         self.rank = id_order(self.id)
-        self.start = _hold  # a handler is awaited in the turn
-        self.before = overrides(agent, "before_action")
-        self.after = overrides(agent, "after_action")
+        self.start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = (
+            _hold  # a handler is awaited in the turn
+        )
+        self.before: bool = overrides(agent, "before_action")
+        self.after: bool = overrides(agent, "after_action")
         self.lives = type(agent).forward is not Agent.forward or "forward" in vars(agent)
-        self.limit = self.router.capacity
+        self.limit: int = self.router.capacity
         self.concurrency = 1  # one message at a time, unlike in other spaces
         # Actions that cannot be described fail here; each combination of classes is checked once.
         make = (type(agent), *(type(block) for block in agent.blocks))
@@ -288,7 +290,9 @@ class SocietyRouter(Router):
                 what = f"interceptor {each!r} failed and is skipped for {whose}"
                 log_failure(logger, what, error)
             else:
-                sent = sent._replace(envelope=envelope._replace(thread=sent.envelope.thread))
+                before = sent.envelope
+                envelope = envelope._replace(thread=before.thread, within=before.within)
+                sent = sent._replace(envelope=envelope)
         return [sent]
 
     def deliver(self, sent: list[Sent]) -> int:

@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from os import PathLike
 from typing import Any, Final
 
-from moothall.action import is_async
 from moothall.agent import Agent
 from moothall.approval import Approver
 from moothall.arguments import names_checked
@@ -30,7 +29,7 @@ from moothall.society import given
 from moothall.society.asking import Asking
 from moothall.society.checkpoint import KIND, SocietyState, as_bytes, load, restore, save, state_of
 from moothall.society.city.map import check_integer
-from moothall.society.commit import CITY, Service
+from moothall.society.commit import CITY, Books, Service
 from moothall.society.engine import Engine, LocalEngine
 from moothall.society.experiments.experiment import Experiments
 from moothall.society.experiments.intervention import Changed, Intervention
@@ -39,8 +38,9 @@ from moothall.society.population.population import Population
 from moothall.society.router import Interceptor
 from moothall.society.tables import Tables
 from moothall.text import counted
+from moothall.threads import is_async, refuse_on_loop
 
-logger = logging.getLogger("moothall.society")
+logger: logging.Logger = logging.getLogger("moothall.society")
 
 MAILBOX: Final = 1_000  # the messages that an agent may receive in a step, by default
 
@@ -121,13 +121,16 @@ class Society(Experiments):
             city, seed = given.of_population(population, city, seed)
             citizens = ()
         super().__init__(approver=approver, mailbox=mailbox)
-        self.city, self.seed, self.population = city, seed, population
-        self.clock, self.facts = Clock(start), facts
+        self.city: Any = city
+        self.seed: int = seed
+        self.population: Population | None = population
+        self.clock: Clock = Clock(start)
+        self.facts: Any = facts
         self._began = self.clock.start.isoformat()
-        self.services = given.services_of(services)
+        self.services: dict[str, Service] = given.services_of(services)
         self._reached = self.services if city is None else {"city": CITY, **self.services}
-        self.books = self.new_books()
-        self.changed = Changed(city)
+        self.books: Books = self.new_books()
+        self.changed: Changed = Changed(city)
         self._model = model
         self._engine = LocalEngine() if engine is None else engine
         self._asking = Asking(model_timeout_s, budget, once=ask_once)
@@ -176,7 +179,8 @@ class Society(Experiments):
             run_id: the run's id in the journal; a new one if left out
             save_every: the steps between two records of the whole state; a day if left out
             progress: called with the row of metrics after each step, on the society's loop; an
-                awaitable result is awaited there before the next step, so that a run can pause
+                awaitable result is awaited there before the next step, so that a run can pause. A
+                resumed run calls it again with the last recorded row, then for each later step
             out: a folder only for this run, for `metrics`, `messages` and `citizens`, as Parquet,
                 or as CSV without pyarrow; a resumed run takes the same folder
 
@@ -202,6 +206,22 @@ class Society(Experiments):
             self._run, length, count, run_id, every, progress, out
         )
         return rows
+
+    def run_sync(
+        self,
+        days: float | None = None,
+        step: str | timedelta | int = "15min",
+        *,
+        steps: int | None = None,
+        run_id: str | None = None,
+        save_every: int | None = None,
+        progress: Callable[[dict[str, Any]], Any] | None = None,
+        out: str | PathLike[str] | Tables | None = None,
+    ) -> list[dict[str, Any]]:
+        """Call `run` from a script, and wait. RuntimeError: an event loop is running there."""
+        refuse_on_loop("run_sync of a Society", "run()")
+        options: Any = {"steps": steps, "run_id": run_id, "save_every": save_every, "out": out}
+        return asyncio.run(self.run(days, step, progress=progress, **options))
 
     async def step(self) -> dict[str, Any]:
         """Run one step of the same length as the last; return its row of metrics."""
@@ -264,12 +284,12 @@ class Society(Experiments):
         state = self._state = record.state
         restore(self, record, state)
         before = (row for row in self.metrics if row["step"] < state.first)
-        self.metrics = [*before, *state.rows]
+        self.metrics: list[dict[str, Any]] = [*before, *state.rows]
         for each in new.interventions:  # given while the journal was opened
             record.hear(each)
         state.interventions += [*record.heard, *new.interventions]
         self._given[1][:] = [Intervention(**each) for each in state.interventions]
-        self.interventions = (*made, *self._given[1])
+        self.interventions: tuple[Intervention, ...] = (*made, *self._given[1])
         return state
 
     async def _run_steps(
@@ -286,6 +306,8 @@ class Society(Experiments):
         if tables is not None:
             tables.begin(self, state.rows, last)
         try:
+            if state.rows and record.over is None:  # the process may have died before the call
+                await _tell(progress, state.rows[-1])
             while self.number < last:
                 async with self._between:
                     row = await self._step()
@@ -299,9 +321,7 @@ class Society(Experiments):
                         await record.commit()
                     if tables is not None and is_due:
                         record.drop(state, "rows")
-                paused = None if progress is None else progress(row)
-                if inspect.isawaitable(paused):
-                    await paused
+                await _tell(progress, row)
         except BaseException:
             if tables is not None:
                 with suppress(FileError):  # raise the error that stopped the run
@@ -369,3 +389,9 @@ class Society(Experiments):
         """
         copied = json.loads(as_bytes(state, "a state"))
         self._on_loop(load, self, copied)
+
+
+async def _tell(progress: Callable[[dict[str, Any]], Any] | None, row: dict[str, Any]) -> None:
+    paused = None if progress is None else progress(row)
+    if inspect.isawaitable(paused):
+        await paused

@@ -33,7 +33,7 @@ from moothall.spaces.space import Space
 from moothall.spaces.watchdog import WATCHDOG
 from moothall.text import one_line
 
-logger = logging.getLogger("moothall.society")
+logger: logging.Logger = logging.getLogger("moothall.society")
 
 _FAILURES: Final = 100  # the failures kept as text; all are counted
 _COLLECTED: Final = 100  # steps between full garbage collections

@@ -37,7 +37,7 @@ class Tables:
         self, folder: str | PathLike[str], settings: Mapping[str, Any], parquet: bool | None = None
     ) -> None:
         """Prepare a folder; `parquet=None` writes Parquet if pyarrow is installed, else CSV."""
-        self.folder = Path(folder)
+        self.folder: Path = Path(folder)
         self.names: list[str] = []
         self._settings = dict(settings)
         self._arrow: Any = None

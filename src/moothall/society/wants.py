@@ -184,7 +184,7 @@ def want_of(name: str, args: dict[str, Any]) -> Want:
     try:
         return kind(**args)
     except Exception:
-        raise InvalidArguments(f"action.args are not those of {name}: {args!r:.200}") from None
+        raise InvalidArguments(f"action.args do not fit {name}: {args!r:.200}") from None
 
 
 def id_order(id: str) -> tuple[int, int, str]:

@@ -83,14 +83,14 @@ class Delivery:
         parent: Delivery | None = None,
         timeout: float | None = None,
     ) -> None:
-        self.envelope = envelope
-        self.kind = kind
+        self.envelope: Envelope = envelope
+        self.kind: int = kind
         self.parent = parent
         self.hops: int = 1 if parent is None else parent.hops + 1  # of the call chain, with this
-        self.timeout = timeout
-        self.state = 0
-        self.waiting = 0  # how many requests of its own its handler is waiting for
-        self.answered = False  # once it has its outcome, the action may still be running
+        self.timeout: float | None = timeout
+        self.state: int = 0
+        self.waiting: int = 0  # how many requests of its own its handler is waiting for
+        self.answered: bool = False  # once it has its outcome, the action may still be running
         self.mailbox = self.worker = None
 
     @property
@@ -108,6 +108,11 @@ class Delivery:
     def answered_thread(self) -> str | None:
         """Of an answer: the thread of the receiver that it answers; empty for the agent's own."""
         return self.envelope.thread if self.kind == ANSWER else None
+
+    @property
+    def within(self) -> str | None:
+        """Of a `say` sent within a reply: the thread of that reply."""
+        return self.envelope.within
 
     def message(self) -> dict[str, Any] | None:
         """Return the message as a new dict; None for a callback of the agent."""

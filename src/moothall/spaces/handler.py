@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from functools import partial
 from typing import Any
 
-from moothall.action import ACCESS_PERMITTED, ActionOptions, is_async
+from moothall.action import ACCESS_PERMITTED, ActionOptions
 from moothall.agent import CURRENT
 from moothall.approval.approval import not_permitted
 from moothall.context import Context, filled
@@ -21,9 +20,9 @@ from moothall.signature import Signature
 from moothall.spaces.delivery import ANSWER, ASKING, ENDED, REQUEST, Delivery, RouterPort
 from moothall.spaces.request import settle
 from moothall.text import error_message, log_failure, printable
-from moothall.threads import WORKERS
+from moothall.threads import DATA, WORKERS, awaited, is_async
 
-logger = logging.getLogger("moothall.space")
+logger: logging.Logger = logging.getLogger("moothall.space")
 
 _LONGEST = 10_000
 """How much of an exception's text is passed on, in characters."""
@@ -46,15 +45,15 @@ class Offer:
         signature = Signature.of(function, bound_to_self=False)
         self.where = where  # its name in errors: `Calculator.add`
         self.function = function
-        self.check = signature.check
+        self.check: Callable[[dict[str, Any], str], dict[str, Any]] = signature.check
         self.policy = options.access_policy
-        self.timeout = options.timeout
-        self.idempotent = options.idempotent
-        self.detached = options.detached
-        self.injected = signature.injected
-        self.is_async = is_async(function)
+        self.timeout: float | None = options.timeout
+        self.idempotent: bool = options.idempotent
+        self.detached: bool = options.detached
+        self.injected: Mapping[str, type] = signature.injected
+        self.is_async: bool = is_async(function)
         # Whether handling it is no more than calling it.
-        self.plain = (
+        self.plain: bool = (
             self.is_async
             and self.policy == ACCESS_PERMITTED
             and self.timeout is None
@@ -84,6 +83,8 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
     try:
         if offer.is_async:
             value = await offer.function(**kwargs)
+            if value.__class__ not in DATA:
+                value = await awaited(value)  # an `await` that was forgotten, perhaps
         else:
             value = await _in_thread(mailbox.router, offer.function, (), kwargs)
     except BaseException as error:  # raised again after after_action, which runs in any case
@@ -106,7 +107,7 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
 async def call_callback(mailbox: Any, callback: Callable[..., Any], *args: Any) -> Any:
     """Call a callback of an agent: `async def` here, `def` in a worker thread."""
     if is_async(callback):
-        return await callback(*args)
+        return await awaited(callback(*args))
     return await _in_thread(mailbox.router, callback, args, {})
 
 
@@ -140,7 +141,7 @@ async def _in_thread(
     value, raised = future.result()
     if raised is not None:
         raise raised
-    return await value if inspect.isawaitable(value) else value
+    return await awaited(value)
 
 
 def ask_permission(mailbox: Any, delivery: Delivery, offer: Offer) -> None:

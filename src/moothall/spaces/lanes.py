@@ -11,7 +11,7 @@ from moothall.errors import RequestError
 from moothall.spaces.delivery import QUEUED, RUNNING, Delivery, RouterPort
 from moothall.spaces.mailbox import AT_ONCE, Mailbox
 
-logger = logging.getLogger("moothall.space")
+logger: logging.Logger = logging.getLogger("moothall.space")
 
 
 class LanedMailbox(Mailbox):
@@ -61,7 +61,7 @@ class LanedMailbox(Mailbox):
         if message is None:
             return None
         try:
-            return self.agent._lane(message, delivery.answered_thread)
+            return self.agent._lane(message, delivery)
         except BaseException:  # the agent's own code
             logger.exception("the lane of %s is not known, so it has none", delivery)
             return None

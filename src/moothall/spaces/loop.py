@@ -15,14 +15,15 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import Context
 from functools import partial
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Final
-from weakref import WeakSet
 
 from moothall.agent import CURRENT
 from moothall.errors import RequestCancelled, SpaceClosed
+from moothall.threads import in_child
 
-logger = logging.getLogger("moothall.space")
+logger: logging.Logger = logging.getLogger("moothall.space")
 
 _ROOM: Final = 256
 """How many calls may wait for the loop before a thread that sends waits in `send`."""
@@ -47,12 +48,14 @@ class LoopThread:
 
     def __init__(self, name: str, closing: Callable[[], Any], over: Callable[[], None]) -> None:
         self.name = name
-        self.ident = 0  # the thread's, while it runs
-        self.closed = False  # whether the loop has ended, or is inherited
-        self.inherited = False  # whether it belongs to the process that this one was forked from
+        self.ident: int = 0  # the thread's, while it runs
+        self.closed: bool = False  # whether the loop has ended, or is inherited
+        self.inherited: bool = (
+            False  # whether it belongs to the process that this one was forked from
+        )
         self.loop: asyncio.AbstractEventLoop
         self._ingress: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
-        self._blocked: deque[threading.Lock] = deque()
+        self._blocked: deque[SimpleQueue[None]] = deque()
         self._room = _ROOM
         self._woken = False
         self._closing = closing
@@ -66,6 +69,7 @@ class LoopThread:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._outcomes: set[concurrent.futures.Future[Any]] = set()
         self._process = 0
+        in_child(self._inherit)
 
     def start(self) -> None:
         """Start the thread; return once the loop runs, or raise why it does not."""
@@ -96,11 +100,12 @@ class LoopThread:
         self.check_process()
         if self.closed or on_a_space():
             return
-        turn = threading.Lock()
-        turn.acquire()
+        turn: SimpleQueue[None] = SimpleQueue()
         self._blocked.append(turn)
         self._wake()  # so that the loop releases threads that wait
-        if not turn.acquire(timeout=_PATIENCE_S):
+        try:
+            turn.get(timeout=_PATIENCE_S)
+        except Empty:
             with contextlib.suppress(ValueError):  # its turn came in this moment
                 self._blocked.remove(turn)
 
@@ -155,7 +160,7 @@ class LoopThread:
         held_up = self._blocked
         for _ in range(min(len(held_up), self._room - len(self._ingress))):
             try:
-                held_up.popleft().release()
+                held_up.popleft().put(None)
             except IndexError:  # it stopped waiting in this moment
                 break
 
@@ -263,6 +268,14 @@ class LoopThread:
         if self._thread is not None and not on_a_space():
             self._thread.join()
 
+    def _inherit(self) -> None:
+        """In a forked child, which has not its thread, be closed; the parent's lives on."""
+        _HERE.is_space = False
+        if self._process and not self.closed:
+            self.closed = self.inherited = True
+            self.ident = 0
+            self._over()
+
     def _stop(self) -> None:
         if not self._stopping:
             self._stopping = True
@@ -277,7 +290,6 @@ class LoopThread:
             return
         _HERE.is_space = True
         self.ident = threading.get_ident()
-        _RUNNING.add(self)
         loop.call_soon(running.set)
         try:
             self._run_until(lambda: self._stopping)
@@ -289,7 +301,6 @@ class LoopThread:
             self.closed = self._ending = True
             self._room = _ROOM
             self.ident = 0
-            _RUNNING.discard(self)
             self._over()
             loop.close()
             self.drain()
@@ -341,20 +352,3 @@ def _source_of(traceback: TracebackType | None) -> str:
             return what if agent is None else f"{what} of agent {agent.id!r}"
         traceback = traceback.tb_next
     return "something"
-
-
-_RUNNING: WeakSet[LoopThread] = WeakSet()
-
-
-def _after_fork() -> None:
-    """Close the parent's spaces in a forked child, which has none of their threads."""
-    _HERE.is_space = False
-    for thread in list(_RUNNING):
-        thread.closed = thread.inherited = True
-        thread.ident = 0
-        thread._over()
-    _RUNNING.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from contextvars import Context
@@ -32,7 +33,7 @@ from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.task_pool import TaskPool
 from moothall.text import log_failure
 
-logger = logging.getLogger("moothall.space")
+logger: logging.Logger = logging.getLogger("moothall.space")
 
 _BIG = 2**63
 UNTIMED_S = 0.025
@@ -54,11 +55,11 @@ class Outcomes:
         self.ending = False  # whether the space is being closed: no agent is added any more
         self.closed = False  # whether it is closed: nothing is delivered any more
         self.thread = thread
-        self.thread_id = thread.ident
-        self.loop = thread.loop
-        self.tasks = TaskPool(self.loop, self.ended)
+        self.thread_id: int = thread.ident
+        self.loop: asyncio.AbstractEventLoop = thread.loop
+        self.tasks: TaskPool = TaskPool(self.loop, self.ended)
         self.start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = self.tasks.start
-        self.deadlines = 0  # how many requests have a timer that ends them
+        self.deadlines: int = 0  # how many requests have a timer that ends them
         self._untimed: dict[Delivery, float] = {}  # since when
         self._timing = False  # whether `_start_deadlines` is about to be called
         # The context of the loop's own work, which belongs to no handler.

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from functools import partial
+from queue import Empty, SimpleQueue
 from threading import get_ident
 from typing import Any
 
 from moothall.agent import CURRENT
 from moothall.errors import RequestCancelled
 from moothall.spaces.delivery import Delivery, RouterPort
+from moothall.threads import guard
 
 
 class Request:
@@ -101,13 +103,17 @@ class Request:
                     "where it would wait for ever: await the request instead"
                 )
             self._router.thread.check_process()
-            ended = threading.Event()
-            on_end(delivery, ended.set)
-            with waiting(CURRENT.get(), delivery):
-                in_time = ended.wait(timeout)
-            if not in_time:
-                not_on_end(delivery, ended.set)
-                raise TimeoutError(f"the request to {delivery} has not ended in {timeout} s")
+            # Not an Event, whose lock this thread may hold when a signal handler closes the space.
+            ended: SimpleQueue[None] = SimpleQueue()
+            over = partial(ended.put, None)
+            on_end(delivery, over)
+            try:
+                with waiting(CURRENT.get(), delivery):
+                    ended.get(timeout=None if timeout is None else max(timeout, 0))
+            except Empty:
+                not_on_end(delivery, over)
+                late = f"the request to {delivery} has not ended in {timeout} s"
+                raise TimeoutError(late) from None
         if delivery.error is not None:
             raise delivery.error.with_traceback(None)
         return delivery.value
@@ -170,7 +176,7 @@ def _end_wait(handling: Delivery, delivery: Delivery) -> None:
         handling.waiting -= 1
 
 
-_guard = threading.Lock()
+_guard = guard()
 
 
 def on_end(delivery: Delivery, callback: Any) -> None:

@@ -10,7 +10,7 @@ from threading import get_ident
 from typing import Any
 
 from moothall.agent import CURRENT
-from moothall.budget.account import HELD
+from moothall.budget.ledger import HELD
 from moothall.errors import (
     AgentNotFound,
     DefinitionError,
@@ -26,7 +26,7 @@ from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.outcomes import UNTIMED_S, Outcomes
 from moothall.spaces.request import Request, on_end
 
-logger = logging.getLogger("moothall.space")
+logger: logging.Logger = logging.getLogger("moothall.space")
 
 _AT_ONCE = 32
 """How many requests are handled at once before the loop has its turn."""

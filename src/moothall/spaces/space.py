@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from moothall.action import is_async
 from moothall.agent import CURRENT, Agent, overrides
 from moothall.approval import Approver, check_approver
 from moothall.arguments import names_checked
@@ -24,9 +22,9 @@ from moothall.spaces.request import Request, on_end, settle
 from moothall.spaces.router import Router
 from moothall.spaces.watchdog import WATCHDOG
 from moothall.text import counted, log_failure
-from moothall.threads import loop_is_running
+from moothall.threads import guard, is_async, loop_is_running
 
-logger = logging.getLogger("moothall.space")
+logger: logging.Logger = logging.getLogger("moothall.space")
 
 A = TypeVar("A", bound=Agent)
 
@@ -55,8 +53,8 @@ class Space:
         self.approver = approver
         self._capacity = mailbox
         self._observers: tuple[Callable[[dict[str, Any]], Any], ...] = ()
-        self._starting = threading.Lock()
-        self._members = threading.RLock()
+        self._starting = guard()
+        self._members = guard()
         self._closed = False
         self._thread = LoopThread(
             f"moothall-{type(self).__name__}", self._closing, self._on_loop_end
@@ -214,6 +212,8 @@ class Space:
             router = self._make_router()
             router.observers = self._observers
             self._router = router
+            if self._closed:  # a signal handler did that meanwhile
+                self._thread.stop()
         WATCHDOG.watch(router)
         return router
 

@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from moothall.agent import CURRENT
-from moothall.budget.account import HELD
+from moothall.budget.ledger import HELD
 from moothall.spaces.delivery import Delivery
+from moothall.threads import DATA, awaited
 
-logger = logging.getLogger("moothall.space")
+logger: logging.Logger = logging.getLogger("moothall.space")
 
 _IDLE = 64
 """How many idle tasks are kept."""
@@ -227,7 +228,10 @@ def _steps(worker: _Worker) -> Generator[Any, Any, None]:
     while True:
         CURRENT.set(worker.delivery)
         try:
-            worker.value = yield from coroutine
+            value = yield from coroutine
+            if value.__class__ not in DATA:
+                value = yield from awaited(value)  # an `await` that was forgotten, perhaps
+            worker.value = value
         except BaseException as error:  # whatever an action raises is its outcome
             if worker.abandoned:
                 raise

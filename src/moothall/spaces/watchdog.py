@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sys
 import sysconfig
 import threading
@@ -18,8 +17,9 @@ from typing import Any
 from moothall.agent import Agent
 from moothall.spaces.delivery import Delivery
 from moothall.spaces.router import Router
+from moothall.threads import guard, in_child
 
-logger = logging.getLogger("moothall.watchdog")
+logger: logging.Logger = logging.getLogger("moothall.watchdog")
 
 _NOT_THEIRS = (str(Path(__file__).parent.parent), sysconfig.get_path("stdlib"), "<frozen")
 _EVERY_S = 0.25
@@ -43,11 +43,11 @@ class Watchdog:
     """A daemon thread that asks each watched loop for a beat, four times a second."""
 
     def __init__(self) -> None:
+        self._lock = guard()
         self._reset()
+        in_child(self._reset)
 
     def _reset(self) -> None:
-        """Watch nothing, with a lock that is free: who held it at a fork is not in the child."""
-        self._lock = threading.Lock()
         self._pulses: weakref.WeakKeyDictionary[Any, _Pulse] = weakref.WeakKeyDictionary()
         self._thread: threading.Thread | None = None
 
@@ -144,6 +144,3 @@ def _agent_in(frame: FrameType | None) -> Agent | None:
 
 WATCHDOG = Watchdog()
 """The watchdog of this process."""
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=WATCHDOG._reset)

@@ -10,7 +10,6 @@ import ctypes
 import fcntl
 import os
 import sqlite3
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from moothall.errors import DefinitionError, MoothallError
+from moothall.threads import guard, in_child
 
 E = TypeVar("E", bound=MoothallError)
 Identity: TypeAlias = tuple[int, int] | None
@@ -37,7 +37,7 @@ _FAULTS: Final = {
     "their permissions, or copy all of them to a folder that may be written to",
 }
 
-_OPENING = threading.Lock()
+_OPENING = guard()
 _OPEN: set[SQLiteConnection] = set()
 _INHERITED: dict[Path, list[int]] = {}
 
@@ -45,9 +45,9 @@ _INHERITED: dict[Path, list[int]] = {}
 class SQLiteConnection(sqlite3.Connection):
     """A connection that stores its file, and whether it waits for locks."""
 
-    path = Path()
+    path: Path = Path()
     identity: Identity = None
-    patient = True
+    patient: bool = True
 
     def wait(self, seconds: float) -> None:
         """Set how many seconds to wait for a lock from now on; 0 for no wait."""
@@ -82,13 +82,13 @@ class SQLiteFile(Generic[E]):
             )
         self.name = name
         self._at = os.path.abspath(name)
-        self.path = Path(self._at)
+        self.path: Path = Path(self._at)
         self.error: Callable[[str], E] = partial(error, name)
         self._kind = kind
         self._maker = maker
         self._application = application
         self._migrations = migrations
-        self.newest = len(migrations)
+        self.newest: int = len(migrations)
         self._process = os.getpid()
 
     # -- opening -----------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ class SQLiteFile(Generic[E]):
 
     def check_process(self) -> None:
         """Raise in a forked child."""
-        if os.getpid() != self._process:
+        if not self.is_of_this_process():
             raise self.error(
                 f"it was opened by process {self._process}: open it again in this process"
             )
@@ -251,13 +251,11 @@ class SQLiteFile(Generic[E]):
 
 def _after_fork() -> None:
     """In a child, never close an inherited connection: that removes the parent's log."""
-    global _OPENING
-    _OPENING = threading.Lock()
-    for connection in list(_OPEN):
+    for connection in _OPEN:
         # Not kept in a list, which the interpreter would clear at its exit.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
         _INHERITED[connection.path] = []
     _OPEN.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+in_child(_after_fork)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from moothall.errors import DefinitionError, MoothallError
 from moothall.sqlite.file import Identity, SQLiteConnection, SQLiteFile
+from moothall.threads import guard, renewed
 
 E = TypeVar("E", bound=MoothallError)
 
@@ -35,21 +35,21 @@ class SQLitePool(Generic[E]):
         if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0:
             raise DefinitionError(f"timeout= must be a number of seconds, got {timeout!r}")
         self._file = file
-        self.name = file.name
-        self.damaged = file.damaged
+        self.name: str = file.name
+        self.damaged: Callable[[str], E] = file.damaged
         self._timeout = min(float(timeout), 86400.0)
         # In WAL mode, NORMAL loses nothing if the process is killed; a crash of the system may lose
         # the last writes, but never damages the file.
         self._settings = ("synchronous = NORMAL", *settings)
         self._closed = False
         self._idle: list[SQLiteConnection] = []
-        self._pool = threading.Lock()
-        self._writing = threading.Lock()
+        self._pool = guard()
+        self._writing = renewed(threading.Lock())
         self._writer = 0  # the writing thread's id
         self._only_read = file.look(may_read)  # the reason, or empty
         self._identity: Identity = None
         self._open(probe)
-        self._end = weakref.finalize(self, _close, self._idle, os.getpid())
+        self._end = weakref.finalize(self, _close, self._idle, file)
 
     # -- use ---------------------------------------------------------------------------------------
 
@@ -73,12 +73,14 @@ class SQLitePool(Generic[E]):
         self.check()
         if self._only_read:
             raise self._file.error(self._only_read)
-        if self._writer == threading.get_ident():
-            # During a write, the garbage collector may end a generator that also writes.
-            raise self._file.error("this thread is writing it already")
-        # Threads that wait here are woken in order; in SQLite they would poll.
-        if not self._writing.acquire(blocking=wait):
-            raise BlockingIOError(f"{self.name} is being written")
+        if not self._writing.acquire(blocking=False):
+            if not wait:
+                raise BlockingIOError(f"{self.name} is being written")
+            if self._writer == threading.get_ident():
+                # During a write, the garbage collector may end a generator that also writes.
+                raise self._file.error("this thread is writing it already")
+            # Threads that wait here are woken in order; in SQLite they would poll.
+            self._writing.acquire()
         self._writer = threading.get_ident()
 
     @contextmanager
@@ -195,6 +197,6 @@ class SQLitePool(Generic[E]):
         return self._file.fault(error, f"{locked}wait longer (timeout= in a program)")
 
 
-def _close(idle: list[SQLiteConnection], process: int) -> None:
-    while idle and os.getpid() == process:
+def _close(idle: list[SQLiteConnection], file: SQLiteFile[Any]) -> None:
+    while idle and file.is_of_this_process():
         idle.pop().close()

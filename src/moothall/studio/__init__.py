@@ -6,9 +6,10 @@ space.add(gradio_user)
 demo.launch()
 """
 
+from moothall.studio.space import StudioUser
 from moothall.studio.studio import Studio
 
 __all__ = ["Studio", "demo", "gradio_user"]
 
-demo = Studio()
-gradio_user = demo.user
+demo: Studio = Studio()
+gradio_user: StudioUser = demo.user

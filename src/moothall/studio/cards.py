@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -23,6 +22,7 @@ from moothall.reasoning.dualact.conclusions import (
 from moothall.reasoning.events import ConclusionReached, Event
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.studio.feed import Feed
+from moothall.threads import guard
 
 _GONE: Final = "card {} is not open: it was answered, or what asked has ended"
 
@@ -53,7 +53,7 @@ class Cards:
         self._feed = feed
         self._open: dict[int, Card] = {}
         self._numbers = itertools.count(1)
-        self._guard = threading.Lock()
+        self._guard = guard()
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the open cards, the oldest first."""

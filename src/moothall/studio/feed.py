@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-import threading
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any, Final
+
+from moothall.threads import guard
 
 _KEPT: Final = 20_000
 """How many events are kept for a page that reconnects; a page that missed more reloads."""
@@ -45,11 +46,11 @@ class Feed:
     """
 
     def __init__(self) -> None:
-        self.epoch = secrets.token_hex(4)
-        self.last = 0
+        self.epoch: str = secrets.token_hex(4)
+        self.last: int = 0
         self._events: deque[str] = deque()
         self._characters = 0
-        self._guard = threading.Lock()
+        self._guard = guard()
         self._pages: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
 
     @property

@@ -42,8 +42,8 @@ class Hub:
     """The base of `Studio` that its parts use."""
 
     def __init__(self) -> None:
-        self.feed = Feed()
-        self.cards = Cards(self.feed)
+        self.feed: Feed = Feed()
+        self.cards: Cards = Cards(self.feed)
         self.opens = "space"
         self.tabs: list[Tab] = []
         self._journal: Journal | None = None

@@ -26,11 +26,12 @@ from moothall.reasoning.read_record import check as check_program
 from moothall.reasoning.resume import ENDED
 from moothall.studio.cards import PageDesk
 from moothall.studio.hub import Hub, in_thread
+from moothall.threads import guard
 
 if TYPE_CHECKING:
     from moothall.studio.society import SocietyTab
 
-logger = logging.getLogger("moothall.studio")
+logger: logging.Logger = logging.getLogger("moothall.studio")
 _Order: TypeAlias = Order | ResearchOrder
 
 NO_MORE: Final[Mapping[str, float]] = {}
@@ -77,7 +78,7 @@ class Jobs:
         self._society = society
         self._jobs: dict[str, _Job] = {}
         self._told: dict[str, list[str]] = {}
-        self._starting = threading.Lock()  # two pages may resume a run at the same time
+        self._starting = guard()  # two pages may resume a run at the same time
 
     def start(self, order: _Order, *, run_id: str | None = None) -> str:
         """Start or resume a run; return its id once it is under way.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from moothall.errors import ConfigError
@@ -13,6 +12,7 @@ from moothall.research.recording import KIND
 from moothall.studio.act import usable_models
 from moothall.studio.page import begins, field, filled, folded, limits, start_button
 from moothall.studio.research_view import research_view
+from moothall.threads import guard
 
 if TYPE_CHECKING:
     from fastapi import APIRouter, Response
@@ -38,7 +38,7 @@ class ResearchTab:
     def __init__(self, hub: Hub, jobs: Jobs) -> None:
         self._hub = hub
         self._jobs = jobs
-        self._guard = threading.Lock()
+        self._guard = guard()
         self._read: tuple[Journal, str, list[Entry]] | None = None
 
     def state(self, run: str) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class Totals:
     """The totals of a run, added entry by entry: tokens, cost, calls, errors and time."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        self.sequence = 0  # of the last counted entry
+        self.sequence: int = 0  # of the last counted entry
         self._began = self._at = self._seconds = 0.0
         self._rests = False  # from an end until the run is resumed, no time counts
         self._count = dict.fromkeys((*_COUNTS, "unpriced", "errors", "refused"), 0)

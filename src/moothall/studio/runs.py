@@ -18,6 +18,7 @@ from moothall.orders.order import order_in
 from moothall.reasoning.loop.given import given_for
 from moothall.studio.feed import as_json
 from moothall.studio.run_view import Totals, shown
+from moothall.threads import renewed
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -43,7 +44,7 @@ class RunsTab:
     def __init__(self, hub: Hub, jobs: Jobs) -> None:
         self._hub = hub
         self._jobs = jobs
-        self._looking = threading.Lock()
+        self._looking = renewed(threading.Lock())
         self._known: dict[str, Outline] | None = None
         self._totals: dict[str, Totals] = {}
         self._closed = threading.Event()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import secrets
-import threading
 from collections import Counter
 from collections.abc import Callable
 from os import environ
@@ -19,6 +18,7 @@ from moothall.orders.order import order_of, without_keys
 from moothall.orders.simulate import SimulateOrder, check
 from moothall.studio.page import QUIET, begins
 from moothall.studio.town import MOST, Town, with_head
+from moothall.threads import guard
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -76,7 +76,7 @@ class SocietyTab:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._numbers = itertools.count(secrets.randbits(40) + 1)  # of each program others
-        self._changing = threading.RLock()
+        self._changing = guard()
         self.town: Town | None = None
 
     # -- setting up --------------------------------------------------------------------------------

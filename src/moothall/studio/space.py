@@ -47,7 +47,8 @@ class StudioUser(You):
         """Show this space on the page, and nothing of the one before."""
         self.forget_offers()
         self.elsewhere.clear()
-        self._tab.joined(self.space)
+        space: Any = self.space
+        self._tab.joined(space)
 
 
 class SpaceTab:
@@ -58,7 +59,7 @@ class SpaceTab:
 
     def __init__(self, hub: Hub, user: str) -> None:
         self._hub = hub
-        self.user = StudioUser(user, self)
+        self.user: StudioUser = StudioUser(user, self)
         self._messages: deque[dict[str, Any]] = deque(maxlen=MESSAGES)
         self._lines = itertools.count(1)
         self._seen_so_far = itertools.count(1)
@@ -92,7 +93,7 @@ class SpaceTab:
 
     def agents(self) -> dict[str, Any]:
         """Return the agents of the space, and what they are handling."""
-        space = self.user.space
+        space: Any = self.user.space
         if space is None:
             return {"space": None, "me": str(self.user.id), "agents": []}
         busy = space.statistics()["agents"]

@@ -18,10 +18,11 @@ from moothall.errors import ConfigError, MissingExtra
 from moothall.studio.act import ActTab
 from moothall.studio.hub import Hub, in_thread
 from moothall.studio.jobs import Jobs
+from moothall.studio.page import Tab
 from moothall.studio.research import ResearchTab
 from moothall.studio.runs import RunsTab
 from moothall.studio.society import SocietyTab
-from moothall.studio.space import SpaceTab
+from moothall.studio.space import SpaceTab, StudioUser
 
 if TYPE_CHECKING:
     from moothall.journal import Journal
@@ -56,12 +57,12 @@ class Studio(Hub):
         self._thread: threading.Thread | None = None
         self.url: str | None = None
         space = SpaceTab(self, user)
-        self.user = space.user
-        self.society = SocietyTab(self)
-        self.jobs = Jobs(self, self.society)
-        self.runs = RunsTab(self, self.jobs)
+        self.user: StudioUser = space.user
+        self.society: SocietyTab = SocietyTab(self)
+        self.jobs: Jobs = Jobs(self, self.society)
+        self.runs: RunsTab = RunsTab(self, self.jobs)
         act, research = ActTab(self, self.jobs), ResearchTab(self, self.jobs)
-        self.tabs = [space, act, research, self.society, self.runs]
+        self.tabs: list[Tab] = [space, act, research, self.society, self.runs]
 
     # -- serving -----------------------------------------------------------------------------------
 

@@ -56,10 +56,13 @@ class Town:
         journal: Journal,
         publish: Callable[[str, Any], None],
     ) -> None:
-        self.number, self.order, self.run_id = number, order, run_id
+        self.number: int = number
+        self.order: SimulateOrder = order
+        self.run_id: str = run_id
         self.society: Society | None = None
-        self.state, self.fault = "making", ""
-        self.speed = _SPEED
+        self.state: str = "making"
+        self.fault: str = ""
+        self.speed: float = _SPEED
         self.said: deque[dict[str, Any]] = deque(maxlen=200)
         self.messages: deque[tuple[int, str, str, str, str]] = deque(maxlen=_MESSAGES)
         self._journal, self._publish = journal, publish

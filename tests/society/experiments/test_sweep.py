@@ -253,7 +253,7 @@ def test_an_attempt_that_left_nothing_does_not_block_the_corrected_one(tmp_path:
     wrong = of(tmp_path, TEXT.replace("messages,", "mesages,"))
     with pytest.raises(ConfigError, match="no column 'mesages'"):
         run(wrong, jobs=0, out=tmp_path / "out")
-    half = tmp_path / "out" / "parts" / ".17.0123456789abcdef.parquet"
+    half = tmp_path / "out" / "parts" / ".part-17-0.parquet"
     half.write_bytes(b"PAR1")  # of a process that was killed while it wrote
     results = run(of(tmp_path), jobs=0, out=tmp_path / "out")
     assert set(results.values("owned")) == {0, 1}
@@ -401,7 +401,7 @@ def test_a_stopped_sweep_leaves_no_process_and_goes_on(tmp_path: Path, how: int)
     assert not (tmp_path / "out" / "results.parquet").exists()
     (part,) = (tmp_path / "out" / "parts").iterdir()
     # What a process leaves that is killed while it writes; the moment itself is not to be hit.
-    part.with_name(f".{pid}.half.parquet").write_bytes(b"PAR1")
+    part.with_name(f".part-{pid}-0.parquet").write_bytes(b"PAR1")
     (tmp_path / "open").touch()
     lived = len(made(tmp_path))
     results = run(Experiment.from_yaml(tmp_path / "e.yaml"), jobs=1, out=tmp_path / "out")

@@ -66,7 +66,7 @@ def test_what_has_begun_ends_and_what_waits_stays_for_the_next(make_space: MakeS
 class Laned(Holder):
     """Handles what it holds in one lane, and what it notes in another."""
 
-    def _lane(self, message: dict[str, Any], thread: str | None) -> str:
+    def _lane(self, message: dict[str, Any], handling: Any) -> str:
         return str(message["action"]["name"])
 
 
@@ -102,7 +102,7 @@ def test_what_is_asked_meanwhile_begins_no_more_lanes_than_may_be_side_by_side(
     make_space: MakeSpace,
 ) -> None:
     class Noting(Holder):
-        def _lane(self, message: dict[str, Any], thread: str | None) -> str:
+        def _lane(self, message: dict[str, Any], handling: Any) -> str:
             return str(message["action"]["args"]["name"])
 
     there, me = make_space(grace=WAIT_S), make_space().add(Agent("me"))

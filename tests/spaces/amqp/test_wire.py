@@ -52,10 +52,10 @@ def test_a_message_comes_as_it_was_sent() -> None:
 @pytest.mark.parametrize("hops", (1, 2, 33))
 @pytest.mark.parametrize("chain", ((), ("one",), ("one", "two")))
 def test_the_chain_that_led_to_it_comes_with_it(hops: int, chain: tuple[str, ...]) -> None:
-    found = came(hops=hops, call_chain=chain, original_id="", thread="t")
+    found = came(hops=hops, call_chain=chain, original_id="", thread="t", within="r")
     assert (found.hops, found.call_chain, found.original_id) == (hops, chain, "")
     assert found.timeout == 300
-    assert found.envelope == MESSAGE._replace(thread="t")
+    assert found.envelope == MESSAGE._replace(thread="t", within="r")
 
 
 @pytest.mark.parametrize("timeout", (None, 300, 5, 2.5, 0, 0.0, 1e12, float("inf")))
@@ -72,15 +72,13 @@ def test_a_message_with_no_headers_is_kept_as_it_is() -> None:
 
 @pytest.mark.parametrize("permission", (None, "granted"))
 def test_what_is_kept_of_a_message_is_all_of_it(permission: str | None) -> None:
-    made = outbound(hops=3, call_chain=("one",), timeout=None, original_id="o", thread="t")
+    told_beside = {"timeout": None, "original_id": "o", "thread": "t", "within": "r"}
+    made = outbound(hops=3, call_chain=("one",), **told_beside)
     properties = made.properties()
     properties.headers |= {"x-death": "of the broker's own"}
     found, told = wire.restored(wire.stored(properties, made.body, permission))
     assert told == permission
-    assert (
-        found[1:]
-        == came(hops=3, call_chain=("one",), timeout=None, original_id="o", thread="t")[1:]
-    )
+    assert found[1:] == came(hops=3, call_chain=("one",), **told_beside)[1:]
     assert "x-death" not in found.raw[0].headers
     again = wire.Outbound.unpack(made.pack())
     assert (again.key, again.kind, again.body) == (made.key, made.kind, made.body)
@@ -101,7 +99,10 @@ def given(**wrong: Any) -> Any:
         ({"type": None}, "its type is None"),
         ({"reply_to": 5}, "reply_to is not text"),
         *(({"headers": {"hops": wrong}}, "hops is") for wrong in (0, -1, True, "2", 1.0)),
-        *(({"headers": {name: 5}}, f"{name} is int") for name in ("trail", "original", "thread")),
+        *(
+            ({"headers": {name: 5}}, f"{name} is int")
+            for name in ("trail", "original", "thread", "within")
+        ),
         *(({"headers": {"timeout": wrong}}, "timeout is") for wrong in ("nan", "soon", "", 5)),
     ),
     ids=str,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import sys
 from typing import Any
@@ -14,6 +13,7 @@ from moothall.cli.broker import Place, place_options
 from moothall.cli.chat.console import Console, PlainConsole, TerminalConsole
 from moothall.cli.chat.session import Session
 from moothall.cli.company import Company, company_options
+from moothall.cli.ending import interruptible
 from moothall.cli.options import journal_option, recorded
 from moothall.journal.place import state_file
 from moothall.spaces.native import NativeSpace
@@ -85,7 +85,9 @@ def command(
     chat.notes += company.notes
     try:
         with recorded(company.members, journal, "everybody whom you bring"):
-            return asyncio.run(_run(chat, company.members, not no_history, place if amqp else None))
+            return interruptible(
+                _run(chat, company.members, not no_history, place if amqp else None)
+            )
     finally:
         company.close()
 

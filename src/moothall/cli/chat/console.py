@@ -104,9 +104,9 @@ class TerminalConsole:
 
         dim = ("\x1b[2m", "\x1b[0m") if has_colours() else ("", "")
         self._transcript = Transcript(_write, None if is_dumb() else dim)
-        self.piece = self._transcript.piece
-        self.over = self._transcript.over
-        self.answered = self._transcript.answered
+        self.piece: Callable[[str, str], None] = self._transcript.piece
+        self.over: Callable[[str], None] = self._transcript.over
+        self.answered: Callable[[str, str], None] = self._transcript.answered
         self._at_work: list[str] = []
         self._began = 0.0
         self._clock: asyncio.TimerHandle | None = None

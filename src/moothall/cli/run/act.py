@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from moothall.agents import person
 from moothall.agents.sandbox import sandbox_for
+from moothall.cli.ending import interruptible
 from moothall.cli.options import (
     FILE,
-    Above0,
+    check_all,
     json_option,
     model_option,
     recording_options,
     root_option,
     settings,
+    source_of,
     usage,
 )
 from moothall.cli.recorded import Recorded, execute_order
 from moothall.cli.run.ended import exit_code
 from moothall.cli.run.show import RunDisplay
 from moothall.cli.run.watch import JSONLines, Permission, forget_keys, keyboard, ordered
-from moothall.orders.act import ITERATIONS, act_agent, actions_of, check_journal_apart, keys
-from moothall.orders.models import chosen_model
+from moothall.cli.values import Whole, above_0
+from moothall.orders.act import (
+    ITERATIONS,
+    act_agent,
+    actions_of,
+    check_journal_apart,
+    check_reviewer,
+    keys,
+)
+from moothall.orders.models import check_model, chosen_model
 from moothall.orders.order import Order
 
 if TYPE_CHECKING:
@@ -48,12 +58,12 @@ _NOT_CONFINED: Final = (
 )
 @click.option(
     "--max-iterations",
-    type=click.IntRange(min=1),
+    type=Whole(min=1),
     help=f"Limit of answers of the model.  [default: {ITERATIONS}; 1 for local]",
 )
-@click.option("--max-seconds", type=Above0(), help="Time limit.")
-@click.option("--max-tokens", type=click.IntRange(min=1), help="Limit of tokens, in all.")
-@click.option("--max-usd", type=Above0("US dollars"), help="Limit of costs in US dollars.")
+@click.option("--max-seconds", type=above_0(), help="Time limit.")
+@click.option("--max-tokens", type=Whole(min=1), help="Limit of tokens, in all.")
+@click.option("--max-usd", type=above_0("US dollars"), help="Limit of costs in US dollars.")
 @click.option(
     "--yes-read/--ask-read",
     default=None,
@@ -123,16 +133,19 @@ def command(
         yes_read=yes_read,
         **given,
     )
-    if journal is not None:
-        with usage():
-            check_journal_apart(order, journal)
+    check_all(
+        (source_of("root", of_file="root" in said), partial(actions_of, order)),
+        (source_of("model", of_file=order.model_of_file), partial(check_model, order.model)),
+        ("--review", partial(check_reviewer, order)),
+        ("", partial(check_journal_apart, order, journal)),
+    )
     return execute_order(run_act, order, journal, run_id, as_json)
 
 
 def run_act(order: Order, as_json: bool, recorded: Recorded | None = None) -> int:
     """Carry out an order of `moothall act`; return the exit code."""
     key, own_key = keys(order, settings("act") if order.model_of_file else {})
-    with usage(f"--root, MOOTHALL_ROOT or {FILE}"):
+    with usage(source_of("root")):
         actions = actions_of(order)
     confined = sandbox_for("auto", order.network) is not None
     screen = screen_of(
@@ -157,7 +170,7 @@ def run_act(order: Order, as_json: bool, recorded: Recorded | None = None) -> in
         )
     works = agent if order.review is None else agent.config.reactives[0]
     screen.is_loaded = lambda: getattr(works.model, "loaded", True)
-    return exit_code(asyncio.run(ordered(agent, permission, order, recorded)))
+    return exit_code(interruptible(ordered(agent, permission, order, recorded)))
 
 
 def screen_of(
@@ -188,5 +201,7 @@ class Person(person.Person):
 def _person() -> Any:
     lines = keyboard()
     if lines is None:
-        raise click.UsageError("--review me: standard input is no terminal to ask at")
+        raise click.UsageError(
+            "--review me: standard input is not a terminal, so nobody can be asked"
+        )
     return Person("you", stdin=lines, stdout=sys.stderr)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import sys
@@ -13,8 +12,8 @@ from typing import Any, Final
 
 import click
 
+from moothall.cli.ending import INTERRUPTED, interruptible
 from moothall.cli.options import (
-    Above0,
     folders,
     json_option,
     model_option,
@@ -26,6 +25,7 @@ from moothall.cli.recorded import Recorded, execute_order
 from moothall.cli.run.ended import exit_code
 from moothall.cli.run.show import MAX_LINE, RunDisplay
 from moothall.cli.run.watch import JSONLines, Permission, ordered, print_line
+from moothall.cli.values import Whole, above_0
 from moothall.journal.describe import call_line
 from moothall.orders.order import ResearchOrder
 from moothall.orders.research import check, researcher, write
@@ -37,7 +37,6 @@ from moothall.research.report import Report
 from moothall.text import counted, one_line
 
 _FOLDERS = logging.getLogger("moothall.research.folder")
-_INTERRUPTED: Final = 130
 _FILE = click.Path(dir_okay=False, writable=True)
 _BAR: Final = 20
 _AT_WORK: Final = {
@@ -56,7 +55,7 @@ _AT_WORK: Final = {
 @click.option("--searxng", metavar="URL", help="Search the web through the SearXNG at URL.")
 @click.option(
     "--iterations",
-    type=click.IntRange(min=1),
+    type=Whole(min=1),
     default=3,
     show_default=True,
     help="Limit of iterations: plan, read, write.",
@@ -71,9 +70,9 @@ _AT_WORK: Final = {
     multiple=True,
     help="Permit a host of this machine or a private network. May be repeated.",
 )
-@click.option("--max-usd", type=Above0("US dollars"), help="Limit of costs in US dollars.")
-@click.option("--max-tokens", type=click.IntRange(min=1), help="Limit of tokens, in all.")
-@click.option("--max-seconds", type=Above0(), help="Time limit.")
+@click.option("--max-usd", type=above_0("US dollars"), help="Limit of costs in US dollars.")
+@click.option("--max-tokens", type=Whole(min=1), help="Limit of tokens, in all.")
+@click.option("--max-seconds", type=above_0(), help="Time limit.")
 @recording_options
 @click.option("--out", metavar="FILE", type=_FILE, help="Write the report to FILE, as Markdown.")
 @click.option("--html", metavar="FILE", type=_FILE, help="Write it to FILE as HTML, too.")
@@ -139,7 +138,7 @@ def _in_studio(order: ResearchOrder, journal: str | None, run_id: str | None, as
             click.get_current_context().set_parameter_source("journal", named)
         print(f"moothall studio: {address}", file=sys.stderr, flush=True)
         status = execute_order(run_research, order, page.journal.path, run_id, as_json)
-        if status != _INTERRUPTED:
+        if status != INTERRUPTED:
             print("the page stays there until Ctrl-C", file=sys.stderr, flush=True)
             with redirect_stdout(sys.stderr):  # standard output is for the report
                 page.wait()
@@ -149,17 +148,17 @@ def _in_studio(order: ResearchOrder, journal: str | None, run_id: str | None, as
 def run_research(order: ResearchOrder, as_json: bool, recorded: Recorded | None = None) -> int:
     """Carry out a research order, show it, and write the report; return the exit code."""
     journal = None if recorded is None else recorded.journal
-    with usage("--folder"):
+    with usage():
         agent = researcher(order, journal, os.environ.get("MOOTHALL_KEY"))
     screen = JSONLines(recorded) if as_json else ResearchDisplay(order.iterations, recorded)
     to_error = partial(print, file=sys.stderr, flush=True)
     warnings = Warnings(to_error if isinstance(screen, JSONLines) else screen.notes.append)
     _FOLDERS.addHandler(warnings)  # files that cannot be read
     try:
-        reply = asyncio.run(ordered(agent, Permission(screen), order, recorded))
+        reply = interruptible(ordered(agent, Permission(screen), order, recorded))
         status, report, reason = exit_code(reply), reply.value, reply.stop_reason
     except KeyboardInterrupt:
-        status, report, reason = _INTERRUPTED, agent.report_so_far(), "cancelled"
+        status, report, reason = INTERRUPTED, agent.report_so_far(), "cancelled"
     finally:
         _FOLDERS.removeHandler(warnings)
     _write(report, order, as_json)
@@ -286,6 +285,8 @@ class ResearchDisplay(RunDisplay):
         if self._whole_report:
             self._line("")
             self._line(report.markdown.expandtabs(4).rstrip())
+        if exit_code(reply):
+            self._print_to(sys.stderr)
         words = f"{'stopped' if exit_code(reply) else 'done'}: {WORDS[report.stop_reason]}"
         detail = f" ({report.detail})" if report.detail else ""
         if report.stop_reason == "error":

@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final, TextIO
 
 from moothall.agents.terminal import shown_lines
@@ -62,8 +63,8 @@ class RunDisplay:
         from rich.text import Text
 
         self._text = Text
-        self._out = sys.stdout if to is None else to
-        self._console = Console(file=self._out, highlight=False, markup=False, emoji=False)
+        self._made = partial(Console, highlight=False, markup=False, emoji=False)
+        self._print_to(sys.stdout if to is None else to)
         self._whole = frozenset(whole)
         self._reviewed = reviewed
         self._to_a_person = to_a_person
@@ -84,6 +85,10 @@ class RunDisplay:
         self._held = 0  # how many questions to a person are open
         self._status_there = False
         self._tick: asyncio.TimerHandle | None = None
+
+    def _print_to(self, out: TextIO) -> None:
+        self._out = out
+        self._console = self._made(file=out)
 
     def begin(self) -> None:
         """Show from now on, on a terminal, what the run is waiting for and how long."""
@@ -138,7 +143,7 @@ class RunDisplay:
                 self._line("until now:" if past else "from here on:", "dim")
         if event.kind in ("text", "reasoning"):
             if not self._reviewed:
-                self._write(event.kind, event.text)  # type: ignore[union-attr]
+                self._write(event.kind, event.text)
             return
         if isinstance(event, CallStarted):
             self._flush()
@@ -169,6 +174,7 @@ class RunDisplay:
         """Say what was done until the run was interrupted."""
         self.finish()
         self._flush()
+        self._print_to(sys.stderr)
         self._line("")
         if self._open:
             names = ", ".join(self._open.values())
@@ -245,6 +251,8 @@ class RunDisplay:
     def _end(self, reply: Reply, seconds: float | None) -> None:
         if reply.text and not (self._answered or self._reviewed or reply.stop_reason == "terminal"):
             self._line(reply.text.expandtabs(4))
+        if exit_code(reply):  # standard output is for the answer
+            self._print_to(sys.stderr)
         self._line("")
         failed = unsuccessful(reply)
         style = "bold red" if exit_code(reply) else "bold yellow" if failed else "bold green"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shlex
 from contextlib import closing
@@ -12,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from moothall.cli.options import Above0, folders, is_typed, model_option, recording_options, usage
+from moothall.cli.ending import INTERRUPTED, interruptible
+from moothall.cli.options import folders, is_typed, model_option, recording_options, usage
 from moothall.cli.progress import Progress
 from moothall.cli.recorded import execute_order
 from moothall.cli.run.town import run_simulation
 from moothall.cli.run.watch import keyboard, print_line, says_yes
+from moothall.cli.values import Number, Whole, above_0
 from moothall.errors import ConfigError
 from moothall.jsonvalue import Unreadable, read_json
 from moothall.orders.order import without_keys
@@ -41,15 +42,15 @@ _OF_EXPERIMENTS: Final = ("experiment", "sweep", "seeds", "jobs", "out", "yes", 
 @click.argument("experiment", required=False, type=click.Path(exists=True, dir_okay=False))
 @click.option(
     "--citizens",
-    type=click.IntRange(10, 10_000_000),
+    type=Whole(10, 10_000_000),
     default=1000,
     show_default=True,
     help="Number of citizens; without a model, more than 10,000 are stored in columns.",
 )
-@click.option("--days", type=float, default=1.0, help="Days, in whole steps.  [default: 1]")
+@click.option("--days", type=Number(), default=1.0, help="Days, in whole steps.  [default: 1]")
 @click.option(
     "--seed",
-    type=click.IntRange(0, 2**64 - 1),
+    type=Whole(0, 2**64 - 1),
     default=0,
     show_default=True,
     help="Seed of the town, its people and all random numbers.",
@@ -62,8 +63,8 @@ _OF_EXPERIMENTS: Final = ("experiment", "sweep", "seeds", "jobs", "out", "yes", 
     help="Length of a step, such as 30min or 1h.",
 )
 @model_option(help="Have a model decide for the citizens.  [default: rules decide]")
-@click.option("--max-usd", type=Above0("US dollars"), help="Limit of costs in US dollars.")
-@click.option("--max-calls", type=click.IntRange(min=1), help="Limit of model calls.")
+@click.option("--max-usd", type=above_0("US dollars"), help="Limit of costs in US dollars.")
+@click.option("--max-calls", type=Whole(min=1), help="Limit of model calls.")
 @click.option("--yes", is_flag=True, help="Do not ask before calling a remote model.")
 @recording_options
 @click.option(
@@ -75,7 +76,7 @@ _OF_EXPERIMENTS: Final = ("experiment", "sweep", "seeds", "jobs", "out", "yes", 
 )
 @click.option(
     "--threads",
-    type=click.IntRange(1, 256),
+    type=Whole(1, 256),
     default=1,
     show_default=True,
     help="Threads for citizens in columns.",
@@ -93,12 +94,12 @@ _OF_EXPERIMENTS: Final = ("experiment", "sweep", "seeds", "jobs", "out", "yes", 
 )
 @click.option(
     "--seeds",
-    type=click.IntRange(1, 100_000),
+    type=Whole(1, 100_000),
     help="Number of seeds of EXPERIMENT, from 0.  [default: those of the file]",
 )
 @click.option(
     "--jobs",
-    type=click.IntRange(1, 1024),
+    type=Whole(1, 1024),
     help="Processes that simulate EXPERIMENT side by side.  [default: 1]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print each step as a line of JSON.")
@@ -248,14 +249,14 @@ def _experiment(
 
     try:
         with closing(progress):
-            results = asyncio.run(experiment.run(jobs=jobs, out=folder, progress=show_progress))
+            results = interruptible(experiment.run(jobs=jobs, out=folder, progress=show_progress))
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
     except KeyboardInterrupt:
         click.echo(
             "interrupted; the same command continues after the cells that have ended", err=True
         )
-        return 130
+        return INTERRUPTED
     totals = json.loads((folder / "experiment.json").read_text(encoding="utf-8"))["totals"]
     if as_json:
         paths = {"results": str(results.path), "report": str(folder / "report.html")}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import os
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from moothall.cli.ending import INTERRUPTED, interruptible
 from moothall.cli.options import usage
 from moothall.cli.progress import Progress
 from moothall.cli.recorded import Recorded
@@ -26,7 +26,7 @@ from moothall.cli.run.watch import print_line
 from moothall.clock import Clock
 from moothall.errors import MissingExtra
 from moothall.orders.order import record
-from moothall.orders.simulate import SimulateOrder, society_of
+from moothall.orders.simulate import SimulateOrder, check, society_of
 from moothall.text import escaped
 
 if TYPE_CHECKING:
@@ -50,10 +50,7 @@ def run_simulation(order: SimulateOrder, as_json: bool, recorded: Recorded | Non
         if not as_json:
             progress.show(line)
 
-    async def live() -> dict[str, Any]:
-        say(f"making a town of {order.citizens:,}")
-        with usage():
-            made = society_of(order, journal, os.environ.get("MOOTHALL_KEY"))
+    async def live(made: Society) -> dict[str, Any]:
         async with made as town:
             if recorded is not None:
                 await record(order, recorded.journal, recorded.run_id, town)
@@ -119,7 +116,11 @@ def run_simulation(order: SimulateOrder, as_json: bool, recorded: Recorded | Non
 
     try:
         with closing(progress):
-            summary = asyncio.run(live())
+            say(f"making a town of {order.citizens:,}")
+            with usage():  # not on the loop: Ctrl-C ends it at once
+                check(order)
+                made = society_of(order, journal, os.environ.get("MOOTHALL_KEY"))
+            summary = interruptible(live(made))
     except KeyboardInterrupt:
         ways = [] if recorded is None else recorded.ways("cancelled")
         if as_json:
@@ -128,7 +129,7 @@ def run_simulation(order: SimulateOrder, as_json: bool, recorded: Recorded | Non
             hint = "with --journal FILE it would be recorded and could be resumed"
             said = [f"{words}: {escaped(way)}" for words, way in ways] or [f"interrupted; {hint}"]
             click.echo("\n".join(said), err=True)
-        return 130
+        return INTERRUPTED
     if as_json:
         print_line("done", summary)
     else:

@@ -64,7 +64,7 @@ def says_yes(lines: TextIO, question: str) -> bool:
 
 
 def _refused(request: ApprovalRequest) -> bool:
-    text = f"refused, since standard input is no terminal to ask at: {request}"
+    text = f"refused, since standard input is not a terminal, so nobody can be asked: {request}"
     print(text, file=sys.stderr, flush=True)
     return False
 
@@ -81,7 +81,7 @@ class Permission:
         )
         self._notes = notes or {}
         self.screen = screen
-        self.turn = asyncio.Lock()  # held by a question, or by what is shown
+        self.turn: asyncio.Lock = asyncio.Lock()  # held by a question, or by what is shown
 
     async def approve(self, request: ApprovalRequest) -> bool | Refused:
         """Ask the person; return whether the action is permitted."""
@@ -146,7 +146,14 @@ class JSONLines:
     def begin(self) -> None:
         """Do nothing: a program needs no sign of life."""
 
-    finish = hold = release = begin
+    def finish(self) -> None:
+        """Do nothing."""
+
+    def hold(self) -> None:
+        """Do nothing."""
+
+    def release(self) -> None:
+        """Do nothing."""
 
     def unanswered(self, action: str) -> None:
         """Do nothing: a program knows the calls that have ended."""

@@ -45,8 +45,8 @@ class AnswerStream:
     """Reads an answer as it arrives."""
 
     def __init__(self, name: str, calls_before: int) -> None:
-        self.over = False  # the server said that no more data follows
-        self.whole = False  # the answer is complete, whether or not the server said so
+        self.over: bool = False  # the server said that no more data follows
+        self.whole: bool = False  # the answer is complete, whether or not the server said so
         self._name = name
         self._before = calls_before
         # State of the events: the unfinished line, and the fields of the unfinished event.

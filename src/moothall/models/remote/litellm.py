@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from moothall.arguments import check_count, names_checked
 from moothall.errors import (
@@ -26,6 +26,7 @@ from moothall.models.remote.remote import RemoteModel
 from moothall.models.settings import check_base_url
 
 if TYPE_CHECKING:
+    from moothall.action import Action
     from moothall.models.wrappers.rate_limit import RateLimit
 
 # Fields that this class sets itself, and fields that would make litellm bypass it.
@@ -89,8 +90,8 @@ class LiteLLMModel(RemoteModel):
         DefinitionError: an argument has a wrong type or value
     """
 
-    own_fields = _OWN_FIELDS
-    where_key = "api_key=, or the provider's environment variable"
+    own_fields: ClassVar[Iterable[str]] = _OWN_FIELDS
+    where_key: str = "api_key=, or the provider's environment variable"
 
     def __init__(
         self,
@@ -171,6 +172,9 @@ class LiteLLMModel(RemoteModel):
         functions = [about | {"name": name} for name in sorted(called)]
         tools = [{"type": "function", "function": function} for function in functions]
         return {"tools": tools, "tool_choice": "none"}
+
+    async def _prepare(self, actions: list[Action] | None) -> None:
+        await asyncio.to_thread(imported)
 
     async def _asked(
         self, content: bytes, calls_before: int, stream: bool

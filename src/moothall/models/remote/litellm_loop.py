@@ -16,11 +16,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any, TypeVar
 
 from moothall.http.network import check_allowed
-from moothall.threads import Channel
+from moothall.threads import Channel, guard, in_child, renewed
 
 _T = TypeVar("_T")
 _EXIT_S = 5.0
-_IMPORTING = threading.Lock()
+_IMPORTING = renewed(threading.Lock())
 
 
 def imported() -> Any:
@@ -46,10 +46,13 @@ class BackgroundLoop:
     """Runs async generators for callers of any thread and event loop; it starts on first use."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = guard()
+        self._reset()
+        in_child(self._reset)
+
+    def _reset(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._process = 0
 
     async def stream(self, make: Callable[[], AsyncIterator[_T]]) -> AsyncGenerator[_T, None]:
         """Run `make`'s generator on this loop and yield its parts; closing this cancels it."""
@@ -76,9 +79,7 @@ class BackgroundLoop:
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._lock:
-            # A forked child does not have the parent's thread.
-            if self._loop is None or self._process != os.getpid():
-                self._process = os.getpid()
+            if self._loop is None:
                 self._loop = _Loop()
                 self._thread = threading.Thread(
                     target=_serve, args=(self._loop,), name="litellm", daemon=True
@@ -89,7 +90,7 @@ class BackgroundLoop:
             return self._loop
 
     def _end(self) -> None:
-        if self._loop is not None and self._thread is not None and self._process == os.getpid():
+        if self._loop is not None and self._thread is not None:
             asyncio.run_coroutine_threadsafe(_shut_down(self._loop), self._loop)
             self._thread.join(_EXIT_S)
 

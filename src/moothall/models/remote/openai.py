@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncGenerator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from moothall.arguments import check_count, names_checked
 from moothall.errors import DefinitionError, ModelError
@@ -16,6 +16,7 @@ from moothall.models.remote.remote import RemoteModel
 from moothall.models.settings import check_base_url
 
 if TYPE_CHECKING:
+    from moothall.action import Action
     from moothall.models.wrappers.rate_limit import RateLimit
 
 _OPENAI = "https://api.openai.com/v1"
@@ -73,8 +74,8 @@ class OpenAIModel(RemoteModel):
     """
 
     base_url: str
-    own_fields = _OWN_FIELDS
-    where_key = "api_key=, or OPENAI_API_KEY"
+    own_fields: ClassVar[Iterable[str]] = _OWN_FIELDS
+    where_key: str = "api_key=, or OPENAI_API_KEY"
 
     def __init__(
         self,
@@ -157,6 +158,9 @@ class OpenAIModel(RemoteModel):
     async def aclose(self) -> None:
         """Close the connections of this event loop; a later call opens new ones."""
         await self._client.aclose()
+
+    async def _prepare(self, actions: list[Action] | None) -> None:
+        await self._client.prepare()
 
     async def _asked(
         self, content: bytes, calls_before: int, stream: bool

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moothall.budget import Budget, Reservation
 from moothall.budget.bill import add_to_bill
@@ -21,11 +21,14 @@ from moothall.errors import (
     RemoteForbidden,
     UnknownPrice,
 )
-from moothall.models.base import Answering, Request
+from moothall.models.base import Answering, Request, prepare
 from moothall.models.names import model as named
 from moothall.models.protocol import Model, ModelReply, StreamPart
 from moothall.models.wrappers.fallback import FallbackModel
 from moothall.models.wrappers.prices import Prices
+
+if TYPE_CHECKING:
+    from moothall.action import Action
 
 _PRICES = Prices()
 _MOST_TOKENS = 2**53
@@ -90,13 +93,13 @@ class BudgetedModel(Answering):
     def __init__(self, model: Model | str, budget: Budget) -> None:
         if not isinstance(budget, Budget):
             raise DefinitionError(
-                f"BudgetedModel: budget= is a Budget, not a {type(budget).__name__}"
+                f"BudgetedModel: budget= must be a Budget, got {type(budget).__name__}"
             )
         self.budget: Budget = budget
         self.model: Model = named(model)
         while type(self.model) is BudgetedModel and budget.is_part_of(self.model.budget):
             self.model = self.model.model  # spending here already counts there
-        self.name = str(getattr(self.model, "name", type(self.model).__name__))
+        self.name: str = str(getattr(self.model, "name", type(self.model).__name__))
         self.context_tokens: int | None = getattr(self.model, "context_tokens", None)
         # The model to ask without reserving, if it or its parts keep to the budget.
         self._obeying: Model | None = None
@@ -118,6 +121,9 @@ class BudgetedModel(Answering):
 
     def __repr__(self) -> str:
         return f"BudgetedModel({self.model!r}, {self.budget!r})"
+
+    async def _prepare(self, actions: list[Action] | None) -> None:
+        await prepare(self.model, actions)
 
     async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
         if self._obeying is not None:

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING
 
 from moothall.errors import ContextOverflow, DefinitionError, MissingExtra, ModelError
-from moothall.models.base import Answering, Request
+from moothall.models.base import Answering, Request, prepare
 from moothall.models.names import model as named
 from moothall.models.protocol import Model, StreamPart
 
-logger = logging.getLogger("moothall.models")
+if TYPE_CHECKING:
+    from moothall.action import Action
+
+logger: logging.Logger = logging.getLogger("moothall.models")
 
 
 class FallbackModel(Answering):
     """Asks models one after the other until one answers.
 
-    The next is asked when one raises `ModelError`, whatever the reason: no network, a limit, a
-    prompt too long for it, a call that `MOOTHALL_OFFLINE=1` forbids; or when its extra is not
-    installed. Each time a warning is logged.
-    Cancelling ends it. Any other exception passes through: it is a fault of the program, which
-    another model would only hide. In a stream, the next is asked only before the first piece.
+    If a model raises `ModelError`, the next one is asked, whatever the reason: no network, a limit,
+    a prompt too long for it, a call that `MOOTHALL_OFFLINE=1` forbids. The same holds if a model's
+    extra is not installed. Each time a warning is logged. In a stream, the next model is asked only
+    before the first piece.
+
+    Cancelling ends the call. Any other exception passes through: it is a fault of the program,
+    which another model would only hide.
 
     Its `context_tokens` is the smallest known one, so that an agent's memory fits every model. Its
     `max_tokens` is the largest, or None if one is not known, so that a budget's bound suffices for
@@ -41,16 +47,21 @@ class FallbackModel(Answering):
             raise DefinitionError(
                 f"FallbackModel takes a list of models, not one {type(models).__name__}"
             )
-        self.models = tuple(named(each) for each in models)
+        self.models: tuple[Model, ...] = tuple(named(each) for each in models)
         if not self.models:
             raise DefinitionError("FallbackModel takes at least one model")
         self._names = [str(getattr(each, "name", type(each).__name__)) for each in self.models]
-        self.name = name or f"fallback({', '.join(self._names)})"
+        self.name: str = name or f"fallback({', '.join(self._names)})"
         known = [getattr(each, "context_tokens", None) for each in self.models]
         self.context_tokens: int | None = min(filter(None, known), default=None)
         longest: list[int | None] = [getattr(each, "max_tokens", None) for each in self.models]
         given = [each for each in longest if each is not None]
         self.max_tokens: int | None = max(given) if len(given) == len(longest) else None
+
+    async def _prepare(self, actions: list[Action] | None) -> None:
+        for each in self.models:
+            with suppress(ModelError, MissingExtra):  # an answer will say so, and ask the next
+                await prepare(each, actions)
 
     async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
         errors: list[Exception] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from moothall.arguments import check_count
-from moothall.threads import WaitingLine
+from moothall.threads import WaitingLine, guard
 
 _MINUTE_S = 60.0
 
@@ -71,7 +70,7 @@ class RateLimit:
         self.tokens_per_minute = tokens_per_minute
         self._now = time.monotonic if clock is None else clock.now
         # Held for a few instructions, never while waiting.
-        self._guard = threading.Lock()
+        self._guard = guard()
         self._begun: deque[Reservation] = deque()
         self._tokens = 0
         self._line = WaitingLine(asyncio.sleep if clock is None else clock.sleep)

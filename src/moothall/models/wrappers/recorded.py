@@ -8,21 +8,24 @@ import hashlib
 import json
 import logging
 import os
-import threading
 import weakref
 from collections.abc import AsyncGenerator
 from concurrent.futures import Future
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from moothall.errors import ModelError
-from moothall.models.base import Answering, Closing, Request, in_pieces
+from moothall.models.base import Answering, Closing, Request, in_pieces, prepare
 from moothall.models.names import model as named
 from moothall.models.protocol import Model, ModelReply, StreamPart, answer_json, answer_of_json
 from moothall.text import one_line
+from moothall.threads import guard, in_child
 
-logger = logging.getLogger("moothall.models")
+if TYPE_CHECKING:
+    from moothall.action import Action
+
+logger: logging.Logger = logging.getLogger("moothall.models")
 
 _FORMAT = "moothall recorded model"
 _VERSION = 1
@@ -62,14 +65,15 @@ class RecordedModel(Answering, Closing):
         context_tokens: int | None = None,
         max_tokens: int | None = None,
     ) -> None:
-        self.path = Path(path).expanduser()
-        self.model = None if model is None else named(model)
-        self._lock = threading.Lock()
+        self.path: Path = Path(path).expanduser()
+        self.model: Model | None = None if model is None else named(model)
+        self._lock = guard()
         self._asking: dict[str, Future[None]] = {}  # each ends with the answer to its request
+        in_child(self._forget)
         self._file = _File(self.path, self.model)
         self._finalizer = weakref.finalize(self, self._file.close)
-        self.name = name or self._file.model
-        self.context_tokens = context_tokens or self._file.context_tokens
+        self.name: str = name or self._file.model
+        self.context_tokens: int | None = context_tokens or self._file.context_tokens
         # The model's, if there is one; old recordings do not have it.
         longest = self._file.max_tokens
         if self.model is not None:
@@ -87,6 +91,12 @@ class RecordedModel(Answering, Closing):
         """Close the file; a closed model answers no more."""
         with self._lock:
             self._finalizer()
+
+    def _forget(self) -> None:
+        self._asking.clear()  # what the parent asks is answered there
+
+    async def _prepare(self, actions: list[Action] | None) -> None:
+        await prepare(self.model, actions)
 
     async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
         content = request.as_json(self.name, sort_keys=True, allow_nan=False)
@@ -117,7 +127,7 @@ class RecordedModel(Answering, Closing):
             raise
         finally:
             with self._lock:
-                del self._asking[key]
+                self._asking.pop(key, None)
             if not asking.done():
                 asking.set_result(None)
         yield reply

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from moothall.reasoning.reply_request import ReplyRequest
     from moothall.reasoning.thread import Thread
 
-logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 # Reasons that hold for all participants: no other is asked after one of them.
 _FINAL: Final = frozenset(("budget", "deadline", "in_doubt"))
@@ -51,8 +51,8 @@ class Exchange:
         record: Record[ConversationState],
         later: Callable[[Any, Thread], None],
     ) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.between = True
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self.between: bool = True
         self._setup = setup
         self._state = state
         self._record = state.record = record
@@ -257,7 +257,8 @@ class Exchange:
         """Return the reply as it stands, with the last turn's outcome by default."""
         state = self._state
         text, value = outcome or self._outcome()
-        said = (text, value, state.messages, state.steps[-MAX_STEPS:], state.usage)
+        messages: Any = state.messages
+        said = (text, value, messages, state.steps[-MAX_STEPS:], state.usage)
         return Reply(*said, stop.reason, stop.detail, stop.error, self._request.run_id)
 
     def _outcome(self) -> tuple[str, Any]:

@@ -11,9 +11,9 @@ from moothall.errors import AskAgain, DefinitionError, MoothallError
 from moothall.message import address
 from moothall.models.protocol import Usage
 from moothall.reasoning.conversation.state import ConversationState
-from moothall.reasoning.members import called
 from moothall.signature.schema import object_schema
 from moothall.text import excerpt, shorten
+from moothall.threads import called
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +181,8 @@ class HandOver(Order):
         stay: bool = False,
     ) -> None:
         self.stay = stay
-        self.first = None if first is None else address(first)
-        self.about = {address(id): text for id, text in (about or {}).items()}
+        self.first: str | None = None if first is None else address(first)
+        self.about: dict[str, str] = {address(id): text for id, text in (about or {}).items()}
 
     def check(self, agents: dict[str, Any]) -> None:
         """Refuse ids that name no participant, and participants with an action of the same name."""
@@ -229,7 +229,7 @@ class _HandOverAction(Action):
     def __init__(self, handed: Handover, others: list[str], about: Mapping[str, str]) -> None:
         async def hand_over(to: str, message: str) -> str:
             if handed.is_over:
-                raise AskAgain("the turn in which this could be done is over")
+                raise AskAgain("your turn is over: hand over only during your turn")
             if handed.to is not None:
                 raise AskAgain(f"you have handed over to {excerpt(handed.to)} already")
             handed.hand_over(to)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from moothall.reasoning.conversation.order import Handover, Order, as_order
 from moothall.reasoning.conversation.state import Content, ConversationState, Utterance
 from moothall.reasoning.conversation.termination import Condition, as_condition
 from moothall.reasoning.events import Done, TurnStarted
-from moothall.reasoning.group import check_part, in_thread
+from moothall.reasoning.group import Participant, check_part, in_thread
 from moothall.reasoning.loop.recording import catch_up_models
 from moothall.reasoning.members import ask_member, await_own, side_by_side
 from moothall.reasoning.read_record import of_group
@@ -25,12 +24,13 @@ from moothall.reasoning.reply import ANSWERED, Reply
 from moothall.reasoning.replying import ONCE, within
 from moothall.reasoning.resume import ReplayOffsets
 from moothall.text import error_text, log_failure
+from moothall.threads import awaited
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
     from moothall.reasoning.reply_request import ReplyRequest
 
-logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 NOTHING_NEW: Final = "(It is your turn again, and nobody has said anything since.)"
 """The prompt of a speaker that has heard everything already."""
@@ -50,17 +50,17 @@ class Setup:
     def __init__(
         self,
         id: str,
-        agents: Iterable[Any],
+        agents: Iterable[Participant],
         next: Order | Callable[[ConversationState], Any] | None,
         until: Condition | Callable[[ConversationState], Any] | None,
         max_turns: int | None,
         stop_if_failed: str,
     ) -> None:
         self.id = id
-        self.agents = _participants(agents, id)
-        self.next = as_order(next)
+        self.agents: dict[str, Any] = _participants(agents, id)
+        self.next: Order = as_order(next)
         self.next.check(self.agents)
-        self.until = None if until is None else as_condition(until)
+        self.until: Condition | None = None if until is None else as_condition(until)
         if self.until is not None and (unknown := self.until.ids - self.agents.keys()):
             raise DefinitionError(
                 f"conversation {id!r}: until={self.until} waits for {sorted(unknown)!r:.200}, "
@@ -279,6 +279,4 @@ async def _tell(
         # Mark it first: a delivery that is cut off is not repeated.
         _OFFSETS.set(agent, run, place + 1)
     with within(ONCE, once):
-        given = agent.observe(message, **in_thread(agent.observe, thread))
-        if inspect.isawaitable(given):
-            await given
+        await awaited(agent.observe(message, **in_thread(agent.observe, thread)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import re
 import time
@@ -15,6 +14,7 @@ from moothall.message import address
 from moothall.reasoning.conversation.order import of_user
 from moothall.reasoning.conversation.state import ConversationState
 from moothall.text import shorten
+from moothall.threads import awaited
 
 
 class Condition:
@@ -49,9 +49,7 @@ class Condition:
 
     async def check(self, state: ConversationState, place: str) -> str | None:
         """Return why it is met now, in words; None if it is not."""
-        met = self.met(state)
-        if inspect.isawaitable(met):
-            met = await met
+        met = await awaited(self.met(state))
         if met is None or met is False:
             return None
         if met is True:
@@ -88,7 +86,8 @@ class MaxTurns(Condition):
 
     def __init__(self, turns: int) -> None:
         check_count("MaxTurns", "turns", turns)
-        self.turns = self.most_turns = turns
+        self.turns = turns
+        self.most_turns: int = turns
 
     def met(self, state: ConversationState) -> bool:
         """Return whether the reply has had that many turns."""
@@ -138,8 +137,8 @@ class Said(Condition):
         elif not isinstance(what, str) or not what.strip():
             raise DefinitionError(f"Said takes a text or a compiled pattern, got {what!r:.80}")
         self.what = what
-        self.by = None if by is None else address(by)
-        self.ids = frozenset() if self.by is None else frozenset((self.by,))
+        self.by: str | None = None if by is None else address(by)
+        self.ids: frozenset[str] = frozenset() if self.by is None else frozenset((self.by,))
 
     def met(self, state: ConversationState) -> str | None:
         """Return, in words, who said it in the last turn; None if nobody did."""
@@ -165,8 +164,8 @@ class StoppedBy(Condition):
     """
 
     def __init__(self, agent_id: str | int) -> None:
-        self.agent_id = address(agent_id)
-        self.ids = frozenset((self.agent_id,))
+        self.agent_id: str = address(agent_id)
+        self.ids: frozenset[str] = frozenset((self.agent_id,))
 
     def met(self, state: ConversationState) -> bool:
         """Return whether the participant spoke in the last turn."""

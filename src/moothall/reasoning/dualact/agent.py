@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from moothall.errors import ConfigError, StateError
 from moothall.reasoning.dualact.conclusions import Conclusion, HumanDecision
@@ -13,7 +13,7 @@ from moothall.reasoning.dualact.config import DualActConfig, as_config, review_r
 from moothall.reasoning.dualact.progress import DualActReply, Progress
 from moothall.reasoning.dualact.rounds import Rounds
 from moothall.reasoning.events import ConclusionReached, DecisionMade
-from moothall.reasoning.group import in_thread
+from moothall.reasoning.group import Participant, in_thread
 from moothall.reasoning.members import Group
 from moothall.reasoning.read_record import of_group
 from moothall.reasoning.record import NULL_RECORD, Record
@@ -23,10 +23,14 @@ from moothall.reasoning.resume import ended
 from moothall.reasoning.thread import Thread
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeForm, Unpack
+
     from moothall.approval import Approver
     from moothall.budget import Budget
     from moothall.journal import Journal, Part
-    from moothall.reasoning.dualact.config import ReviewRule
+    from moothall.reasoning.dualact.config import Review
+    from moothall.reasoning.stream import ReplyOptions, ReplyStream, T
+    from moothall.workflow import AgentParts
 
 DecisionFunc: TypeAlias = Callable[
     [Conclusion | None, Any], HumanDecision | Awaitable[HumanDecision]
@@ -74,15 +78,15 @@ class DualActAgent(Group):
         config: DualActConfig | None = None,
         id: str | int | None = None,
         *,
-        human: Any = None,
-        reactive: Any = None,
+        human: Participant | None = None,
+        reactive: Participant | Sequence[Participant] | None = None,
         max_hr_loops: int | None = None,
         human_decision_prompt: str | None = None,
         reactive_task_prompt: str | None = None,
         conclusion_format_prompt: str | None = None,
         shared_memory: bool | None = None,
-        first: str | None = None,
-        review: str | ReviewRule | None = None,
+        first: Literal["human", "reactive"] | None = None,
+        review: Review | None = None,
         budget: Budget | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
         shared: bool = False,
@@ -90,7 +94,7 @@ class DualActAgent(Group):
         concurrency: int | None = None,
         approver: Approver | None = None,
         deps: Any = None,
-        **options: Any,
+        **options: Unpack[AgentParts],
     ) -> None:
         given = {
             "human": human,
@@ -103,7 +107,8 @@ class DualActAgent(Group):
             "first": first,
             "review": review,
         }
-        self.config = config = as_config(config, given)
+        self.config: DualActConfig = as_config(config, given)
+        config = self.config
         super().__init__(
             "dualact" if id is None else id,
             shared=shared,
@@ -168,6 +173,76 @@ class DualActAgent(Group):
     def _member_agents(self) -> list[Any]:
         return [self.config.human, *self.config.reactives]
 
+    # -- asking it ---------------------------------------------------------------------------------
+
+    if TYPE_CHECKING:
+
+        @overload
+        async def reply(
+            self,
+            text: str | list[dict[str, Any]],
+            schema: dict[str, Any] | None = None,
+            thread: str | int | None = None,
+            run_id: str | None = None,
+            **options: Unpack[ReplyOptions],
+        ) -> DualActReply[Any]: ...
+
+        @overload
+        async def reply(
+            self,
+            text: str | list[dict[str, Any]],
+            schema: TypeForm[T],
+            thread: str | int | None = None,
+            run_id: str | None = None,
+            **options: Unpack[ReplyOptions],
+        ) -> DualActReply[T]: ...
+        async def reply(self, *args: Any, **options: Any) -> Any:
+            """Answer, as every agent does; the reply has what H and R did."""
+
+        @overload
+        def reply_sync(
+            self,
+            text: str | list[dict[str, Any]],
+            schema: dict[str, Any] | None = None,
+            thread: str | int | None = None,
+            run_id: str | None = None,
+            **options: Unpack[ReplyOptions],
+        ) -> DualActReply[Any]: ...
+
+        @overload
+        def reply_sync(
+            self,
+            text: str | list[dict[str, Any]],
+            schema: TypeForm[T],
+            thread: str | int | None = None,
+            run_id: str | None = None,
+            **options: Unpack[ReplyOptions],
+        ) -> DualActReply[T]: ...
+        def reply_sync(self, *args: Any, **options: Any) -> Any:
+            """Call `reply` from a script, and wait for the answer."""
+
+        @overload
+        def stream(
+            self,
+            text: str | list[dict[str, Any]],
+            schema: dict[str, Any] | None = None,
+            thread: str | int | None = None,
+            run_id: str | None = None,
+            **options: Unpack[ReplyOptions],
+        ) -> ReplyStream[DualActReply[Any]]: ...
+
+        @overload
+        def stream(
+            self,
+            text: str | list[dict[str, Any]],
+            schema: TypeForm[T],
+            thread: str | int | None = None,
+            run_id: str | None = None,
+            **options: Unpack[ReplyOptions],
+        ) -> ReplyStream[DualActReply[T]]: ...
+        def stream(self, *args: Any, **options: Any) -> Any:
+            """Answer, and stream the events of the reply."""
+
     # -- its state ---------------------------------------------------------------------------------
 
     @property
@@ -183,7 +258,17 @@ class DualActAgent(Group):
         if self.config.shared_memory:
             self._share_memory()
 
-    async def resume(self, schema: Any = None, *, thread: str | int | None = None) -> DualActReply:
+    @overload
+    async def resume(
+        self, schema: dict[str, Any] | None = None, *, thread: str | int | None = None
+    ) -> DualActReply[Any]: ...
+    @overload
+    async def resume(
+        self, schema: TypeForm[T], *, thread: str | int | None = None
+    ) -> DualActReply[T]: ...
+    async def resume(
+        self, schema: Any = None, *, thread: str | int | None = None
+    ) -> DualActReply[Any]:
         """Resume after loading a state, or after a reply was cancelled or stopped at a limit.
 
         The interrupted turn begins anew; what ended before is not done again.

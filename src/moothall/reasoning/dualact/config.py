@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from moothall.arguments import names_checked
 from moothall.errors import ConfigError
@@ -114,6 +114,9 @@ def after_budget_share(share: float) -> ReviewRule:
     return _Rule(f"after_budget_share({share:g})", late)
 
 
+Review: TypeAlias = Literal["every", "on_error", "no_progress"] | ReviewRule
+"""A rule, or the name of one that takes no number."""
+
 _NAMED: Final = {rule.name: rule for rule in (every, on_error, no_progress)}
 
 
@@ -184,8 +187,8 @@ class DualActConfig:
     reactive_task_prompt: str | None = None
     conclusion_format_prompt: str | None = None
     shared_memory: bool = False
-    first: str = "human"
-    review: str | ReviewRule = "every"
+    first: Literal["human", "reactive"] = "human"
+    review: Review = "every"
 
     def __post_init__(self) -> None:
         _check_agent(self.human, "human")

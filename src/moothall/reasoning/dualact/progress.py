@@ -13,17 +13,17 @@ from moothall.models.protocol import Usage
 from moothall.reasoning.dualact.conclusions import Conclusion, DecisionAction, HumanDecision, merged
 from moothall.reasoning.read_record import ReadRecord
 from moothall.reasoning.record import APPENDED, LIVE, loaded
-from moothall.reasoning.reply import Reply, Step, Stop, StopReason
+from moothall.reasoning.reply import Reply, Step, Stop, StopReason, T_co
 from moothall.reasoning.resume import ended
-from moothall.text import counted
+from moothall.text import counted, display
 
 if TYPE_CHECKING:
     from moothall.journal.run import RecordedPart
     from moothall.reasoning.reply_request import AnswerSchema
 
 
-@dataclass(frozen=True, slots=True)
-class DualActReply(Reply):
+@dataclass(frozen=True, slots=True, repr=False)
+class DualActReply(Reply[T_co]):
     """The reply of a dual act.
 
     Attributes:
@@ -39,6 +39,27 @@ class DualActReply(Reply):
     conclusions: tuple[Conclusion, ...] = ()
     human_usage: Usage = field(default_factory=Usage)
     reactive_usage: Usage = field(default_factory=Usage)
+
+    def _tables(self) -> list[str]:
+        decided = [
+            (number, each.action.name, _lines(each.new_instruction), each.reasoning)
+            for number, each in enumerate(self.decisions, 1)
+        ]
+        concluded = [
+            (number, each.summary, each.confidence, each.error)
+            for number, each in enumerate(self.conclusions, 1)
+        ]
+        heads = ("", "H decides", "instruction", "reason")
+        of_r = ("", "R concludes", "confidence", "error")
+        return [
+            display.table(heads, decided, len(decided)) if decided else "",
+            display.table(of_r, concluded, len(concluded)) if concluded else "",
+            *super(DualActReply, self)._tables(),
+        ]
+
+
+def _lines(instruction: str | list[str]) -> str:
+    return instruction if isinstance(instruction, str) else "\n".join(instruction)
 
 
 @dataclass(slots=True)

@@ -25,14 +25,15 @@ from moothall.reasoning.dualact.progress import DualActReply, Progress, RunOfR
 from moothall.reasoning.events import ConclusionReached, DecisionMade, Done, Event
 from moothall.reasoning.group import in_thread, is_spent_for_all, takes
 from moothall.reasoning.hooks import as_hooked, expect
-from moothall.reasoning.members import Group, ask_member, called, end_of, in_time, side_by_side
+from moothall.reasoning.members import Group, ask_member, end_of, in_time, side_by_side
 from moothall.reasoning.record import NULL_RECORD, Record, Step
 from moothall.reasoning.reply import ANSWERED, Reply, Stop, StopReason
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.resume import guarded
 from moothall.text import log_failure
+from moothall.threads import called
 
-logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 T = TypeVar("T")
 
@@ -53,7 +54,7 @@ class Rounds:
         decide_by: Callable[..., Any] | None,
         extract_by: Callable[..., Any] | None,
     ) -> None:
-        self.loop = asyncio.get_running_loop()
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._agent = agent
         self._human = config.human
         self._reactives = config.reactives

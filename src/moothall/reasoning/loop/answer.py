@@ -77,8 +77,8 @@ class OfferedActions:
     def __init__(self, actions: list[Action]) -> None:
         by_name = {action.name: action for action in actions}
         if len(by_name) == len(actions) and all(map(_SAFE.fullmatch, by_name)):
-            self.actions = actions
-            self.public = _NOTHING
+            self.actions: list[Action] = actions
+            self.public: dict[str, str] = _NOTHING
             return
         self.public = {}
         self.actions = []

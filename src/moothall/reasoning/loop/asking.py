@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moothall.action import Action
-from moothall.errors import BudgetExceeded, HookError, JournalError
+from moothall.context import Context, SystemPrompt, prompt_for
+from moothall.errors import AskAgain, BudgetExceeded, DefinitionError, HookError, JournalError
+from moothall.jsonvalue import readable
 from moothall.memory.memory import Memory
 from moothall.models.base import streamed
 from moothall.models.protocol import Model, ReasoningPiece, TextPiece, Usage
 from moothall.reasoning.charging import begun, budgeted
 from moothall.reasoning.hooks import as_hooked, expect_answer, expect_messages, run_hooks
 from moothall.reasoning.loop.answer import OfferedActions, as_action
+from moothall.reasoning.loop.calls import context_of
 from moothall.reasoning.loop.given import Given, system_text
 from moothall.reasoning.loop.parts import LoopAgent
 from moothall.reasoning.loop.recording import LoopState
@@ -23,8 +27,14 @@ from moothall.reasoning.reply import Stop
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.state import ANSWER
 from moothall.text import error_message, log_failure
+from moothall.threads import awaited
 
-logger = logging.getLogger("moothall.reasoning")
+if TYPE_CHECKING:
+    from moothall.budget import Budget
+    from moothall.reasoning.reply_request import AnswerSchema
+    from moothall.reasoning.thread import Thread
+
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 
 class Asking:
@@ -40,18 +50,19 @@ class Asking:
         record: Record[LoopState] = NULL_RECORD,
     ) -> None:
         self.agent = agent
-        self.id = str(agent.id)
+        self.id: str = str(agent.id)
         self.request = request
-        self.emit = request.emit
+        self.emit: Callable[[Any], Any] | None = request.emit
         self.memory = memory
-        self.thread = request.state
-        self.budget = agent.budget if request.budget is None else request.budget
+        self.thread: Thread = request.state
+        self.budget: Budget | None = agent.budget if request.budget is None else request.budget
         self.model: Model = agent.model
         if self.budget is not None:
             self.model = budgeted(self.model, self.budget)
-        self.schema = request.answer
-        self.state = LoopState()
+        self.schema: AnswerSchema | None = request.answer
+        self.state: LoopState = LoopState()
         self.record = record
+        self._system: str | None = None  # what the function of the system prompt returned
         self._given = Given(record, self.thread)
         self._remembered = 0  # how many messages are in the memory
 
@@ -59,7 +70,9 @@ class Asking:
         """Return the model's answer, unchecked: the recorded one, or a new one."""
         record, iteration = self.record, self.state.iteration
         try:
-            self.shown = self.agent._show(self.thread, self.request.offered)
+            if self._system is None and callable(self.agent.system_prompt):
+                self._system = await self._made_prompt(self.agent.system_prompt)
+            self.shown = self._show()
             if record is NULL_RECORD and not self.agent._hooks:  # the fastest way
                 given = await self._answer(self.prompt())
             else:
@@ -84,6 +97,49 @@ class Asking:
             log_failure(logger, f"the model of agent {self.agent.id!r} failed", error)
             kind, text = type(error).__name__, error_message(error)
             detail = f"{kind}: {text}" if text else kind
+            raise Stop("error", detail, error) from error
+
+    def _show(self) -> OfferedActions:
+        try:
+            return self.agent._show(self.thread, self.request.offered)
+        except DefinitionError as error:  # of an action that was registered since
+            log_failure(logger, f"the actions of agent {self.agent.id!r} cannot be shown", error)
+            raise Stop("error", str(error), error) from error
+
+    async def _made_prompt(self, function: SystemPrompt) -> str:
+        """Return what the function of the system prompt returns: once in a run, and recorded."""
+
+        async def call(step: Step) -> str:
+            return await prompt_for(function, context_of(self.agent, self.request))
+
+        try:
+            if self.record is NULL_RECORD:
+                return await call(NULL_STEP)
+            return await self.record.step("system_prompt", call)
+        except (BudgetExceeded, JournalError, Stop):
+            raise
+        except Exception as error:
+            log_failure(logger, f"the system_prompt of agent {self.agent.id!r} failed", error)
+            detail = f"its system_prompt failed: {type(error).__name__}: {error}"
+            raise Stop("error", detail, error) from error
+
+    async def checked(self, value: Any) -> str:
+        """Return what the agent's check finds wrong with a value, recorded; empty if nothing."""
+
+        async def call(step: Step) -> str:
+            return await fault_of(value, self.agent.check, context_of(self.agent, self.request))
+
+        try:
+            if self.record is NULL_RECORD:
+                return await call(NULL_STEP)
+            return await self.record.step(f"check.{self.state.iteration}", call)
+        except BudgetExceeded as error:
+            raise Stop.at_limit(error) from error
+        except (JournalError, Stop):
+            raise
+        except Exception as error:
+            log_failure(logger, f"the check of agent {self.agent.id!r} failed", error)
+            detail = f"its check failed: {type(error).__name__}: {error}"
             raise Stop("error", detail, error) from error
 
     def _about(self, name: str, value: Any) -> dict[str, Any]:
@@ -138,8 +194,10 @@ class Asking:
             prompt = self.memory.get_memories()
         except Exception as error:
             raise Stop.on_memory(agent.id, error) from error
-        if agent.system_prompt or agent._goals:
-            system = system_text(agent.system_prompt, agent._goals or ())
+        own = agent.system_prompt
+        if callable(own):
+            own = self._system
+        if (own or agent._goals) and (system := system_text(own, agent._goals or ())):
             prompt = [{"role": "system", "content": system}, *prompt]
         return prompt
 
@@ -159,3 +217,27 @@ class Asking:
     def known(self) -> list[str]:
         """Return the names that the model may call."""
         return [action.name for action in self.shown.actions]
+
+
+async def fault_of(value: Any, check: Any, context: Context[Any]) -> str:
+    """Return the reason for which a check asks for another answer; empty if it does not."""
+    try:
+        result = await awaited(check(value, context) if _takes_context(check) else check(value))
+    except AskAgain as error:
+        return readable(str(error)) or "Answer again."
+    # A predicate that returned False would else accept everything.
+    if result is not None and result is not value:
+        raise TypeError(
+            f"check= must return None or the value, or raise AskAgain, and returned {result!r:.80}"
+        )
+    return ""
+
+
+def _takes_context(check: Any) -> bool:
+    try:
+        inspect.signature(check).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:  # of a builtin nobody knows the parameters
+        return False
+    return True

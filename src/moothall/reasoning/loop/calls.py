@@ -29,18 +29,18 @@ from moothall.reasoning.hooks import as_hooked, expect, expect_args, run_hooks
 from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.loop.given import error_of
 from moothall.reasoning.loop.parts import LoopAgent
-from moothall.reasoning.members import called, side_by_side
+from moothall.reasoning.members import side_by_side
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
 from moothall.reasoning.reply import Stop
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.state import Codec
 from moothall.text import cut, log_failure
-from moothall.threads import is_cancelled
+from moothall.threads import called, is_cancelled
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
 
-logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 _SCALARS: Final = frozenset((str, int, float, bool, type(None)))
 _CUT_OFF: Final = "cancelled before it ended; whether it had an effect is not known"
@@ -316,18 +316,22 @@ def _injected(
     except DefinitionError:
         return kwargs  # its parameters were given explicitly: the signature is unusable
     if injected:
-        handling = CURRENT.get()
-        message = None if handling is None else handling.message()
-        context: Context[Any] = Context(
-            agent,
-            run_id=request.run_id,
-            thread=request.thread,
-            sender=None if message is None else message["from"],
-            budget=agent.budget if request.budget is None else request.budget,
-            deps=agent.deps if request.deps is None else request.deps,
-        )
-        return {**kwargs, **filled(injected, context)}
+        return {**kwargs, **filled(injected, context_of(agent, request))}
     return kwargs
+
+
+def context_of(agent: LoopAgent, request: ReplyRequest) -> Context[Any]:
+    """Return what a reply's own functions may know about it."""
+    handling = CURRENT.get()
+    message = None if handling is None else handling.message()
+    return Context(
+        agent,
+        run_id=request.run_id,
+        thread=request.thread,
+        sender=None if message is None else message["from"],
+        budget=agent.budget if request.budget is None else request.budget,
+        deps=agent.deps if request.deps is None else request.deps,
+    )
 
 
 async def _permits(

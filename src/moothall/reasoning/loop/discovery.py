@@ -17,10 +17,9 @@ from moothall.action import Action
 from moothall.agent import Agent
 from moothall.errors import MoothallError
 from moothall.message import MAX_ID
-from moothall.reasoning.replying import own_reply
 from moothall.text import escaped, shorten
 
-logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 HELP_TIMEOUT_S = 3.0
 """How long an agent may take to say what it can do."""
@@ -42,7 +41,8 @@ async def discover(agent: Agent, which: str | Iterable[str | int]) -> list[Actio
     with the name of an earlier agent's: `b.c` of the agent `a`, after `c` of the agent `a.b`.
     """
     own = str(agent.id)
-    ids = await agent.space._everyone() if which == "*" else which
+    space: Any = agent.space
+    ids = await space._everyone() if which == "*" else which
     others = [id for id in dict.fromkeys(map(str, ids)) if id != own]
     helps = await asyncio.gather(*(_help_of(agent, id) for id in others))
     found: dict[str, Action] = {}
@@ -87,13 +87,7 @@ def discovered_actions(agent: Agent, id: str, help: Any) -> list[Action]:
 def _action(
     agent: Agent, id: str, name: str, described: dict[str, Any], parameters: dict[str, Any]
 ) -> Action:
-    # We set the thread of a `say`; the model must not.
-    is_say = name == "say" and "thread" in described["args"]
-
     async def call(**args: Any) -> Any:
-        request = own_reply(agent) if is_say else None
-        if request is not None and request.thread is not None:
-            args["thread"] = request.thread
         return await agent.ask(id, name, **args)
 
     text = _line(described.get("description")) or "not described"
@@ -116,6 +110,7 @@ def _parameters(described: Any, name: str) -> dict[str, Any] | None:
         return None
     if not all(isinstance(said, dict) for said in args.values()):
         return None
+    # The thread of a `say` is its reply's; the model must not name another.
     shown = {each: said for each, said in args.items() if (name, each) != ("say", "thread")}
     return {
         "type": "object",

@@ -1,14 +1,11 @@
-"""What a model is given, recorded as the difference from the call before.
-
-What a thread has from its earlier runs is recorded as the difference from what was recorded of it
-last, so that a journal grows with what is new.
-"""
+"""What a model is given, recorded so that a journal grows with what is new."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import ref
 
@@ -31,8 +28,6 @@ MAX_RESULT_CHARS = 20_000
 
 FEW: Final = 8
 """So many messages or utterances of earlier runs are recorded as they are."""
-_MAX_LINKS: Final = 32
-"""How many differences are read at most to restore what a thread had."""
 
 NOT_RUN = "not executed, because another call of the same answer was wrong"
 
@@ -59,22 +54,13 @@ def result_content(result: dict[str, Any], limit: int) -> str:
     return cut(json_text(rest), limit)
 
 
-class _Remembered(NamedTuple):
-    """What a thread had from earlier runs, as a journal keeps it."""
-
-    file: ref[JournalFile]  # another one of the same path need not have the value
-    hash: str
-    links: int
-    items: list[Any]
-
-
 class Given:
-    """The last prompt of one part of a run, from which the next one's record is computed."""
+    """What the model is given in one part of a run: each prompt, noted without what is recorded."""
 
     def __init__(self, record: Record[Any], thread: Thread) -> None:
         self._record = record
         self._thread = thread
-        self._before: list[dict[str, Any]] = []
+        self._before: list[dict[str, Any]] | None = None
         self._shown: OfferedActions | None = None
 
     def note(
@@ -85,23 +71,18 @@ class Given:
         schema: dict[str, Any] | None,
     ) -> dict[str, Any]:
         """Return what to record of a call; `own` are the run's messages, recorded already."""
-        before, self._before = self._before, prompt
-        same = len(before) if prompt[: len(before)] == before else _alike(before, prompt)
-        gone = _forgotten(before[same:], prompt[same:]) if same < len(before) else 0
-        kept = len(before) - gone
-        new = prompt[kept:]
-        mine = len(new) if new == own[len(own) - len(new) :] else _alike(new[::-1], own[::-1])
-        noted: dict[str, Any] = {"same": same, "own": [len(own) - mine, len(own)]}
-        if kept > same:
-            noted["gone"] = gone
-        if mine < len(new):
-            others = new[: len(new) - mine]
-            if len(others) > FEW:
-                first = int(others[0].get("role") == "system")
-                noted["remembered"] = keep_list(self._record, self._thread, others[first:])
-                others = others[:first]
-            if others:
-                noted["new"] = _json(others).decode()
+        first, last = _place(prompt, own)
+        noted: dict[str, Any] = {"own": [len(own) - (last - first), len(own)]}
+        before = prompt[:first]
+        if before != self._before:
+            self._before = before
+            if len(before) > FEW:
+                system = int(before[0].get("role") == "system")
+                noted["earlier"] = keep_list(self._record, self._thread, before[system:])
+                before = before[:system]
+            noted["before"] = _json(before).decode()
+        if last < len(prompt):
+            noted["after"] = _json(prompt[last:]).decode()
         if shown is not self._shown:
             self._shown = shown
             tools = [
@@ -113,20 +94,16 @@ class Given:
         return noted
 
 
-def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
-    """Keep what a thread has from earlier runs; return its hash, for `kept_list`."""
-    last = thread.remembered
-    link: dict[str, Any] = {"new": items}
-    links = 0
-    if last is not None and last.file() is record.file and last.links < _MAX_LINKS:
-        gone = _forgotten(last.items, items)
-        if gone < len(last.items):
-            link = {"after": last.hash, "gone": gone, "new": items[len(last.items) - gone :]}
-            links = last.links + 1
-    hash = record.keep(_json(link))
-    made = _Remembered(ref(record.file), hash, links, items)
-    record.then(partial(setattr, thread, "remembered", made))
-    return hash
+def _place(prompt: list[Any], own: list[Any]) -> tuple[int, int]:
+    """Return where in a prompt the run's last messages begin and end."""
+    last, most = len(prompt), min(len(prompt), len(own))
+    if prompt[last - most :] == own[len(own) - most :]:  # mostly, they are its end
+        return last - most, last
+    while last and prompt[last - 1] != own[-1]:  # a hook may have added something
+        last -= 1
+    if not last:
+        return len(prompt), len(prompt)
+    return last - _alike(prompt[:last][::-1], own[::-1]), last
 
 
 def given_for(
@@ -134,7 +111,7 @@ def given_for(
 ) -> dict[str, Any] | None:
     """Return the messages, tools and schema of an entry's answer or failure; None if unknown."""
     own: list[Any] = []
-    prompt: list[Any] = []
+    before: list[Any] = []
     about: dict[str, Any] = {}
     for entry in entries:
         if entry.path != path:
@@ -143,16 +120,77 @@ def given_for(
             own += entry.data.get("appended", {}).get("messages", ())
         noted = entry.data.get("prompt")
         if noted is not None:
-            new = read_json(noted.get("new", "[]"))
-            if "remembered" in noted:
-                new += kept_list(noted["remembered"], kept)
-            same, gone = noted["same"], noted.get("gone", len(prompt))
-            prompt = [*prompt[:same], *prompt[same + gone :], *new, *own[slice(*noted["own"])]]
+            if "before" in noted:
+                before = read_json(noted["before"])
+            if "earlier" in noted:
+                before += kept_list(noted["earlier"], kept)
             if "tools" in noted:
                 about = {"tools": read_json(noted["tools"]), "schema": noted["schema"]}
         if entry.sequence == sequence:
-            return None if noted is None else {"messages": prompt, **about}
+            if noted is None:
+                return None
+            after = read_json(noted.get("after", "[]"))
+            return {"messages": [*before, *own[slice(*noted["own"])], *after], **about}
     return None
+
+
+# -- lists of earlier runs -------------------------------------------------------------------------
+
+
+class _Kept(NamedTuple):
+    """A list as a journal has it."""
+
+    file: ref[JournalFile]  # another one of the same path need not have the values
+    items: list[Any]
+    digests: list[bytes]  # of the items
+    groups: frozenset[bytes]  # the digests of its groups
+
+
+def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
+    """Keep a list of a thread's earlier runs, and return its name, for `kept_list`.
+
+    Each item is kept once by its hash, then the hashes in groups, the groups' hashes in groups, and
+    so on. The hashes themselves say where a group ends: so lists share their groups, wherever they
+    begin, whoever made them. Nothing depends on what the thread knows: that saves time.
+    """
+    last: _Kept | None = thread.remembered
+    if last is None or last.file() is not record.file:
+        last = _Kept(ref(record.file), [], [], frozenset())
+    digests = _known(last, items)
+    digests += [bytes.fromhex(record.keep(_json(each))) for each in items[len(digests) :]]
+    made: set[bytes] = set()
+    level, levels = digests, 0
+    while not levels or len(level) > 1:
+        groups = [b"".join(group) for group in _groups(level)]
+        level, levels = [sha256(group).digest() for group in groups], levels + 1
+        made.update(level)
+        for digest, group in zip(level, groups, strict=True):
+            if digest not in last.groups:
+                record.keep(group)
+    kept = _Kept(last.file, items, digests, frozenset(made))
+    record.then(partial(setattr, thread, "remembered", kept))
+    return f"{levels}:{level[0].hex()}"
+
+
+def _known(last: _Kept, items: list[Any]) -> list[bytes]:
+    """Return the digests of the first items, if the last list ended with these."""
+    before = last.items
+    for gone, each in enumerate(before):
+        if each == items[0] and before[gone:] == items[: len(before) - gone]:
+            return last.digests[gone:]
+    return []
+
+
+def _groups(digests: list[bytes]) -> Iterator[list[bytes]]:
+    """Yield digests in groups, each of some sixteen, and of two at least where there are two."""
+    group: list[bytes] = []
+    for digest in digests:
+        group.append(digest)
+        if (digest[-1] < 16 and len(group) > 1) or len(group) == 256:
+            yield group
+            group = []
+    if group:
+        yield group
 
 
 def _json(data: Any) -> bytes:
@@ -161,13 +199,6 @@ def _json(data: Any) -> bytes:
         return plain_json(data, inf_nan_mode="strings")
     except ValueError:  # something that is not JSON
         return json_text(data).encode()
-
-
-def _forgotten(before: list[Any], now: list[Any]) -> int:
-    """Return how many of the first messages are gone, if all others still begin the prompt."""
-    gone = next((n for n, each in enumerate(before) if now and each is now[0]), len(before))
-    left = before[gone:]
-    return gone if now[: len(left)] == left else len(before)
 
 
 def _alike(one: Sequence[Any], other: Sequence[Any]) -> int:

@@ -5,24 +5,28 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from moothall.action import ACCESS_DENIED, Action, ActionRegistry
 from moothall.agent import Agent
 from moothall.arguments import check_count
-from moothall.environment import Environment
+from moothall.context import Context, SystemPrompt, check_system_prompt
+from moothall.environment import AnyEnvironment, Environment
 from moothall.errors import DefinitionError, InvalidId
 from moothall.goal import Goal
-from moothall.memory.memory import Memory
+from moothall.memory.memory import AnyMemory, Memory
 from moothall.message import address
-from moothall.reasoning.group import check_model, check_part
+from moothall.reasoning.group import check_actions, check_model, check_part
 from moothall.reasoning.loop.answer import OfferedActions, as_action
 from moothall.reasoning.loop.given import MAX_RESULT_CHARS
 from moothall.reasoning.recorded_agent import RecordedAgent
 from moothall.reasoning.thread import Thread
-from moothall.workflow import block_actions
+from moothall.reasoning.threaded import describe
+from moothall.workflow import AgentParts, block_actions
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from moothall.approval import Approver
     from moothall.budget import Budget
     from moothall.journal import Journal
@@ -31,18 +35,81 @@ if TYPE_CHECKING:
 MAX_ITERATIONS = 10
 """How many answers a model may give for one reply."""
 
+TRIES = 1
+"""How often in a row a model is asked again after an answer that cannot be used."""
+
+Check: TypeAlias = Callable[[Any], Any] | Callable[[Any, Context[Any]], Any]
+"""A check of an answer's value, sync or async; it raises AskAgain to have another answer."""
+
 _ENVIRONMENT = Environment()
+
+
+class AnyAction(Protocol):
+    """An action of another class: it has what a model is shown and what is called."""
+
+    @property
+    def name(self) -> str:
+        """The name by which it is called."""
+        ...
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """What it does."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """What it does, in words."""
+        ...
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The JSON schema of its arguments."""
+        ...
+
+
+class AnyRegistry(Protocol):
+    """A registry of another class."""
+
+    def get_action(self, name: str, /) -> Any:
+        """Return the action of that name, or None."""
+
+    def get_actions(self) -> list[Any]:
+        """Return all actions."""
+        ...
+
+
+Actions: TypeAlias = ActionRegistry | AnyRegistry | Iterable[Callable[..., Any] | AnyAction | Agent]
+"""What a model may call: a registry, or functions, `@action` methods, actions and whole agents."""
+
+
+class LoopOptions(AgentParts, total=False):
+    """What an agent of the loop takes by name, for those that pass it on."""
+
+    shared: bool
+    actions: Actions | None
+    goals: Iterable[Goal] | None
+    memory: AnyMemory | Callable[[str | None], AnyMemory] | None
+    environment: AnyEnvironment | None
+    max_iterations: int
+    max_result_chars: int
+    check: Check | None
+    tries: int
+    budget: Budget | None
+    journal: Journal | str | os.PathLike[str] | None
 
 
 class LoopAgent(RecordedAgent):
     """An agent with the parts that a run of the loop needs; `ReActAgent` documents them."""
 
-    system_prompt: str | None = None
+    system_prompt: SystemPrompt | None = None
     max_iterations: int = MAX_ITERATIONS
     max_result_chars: int = MAX_RESULT_CHARS
-    environment: Environment = _ENVIRONMENT
+    check: Check | None = None
+    tries: int = TRIES
+    environment: AnyEnvironment = _ENVIRONMENT
     discover: str | tuple[str, ...] | None = None
-    _memory: Memory | Callable[[str | None], Memory] | None = None
+    _memory: AnyMemory | Callable[[str | None], AnyMemory] | None = None
     _goals: list[Goal] | None = None
 
     def __init__(
@@ -50,14 +117,16 @@ class LoopAgent(RecordedAgent):
         id: str | int,
         model: Model | str,
         *,
-        actions: ActionRegistry | Iterable[Any] | None = None,
+        actions: Actions | None = None,
         goals: Iterable[Goal] | None = None,
-        memory: Memory | Callable[[str | None], Memory] | None = None,
-        environment: Environment | None = None,
-        system_prompt: str | None = None,
+        memory: AnyMemory | Callable[[str | None], AnyMemory] | None = None,
+        environment: AnyEnvironment | None = None,
+        system_prompt: SystemPrompt | None = None,
         max_iterations: int = MAX_ITERATIONS,
         discover: str | Iterable[str | int] | None = None,
         max_result_chars: int = MAX_RESULT_CHARS,
+        check: Check | None = None,
+        tries: int = TRIES,
         budget: Budget | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
         shared: bool = False,
@@ -65,13 +134,14 @@ class LoopAgent(RecordedAgent):
         concurrency: int | None = None,
         approver: Approver | None = None,
         deps: Any = None,
-        **options: Any,
+        **options: Unpack[AgentParts],
     ) -> None:
+        given: Any = options
         if shared is not False or receive_own_broadcasts is not True:
-            options |= {"shared": shared, "receive_own_broadcasts": receive_own_broadcasts}
+            given |= {"shared": shared, "receive_own_broadcasts": receive_own_broadcasts}
         if concurrency is not None or approver is not None or deps is not None:
-            options |= {"concurrency": concurrency, "approver": approver, "deps": deps}
-        super().__init__(id, **options)
+            given |= {"concurrency": concurrency, "approver": approver, "deps": deps}
+        super().__init__(id, **given)
         if isinstance(model, type) or not hasattr(model, "complete"):
             check_model(model, id)
         # Store only what differs from the class: a society holds very many agents.
@@ -80,6 +150,8 @@ class LoopAgent(RecordedAgent):
         if self.blocks:
             for name, (function, told) in block_actions(self.blocks).items():
                 self.actions.register(Action.marked(name, function, told))
+        if isinstance(self.actions, ActionRegistry):
+            check_actions(self.actions.actions.values(), id)
         if goals is not None:
             self.goals = goals
         if memory is not None:
@@ -90,10 +162,7 @@ class LoopAgent(RecordedAgent):
             check_part(environment, ("execute_action",), "environment", id)
             self.environment = environment
         if system_prompt is not None:
-            if not isinstance(system_prompt, str):
-                raise DefinitionError(
-                    f"agent {id!r}: system_prompt= must be a text, got {system_prompt!r:.80}"
-                )
+            check_system_prompt(system_prompt, id)
             self.system_prompt = system_prompt
         if max_iterations != MAX_ITERATIONS:
             check_count(f"agent {id!r}", "max_iterations", max_iterations)
@@ -101,13 +170,32 @@ class LoopAgent(RecordedAgent):
         if max_result_chars != MAX_RESULT_CHARS:
             check_count(f"agent {id!r}", "max_result_chars", max_result_chars)
             self.max_result_chars = max_result_chars
+        if check is not None:
+            if not callable(check):
+                raise DefinitionError(
+                    f"agent {id!r}: check= must be a function of an answer's value, got "
+                    f"{check!r:.80}"
+                )
+            self.check = check
+        if tries != TRIES:
+            check_count(f"agent {id!r}", "tries", tries, least=0)
+            self.tries = tries
         if discover is not None:
             self.discover = _which(discover, id)
         if budget is not None:
             check_part(budget, ("reserve", "deadline"), "budget", id)
-            self.budget = budget
+            self.budget: Budget | None = budget
         if journal is not None:
             self.journal = journal
+
+    def _load(self) -> tuple[Any, list[Action] | None]:
+        super()._load()
+        own = self._kept.default
+        if not _makes_memories(self._memory):  # whether it makes one for this thread, it knows
+            self._memory_of(own)
+        actions = self._show(own, ()).actions
+        describe(actions)
+        return self.model, actions or None
 
     # -- its parts ---------------------------------------------------------------------------------
 
@@ -132,7 +220,7 @@ class LoopAgent(RecordedAgent):
         return self._memory_of(self._kept.default)
 
     @memory.setter
-    def memory(self, memory: Memory | Callable[[str | None], Memory]) -> None:
+    def memory(self, memory: AnyMemory | Callable[[str | None], AnyMemory]) -> None:
         self._memory = memory
         if self._threads is not None:
             for thread in (self._threads.default, *self._threads):
@@ -151,9 +239,9 @@ class LoopAgent(RecordedAgent):
         if given is None:  # atomic: several OS threads may be here at once
             given = self.__dict__.setdefault("_memory", self._bounded())
         if _makes_memories(given):
-            made: Memory = given(thread)  # type: ignore[operator]
+            made: Any = given(thread)  # type: ignore[operator]
             check_part(made, ("add_memory", "get_memories"), "what the function of memory", self.id)
-            return made
+            return made  # type: ignore[no-any-return]
         whole: Any = given
         if thread is None:
             return whole  # type: ignore[no-any-return]
@@ -214,6 +302,7 @@ class LoopAgent(RecordedAgent):
         kept: tuple[list[Any], OfferedActions] | None = thread.shown
         if kept is not None and kept[0] == now:
             return kept[1]
+        check_actions(given, self.id)
         visible = [as_action(each) for each, policy in now if policy != ACCESS_DENIED]
         names = {each.name for each in given}
         visible += [a for name, a in (thread.discovered or {}).items() if name not in names]
@@ -227,7 +316,7 @@ def _makes_memories(memory: Any) -> bool:
     return callable(memory) and not hasattr(memory, "add_memory") and not isinstance(memory, type)
 
 
-def _registry(actions: ActionRegistry | Iterable[Any] | None) -> ActionRegistry:
+def _registry(actions: Actions | None) -> ActionRegistry:
     if actions is None:
         return ActionRegistry()
     names = ("get_action", "get_actions")
@@ -246,7 +335,7 @@ def _registry(actions: ActionRegistry | Iterable[Any] | None) -> ActionRegistry:
                 "actions= has a lambda, which has no name for a model to call: "
                 "give it one by Action(name, function)"
             )
-        registry.register(source)
+        registry.register(source)  # type: ignore[arg-type]
         if len(registry.actions) == known and not isinstance(source, Agent):
             raise DefinitionError(
                 f"actions= has two of one name, the second being {source!r}: give one another name"
@@ -282,4 +371,4 @@ def _which(discover: str | Iterable[str | int], id: str | int) -> str | tuple[st
     try:
         return tuple(map(address, discover))
     except InvalidId as error:
-        raise DefinitionError(f"agent {id!r}: discover= has what is no id: {error}") from None
+        raise DefinitionError(f"agent {id!r}: discover= has an invalid id: {error}") from None

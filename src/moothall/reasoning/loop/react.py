@@ -38,12 +38,19 @@ class ReActAgent(LoopAgent):
             thread remembers as much as fits half of the model's context, or 8,192 tokens if the
             model's `context_tokens` is None
         environment: where actions are executed
-        system_prompt: the agent's role, as text for the model
+        system_prompt: the agent's role, as text for the model; or a function of the `Context` of a
+            reply that returns it, sync or async. It is called once for each run, and a resumed run
+            uses the recorded text.
         max_iterations: how many answers the model may give for one reply
         discover: `*` to let the model call the actions of every other agent of the space, or the
             ids of some; their help is read before each reply, for its thread
         max_result_chars: how many characters of each result the model is shown; fewer if the
             results of one answer would take more than about half of its context
+        check: called with the value of each final answer (by the schema, else the text), and with
+            the `Context` if it takes two arguments; sync or async. If it raises `AskAgain("…")`,
+            the model is told that and answers again. It must return None or the value.
+        tries: how often in a row the model is asked again after an answer that cannot be used,
+            before the reply ends as `unreadable`
         budget: what its replies together may spend; a reply stops before it would spend more
         journal: a `Journal`, or the path of one, that records its replies, so that they can be
             resumed after a crash

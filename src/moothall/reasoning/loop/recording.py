@@ -19,6 +19,7 @@ from moothall.reasoning.resume import ReplayOffsets, overlap, reply_at_end
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
+    from moothall.context import SystemPrompt
     from moothall.journal import Entry
     from moothall.journal.run import RecordedPart
     from moothall.memory.memory import Memory
@@ -36,6 +37,7 @@ class LoopState:
     iteration: int = 0  # how many answers were handled
     text: str = ""  # the last text that the model gave
     faults: str = ""  # what was wrong with the last answer; empty if nothing
+    unusable: int = 0  # how many answers in a row could not be used
     same: int = 0  # how many times in a row the calls and their results were equal
     # The last calls, each with its name, arguments and the result that the model was shown.
     before: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)
@@ -61,7 +63,7 @@ def program_of(agent: LoopAgent) -> dict[str, Any]:
     """Return an agent's program: what it does, independent of the request."""
     parts: dict[str, Any] = {
         "agent": [KIND, str(agent.id)],
-        "system_prompt": agent.system_prompt,
+        "system_prompt": named_prompt(agent.system_prompt),
         "goals": [[goal.priority, goal.name, goal.description] for goal in agent._goals or ()],
         "actions": sorted(
             [action.name, action.description, action.parameters]
@@ -73,6 +75,13 @@ def program_of(agent: LoopAgent) -> dict[str, Any]:
     except MoothallError:
         pass  # a model that cannot be made fails at its first call, which in a group is a turn
     return fingerprint(**parts)
+
+
+def named_prompt(prompt: SystemPrompt | None) -> Any:
+    """Return a prompt as the program's fingerprint has it: of a function, which one it is."""
+    if not callable(prompt):
+        return prompt
+    return {"function": getattr(prompt, "__qualname__", type(prompt).__qualname__)}
 
 
 # -- what this process knows -----------------------------------------------------------------------

@@ -58,7 +58,7 @@ class Run(Asking):
         self._ids: set[str] = set()  # of the calls
         # For interruptions: our own cancellations of this task are undone with `uncancel`, as
         # asyncio.timeout does.
-        self.loop = asyncio.get_running_loop()
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None
         self._task = task
@@ -78,6 +78,10 @@ class Run(Asking):
                 return await guarded(record, self._resumed, over, self.end)
         except Stop as stop:  # its memory failed between two turns, or at the end
             return self.end(stop)
+        finally:
+            if self.thread.underway is self:
+                self.thread.underway = None
+            self.thread.unheard.extend(self._told)  # what came after the last turn
         with suppress(Stop):  # its memory failed
             self._resume()
         return as_it_ended(record, self.schema)
@@ -130,7 +134,7 @@ class Run(Asking):
 
     async def turn(self) -> Reply | None:
         """Handle one answer of the model and its calls; return the reply, or None to continue."""
-        state = self.state
+        agent, state = self.agent, self.state
         given = await self.ask()
         answer = read_answer(given, self._ids, self.find, self.known)
         if answer.text:
@@ -142,17 +146,19 @@ class Run(Asking):
                 value = self.schema.read(answer.text)
             except Unreadable as error:
                 answer.fault = f"{error} (It was {cut}.)" if cut else str(error)
+        if agent.check is not None and not answer.calls and not answer.fault:
+            answer.fault = await self.checked(value)
         if faults := answer.fault:
             if self.record.past(f"{state.iteration}."):
                 # Calls of this answer ran before: the model must not read that none was executed.
                 raise _gone(faults)
             self._add_faults(answer, faults)
-            again = bool(state.faults)
             state.faults = faults
+            state.unusable += 1
             state.same, state.before = 0, []
             self.save()
-            return self.end(Stop("unreadable", faults)) if again else None
-        state.faults = ""
+            return self.end(Stop("unreadable", faults)) if state.unusable > agent.tries else None
+        state.faults, state.unusable = "", 0
         if not answer.calls:
             self._add(role="assistant", content=answer.text)
             state.same, state.before = 0, []
@@ -232,7 +238,7 @@ class Run(Asking):
         told, self._told = self._told, []
         for text in told:
             self._add(role="user", content=text)
-        self.state.faults = ""
+        self.state.faults, self.state.unusable = "", 0
         self.state.same, self.state.before = 0, []
         self.save()
 
@@ -348,7 +354,8 @@ class Run(Asking):
         state, reason = self.state, stop.reason
         if reason not in ("done", "terminal"):
             value = state.text if self.schema is None else None
-        made = (state.text, value, state.messages, state.steps, state.usage)
+        messages: Any = state.messages
+        made = (state.text, value, messages, state.steps, state.usage)
         return Reply(*made, reason, stop.detail, stop.error, self.request.run_id)
 
 

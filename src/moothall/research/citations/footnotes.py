@@ -101,7 +101,8 @@ def renumbered(markdown: str, citations: list[Citation]) -> tuple[str, list[Cita
         if number in passages:
             key = (passages[number].url, passages[number].text)
             new[number] = numbers.setdefault(key, len(numbers) + 1)
-    again = [replace(each, number=new[each.number]) for each in citations]
+    noted = [each for each in citations if each.number in new]
+    again = [replace(each, number=new[each.number]) for each in noted]
     return _with_notes(markdown, new), list(dict.fromkeys(again))
 
 

@@ -28,8 +28,9 @@ from moothall.research.reading.html import Document
 from moothall.sqlite import SQLiteFile, SQLitePool
 from moothall.sqlite.fulltext import indexed
 from moothall.text import escaped
+from moothall.threads import renewed
 
-logger = logging.getLogger("moothall.research.folder")
+logger: logging.Logger = logging.getLogger("moothall.research.folder")
 
 APPLICATION: Final = 0x63766631
 """The application id in the file's header (`cvf1`): no other program's database is changed."""
@@ -136,9 +137,9 @@ class FolderIndex:
 
     def __init__(self, folder: str | os.PathLike[str], index: str | None, pattern: str | None):
         self._folder = Folder(folder, max_bytes=MAX_BYTES)
-        self.root = self._folder.root
+        self.root: str = self._folder.root
         self._pattern = pattern
-        self._refreshing = threading.Lock()
+        self._refreshing = renewed(threading.Lock())
         self._next = 0.0
         self._faults: list[tuple[str, str]] = []  # why and which file
         file = SQLiteFile(

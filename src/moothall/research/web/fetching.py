@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from moothall.research.findings import positive, seconds
 from moothall.research.web.addresses import address_check
 from moothall.research.web.robots import Robots
 from moothall.text import excerpt, one_line
+from moothall.threads import guard
 
 USER_AGENT = "moothall (an agent that researches)"
 REDIRECTS = 10
@@ -80,9 +80,9 @@ class Fetcher:
         self._name = user_agent.partition("/")[0].split()[0]  # our name in robots.txt
         self._per_host = positive(per_host, f"{name}: per_host")
         self._delay_s = seconds(delay_s, f"{name}: delay_s", zero=True)
-        self.site = checked_site(site, f"{name}: site")
+        self.site: str | None = checked_site(site, f"{name}: site")
         self._kept: OrderedDict[str, tuple[dict[str, str], Fetched]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = guard()
         # Locks and semaphores belong to the loop that waits on them.
         self._hosts: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _Host]]
         self._hosts = WeakKeyDictionary()

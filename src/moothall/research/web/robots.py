@@ -14,7 +14,7 @@ class Robots:
     """Which URLs of a host a crawler may read; `delay_s` is the time from one to the next."""
 
     def __init__(self, text: str, name: str) -> None:
-        self.delay_s = 0.0
+        self.delay_s: float = 0.0
         self._rules: list[tuple[int, bool, str]] = []  # (length, whether it allows, pattern)
         groups: dict[str, list[tuple[str, str]]] = {}
         agents: list[str] = []  # of the group that is read

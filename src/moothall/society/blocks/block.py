@@ -29,7 +29,7 @@ Item = dict[str, Any]
 class CitizenBlockParams(BlockParams):
     """The parameters of a citizen's block; they are frozen."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
     by_model: bool = Field(
         default=True, description="whether the citizen's model decides, where it has one"

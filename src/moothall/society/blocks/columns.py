@@ -107,7 +107,11 @@ class Plans:
     """The plans of some rows. Positions count within these rows; −1 is no home and no duty."""
 
     def __init__(self, rows: Rows) -> None:
-        self.rows, self.arrays, self.index = rows, rows.population.arrays, rows.at
+        self.rows: Rows = rows
+        self.arrays: dict[str, Any] = rows.population.arrays
+        self.index: Any = rows.at
+        self.home: Any
+        self.duty: Any
         self.home = self.duty = np.full(len(rows), -1, np.int32)
         if rows.population.places:
             self.home = rows.column("home")

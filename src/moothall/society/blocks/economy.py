@@ -8,6 +8,7 @@ from pydantic import Field
 
 from moothall.action import action
 from moothall.clock import DAY_S
+from moothall.params import BlockParams
 from moothall.signature.schema import object_schema
 from moothall.society.arrays import larger, np, smaller
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams, now_of
@@ -73,11 +74,11 @@ class EconomyBlock(CitizenBlock):
         "shop": "Buy what a shop sells",
         "dine": "Have a meal in a restaurant",
     }
-    ParamsType = EconomyBlockParams
+    ParamsType: ClassVar[type[BlockParams]] = EconomyBlockParams
     params: EconomyBlockParams
-    does = ("work", "shop")
+    does: ClassVar[tuple[str, ...]] = ("work", "shop")
     enabled_by = "enable_economy"
-    columns: ClassVar = {
+    columns: ClassVar[dict[str, Column]] = {
         **ACT,
         "work": Column("place", None),
         "skill": Column("uint16", 1000, key=("profile", "skill")),
@@ -87,7 +88,7 @@ class EconomyBlock(CitizenBlock):
         "savings": _CENTS,
         "paid_day": Column("int32", -1),
     }
-    words: ClassVar = ("food", "goods")
+    words: ClassVar[tuple[str, ...]] = ("food", "goods")
 
     def fits(self, context: Any) -> float:
         """Return 1.5 for work, shopping and a meal in a restaurant, else 0."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
 from moothall.action import action
+from moothall.params import BlockParams
 from moothall.signature.schema import object_schema
 from moothall.society.arrays import np, smaller
 from moothall.society.blocks.columns import code
@@ -45,9 +46,9 @@ class FeedBlock(TalkBlock):
 
     description = "Reads the feed, posts, likes and follows"
     actions: dict[str, str] = {"browse": "Read the feed, and react to it"}  # noqa: RUF012
-    ParamsType = FeedBlockParams
+    ParamsType: ClassVar[type[BlockParams]] = FeedBlockParams
     params: FeedBlockParams
-    does = ("browse",)
+    does: ClassVar[tuple[str, ...]] = ("browse",)
 
     def shown(self) -> list[Any]:
         """Return the posts that the feed shows the citizen, the best first."""

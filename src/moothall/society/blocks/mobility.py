@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
 from moothall.action import action
 from moothall.clock import DAY_S
+from moothall.params import BlockParams
 from moothall.signature.schema import object_schema
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams, Item
 from moothall.society.blocks.mobility_rows import (
@@ -57,7 +58,7 @@ class MobilityBlock(CitizenBlock):
 
     description = "Chooses places and moves the citizen through the city"
     actions: dict[str, str] = {"travel": "Travel to where the plan wants to be"}  # noqa: RUF012
-    ParamsType = MobilityBlockParams
+    ParamsType: ClassVar[type[BlockParams]] = MobilityBlockParams
     params: MobilityBlockParams
     enabled_by = "enable_mobility"
     columns = COLUMNS

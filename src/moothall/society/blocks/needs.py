@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 from pydantic import Field
 
 from moothall.action import action
+from moothall.params import BlockParams
 from moothall.society.arrays import np
 from moothall.society.blocks import columns
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams, now_of
@@ -82,9 +83,9 @@ class NeedsBlock(CitizenBlock):
 
     description = "Keeps hunger, energy, safety and social needs"
     actions: dict[str, str] = {"feel": "Needs fall with time and rise by what is done"}  # noqa: RUF012
-    ParamsType = NeedsBlockParams
+    ParamsType: ClassVar[type[BlockParams]] = NeedsBlockParams
     params: NeedsBlockParams
-    columns: ClassVar = {
+    columns: ClassVar[dict[str, Column]] = {
         **columns.ACT,
         **{need: Column("int16", 1000, key=("needs", need)) for need in NEEDS},
     }

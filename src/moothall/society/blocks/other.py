@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from moothall.society.blocks import columns
+from typing import ClassVar
+
+from moothall.params import BlockParams
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams
+from moothall.society.blocks.columns import ACT
+from moothall.society.population.column import Column
 from moothall.society.population.rows import Rows
 
 
@@ -26,9 +30,9 @@ class OtherBlock(CitizenBlock):
         "study": "Go to school",
         "leisure": "Rest or do something pleasant",
     }
-    ParamsType = OtherBlockParams
-    does = ("sleep", "eat", "study", "leisure")
-    columns = columns.ACT
+    ParamsType: ClassVar[type[BlockParams]] = OtherBlockParams
+    does: ClassVar[tuple[str, ...]] = ("sleep", "eat", "study", "leisure")
+    columns: ClassVar[dict[str, Column]] = ACT
 
     async def forward(self) -> str:
         """Do the current item of the plan; return the act."""

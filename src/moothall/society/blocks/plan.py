@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
 from moothall.action import action
 from moothall.clock import DAY_S
+from moothall.params import BlockParams
 from moothall.signature.schema import object_schema
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams, Item
 from moothall.society.blocks.columns import DOES, PLANNED, plan_from_status, plan_to_status
@@ -138,7 +139,7 @@ class PlanBlock(CitizenBlock):
 
     description = "Plans the day, and mends the plan when something comes between"
     actions: dict[str, str] = {"plan": "Plan the day, and mend what breaks"}  # noqa: RUF012
-    ParamsType = PlanBlockParams
+    ParamsType: ClassVar[type[BlockParams]] = PlanBlockParams
     params: PlanBlockParams
     columns = PLANNED
     before_rows, step_rows = before_rows, step_rows

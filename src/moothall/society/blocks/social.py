@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
 from moothall.action import action
 from moothall.clock import DAY_S
 from moothall.errors import ConfigError
+from moothall.params import BlockParams
 from moothall.signature.schema import object_schema
 from moothall.society.arrays import np
 from moothall.society.blocks.block import now_of
@@ -79,9 +80,9 @@ class SocialBlock(TalkBlock):
 
     description = "Meets people, writes messages and hears them"
     actions: dict[str, str] = {"meet": "Find somebody and say something"}  # noqa: RUF012
-    ParamsType = SocialBlockParams
+    ParamsType: ClassVar[type[BlockParams]] = SocialBlockParams
     params: SocialBlockParams
-    does = ("social",)
+    does: ClassVar[tuple[str, ...]] = ("social",)
 
     async def before_forward(self) -> None:
         """Handle the received messages, and let relations fade at the start of a day."""

@@ -64,12 +64,14 @@ class City(NumberedPlaces):
         modes: Iterable[Mode] = MODES,
     ) -> None:
         self._modes = checked_modes(modes)
-        self.modes = tuple(self._modes.values())
-        self.nodes = checked_nodes(nodes or {})
-        self.places = PlaceColumns(places, self.nodes)
+        self.modes: tuple[Mode, ...] = tuple(self._modes.values())
+        self.nodes: dict[str, tuple[int, int]] = checked_nodes(nodes or {})
+        self.places: PlaceColumns = PlaceColumns(places, self.nodes)
         self._ids, self.place_numbers = self.places.ids, self.places.numbers
         self._kind_names, self._kind_numbers = self.places.kinds, self.places.kind
-        self.roads = checked_roads(roads, self._modes, self.nodes, self.places, self.place_numbers)
+        self.roads: tuple[Road, ...] = checked_roads(
+            roads, self._modes, self.nodes, self.places, self.place_numbers
+        )
         # Road nodes come first, then the places that are nodes themselves.
         at = np.stack([self.places.x, self.places.y], axis=1)
         own = np.flatnonzero(self.places.node < 0)

@@ -29,7 +29,7 @@ class PlaceColumns(Sequence[Place]):
         ids: list[str] = []
         kinds: dict[str, int] = {}
         self._names: dict[str, str] = {}
-        self.nodes = tuple(nodes)
+        self.nodes: tuple[str, ...] = tuple(nodes)
         node_of: dict[str | None, int] = {node: number for number, node in enumerate(nodes)}
         node_of[None] = -1
         rows = array("i")
@@ -51,18 +51,23 @@ class PlaceColumns(Sequence[Place]):
         twice = [other for one, other in pairwise(order) if ids[one] == ids[other]]
         if twice:
             raise ConfigError(f"places[{min(twice)}]: id {excerpt(ids[min(twice)])} appears twice")
-        self.ids = tuple([ids[number] for number in order])
-        self.numbers = numbers_of(self.ids)
+        self.ids: tuple[str, ...] = tuple([ids[number] for number in order])
+        self.numbers: Mapping[str, int] = numbers_of(self.ids)
         for each in self.nodes:
             if each in self.numbers:
                 raise ConfigError(f"nodes: {excerpt(each)} is the id of a place too")
         table = np.array(rows, np.int32).reshape(-1, 7)
+        self.x: Any
+        self.y: Any
+        self.opens: Any
+        self.closes: Any
+        self.node: Any
         kind, self.x, self.y, capacity, self.opens, self.closes, self.node = (
             table[:, column][order] for column in range(7)
         )
-        self.kinds = tuple(sorted(kinds))
-        self.kind = np.array([self.kinds.index(each) for each in kinds], np.int16)[kind]
-        self.capacity = capacity.astype(np.int64)
+        self.kinds: tuple[str, ...] = tuple(sorted(kinds))
+        self.kind: Any = np.array([self.kinds.index(each) for each in kinds], np.int16)[kind]
+        self.capacity: Any = capacity.astype(np.int64)
 
     def __len__(self) -> int:
         return len(self.ids)

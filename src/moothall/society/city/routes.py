@@ -54,10 +54,12 @@ class Roads:
         first = np.ones(len(both), dtype=bool)
         first[1:] = (both[1:, :2] != both[:-1, :2]).any(axis=1)
         both = both[first]
-        self.count, self._symmetric, self._spots = len(spots), not oneway.any(), spots
+        self.count: int = len(spots)
+        self._symmetric = not oneway.any()
+        self._spots = spots
         ends = (both[:, 0], both[:, 1])
         shape = (self.count, self.count)
-        self.matrix = package("scipy.sparse").csr_array(
+        self.matrix: Any = package("scipy.sparse").csr_array(
             (both[:, 2].astype(float), ends), shape=shape
         )
         self._tables: dict[int, NDArray[Any]] = {}

@@ -8,7 +8,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from pydantic import (
     BaseModel,
@@ -56,7 +56,7 @@ _WORDS: Final = {
 class SocietyDesign(BaseModel):
     """A society to run: a name of `MODELS` or your own function, a step, and its parameters."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow", frozen=True)
 
     make: Source | None = None
     model: str = "town"

@@ -202,7 +202,7 @@ class Experiments(Steps):
         if intervention.is_past(number, clock):
             raise ConfigError(f"the intervention is past: step {number} comes next")
         self.changed.check(intervention)
-        self.interventions = (*self.interventions, intervention)
+        self.interventions: tuple[Intervention, ...] = (*self.interventions, intervention)
         if self._state is not None:
             self._given[1].append(intervention)
             self._state.interventions.append(intervention.as_json())
@@ -290,7 +290,7 @@ class Experiments(Steps):
                 reason = "; ".join(each for each in (reason, fault) if each)
             answers.append(SurveyAnswer(id, question.id, value, source, reason, self.number))
         if model is not None and any(each.source != "model" for each in answers):
-            self.fallbacks += 1
+            self.fallbacks: int = self.fallbacks + 1
             asking.fell_back(id, answers[0].reason)
         return answers
 

@@ -15,7 +15,6 @@ from weakref import WeakValueDictionary
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, create_model
 
-from moothall.action import is_async
 from moothall.budget import Budget
 from moothall.clock import Clock
 from moothall.errors import ConfigError, ModelError
@@ -33,6 +32,7 @@ from moothall.society.services.economy import make_economy
 from moothall.society.services.feed import Feed
 from moothall.society.society import Society
 from moothall.text import error_text
+from moothall.threads import is_async
 
 _BLOCKS: Final[dict[str, Any]] = {
     type(each).__name__: (type(each).ParamsType, None) for each in known.all_blocks()

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import io
 from collections import Counter
 from datetime import datetime
 from os import PathLike
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from moothall.errors import ConfigError
 from moothall.society.arrays import package
 from moothall.society.experiments.watch import Whereabouts
 from moothall.society.society import Society
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # The colours of Okabe and Ito, told apart with any colour vision; shapes are for print in grey.
 COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -19,12 +24,15 @@ DPI: Final = 150
 _DENSE: Final = 5_000  # with more citizens than this, the map shows their density
 
 
-def draw_map(society: Society, path: str | PathLike[str]) -> None:
-    """Write a picture (PNG) of the places by kind, the roads, and where the citizens are.
+def draw_map(society: Society, path: str | PathLike[str] | None = None) -> Figure:
+    """Return a picture of the places by kind, the roads, and where the citizens are.
 
     Args:
         society: a society whose places have positions
-        path: the file
+        path: the file that it is written to, by its suffix: PNG, SVG or PDF; None for no file
+
+    Returns:
+        the figure of matplotlib, which a notebook shows
 
     Raises:
         ConfigError: its places have no positions
@@ -47,7 +55,7 @@ def draw_map(society: Society, path: str | PathLike[str]) -> None:
         axes.legend(**below, frameon=False, fontsize=9)
     axes.set(xlabel="metres to the east", ylabel="metres to the north")
     axes.set_title(f"{len(seen.ids):,} citizens, {society.clock}")
-    figure.savefig(path, dpi=DPI)
+    return drawn(figure, path)
 
 
 def _places(axes: Any, seen: Whereabouts, city: Any) -> None:
@@ -79,15 +87,18 @@ def _places(axes: Any, seen: Whereabouts, city: Any) -> None:
         axes.scatter(*zip(*away, strict=True), zorder=6, label="citizen on the way", **style)
 
 
-def draw_day(rows: list[dict[str, Any]], path: str | PathLike[str]) -> None:
-    """Write a picture (PNG) of how many are at home, at work and on the way, and what they own.
+def draw_day(rows: list[dict[str, Any]], path: str | PathLike[str] | None = None) -> Figure:
+    """Return a picture of how many are at home, at work and on the way, and what they own.
 
     Args:
         rows: rows of metrics, as `Society.run` returns them; one or more
-        path: the file
+        path: the file that it is written to, by its suffix: PNG, SVG or PDF; None for no file
+
+    Returns:
+        the figure of matplotlib, which a notebook shows
 
     Raises:
-        ConfigError: one of them is no such row
+        ConfigError: one of them is not such a row
         MissingExtra: matplotlib is not installed
     """
     for key in ("time", "home", "work", "moving", "owned"):
@@ -109,11 +120,30 @@ def draw_day(rows: list[dict[str, Any]], path: str | PathLike[str]) -> None:
     money.ticklabel_format(axis="y", useOffset=False, style="plain")
     for axes in (people, money):
         axes.grid(color="#e5e5e5")
-    figure.savefig(path, dpi=DPI)
+    return drawn(figure, path)
+
+
+def drawn(figure: Figure, path: str | PathLike[str] | None) -> Figure:
+    """Return a figure, written to a file if there is a path."""
+    if path is not None:
+        figure.savefig(path, dpi=DPI)
+    return figure
+
+
+@functools.cache
+def _shown() -> Any:
+    """Return the class of figures that a notebook shows: without pyplot it shows no `Figure`."""
+    module = package("matplotlib.figure", "a picture", "pictures")
+
+    def png(self: Any) -> bytes:
+        file = io.BytesIO()
+        self.savefig(file, format="png")
+        return file.getvalue()
+
+    return type("Figure", (module.Figure,), {"_repr_png_": png})
 
 
 def figure_of(width: float, height: float, rows: int = 1, **options: Any) -> tuple[Any, Any]:
     """Return a figure, sized in inches, and its axes; it is independent of windows and pyplot."""
-    module = package("matplotlib.figure", "a picture", "pictures")
-    figure = module.Figure(figsize=(width, height), layout="constrained")
+    figure = _shown()(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(rows, **options)

@@ -14,14 +14,17 @@ from contextlib import suppress
 from dataclasses import replace
 from html import escape
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from moothall.clock import DAY_S, seconds_of
 from moothall.errors import ConfigError
 from moothall.society.experiments.design import Design, Metric, Published
-from moothall.society.experiments.pictures import COLOURS, DPI, SHAPES, figure_of
+from moothall.society.experiments.pictures import COLOURS, SHAPES, drawn, figure_of
 from moothall.society.experiments.results import Interval, Results, file_name, write_whole
 from moothall.text import counted
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _STYLE: Final = (
     "body{font:16px/1.5 Georgia,serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color:#111}"
@@ -201,8 +204,8 @@ def _caption(results: Results, metric: str, shown: list[tuple[str, str, str]]) -
     return said + (f"; first {_MOST} of {len(shown)} shown" if len(shown) > _MOST else "")
 
 
-def draw_metric(design: Design, results: Results, metric: str, path: str) -> None:
-    """Write a PNG of a metric: a curve for each condition, or means if there are no curves."""
+def draw_metric(design: Design, results: Results, metric: str, path: str | None = None) -> Figure:
+    """Return a picture of a metric: a curve for each condition, or means if there are no curves."""
     about = _about_of(design, metric)
     axis = _wrapped(about.label or metric, _NARROW)
     axis += f"\n({_wrapped(about.unit, _NARROW)})" if about.unit else ""
@@ -237,7 +240,7 @@ def draw_metric(design: Design, results: Results, metric: str, path: str) -> Non
     axes.ticklabel_format(axis="y" if has_curves else "x", useOffset=False)
     axes.grid(color="#e5e5e5")
     picture.suptitle(_caption(results, metric, every), fontsize=9, x=0.01, ha="left")
-    picture.savefig(path, dpi=DPI)
+    return drawn(picture, path)
 
 
 def _styles(shown: list[tuple[str, str, str]]) -> list[dict[str, Any]]:

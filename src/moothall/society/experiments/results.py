@@ -10,19 +10,22 @@ import hashlib
 import itertools
 import json
 import math
-import os
 import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
 from moothall.errors import ConfigError, FileError
+from moothall.files import written_whole
 from moothall.society.arrays import package
-from moothall.text import error_text, one_line
+from moothall.text import counted, display, error_text, one_line
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 Key = tuple[str, str, str]  # condition, values of parameters (JSON), metric
 _TOTALS: Final = b"moothall totals"
@@ -81,7 +84,7 @@ class Results:
     """
 
     def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
         _, parquet = arrow()
         names = ("condition", "parameters", "metric", "step", "seed", "value", "text")
         try:
@@ -99,7 +102,41 @@ class Results:
             of_key = self._values.setdefault((condition, values, metric), {})
             of_key.setdefault(step, {})[seed] = value
         parts = list(zip(*self._values, strict=True)) or [(), (), ()]
+        self.conditions: list[str]
+        self.grid: list[str]
+        self.metrics: list[str]
         self.conditions, self.grid, self.metrics = (list(dict.fromkeys(each)) for each in parts)
+
+    def __repr__(self) -> str:
+        seeds = {seed for of in self._values.values() for at in of.values() for seed in at}
+        sizes = counted(len(self.conditions), "condition"), counted(len(seeds), "seed")
+        return f"Results({', '.join(sizes)}, metrics: {one_line(', '.join(self.metrics), 200)})"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (metric, condition, values, str(interval), interval.n, max(self._values[key]))
+            for key in self._values
+            for condition, values, metric in (key,)
+            for interval in (self.interval(metric, condition, None, values),)
+        ]
+        heads = ("metric", "condition", "parameters", "mean [95 %]", "seeds", "after steps")
+        return display.table(heads, rows, len(rows))
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """All measurements as dicts: condition, parameters (JSON), metric, step, seed and value."""
+        names = ("condition", "parameters", "metric")
+        return [
+            {**dict(zip(names, key, strict=True)), "step": step, "seed": seed, "value": value}
+            for key, steps in self._values.items()
+            for step, of in sorted(steps.items())
+            for seed, value in sorted(of.items())
+        ]
+
+    def to_pandas(self) -> DataFrame:
+        """Return `rows` as a data frame of pandas. Raises MissingExtra: it is not installed."""
+        frame: DataFrame = package("pandas", "Results.to_pandas()", "pandas").DataFrame(self.rows)
+        return frame
 
     def measured(self, metric: str) -> list[tuple[str, str]]:
         """Return the conditions and parameters for which a metric was measured, in order."""
@@ -339,13 +376,5 @@ def writing_errors(path: Path) -> Iterator[None]:
 
 def write_whole(path: Path, write: Callable[[str], Any]) -> None:
     """Write a file beside its place, and move it there when it is whole and on the disk."""
-    beside = path.with_name(f".{os.getpid()}.{path.name}")
-    with writing_errors(path):
-        try:
-            write(str(beside))
-            with beside.open("rb+") as file:
-                os.fsync(file.fileno())
-            beside.replace(path)
-        finally:
-            with contextlib.suppress(OSError):
-                beside.unlink(missing_ok=True)
+    with writing_errors(path), written_whole(path) as beside:
+        write(str(beside))

@@ -17,6 +17,7 @@ from moothall.society.experiments.results import Results
 from moothall.society.experiments.sweep import Progress, sweep
 from moothall.society.experiments.workflow import FieldError, Where, field_path
 from moothall.text import excerpt
+from moothall.threads import refuse_on_loop
 
 _LARGEST: Final = 1_000_000  # how many bytes a file has at most
 _PARTS: Final = 100_000  # how many values a file has at most, including those that aliases repeat
@@ -118,6 +119,22 @@ class Experiment(Design):
 
             await asyncio.to_thread(write_report, self, results, folder_)
         return results
+
+    def run_sync(
+        self,
+        *,
+        jobs: int = 1,
+        out: str | Path | None = None,
+        progress: Callable[[Progress], Any] | None = None,
+        report: bool = True,
+    ) -> Results:
+        """Call `run` from a script, and wait for the results.
+
+        Raises:
+            RuntimeError: called where an event loop is running, which it would block
+        """
+        refuse_on_loop("run_sync of an Experiment", "run()")
+        return asyncio.run(self.run(jobs=jobs, out=out, progress=progress, report=report))
 
 
 def _read_yaml(path: Path) -> tuple[Any, dict[Where, int]]:

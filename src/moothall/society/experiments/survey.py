@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from moothall.action import is_async
 from moothall.errors import ConfigError
 from moothall.signature.schema import object_schema
 from moothall.society.experiments.intervention import several
 from moothall.society.perception import Perception
 from moothall.text import error_text, one_line
+from moothall.threads import is_async
 
 KINDS: Final = ("scale", "choice", "number", "text", "yes_no")
 _LONGEST: Final = 2_000  # how many characters a text answer has at most
@@ -78,7 +78,9 @@ class Question:
         if not all(isinstance(each, str) for each in choices):
             raise ConfigError(f"{where}: choices must be texts, got {choices!r:.80}")
         if (self.kind == "choice") != bool(choices) or len(set(choices)) != len(choices):
-            raise ConfigError(f"{where}: a choice, and nothing else, has choices, each once")
+            raise ConfigError(
+                f"{where}: choices= must be given for kind='choice' alone, each choice once"
+            )
         object.__setattr__(self, "choices", choices)
         if self.kind == "scale":
             object.__setattr__(self, "low", 1 if self.low is None else self.low)
@@ -214,7 +216,7 @@ class Survey:
             "you remember": respondent.stream[-_REMEMBERED:],
             "questions": {each.id: each.text for each in self.questions},
         }
-        task = f"You are {who}, a citizen of a simulated town, and answer questions as that citizen"
+        task = f"You are {who}, a citizen of a simulated town. Answer the questions as that citizen"
         return respondent.perceived.prompt(f"{task} would.", self.schema, shown)
 
 

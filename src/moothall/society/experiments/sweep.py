@@ -146,8 +146,6 @@ def _claim(design: Design, folder: Path, shared: dict[str, str]) -> None:
     path = folder / _MANIFEST
     try:
         (folder / "parts").mkdir(parents=True, exist_ok=True)
-        for left in (folder / "parts").glob(".*.*"):  # of processes killed while they wrote
-            left.unlink(missing_ok=True)
         own = (folder / "results.parquet", *(folder / "parts").glob("[!.]*.parquet"))
         has_results = any(each.exists() for each in own)
         data = path.read_bytes() if path.exists() else b""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from pydantic import (
     BaseModel,
@@ -30,7 +30,7 @@ class FieldError(ConfigError):
     """Fields of an experiment are wrong; `faults` has the path of each, and what is wrong."""
 
     def __init__(self, *faults: tuple[Where, str]) -> None:
-        self.faults = faults[:_SHOWN]
+        self.faults: tuple[tuple[Where, str], ...] = faults[:_SHOWN]
         super().__init__("\n".join(f"{field_path(at)}: {what}" for at, what in self.faults))
 
 
@@ -42,7 +42,7 @@ def field_path(where: Where) -> str:
 class Part(BaseModel):
     """A part of an experiment: it is immutable, and refuses unknown fields."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
 
 class Run(Part):

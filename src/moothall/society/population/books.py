@@ -28,7 +28,7 @@ class RowBooks(Books):
         self.population = population
         super().__init__(city, services)
         self.balances: Any = Balances(population, dict(self.balances))
-        self.where = Where(population)  # type: ignore[assignment]
+        self.where: dict[str, str | None] = Where(population)  # type: ignore[assignment]
         self.answers: dict[type[Want], Table] = {}
         self._settlers: dict[type[Want], Settlers] = {}
         ordered = sorted(services.values(), key=lambda each: id_order(each.id))
@@ -60,8 +60,8 @@ class RowBooks(Books):
         """Count the citizens at each place and on the way to it."""
         arrays, count = self.population.arrays, len(self.population.places)
         place, to = arrays["place"], arrays["moving_to"]
-        self.at_place = np.bincount(place[place >= 0], minlength=count)
-        self.coming_to = np.bincount(to[to >= 0], minlength=count)
+        self.at_place: Any = np.bincount(place[place >= 0], minlength=count)
+        self.coming_to: Any = np.bincount(to[to >= 0], minlength=count)
 
     # -- who is there ------------------------------------------------------------------------------
 

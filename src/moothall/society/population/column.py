@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import mmap
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,6 +11,7 @@ from typing import Any, Final
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.text import excerpt
+from moothall.threads import guard
 
 PLACE: Final = "place"
 """The dtype of a column of places: int32, the number of the place in `city.ids()`, −1 for none."""
@@ -153,7 +153,7 @@ SETTLED: Final = ("money", "place", "moving_to", "moving_from", "arrives", "left
 # -- several values of each ------------------------------------------------------------------------
 
 
-_ADDING: Final = threading.Lock()
+_ADDING: Final = guard()
 
 
 def untouched(shape: tuple[int, ...], dtype: Any) -> Any:
@@ -178,7 +178,9 @@ class Slots:
     """
 
     def __init__(self, shape: tuple[int, int], dtype: Any, block: int) -> None:
-        self.shape, self.dtype, self.ndim = shape, np.dtype(dtype), 2
+        self.shape: tuple[int, int] = shape
+        self.dtype: Any = np.dtype(dtype)
+        self.ndim: int = 2
         self._block = block
         self._blocks = [np.zeros((shape[0], block), dtype, order="F")]
         """By level. In the first each has one; in the others who needs it, as they came, and block

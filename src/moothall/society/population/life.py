@@ -10,6 +10,7 @@ from moothall.clock import Clock
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.engine import Engine
+from moothall.society.network import Network
 from moothall.society.perception import View
 from moothall.society.population.block import missing_method
 from moothall.society.population.column import SETTLED
@@ -27,7 +28,7 @@ class Others:
     def __init__(self, population: Population, seen: dict[str, Any]) -> None:
         self._population = population
         self._seen = seen
-        self.network = population.network
+        self.network: Network | None = population.network
 
     def __len__(self) -> int:
         return len(self._population)

@@ -17,7 +17,7 @@ from moothall.society.router import Sent
 from moothall.society.services.lists import turn_of
 from moothall.spaces.delivery import Delivery
 
-logger = logging.getLogger("moothall.society")
+logger: logging.Logger = logging.getLogger("moothall.society")
 
 PARTS: Final = ("receiver", "sender", "topic", "opinion", "text")
 

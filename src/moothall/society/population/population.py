@@ -74,7 +74,7 @@ class Population(Register):
         made = checked(blocks)
         if not isinstance(metrics, Mapping | None):
             raise ConfigError(f"metrics= must be a dict of functions by name, got {metrics!r:.80}")
-        self.metrics = dict(metrics or {})
+        self.metrics: dict[str, Callable[[Mapping[str, Any]], float]] = dict(metrics or {})
         for name, metric in self.metrics.items():
             if not callable(metric):
                 what = f"must be a function of the columns, got {metric!r:.80}"
@@ -275,7 +275,7 @@ class Population(Register):
         if self.society is not None:
             raise DefinitionError("the population is in a society already: make another")
         self.society = society
-        self.services = sorted(services, key=id_order)
+        self.services: list[str] = sorted(services, key=id_order)
 
     def program(self) -> dict[str, Any]:
         """Return what must be equal for a society to resume a run: its citizens and blocks."""

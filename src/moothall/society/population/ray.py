@@ -21,7 +21,7 @@ from moothall.society.population.rows import Moment
 from moothall.society.population.step import Wants, in_threads
 from moothall.text import error_text
 
-logger = logging.getLogger("moothall.society")
+logger: logging.Logger = logging.getLogger("moothall.society")
 
 _SAVED: Final = 8
 """After so many steps a worker's columns are copied, from which a new one would begin."""

@@ -26,8 +26,11 @@ class Register:
     def __init__(
         self, ids: Any, city: Any, blocks: tuple[Any, ...], seed: int, network: Network | None
     ) -> None:
-        self.ids, self.city, self.blocks = ids, city, blocks
-        self.seed, self.network = seed, network
+        self.ids: Any = ids
+        self.city: Any = city
+        self.blocks: tuple[Any, ...] = blocks
+        self.seed: int = seed
+        self.network: Network | None = network
         self.places: tuple[str, ...] = () if city is None else tuple(city.ids())
         index = getattr(city, "place_numbers", None)  # shared: it is as large as the city
         self._place: Mapping[str, int] = index or {
@@ -37,14 +40,17 @@ class Register:
         self.declared: dict[str, Column] = {**MONEY, **(PLACES if self.places else {}), **declared}
         names = [mode.name for mode in getattr(city, "modes", ())]
         said = [word for block in blocks for word in getattr(block, "words", ())]
-        self.words = list(dict.fromkeys(["", *names, *said]))
+        self.words: list[str] = list(dict.fromkeys(["", *names, *said]))
         self._word = {word: number for number, word in enumerate(self.words)}
         self.services: list[str] = []
         self.strangers: list[str] = []
-        self.full = np.zeros(len(ids), bool)
-        self.base, self.until = 0, len(ids)
+        self.full: Any = np.zeros(len(ids), bool)
+        self.base: int = 0
+        self.until: int = len(ids)
         """The rows that `arrays` has: all, but in a worker of an engine."""
-        self.arrays = {name: column.new_array(len(ids)) for name, column in self.declared.items()}
+        self.arrays: dict[str, Any] = {
+            name: column.new_array(len(ids)) for name, column in self.declared.items()
+        }
 
     def __len__(self) -> int:
         return len(self.ids)

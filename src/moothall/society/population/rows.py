@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,8 +17,9 @@ from moothall.society.population.company import Company
 from moothall.society.population.register import Register
 from moothall.society.population.wants import Table, checked_fields
 from moothall.society.wants import Want
+from moothall.threads import guard
 
-_FINDING: Final = threading.RLock()
+_FINDING: Final = guard()
 
 
 @dataclass
@@ -71,13 +71,19 @@ class Rows(Company):
         wants: dict[type[Want], list[tuple[Any, Mapping[str, Any]]]],
     ) -> None:
         self.population = population
-        self.moment, view = moment, moment.view
-        self.step, self.seconds, self.time = view.step, view.seconds, view.time
-        self.clock, self.facts, self.city = view.clock, view.facts or {}, view.city
+        self.moment: Moment = moment
+        view = moment.view
+        self.step: int = view.step
+        self.seconds: int = view.seconds
+        self.time: int = view.time
+        self.clock: Any = view.clock
+        self.facts: Mapping[str, Any] = view.facts or {}
+        self.city: Any = view.city
         self.network: Network | None = population.network
-        self.citizens = len(population)
+        self.citizens: int = len(population)
         self.params: Any = None
-        self.first, self.until = first, until
+        self.first: int = first
+        self.until: int = until
         self._wants = wants
         self._chosen: Any = None  # which rows between `first` and `until` these are; None for all
         self._own: Mapping[str, Any] = {}

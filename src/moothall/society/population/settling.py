@@ -37,13 +37,13 @@ class Settlers:
         elif kind in books._by_kind:
             self.services.append(books._by_kind[kind])
         # They neither read nor change what others do, and may settle beside them.
-        self.apart = {type(each) for each in self.services} == {Feed}
+        self.apart: bool = {type(each) for each in self.services} == {Feed}
         groups: dict[Any, int] = {}
-        self.group = np.array(
+        self.group: Any = np.array(
             [groups.setdefault(_ledger_of(each) or each, len(groups)) for each in self.services],
             np.int32,
         )
-        self.at = np.array([getattr(each, "at", 0) for each in self.services], np.int32)
+        self.at: Any = np.array([getattr(each, "at", 0) for each in self.services], np.int32)
 
     def settle(self, books: Any, table: Table) -> None:
         """Have each service settle the wants addressed to it."""

@@ -18,8 +18,8 @@ class Balances(Mapping[str, int]):
         ordered = sorted(services, key=id_order)
         self._population = population
         # The services' indices in `cents`: as wants number them.
-        self.at = {id: at for at, id in enumerate(ordered)}
-        self.cents = np.array([services[id] for id in ordered], "int64")
+        self.at: dict[str, int] = {id: at for at, id in enumerate(ordered)}
+        self.cents: Any = np.array([services[id] for id in ordered], "int64")
 
     def __getitem__(self, id: str) -> int:
         if id in self.at:

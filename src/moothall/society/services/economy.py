@@ -165,16 +165,18 @@ class Government(Service):
         month: int = 30,
     ) -> None:
         super().__init__(id, None, money)
-        self.reserve = money if reserve is None else reserve
+        self.reserve: int = money if reserve is None else reserve
         check_integer(f"{id}: reserve", self.reserve, 0, None)
         check_integer(f"{id}: most_price", most_price, 0, 1000)
         check_integer(f"{id}: most_wage", most_wage, 0, 1000)
         check_integer(f"{id}: month", month, 1, None)
-        self.brackets = _checked(brackets)
+        self.brackets: tuple[tuple[int, int], ...] = _checked(brackets)
         self.seed = seed
-        self.most_price, self.most_wage = most_price, most_wage
+        self.most_price: int = most_price
+        self.most_wage: int = most_wage
         self.taxed: MutableMapping[str, list[int]] = {}
-        self.month, self.days = month, 0
+        self.month: int = month
+        self.days: Any = 0
 
     def of_population(self, population: Any) -> None:
         """Store the incomes and taxes of a population in an array."""

@@ -40,14 +40,20 @@ class RowFeed:
     def __init__(self, population: Register, most: int) -> None:
         self.population = population
         self.most = most
-        self.first = 1
+        self.first: int = 1
+        self.author: Any
+        self.text: Any
+        self.topic: Any
+        self.posted: Any
+        self.likes: Any
+        self.heat: Any
         self.author = self.text = self.topic = self.posted = self.likes = self.heat = np.zeros(
             0, np.int64
         )
-        self.follows = Lists(len(population) + 16)
+        self.follows: Lists = Lists(len(population) + 16)
         self._liked = np.zeros(0, np.int64)
         self._texts: dict[int, str] = {}
-        self.lengths = np.array([len(word) for word in population.words])
+        self.lengths: Any = np.array([len(word) for word in population.words])
         self._hot: Any = None
         self._author: Any = None
 

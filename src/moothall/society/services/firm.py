@@ -45,11 +45,17 @@ class Firm(Service):
     """
 
     takes: ClassVar[tuple[type[Want], ...]] = (Work, Buy)
-    wage, price, stock = Kept(), Kept(), Kept()
-    asked, sold, paid, worked = Kept(), Kept(), Kept(), Kept()
-    month_asked, month_sold = Kept(), Kept()
+    wage: Kept = Kept()
+    price: Kept = Kept()
+    stock: Kept = Kept()
+    asked: Kept = Kept()
+    sold: Kept = Kept()
+    paid: Kept = Kept()
+    worked: Kept = Kept()
+    month_asked: Kept = Kept()
+    month_sold: Kept = Kept()
     ledger: Ledger | None = None
-    at = 0
+    at: int = 0
     kept: ClassVar[tuple[str, ...]]
 
     def __init__(
@@ -66,12 +72,17 @@ class Firm(Service):
         output: int = 25,
     ) -> None:
         super().__init__(id, place, money)
-        self.ledger, self.at = None, 0  # first, so that firms share the keys of their `__dict__`
+        self.ledger = None  # first, so that firms share the keys of their `__dict__`
+        self.at = 0
         for name, value in (("wage", wage), ("stock", stock), ("output", output)):
             check_integer(f"{id}: {name}", value, 0, None)
         check_integer(f"{id}: price", price, 1, None)
-        self.wage, self.price, self.stock = wage, price, stock
-        self.sells, self.public, self.output = sells, public, output
+        self.wage = wage
+        self.price = price
+        self.stock = stock
+        self.sells: bool = sells
+        self.public: bool = public
+        self.output: int = output
         self.asked = self.sold = self.paid = self.worked = 0
         self.month_asked = self.month_sold = 0
 

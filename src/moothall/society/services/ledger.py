@@ -34,7 +34,7 @@ class ByRow(MutableMapping[str, Any]):
         self._population = population
         count = len(population)
         shape = count if width is None else (count, width)
-        self.array = np.zeros(shape, np.int64, order="F")
+        self.array: Any = np.zeros(shape, np.int64, order="F")
 
     def __getitem__(self, id: str) -> Any:
         row = self._population._row(id)
@@ -74,9 +74,10 @@ class Kept:
         self._name, self._own = name, f"_{name}"
         owner.kept = (*getattr(owner, "kept", ()), name)
 
-    def __get__(self, service: Any, owner: type) -> Any:
+    def __get__(self, service: Any, owner: type) -> int:
         if service.ledger is None:
-            return getattr(service, self._own)
+            own: int = getattr(service, self._own)
+            return own
         return int(service.ledger.arrays[self._name][service.at])
 
     def __set__(self, service: Any, value: int) -> None:
@@ -91,12 +92,12 @@ class Ledger:
 
     def __init__(self, services: Sequence[Any], names: Sequence[str], books: Any) -> None:
         self.services = services
-        self.arrays = {
+        self.arrays: dict[str, Any] = {
             name: np.array([getattr(each, name) for each in services], np.int64) for name in names
         }
         purses, places = books.balances, books.population._place
-        self.purse = np.array([purses.at[each.id] for each in services])
-        self.place = np.array([places.get(each.place, -1) for each in services])
+        self.purse: Any = np.array([purses.at[each.id] for each in services])
+        self.place: Any = np.array([places.get(each.place, -1) for each in services])
         for at, each in enumerate(services):
             each.ledger, each.at = self, at
 

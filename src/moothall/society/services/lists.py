@@ -15,7 +15,7 @@ class Lists:
     """`count` lists of int32 numbers, which only grow."""
 
     def __init__(self, count: int) -> None:
-        self.count = np.zeros(count, np.int32)
+        self.count: Any = np.zeros(count, np.int32)
         self._last = np.full(count, -1, np.int32)
         self._blocks = np.empty((16, _BLOCK), np.int32)
         self._before = np.empty(16, np.int32)

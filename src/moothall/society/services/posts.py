@@ -65,7 +65,7 @@ class PostsById:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self.next = 1
+        self.next: int = 1
         self._posts: dict[int, Posted] = {}
         self._follows: dict[str, dict[str, None]] = {}
         self._hottest: list[Posted] | None = None

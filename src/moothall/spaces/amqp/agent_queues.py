@@ -23,7 +23,7 @@ from moothall.spaces.amqp.wire import Outbound
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.router import Router
 
-logger = logging.getLogger("moothall.amqp")
+logger: logging.Logger = logging.getLogger("moothall.amqp")
 
 _NOT_FOUND: Final = 404
 _LOCKED: Final = 405

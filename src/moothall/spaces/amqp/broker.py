@@ -25,7 +25,7 @@ from moothall.spaces.amqp.wire import Outbound
 from moothall.spaces.loop import LoopThread
 from moothall.spaces.request import settle
 
-logger = logging.getLogger("moothall.amqp")
+logger: logging.Logger = logging.getLogger("moothall.amqp")
 
 _FIRST_WAIT_S: Final = 0.2
 _LONGEST_WAIT_S: Final = 15.0
@@ -80,15 +80,17 @@ class Broker:
     _closing: bool = False
 
     def __post_init__(self) -> None:
-        self.loop = self.thread.loop
-        self.queue_type = QUORUM if self.quorum else CLASSIC
-        self.process = secrets.token_hex(8)
-        self.reply_key = self.names.key("reply", self.process)
+        self.loop: asyncio.AbstractEventLoop = self.thread.loop
+        self.queue_type: str = QUORUM if self.quorum else CLASSIC
+        self.process: str = secrets.token_hex(8)
+        self.reply_key: str = self.names.key("reply", self.process)
         self._replies = ""
         self._count = count(1)
-        self.consumer = Consumer(self.loop)
-        self.publisher = Publisher(self.names.exchange, self.settled, self.thread.set_open)
-        self.control = Control(self.channel)
+        self.consumer: Consumer = Consumer(self.loop)
+        self.publisher: Publisher = Publisher(
+            self.names.exchange, self.settled, self.thread.set_open
+        )
+        self.control: Control = Control(self.channel)
 
     def new_key(self) -> str:
         """Return a new idempotency key for a message."""

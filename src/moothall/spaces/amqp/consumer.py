@@ -13,7 +13,7 @@ from pika.exceptions import AMQPError
 from moothall.spaces.amqp.connection import LinkLost
 from moothall.spaces.request import settle
 
-logger = logging.getLogger("moothall.amqp")
+logger: logging.Logger = logging.getLogger("moothall.amqp")
 
 Tag = tuple[int, int]
 """A delivery: the number of this process's consuming channel, and AMQP's delivery tag."""
@@ -38,7 +38,7 @@ class Consumer:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._channel: Channel | None = None
-        self.number = 0
+        self.number: int = 0
         self._open: dict[int, None] = {}
         self._done: set[int] = set()
         self._flushing = False

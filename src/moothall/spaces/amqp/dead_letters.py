@@ -136,7 +136,7 @@ class DeadLetter:
             body=body,
             headers={
                 name: headers[name]
-                for name in ("original", "thread")
+                for name in ("original", "thread", "within")
                 if isinstance(headers.get(name), str)
             },
         )

@@ -108,7 +108,7 @@ class Inbox:
     _file: SQLiteFile[InboxError]
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
-        self.durable = path is not None
+        self.durable: bool = path is not None
         # With a file, only the ends not yet written to it. No plain dict: finding its first entry
         # gets slower with each entry removed before it.
         self._ends: OrderedDict[tuple[str, str], tuple[bytes | None, float]] = OrderedDict()
@@ -134,7 +134,7 @@ class Inbox:
         self._connection = self._open()
         cursor = self._connection.cursor()
         self._execute: Callable[..., sqlite3.Cursor] = cursor.execute
-        self._release = weakref.finalize(self, _release, cursor, self._connection, os.getpid())
+        self._release = weakref.finalize(self, _release, cursor, self._connection, self._file)
 
     # -- use ---------------------------------------------------------------------------------------
 
@@ -286,8 +286,8 @@ class Inbox:
         ) from error
 
 
-def _release(cursor: sqlite3.Cursor, connection: sqlite3.Connection, process: int) -> None:
-    if os.getpid() == process:
+def _release(cursor: sqlite3.Cursor, connection: sqlite3.Connection, file: SQLiteFile[Any]) -> None:
+    if file.is_of_this_process():
         # The cursor keeps a failed statement, which would keep the file open and locked.
         cursor.close()
         connection.close()

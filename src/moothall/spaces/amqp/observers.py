@@ -18,7 +18,7 @@ from moothall.spaces.amqp.consumer import Tag
 from moothall.spaces.amqp.wire import Unreadable
 from moothall.text import log_failure
 
-logger = logging.getLogger("moothall.amqp")
+logger: logging.Logger = logging.getLogger("moothall.amqp")
 
 _KEPT: Final = 10_000
 _PREFETCH: Final = 2_000

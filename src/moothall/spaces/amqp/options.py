@@ -216,8 +216,8 @@ class Names:
                 f"_ . : -, not starting with amq., got {exchange!r}"
             )
         self.exchange = exchange
-        self.dead = f"{exchange}.dead"
-        self.dead_letters = f"{exchange}.dead-letters"
+        self.dead: str = f"{exchange}.dead"
+        self.dead_letters: str = f"{exchange}.dead-letters"
 
     @staticmethod
     @lru_cache(maxsize=10_000)

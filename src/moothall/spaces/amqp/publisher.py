@@ -63,7 +63,7 @@ class Publisher:
         # By receiver or `_ALL`, then by key: the returned messages, and those published since.
         self._held: dict[str, tuple[dict[str, Outbound], dict[str, Outbound]]] = {}
         self._returned: set[str] = set()
-        self.largest = LARGEST
+        self.largest: int = LARGEST
         self._waiters: list[asyncio.Future[None]] = []
 
     def __len__(self) -> int:

@@ -23,7 +23,7 @@ from moothall.spaces.delivery import Delivery
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.router import Router
 
-logger = logging.getLogger("moothall.amqp")
+logger: logging.Logger = logging.getLogger("moothall.amqp")
 
 _AGAIN_S: Final = 1.0
 """Seconds until an inbox that could not be read is tried again."""

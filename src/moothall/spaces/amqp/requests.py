@@ -24,7 +24,7 @@ from moothall.spaces.amqp.publisher import NO_ROOM, UNROUTABLE
 from moothall.spaces.amqp.wire import Outbound, Unreadable
 from moothall.spaces.delivery import Delivery
 
-logger = logging.getLogger("moothall.amqp")
+logger: logging.Logger = logging.getLogger("moothall.amqp")
 
 _CHECK_S: Final = 0.01
 """How long a request stays unanswered before the broker is asked for its receiver."""
@@ -69,7 +69,12 @@ class OpenRequests:
             to=envelope.to,
             mandatory=True,
             reply_to=self.broker.reply_key,
-            headers=wire.headers(delivery.hops, self._chain(delivery.parent), delivery.timeout),
+            headers=wire.headers(
+                delivery.hops,
+                self._chain(delivery.parent),
+                delivery.timeout,
+                within=envelope.within,
+            ),
             about=delivery,
         )
         return message

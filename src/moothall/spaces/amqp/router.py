@@ -48,7 +48,7 @@ from moothall.spaces.loop import LoopThread
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.router import Router
 
-logger = logging.getLogger("moothall.amqp")
+logger: logging.Logger = logging.getLogger("moothall.amqp")
 
 _AGAIN_S: Final = 1.0
 _LAST_S: Final = 5.0
@@ -72,8 +72,9 @@ class AMQPRouter(Router):
         evict: Callable[[Mailbox, RequestError], None],
     ) -> None:
         super().__init__(thread, mailbox)
-        self.dispatch = self._dispatch
+        self.dispatch: Callable[[Delivery], None] = self._dispatch
         self.inbox = inbox
+        self.broker: Broker
         self.broker = broker = Broker(
             thread,
             options,
@@ -86,11 +87,11 @@ class AMQPRouter(Router):
             on_state=on_state,
             after_read=self._begin_now,
         )
-        self.requests = OpenRequests(broker, self.settle, self.mailboxes)
-        self.recorder = Recorder(
+        self.requests: OpenRequests = OpenRequests(broker, self.settle, self.mailboxes)
+        self.recorder: Recorder = Recorder(
             self, broker, inbox, is_idle=lambda: not self._ready, keep_s=keep_s
         )
-        self.receiver = Receiver(
+        self.receiver: Receiver = Receiver(
             self,
             broker,
             inbox,
@@ -98,7 +99,7 @@ class AMQPRouter(Router):
             innermost=self.requests.innermost,
             show=self._show_inbound,
         )
-        self.queues = AgentQueues(
+        self.queues: AgentQueues = AgentQueues(
             self,
             broker,
             self.receiver,
@@ -106,7 +107,7 @@ class AMQPRouter(Router):
             queue_lost=self.requests.queue_lost,
             evict=evict,
         )
-        self.presence = Presence(
+        self.presence: Presence = Presence(
             broker,
             self.queues,
             self.mailboxes,
@@ -115,7 +116,7 @@ class AMQPRouter(Router):
             settled=self._settled,
             keep_s=keep_s,
         )
-        self.everywhere = Observers(broker)
+        self.everywhere: Observers = Observers(broker)
 
     # -- out ---------------------------------------------------------------------------------------
 
@@ -151,7 +152,7 @@ class AMQPRouter(Router):
                 wire.written(envelope),
                 to="" if everyone else to,
                 mandatory=not everyone,
-                headers=wire.headers(thread=envelope.thread),
+                headers=wire.headers(thread=envelope.thread, within=envelope.within),
                 about=(handling, envelope),
             )
         )

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from moothall.action import is_async
 from moothall.approval import Approver
 from moothall.arguments import names_checked
 from moothall.errors import ConfigError, DefinitionError, MissingExtra, RequestError
@@ -21,11 +20,12 @@ from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.router import Router
 from moothall.spaces.space import MAILBOX, Space
 from moothall.text import log_failure
+from moothall.threads import is_async
 
 if TYPE_CHECKING:
     from moothall.spaces.amqp.router import AMQPRouter
 
-logger = logging.getLogger("moothall.amqp")
+logger: logging.Logger = logging.getLogger("moothall.amqp")
 
 KEEP_S = 86_400.0
 """How long messages wait for an agent that is away."""

@@ -145,6 +145,7 @@ def headers(
     timeout: float | None = DEFAULT_TIMEOUT_S,
     original_id: str | None = None,
     thread: str | None = None,
+    within: str | None = None,
 ) -> dict[str, Any] | None:
     """Return the AMQP headers of a message, or None if it needs none, as most."""
     found: dict[str, Any] = {}
@@ -158,6 +159,8 @@ def headers(
         found["original"] = original_id
     if thread is not None:
         found["thread"] = thread
+    if within is not None:
+        found["within"] = within
     return found or None
 
 
@@ -183,6 +186,8 @@ def read(properties: Any, body: bytes) -> Inbound:
         return Inbound(raw, key, kind, envelope, reply_to)
     if "thread" in found:
         envelope = envelope._replace(thread=_text(found["thread"], "thread"))
+    if "within" in found:
+        envelope = envelope._replace(within=_text(found["within"], "within"))
     return Inbound(
         raw,
         key,
@@ -236,7 +241,7 @@ def fingerprint(envelope: Envelope, agent: str) -> str:
 def known_headers(properties: Any) -> dict[str, Any]:
     """Return the headers of a message that moothall uses."""
     found = properties.headers or {}
-    names = ("hops", "trail", "timeout", "original", "thread")
+    names = ("hops", "trail", "timeout", "original", "thread", "within")
     return {name: found[name] for name in names if isinstance(found.get(name), str | int)}
 
 

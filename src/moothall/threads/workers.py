@@ -10,20 +10,20 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import os
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Callable
 from contextvars import Context, copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from moothall.errors import TooManyThreads
+from moothall.threads.locks import guard, in_child
+from moothall.threads.waiting import settle
 
-logger = logging.getLogger("moothall.threads")
+logger: logging.Logger = logging.getLogger("moothall.threads")
 
 T = TypeVar("T")
 
@@ -36,6 +36,15 @@ MAX_THREADS: Final = 4096
 def loop_is_running() -> bool:
     """Return whether this thread runs an event loop, of a space or not: waiting would block it."""
     return asyncio._get_running_loop() is not None
+
+
+def refuse_on_loop(called: str, instead: str) -> None:
+    """Raise RuntimeError if this thread runs an event loop, which the call would block."""
+    if loop_is_running():
+        raise RuntimeError(
+            f"{called} was called where an event loop is running, which would stop until it "
+            f"returned: await {instead} instead"
+        )
 
 
 def is_cancelled() -> bool:
@@ -66,12 +75,13 @@ class WorkerThreads:
         self.name = name
         self.idle_s = idle_s
         self.limit = limit
+        self._lock = guard()
         self._reset()
+        in_child(self._reset)  # it has none of the threads
 
     def _reset(self) -> None:
-        self._lock = threading.Lock()
         self._idle: list[_Worker] = []
-        self.threads = 0  # how many there are now
+        self.threads: int = 0  # how many there are now
         self._numbers = itertools.count(1)
 
     @property
@@ -160,150 +170,8 @@ class WorkerThreads:
             logger.exception("what %r calls when done failed", job.function)
 
 
-def settle(
-    future: asyncio.Future[Any],
-    value: Any = None,
-    raised: BaseException | None = None,
-    *,
-    cancel: bool = False,
-) -> bool:
-    """Resolve or cancel a future, from any thread; return False if its loop is closed."""
-    try:
-        if cancel:
-            future.get_loop().call_soon_threadsafe(future.cancel)
-        else:
-            future.get_loop().call_soon_threadsafe(_settle, future, value, raised)
-    except RuntimeError:
-        return False
-    return True
-
-
-class Channel(Generic[T]):
-    """Carries values from any thread to the event loop in which it was made.
-
-    It has no bound: who puts never waits for a slow reader.
-    """
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
-        self._came: deque[T | BaseException] = deque()
-        self._waiting: asyncio.Future[None] | None = None
-
-    def put(self, value: T | BaseException) -> None:
-        """Pass on a value, or an exception for the reader."""
-        self._came.append(value)
-        # The reader sets `_waiting` before it looks a last time, so one of the two sees the other.
-        if self._waiting is None:
-            return
-        with suppress(RuntimeError):  # the loop has ended, and the reader with it
-            if threading.get_ident() == self._thread:
-                self._wake()
-            else:
-                self._loop.call_soon_threadsafe(self._wake)
-
-    async def get(self) -> T:
-        """Return the next value; raise if it is an exception."""
-        while not self._came:
-            waiting = self._waiting = self._loop.create_future()
-            if not self._came:
-                await waiting
-        self._waiting = None
-        value = self._came.popleft()
-        if isinstance(value, BaseException):
-            raise value
-        return value
-
-    def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None and not waiting.done():
-            waiting.set_result(None)
-
-
-class WaitingLine:
-    """Tasks of any event loop that wait for something, in order of arrival."""
-
-    def __init__(self, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
-        self._sleep = sleep
-        # Held for a few instructions, never while waiting. It is re-entrant, since the garbage
-        # collector may run meanwhile and end a generator of this thread that wakes the first.
-        self._lock = threading.RLock()
-        self._woken: dict[object, asyncio.Future[None]] = {}
-
-    def __len__(self) -> int:
-        return len(self._woken)
-
-    async def wait(self, look: Callable[[bool], tuple[T | None, float | None]]) -> T:
-        """Return what `look` finds. Afterwards, also if cancelled, the caller wakes the first.
-
-        Args:
-            look: called at once, and each time that this task is woken, with whether it is the
-                first whose loop runs; returns what was found, or None and in how many seconds to
-                look again
-        """
-        place, loop = object(), asyncio.get_running_loop()
-        try:
-            while True:
-                with self._lock:
-                    woken = self._woken[place] = loop.create_future()
-                    first = self._first() is woken
-                found, seconds = look(first)
-                if found is not None:
-                    return found
-                if seconds is None:
-                    await woken
-                else:
-                    await self._either(woken, seconds)
-        finally:
-            with self._lock:
-                self._woken.pop(place, None)
-
-    def wake_first(self) -> None:
-        """Have the first look again, and those before it whose loops stand still, once they run."""
-        with self._lock:
-            waiting = [*self._woken.values()]
-        for woken in waiting:
-            if settle(woken) and woken.get_loop().is_running():
-                return
-
-    async def _either(self, woken: asyncio.Future[None], seconds: float) -> None:
-        sleeper = asyncio.ensure_future(self._sleep(seconds))
-        try:
-            await asyncio.wait((sleeper, woken), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            if not sleeper.get_loop().is_closed():
-                sleeper.cancel()
-
-    def _first(self) -> asyncio.Future[None] | None:
-        with self._lock:
-            for place, woken in list(self._woken.items()):
-                loop = woken.get_loop()
-                if loop.is_running():
-                    return woken
-                if loop.is_closed():
-                    del self._woken[place]
-        return None
-
-
-def _settle(future: asyncio.Future[Any], value: Any, raised: BaseException | None) -> None:
-    if future.done():
-        return
-    if raised is None:
-        future.set_result(value)
-        return
-    if isinstance(raised, StopIteration):
-        # A future refuses it, since awaiting would end the awaiting generator instead.
-        replacement = RuntimeError(f"StopIteration left the function: {raised.value!r}")
-        replacement.__cause__ = raised
-        raised = replacement
-    future.set_exception(raised)
-
-
 WORKERS: Final = WorkerThreads()
 """The threads that environments share; the first starts when the first call needs it."""
-
-if hasattr(os, "register_at_fork"):  # a child has none of the threads
-    os.register_at_fork(after_in_child=WORKERS._reset)
 
 
 _AT_ONCE = 64
@@ -318,7 +186,7 @@ class _Questions:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = guard()
         self._threads = 0
         self._line: deque[tuple[asyncio.Future[Any], Context, Callable[[], Any]]] = deque()
 
@@ -350,7 +218,8 @@ class _Questions:
 
 
 _QUESTIONS: WeakKeyDictionary[Any, _Questions] = WeakKeyDictionary()
-_GUARD = threading.Lock()
+_GUARD = guard()
+in_child(_QUESTIONS.clear)  # the threads that ask have stayed with the parent
 
 
 async def ask_in_thread(approver: Any, function: Callable[..., Any], request: Any) -> Any:

@@ -1,0 +1,328 @@
+"""The ledger, which alone changes the accounts of a tree of budgets, and its reservations."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Callable
+from contextvars import ContextVar
+from decimal import Decimal
+from functools import partial
+from typing import NoReturn, TypeVar
+
+from moothall.budget.account import Account, Accounts, add, begin, left, refuse_if_closed, take
+from moothall.budget.amounts import (
+    KINDS,
+    LIMITS,
+    NOTHING,
+    PICO,
+    TOKENS,
+    UNITS,
+    USD,
+    Amounts,
+    check_count,
+    digits,
+    picodollars,
+)
+from moothall.errors import BudgetExceeded, DefinitionError
+from moothall.threads import WaitingLine, guard, in_child
+
+logger: logging.Logger = logging.getLogger("moothall.budget")
+
+T = TypeVar("T")
+
+HELD: ContextVar[tuple[weakref.ref[Reservation], ...]] = ContextVar("moothall_held", default=())
+"""The reservations that this task and its callers hold, and some that have ended."""
+
+
+class Ledger:
+    """Changes the accounts of a budget and all its descendants, under one lock."""
+
+    __slots__ = ("__weakref__", "_held", "_lock", "_open", "_utc", "has_periods", "line")
+
+    def __init__(self, title: str, utc: Callable[[], float]) -> None:
+        self._utc = utc  # seconds since 1970
+        self.has_periods: bool = False  # whether an account may be renewed
+        self._lock = guard()
+        self._open = [0]  # reservations
+        self._held: dict[int, weakref.ref[Reservation]] = {}
+        self.line: WaitingLine = WaitingLine()  # for what open reservations hold
+        weakref.finalize(self, _log_open, title, self._open)
+        in_child(self._forget_open)
+
+    def _forget_open(self) -> None:
+        # What the parent has reserved counts as spent in a child, which never sees it settled.
+        self._held.clear()
+        self._open[0] = 0
+
+    def open_account(self, account: Account, parent: Account | None, name: str | None) -> Account:
+        """Return the account to be used for a new budget of this tree."""
+        if account.per is not None:
+            self.has_periods = True
+        return account
+
+    def change(
+        self,
+        accounts: Accounts,
+        work: Callable[[], T],
+        undo: Callable[[], object] | None = None,
+    ) -> T:
+        """Change accounts with `work`; `undo` reverts it if it cannot be stored."""
+        with self._lock:
+            if self.has_periods:
+                self._renew(accounts)
+            return work()
+
+    def refresh(self, accounts: Accounts) -> None:
+        """Bring accounts up to date."""
+        if self.has_periods:
+            with self._lock:
+                self._renew(accounts)
+
+    def _renew(self, accounts: Accounts) -> None:
+        now = self._utc()
+        for account in accounts:
+            account.renew(now)
+
+    def reserve(
+        self,
+        accounts: Accounts,
+        least: Amounts,
+        now: float,
+        rest: tuple[bool, bool] = (False, False),
+    ) -> Reservation:
+        """Reserve from all accounts or none; `rest`: whether to take all tokens, all money left."""
+        amounts, periods = least, None
+
+        def work() -> None:
+            nonlocal amounts, periods
+            if any(rest):
+                tokens, pico = (
+                    max(left, least[kind], 1) if rest[kind] and left is not None else least[kind]
+                    for kind, left in enumerate(left(accounts)[:2])
+                )
+                amounts = tokens, pico, least[2], least[3]
+            take(accounts, amounts, now)
+            if self.has_periods:
+                periods = tuple(account.period for account in accounts)
+
+        self.change(accounts, work, lambda: add(accounts, amounts, -1))
+        return Reservation(self, accounts, amounts, periods)
+
+    def settle(self, reservation: Reservation, spent: Amounts) -> None:
+        """End a reservation."""
+        closed = self.change(reservation._accounts, partial(end, reservation, spent))
+        self.line.wake_first()
+        for account, kind in closed:
+            logger.warning(
+                "%s: %s %s were spent where %s had been reserved; no further calls start",
+                account.title,
+                digits(kind, spent[kind]),
+                UNITS[kind],
+                digits(kind, reservation._amounts[kind]),
+            )
+
+    def charge(self, accounts: Accounts, amounts: Amounts, now: float) -> None:
+        """Count what another process has spent, then raise if it exceeds a limit."""
+        with self._lock:
+            if self.has_periods:
+                self._renew(accounts)
+            begin(accounts, now)
+            add(accounts, amounts)
+            for account in accounts:
+                for kind in KINDS:
+                    account.spent[kind] += amounts[kind]
+            for account in accounts:
+                refuse_if_closed(account, now)
+                for kind, limit in enumerate(account.limits):
+                    if limit is not None and amounts[kind] and account.taken[kind] > limit:
+                        raise BudgetExceeded(
+                            f"{account.title}: {digits(kind, account.taken[kind])} {UNITS[kind]} "
+                            f"of {digits(kind, limit)} are spent or reserved, with those of "
+                            "another process",
+                            LIMITS[kind],
+                        )
+
+    def start(self, accounts: Accounts, now: float) -> None:
+        """Start the seconds."""
+        self.change(accounts, partial(begin, accounts, now))
+
+    def check(self, accounts: Accounts, now: float) -> None:
+        """Raise if nothing further may begin."""
+        self.refresh(accounts)
+        for account in accounts:
+            refuse_if_closed(account, now)
+
+    def read(self, account: Account) -> tuple[list[int], list[int], list[int]]:
+        """Return what is spent, what is spent or reserved, and the overrun, at one moment."""
+        self.refresh((account,))
+        with self._lock:
+            return account.spent.copy(), account.taken.copy(), account.over.copy()
+
+    def left(self, accounts: Accounts) -> list[int | None]:
+        """Return what may be reserved."""
+        self.refresh(accounts)
+        with self._lock:
+            return left(accounts)
+
+    def load(
+        self,
+        account: Account,
+        spent: list[int],
+        seconds: float,
+        over: tuple[int, int],
+        period: str,
+    ) -> None:
+        """Set what was spent."""
+        with self._lock:
+            if account.taken != account.spent:
+                raise DefinitionError(
+                    f"{account.title} cannot take over a state while something is reserved"
+                )
+            account.taken, account.spent = spent.copy(), spent.copy()
+            account.over = [*over, 0, 0]
+            account.fault = next(
+                (k for k in (TOKENS, USD) if over[k] and account.limits[k] is not None), None
+            )
+            account.before, account.begun = seconds, None
+            account.period = period
+
+
+class Reservation:
+    """Amounts that a spender has reserved.
+
+    It ends by `settle` or `release`, or as a context manager, which settles in full on exit unless
+    it was settled or released before. If the object is dropped, its amounts stay reserved; the
+    number of such reservations is logged when the budget ends.
+
+    Attributes:
+        open: whether it was not yet settled or released
+    """
+
+    __slots__ = (
+        *("__weakref__", "_accounts", "_amounts", "_ledger", "_periods", "_spent", "_waits"),
+        "open",
+    )
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        accounts: Accounts,
+        amounts: Amounts,
+        periods: tuple[str, ...] | None = None,
+    ) -> None:
+        self._ledger = ledger
+        self._accounts = accounts
+        self._amounts = amounts
+        self._periods = periods  # of its accounts, where one may be renewed
+        self._spent = amounts  # until it is settled
+        self.open = True
+        self._waits = 0  # how many of its inner reservations wait in turn
+        ledger._open[0] += 1
+        ledger._held[id(self)] = ref = weakref.ref(self)
+        HELD.set((*(r for r in HELD.get() if (each := r()) and each.open), ref))
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens are reserved."""
+        return self._amounts[TOKENS]
+
+    @property
+    def usd(self) -> float:
+        """How many US dollars are reserved."""
+        return self._amounts[USD] / PICO
+
+    @property
+    def model_calls(self) -> int:
+        """How many model calls are reserved."""
+        return self._amounts[2]
+
+    @property
+    def actions(self) -> int:
+        """How many actions are reserved."""
+        return self._amounts[3]
+
+    def settle(self, *, tokens: int | None = None, usd: float | Decimal | None = None) -> None:
+        """Replace the reservation by what was spent; default: as much as was reserved.
+
+        An overrun is counted, appears in `Budget.over`, and closes each of its budgets with a limit
+        of that kind: an estimate that was no upper bound cannot be relied on.
+
+        Raises:
+            DefinitionError: it was settled or released before, or an amount is wrong; it stays open
+        """
+        reserved = self._amounts
+        if tokens is None:
+            tokens = reserved[TOKENS]
+        check_count("settle", "tokens", tokens)
+        pico = reserved[USD] if usd is None else picodollars("settle", usd)
+        self._ledger.settle(self, (tokens, pico, reserved[2], reserved[3]))
+
+    def release(self) -> None:
+        """Return everything to the budget, because the call was never begun.
+
+        Raises:
+            DefinitionError: it was settled or released before
+        """
+        self._ledger.settle(self, NOTHING)
+
+    def _counting(self) -> Accounts:
+        """Return the accounts that were not renewed since: those in which it counts."""
+        if self._periods is None:
+            return self._accounts
+        pairs = zip(self._accounts, self._periods, strict=True)
+        return tuple(account for account, period in pairs if account.period == period)
+
+    def __enter__(self) -> Reservation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.open:
+            self.settle()
+
+    def __reduce__(self) -> NoReturn:
+        raise DefinitionError("a reservation cannot be copied: it would be given back twice")
+
+    def __repr__(self) -> str:
+        parts = ", ".join(
+            f"{digits(kind, amount)} {UNITS[kind]}"
+            for kind, amount in enumerate(self._amounts)
+            if amount
+        )
+        return f"<Reservation of {parts or 'nothing'}{'' if self.open else ', ended'}>"
+
+
+def callers(ledger: Ledger) -> list[Reservation]:
+    """Return the open reservations of a ledger that this task and its callers hold."""
+    found = [ref() for ref in HELD.get()]
+    return [each for each in found if each and each.open and each._ledger is ledger]
+
+
+def end(reservation: Reservation, spent: Amounts) -> list[tuple[Account, int]]:
+    """Count what a reservation spent; return the accounts that it closes, with the kind."""
+    if not reservation.open:
+        raise DefinitionError("this reservation was settled or released before")
+    reservation.open = False
+    reservation._spent = spent
+    reservation._ledger._open[0] -= 1
+    reservation._ledger._held.pop(id(reservation), None)
+    closed = []
+    accounts = reservation._accounts if reservation._periods is None else reservation._counting()
+    for kind in KINDS:
+        beyond = spent[kind] - reservation._amounts[kind]
+        if not spent[kind] and not beyond:
+            continue
+        for account in accounts:
+            account.spent[kind] += spent[kind]
+            account.taken[kind] += beyond
+            if beyond > 0:
+                account.over[kind] += beyond
+                if account.limits[kind] is not None:
+                    account.fault = kind if account.fault is None else account.fault
+                    closed.append((account, kind))
+    return closed
+
+
+def _log_open(title: str, open: list[int]) -> None:
+    if open[0] > 0:
+        logger.warning("%s: %d reservations were neither settled nor released", title, open[0])

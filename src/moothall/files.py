@@ -1,0 +1,62 @@
+"""Files that are written whole or not at all, whenever the process is killed."""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+_BEGIN: Final = ".part-"
+_NUMBERS: Final = itertools.count()
+_SWEPT: Final[set[Path]] = set()
+
+
+@contextmanager
+def written_whole(path: Path, mode: int = 0o666) -> Iterator[Path]:
+    """Yield the name of a new file beside a path, which is moved there once it is on the disk.
+
+    Its writer truncates it, and must not replace it. What processes that were killed have left in
+    the folder is removed when this process first writes there.
+    """
+    if path.parent not in _SWEPT:
+        _sweep(path.parent)
+        _SWEPT.add(path.parent)
+    part, file = _made(path, mode)
+    try:
+        yield part
+        os.fsync(file)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+        os.close(file)
+
+
+def _made(path: Path, mode: int) -> tuple[Path, int]:
+    """Make a file, and lock it: as long as it is locked, its process lives."""
+    while True:
+        part = path.with_name(f"{_BEGIN}{os.getpid()}-{next(_NUMBERS)}{path.suffix}")
+        try:
+            file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        except FileExistsError:
+            continue  # of another machine, or an earlier process with this number
+        with suppress(OSError):  # a file system without locks, where nothing is swept
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if os.fstat(file).st_nlink:
+            return part, file
+        os.close(file)  # swept before it was locked
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what processes have left that were killed while they wrote."""
+    for left in folder.glob(f"{_BEGIN}*"):
+        with suppress(OSError):
+            file = os.open(left, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                left.unlink()
+            finally:
+                os.close(file)

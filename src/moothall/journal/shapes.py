@@ -1,0 +1,264 @@
+"""What the entries of a journal are like: checked once, where they are read.
+
+Whoever reads an entry's data (a display, an agent that resumes, the studio) relies on these shapes.
+What a program of the user's own records beside them is its own, and not checked. Saved states are
+checked where they are loaded, by their dataclasses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from moothall.jsonvalue import json_text
+from moothall.text import cut
+
+Shape: TypeAlias = Any
+"""A type; a list of one shape; a dict of shapes by key (`key?` may be left out, other keys are
+free); a tuple of which one fits; None; or a function that returns whether a value fits."""
+
+_NAMES: Final[dict[type, str]] = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    dict: "an object",
+    list: "a list",
+}
+_SHOWN: Final = 60
+_ID_CHARS: Final = 255
+_LAST_S: Final = 253_000_000_000
+"""The year 9987, in seconds since 1970: later ones have no date."""
+_STEP: Final = re.compile(r"[0-9]{1,9}[./].*", re.DOTALL)
+
+
+def _share(value: Any) -> bool:
+    return _fits(value, float) and 0 <= value <= 1
+
+
+def _program(value: Any) -> bool:
+    """Return whether it is the fingerprint of a program, which has those of its members."""
+    if not isinstance(value, dict):
+        return False
+    members = value.get("members", [])
+    return isinstance(members, list) and all(
+        isinstance(each, list) and len(each) == 2 and isinstance(each[0], str) and _program(each[1])
+        for each in members
+    )
+
+
+def _tokens(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(_fits(each, int) for each in value)
+
+
+def _lists(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(each, list) for each in value.values())
+
+
+def _hashes(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
+
+
+def _cost(value: Any) -> bool:
+    """Return whether it is an amount of US dollars, which is written as a text."""
+    return (
+        isinstance(value, str) and re.fullmatch(r"[0-9]{1,20}(\.[0-9]{1,20})?", value) is not None
+    )
+
+
+_ABOUT: Final = {
+    **dict.fromkeys(("action?", "citizen?", "unused?", "shared?"), str),
+    **dict.fromkeys(("model?", "id?"), (str, None)),
+    "iteration?": int,
+    "once?": list,
+}
+_CHARGED: Final = (None, {"tokens": int, "usd": _cost, "model_calls": int})
+_STEP_DATA: Final = {"key": str, "about?": _ABOUT, "charged?": _CHARGED, "reserved?": _CHARGED}
+_MESSAGE: Final = {"role": str}
+
+_KINDS: Final[dict[str, Shape]] = {
+    "begun": {
+        "kind": str,
+        "agent": str,
+        "fingerprint": (None, _program),
+        "copied?": [{"key": str, "messages": int, "entries": int}],
+    },
+    "started": {**_STEP_DATA, "part?": str, "agent?": str, "asks?": bool},
+    "ended": {**_STEP_DATA, "kept?": (str, None)},
+    "failed": {**_STEP_DATA, "error": str},
+    "permitted": {"key": str, "fingerprint": str},
+    "decided": {"key": str, "decision": ("repeat", "skip", "done").__contains__},
+    "state": {"state": dict, "appended": _lists, "earlier?": _hashes},
+    "over": {"reason": str, "detail?": (str, None)},
+}
+"""Of every run, by the kind of entry: a run of the user's own orchestrator has these, too."""
+
+# -- of our own agents, by the kind of entry and what it is about ----------------------------------
+
+_ANSWER: Final = {
+    "text": str,
+    "calls": [{"id": str, "name": str, "args": (dict, str)}],
+    "usage": _tokens,
+    "reasoning?": str,
+}
+_OUTCOME: Final = {"args": (dict, str, None), "result": dict}
+_RESOURCES: Final = {"resources": [{"url": str, "description?": (str, None)}]}
+_OBJECTIVES: Final = [{"topic": str, "expertise": _share}]
+_CALL: Final = {"tool": str, "args": dict}
+_BLOCKS: Final[dict[str, Shape]] = {
+    "plan": {"tasks": [{**_CALL, "reasoning?": str}]},
+    "research": {"results": [{**_CALL, "error": (str, None)}]},
+    "narrate": {"narrative": str, "citations": list, "unsupported": list},
+    "evaluate": {"objectives": _OBJECTIVES, "generated": _OBJECTIVES, "remark": str},
+}
+_SPENT: Final = {"spent?": _tokens}
+_CONCLUSION: Final = {"summary": str}
+_DECISION: Final = {"action": str, "new_instruction": (str, [str]), "reasoning": str}
+_REPLY: Final = {"text": str, "detail": str}
+
+
+def _ended(kind: str, data: dict[str, Any]) -> Shape:
+    """Return the shape of what a step of our own ended with."""
+    about = data.get("about", {})
+    if kind in ("Society", "Survey"):
+        if "unused" in about:
+            return {"result": str}
+        return {"result": ({"answer": _ANSWER}, {"failed": str})} if "model" in about else {}
+    if "model" in about:
+        return {"result": _ANSWER}
+    if {"action", "iteration"} <= about.keys():
+        if kind == "Researcher":
+            inner = {"error?": object, "result?": (_RESOURCES, list, str, float, bool, None)}
+            return {"result": {**_OUTCOME, "result": inner}}
+        return {"result": _OUTCOME}
+    if kind == "Researcher":
+        block = data["key"].partition(".")[2]
+        return {"result": {**_BLOCKS.get(block, {}), **_SPENT}}
+    return {}
+
+
+def _of_ours(kind: str, entry: str, data: dict[str, Any]) -> Shape:
+    """Return the shape of an entry of a part of this kind, besides that of every run."""
+    if entry == "begun":
+        return _ASKED if kind in _REPLIES else {}
+    if entry == "started" and {"action", "iteration"} <= data.get("about", {}).keys():
+        return {"args?": (dict, str, None)}
+    if entry == "state":
+        messages = {"messages?": [_MESSAGE], "rows?": [{"step": int, "time": str}]}
+        rounds = {"conclusions?": [_CONCLUSION], "decisions?": [_DECISION]}
+        return {"appended": {**messages, **rounds} if kind in _WITH_ROUNDS else messages}
+    if entry == "ended":
+        return _ended(kind, data)
+    if entry == "over" and kind in _REPLIES:
+        return _REPLY | _REPLIES[kind]
+    if entry == "heard" and kind == "Conversation":
+        return {"content": object, "known_to": object}
+    return {}
+
+
+def _blocks(value: Any) -> bool:
+    return value != [] and not _fault(value, [{"type": str}], "")
+
+
+def _id(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= _ID_CHARS
+
+
+_CONTENT: Final = (str, _blocks)
+_ASKED: Final = {
+    "task": _CONTENT,
+    "given": (None, *_CONTENT),
+    "thread": (None, _id),
+    "schema": (dict, bool, None),
+}
+_WITH_ROUNDS: Final = ("DualActAgent",)
+_REPLIES: Final[dict[str, Shape]] = {
+    "ReActAgent": {"value": object, "usage": _tokens},
+    "DualActAgent": {
+        "value": object,
+        "progress?": {"conclusions": [_CONCLUSION], "decisions": [_DECISION]},
+    },
+    "Conversation": {"value": object, "saved?": dict},
+    "Researcher": {"report": dict},
+}
+_OURS: Final = frozenset((*_REPLIES, "Society", "Survey"))
+_NUMBERED: Final = ("Researcher", "Society", "Survey")
+
+
+class Shapes:
+    """The shapes of a run's entries, in order: what began a part says what is in it."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, str] = {}
+
+    def fault(self, path: Any, kind: Any, at: Any, data: Any) -> str:
+        """Return what of an entry is not as moothall writes it; empty if nothing."""
+        if not isinstance(path, str) or not isinstance(kind, str):
+            return f"its part and kind must be texts, got {_shown([path, kind])}"
+        if not _fits(at, float) or not 0 <= at < _LAST_S:
+            return f"its time must be in seconds since 1970, got {_shown(at)}"
+        if kind == "heard":  # whatever the user's own program was told
+            return self._own(path, kind, data)
+        found = _fault(data, _KINDS.get(kind, dict), "")
+        if kind == "begun" and not found:
+            self._kinds[path] = data["kind"]
+        return found or self._own(path, kind, data)
+
+    def _own(self, path: str, kind: str, data: Any) -> str:
+        of = self._kinds.get(path, "")
+        if of not in _OURS:
+            return ""
+        if kind == "ended" and of in _NUMBERED and not _STEP.fullmatch(data["key"]):
+            return (
+                f"key must begin with a number, as a step of a {of} does, got {_shown(data['key'])}"
+            )
+        return _fault(data, _of_ours(of, kind, data), "")
+
+
+def _fits(value: Any, shape: Shape) -> bool:
+    if shape is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if shape is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, shape)
+
+
+def _fault(value: Any, shape: Shape, at: str) -> str:
+    """Return what does not fit a shape, and where; empty if it fits."""
+    if shape is None:
+        return "" if value is None else f"{at or 'it'} must be null, got {_shown(value)}"
+    if isinstance(shape, type):
+        if _fits(value, shape):
+            return ""
+        return f"{at or 'it'} must be {_NAMES.get(shape, 'data')}, got {_shown(value)}"
+    if isinstance(shape, tuple):
+        faults = [_fault(value, each, at) for each in shape]
+        return "" if "" in faults else faults[0]
+    if isinstance(shape, list):
+        if not isinstance(value, list):
+            return f"{at or 'it'} must be a list, got {_shown(value)}"
+        found = (_fault(each, shape[0], f"{at}[{n}]") for n, each in enumerate(value))
+        return next(filter(None, found), "")
+    if callable(shape):
+        check: Callable[[Any], bool] = shape
+        return "" if check(value) else f"{at or 'it'} must not be {_shown(value)}"
+    return _fault_of_object(value, shape, at)
+
+
+def _fault_of_object(value: Any, shape: dict[str, Shape], at: str) -> str:
+    if not isinstance(value, dict):
+        return f"{at or 'it'} must be an object, got {_shown(value)}"
+    for key, inner in shape.items():
+        name = key.removesuffix("?")
+        where = f"{at}.{name}" if at else name
+        if name not in value:
+            if name == key:
+                return f"{where} is missing"
+        elif found := _fault(value[name], inner, where):
+            return found
+    return ""
+
+
+def _shown(value: Any) -> str:
+    return cut(json_text(value), _SHOWN)

@@ -1,0 +1,32 @@
+"""Threads: workers, waiting across threads and loops, locks, and what a forked child renews."""
+
+from moothall.threads.calls import DATA, awaited, called, is_async
+from moothall.threads.locks import guard, in_child, renewed
+from moothall.threads.waiting import Channel, WaitingLine, settle
+from moothall.threads.workers import (
+    WORKERS,
+    WorkerThreads,
+    ask_in_thread,
+    is_cancelled,
+    loop_is_running,
+    refuse_on_loop,
+)
+
+__all__ = [
+    "DATA",
+    "WORKERS",
+    "Channel",
+    "WaitingLine",
+    "WorkerThreads",
+    "ask_in_thread",
+    "awaited",
+    "called",
+    "guard",
+    "in_child",
+    "is_async",
+    "is_cancelled",
+    "loop_is_running",
+    "refuse_on_loop",
+    "renewed",
+    "settle",
+]

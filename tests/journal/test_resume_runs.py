@@ -1,0 +1,209 @@
+"""At its start, a program resumes all runs that stopped when its process before ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from journal.crash import crash, on_a_loop
+from moothall import (
+    Budget,
+    Context,
+    Conversation,
+    DualActAgent,
+    Journal,
+    MaxTurns,
+    ReActAgent,
+    ScriptedModel,
+)
+from moothall.action import action
+from moothall.errors import DefinitionError, RunHeld, RunMismatch
+from moothall.models.protocol import Call
+from moothall.reasoning.recorded_agent import RecordedAgent
+
+RUNS = {"r1": "ada", "r2": "bo", "r3": "cy"}
+
+
+def desk(journal: Journal | None, wait: Callable[[], Any], **options: Any) -> ReActAgent:
+    @action(idempotent=options.pop("idempotent", True))
+    async def order(context: Context) -> str:
+        """Order."""
+        await wait()
+        return f"for {context.deps}"
+
+    known = {"actions": [order], "journal": journal}
+    return ReActAgent("desk", ScriptedModel([orders] * 20), **known | options)
+
+
+def orders(messages: list[dict[str, Any]], actions: Any) -> Any:
+    """Order, and say what was ordered."""
+    last = messages[-1]
+    if last["role"] == "tool":
+        return f"Ordered {last['content']}."
+    return Call("c", "order", {})
+
+
+async def crashed(
+    tmp_path: Path, agent: Callable[[Journal, Callable[[], Any]], RecordedAgent], *runs: str
+) -> Path:
+    """A journal as a process leaves it that is killed when all these runs are under way."""
+    waiting = 0
+    go_on = asyncio.Event()
+
+    async def wait() -> None:
+        nonlocal waiting
+        waiting += 1
+        if waiting == len(runs):
+            crash(tmp_path / "journal", tmp_path / "left")
+            go_on.set()
+        await go_on.wait()
+
+    with Journal(tmp_path / "journal") as journal:
+        whole = agent(journal, wait)
+        asked = (
+            whole.reply(f"I am {RUNS[run]}", thread=RUNS[run], run_id=run, deps=RUNS[run])
+            for run in runs
+        )
+        await asyncio.gather(*asked)
+    return tmp_path / "left"
+
+
+async def at_once() -> None:
+    pass
+
+
+@on_a_loop
+async def test_each_stopped_run_is_resumed_with_its_thread_deps_and_budget(tmp_path: Path) -> None:
+    left = await crashed(tmp_path, lambda j, wait: desk(j, wait), *RUNS)
+    with Journal(left) as journal:
+        assert {run.id: (run.state, run.thread) for run in journal.runs()} == {
+            run: ("stopped", user) for run, user in RUNS.items()
+        }
+        whole = Budget(model_calls=20)
+        budgets = {user: whole.child() for user in RUNS.values()}
+        agent = desk(journal, at_once, budget=whole)
+        resumed = await agent.resume_runs(
+            deps=lambda run: run.thread, budget=lambda run: budgets[run.thread or ""]
+        )
+        assert {each.run.id: each.outcome for each in resumed} == dict.fromkeys(RUNS, "resumed")
+        for each in resumed:
+            assert each.reply is not None
+            assert each.reply.text == f"Ordered for {each.run.thread}."
+            # What the run had spent before counts too.
+            assert budgets[each.run.thread or ""].spent.model_calls == 2
+        assert await agent.resume_runs() == []
+        again = await agent.reply("I am bo", thread="bo", run_id="r2")
+        assert again.text == "Ordered for bo."
+
+
+@on_a_loop
+async def test_one_bad_run_stops_no_other(tmp_path: Path) -> None:
+    left = await crashed(tmp_path, lambda j, wait: desk(j, wait), *RUNS)
+    with Journal(left) as journal, Journal(left) as other:
+        journal.fork("r1", "copy")
+        part = await other.begin("r2", "ReActAgent", "desk", "")  # another process has it
+
+        def deps(run: Any) -> str:
+            if run.id == "copy":
+                raise LookupError("nobody knows this user any more")
+            return str(run.thread)
+
+        resumed = await desk(journal, at_once).resume_runs(deps=deps)
+        assert {each.run.id: each.outcome for each in resumed} == {
+            "r1": "forked",
+            "r3": "resumed",
+            "copy": "failed",
+        }
+        assert isinstance(resumed[-1].error, LookupError)
+        part.close()
+        changed = desk(journal, at_once, system_prompt="You are new.")
+        outcomes = {each.run.id: each for each in await changed.resume_runs()}
+        assert outcomes["r2"].outcome == "mismatch"
+        assert isinstance(outcomes["r2"].error, RunMismatch)
+
+
+@on_a_loop
+async def test_a_run_that_another_process_takes_meanwhile_is_held(tmp_path: Path) -> None:
+    left = await crashed(tmp_path, lambda j, wait: desk(j, wait), "r1")
+    with Journal(left) as journal, Journal(left) as other, ThreadPoolExecutor() as pool:
+
+        def take(run: Any) -> None:
+            pool.submit(asyncio.run, other.begin(run.id, run.kind, run.agent, "")).result()
+
+        (one,) = await desk(journal, at_once).resume_runs(deps=take)
+        assert (one.outcome, type(one.error)) == ("held", RunHeld)
+
+
+@on_a_loop
+async def test_a_call_in_doubt_waits_for_a_person(tmp_path: Path) -> None:
+    left = await crashed(tmp_path, lambda j, wait: desk(j, wait, idempotent=False), "r1")
+    with Journal(left) as journal:
+        agent = desk(journal, at_once, idempotent=False)
+        for _ in range(2):
+            (one,) = await agent.resume_runs()
+            assert (one.outcome, one.reply, one.error) == ("in_doubt", None, None)
+        journal.decide("r1", "repeat")
+        (one,) = await agent.resume_runs(deps=lambda run: "you")
+        assert one.reply is not None
+        assert one.reply.text == "Ordered for you."
+
+
+@on_a_loop
+async def test_a_run_of_which_nothing_is_recorded_is_told(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal") as journal:
+        (await journal.begin("r1", "ReActAgent", "desk", "Hello")).close()
+        (one,) = await desk(journal, at_once).resume_runs()
+        assert one.outcome == "empty"
+
+
+@on_a_loop
+async def test_only_runs_of_this_agent_that_did_not_end(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal") as journal:
+        await desk(journal, at_once).reply("Hi", run_id="ended")
+        (await journal.begin("r1", "ReActAgent", "another", "Hello")).close()
+        (await journal.begin("r2", "Conversation", "desk", "Hello")).close()
+        assert await desk(journal, at_once).resume_runs() == []
+
+
+def dual_act(journal: Journal, wait: Callable[[], Any]) -> DualActAgent:
+    reactive = desk(None, wait)
+    decides = [
+        '{"action": "CONTINUE", "new_instruction": "Order."}',
+        '{"action": "TERMINATE", "new_instruction": "", "reasoning": "Good."}',
+    ]
+    human = ReActAgent("H", ScriptedModel(decides))
+    return DualActAgent(human=human, reactive=reactive, id="both", journal=journal)
+
+
+def conversation(journal: Journal, wait: Callable[[], Any]) -> Conversation:
+    first = desk(None, wait)
+    second = ReActAgent("second", ScriptedModel(["Good."]))
+    return Conversation([first, second], until=MaxTurns(2), id="both", journal=journal)
+
+
+@pytest.mark.parametrize("make", (dual_act, conversation))
+@on_a_loop
+async def test_groups_resume_theirs(tmp_path: Path, make: Any) -> None:
+    left = await crashed(tmp_path, make, "r1")
+    with Journal(left) as journal:
+        (one,) = await make(journal, at_once).resume_runs(deps=lambda run: run.thread)
+        assert (one.outcome, one.run.thread) == ("resumed", "ada")
+        assert one.reply is not None
+        assert any("for ada" in str(each) for each in (one.reply.text, one.reply.messages))
+
+
+@on_a_loop
+async def test_what_it_cannot_use_is_refused(tmp_path: Path) -> None:
+    agent: Any = ReActAgent("desk", ScriptedModel([]))
+    with pytest.raises(DefinitionError, match="'desk' has no journal="):
+        await agent.resume_runs()
+    agent.journal = tmp_path / "journal"
+    with pytest.raises(DefinitionError, match="deps= must be a function of the run, got 'ada'"):
+        await agent.resume_runs(deps="ada")
+    with pytest.raises(DefinitionError, match="concurrency"):
+        await agent.resume_runs(concurrency=0)

@@ -1,0 +1,202 @@
+"""Each extra, installed alone into an empty environment, does what it is for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from release.conftest import ROOT, Install
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
+
+ALONE = {
+    "": """
+        from moothall import Agent, NativeSpace, ReActAgent, ScriptedModel, action
+
+        class Calculator(Agent):
+            @action
+            def add(self, a: int, b: int) -> int:
+                return a + b
+
+        with NativeSpace() as space:
+            space.add(Calculator("Calculator"))
+            assert space.add(Agent("me")).ask("Calculator", "add", a=1, b=2).result(5) == 3
+        agent = ReActAgent("shop", ScriptedModel(["three"]), journal="runs.db")
+        assert agent.reply_sync("How many?").text == "three"
+    """,
+    "local": """
+        from moothall import ReActAgent
+
+        def in_stock(item: str) -> int:
+            "How many of an item are in stock."
+            return 3
+
+        agent = ReActAgent("shop", "local", actions=[in_stock])
+        assert agent.reply_sync("How many pears are in stock?").text == "3"
+    """,
+    "openai": """
+        from moothall import ModelError, ReActAgent
+
+        reply = ReActAgent("far", "http://127.0.0.1:9/v1#m").reply_sync("Hello")
+        assert isinstance(reply.error, ModelError) and "127.0.0.1:9" in str(reply.error), reply
+    """,
+    "litellm": """
+        import os
+
+        os.environ["OPENAI_API_KEY"] = "none"
+        from moothall import LiteLLMModel
+
+        assert LiteLLMModel("openai/gpt-4o-mini").name
+    """,
+    "transformers": """
+        from moothall import TransformersModel
+        import torch, transformers
+    """,
+    "amqp": """
+        from moothall import AMQPOptions, AMQPSpace, Agent, BrokerError
+
+        try:
+            with AMQPSpace(amqp_options=AMQPOptions("127.0.0.1", 9)) as space:
+                space.add(Agent("me"))
+        except BrokerError as error:
+            assert "127.0.0.1" in str(error), error
+        else:
+            raise AssertionError("it found a broker")
+    """,
+    "cli": """
+        import subprocess, sys
+
+        command = [sys.executable, "-m", "moothall"]
+        for each in ("--help", "act --help", "models"):
+            subprocess.run([*command, *each.split()], check=True)
+    """,
+    "research": """
+        from pathlib import Path
+        from moothall.research import Researcher, search_folder
+
+        Path("notes").mkdir()
+        Path("notes/a.md").write_text("The lighthouse of Genoa is 77 metres tall.")
+        asked = ["How tall is the lighthouse of Genoa?"]
+        report = Researcher("r", None, asked, [search_folder("notes")]).report_sync()
+        assert "77 metres" in report.markdown and "77 metres" in report.html()
+    """,
+    "society": """
+        import asyncio
+        from moothall.society import Society
+
+        town = Society(50, seed=1)
+        rows = asyncio.run(town.run(days=1))
+        assert rows
+    """,
+    "tables": """
+        import asyncio
+        from pathlib import Path
+        from moothall.society import Society
+
+        asyncio.run(Society(20, seed=1).run(days=1, out="town"))
+        assert list(Path("town").glob("*.parquet"))
+    """,
+    "pandas": """
+        from moothall.society import Experiment
+
+        facts = {"society": {"citizens": 20}, "metrics": ["home"]}
+        many = Experiment(name="e", **facts, workflow=[{"run": {"steps": 2}}])
+        frame = many.run_sync(jobs=0).to_pandas()
+        assert len(frame)
+    """,
+    "pictures": """
+        import asyncio
+        from pathlib import Path
+        from moothall.society import City, Society, draw_map
+
+        draw_map(Society(20, City.generate(seed=1, citizens=20), seed=1), "map.png")
+        assert Path("map.png").stat().st_size > 1000
+    """,
+    "ray": """
+        import asyncio
+        from moothall.society import Population, RayEngine, Society
+
+        if __name__ == "__main__":
+            town = Society(200, seed=1, engine=RayEngine(workers=1))
+            asyncio.run(town.run(days=1))
+    """,
+    "studio": """
+        import urllib.error, urllib.request
+        from moothall.studio import Studio
+
+        with Studio() as studio:
+            studio.launch(0, journal="runs.db", prevent_thread_lock=True, quiet=True)
+            try:
+                urllib.request.urlopen(studio.url)
+            except urllib.error.HTTPError as error:
+                assert error.code == 401, error
+    """,
+}
+"""A program for each extra; for none of them the default install."""
+
+TOGETHER = (
+    "",
+    "amqp",
+    "cli",
+    "local",
+    "openai",
+    "pandas",
+    "pictures",
+    "research",
+    "society",
+    "tables",
+)
+"""Extras that are installed side by side in their lowest versions."""
+
+NOT_OF_USERS = {"all", "bench", "dev", "docs", "release"}
+
+
+def run(python: Path, program: str, folder: Path) -> None:
+    """Run a program in an environment, with none of this one's paths."""
+    lines = program.strip("\n").splitlines()
+    file = folder / "program.py"
+    file.write_text("\n".join(line.removeprefix("        ") for line in lines))
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    done = subprocess.run(
+        [python, "-W", "error::ImportWarning", file],
+        cwd=folder,
+        env=clean,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def extras() -> dict[str, list[str]]:
+    """The extras of pyproject.toml and what each brings; the default install without a name."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return {"": project["dependencies"], **project["optional-dependencies"]}
+
+
+def test_every_extra_of_users_has_a_program() -> None:
+    assert set(ALONE) == set(extras()) - NOT_OF_USERS
+
+
+@pytest.mark.parametrize("extra", [pytest.param(each, id=each or "none") for each in ALONE])
+def test_extra_alone_does_what_it_is_for(extra: str, install: Install, tmp_path: Path) -> None:
+    run(install(extra), ALONE[extra], tmp_path)
+
+
+def test_the_lowest_versions_that_the_bounds_allow_work(
+    install: Install, wheel: Path, tmp_path: Path
+) -> None:
+    named = [word for extra in TOGETHER if extra for word in ("--extra", extra)]
+    lowest = tmp_path / "lowest.txt"
+    uv = [sys.executable, "-m", "uv", "--quiet", "pip"]
+    resolve = [*uv, "compile", "--resolution", "lowest-direct", "-o", lowest, *named]
+    subprocess.run([*resolve, "pyproject.toml"], cwd=ROOT, check=True, capture_output=True)
+    python = install("", lowest)
+    subprocess.run([*uv, "install", "--python", python, "-r", lowest], check=True)
+    for extra in TOGETHER:
+        run(python, ALONE[extra], tmp_path)

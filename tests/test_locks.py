@@ -1,0 +1,244 @@
+"""A collection, a signal and a fork at any moment lock nothing up."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LITTER = """
+import asyncio, gc, os, signal, sys, threading, time
+from moothall import *
+
+async def never(messages, actions):
+    await asyncio.Event().wait()
+
+def litter(**options):
+    "Replies that are under way, or wait for their turn, in a loop that is closed."
+    loop = asyncio.new_event_loop()
+    agent = ReActAgent("dropped", ScriptedModel([never] * 3), **options)
+    tasks = [loop.create_task(agent.reply("hello", thread=each)) for each in ("t", "t", "u")]
+    for _ in range(5):
+        loop.run_until_complete(asyncio.sleep(0.001 if options else 0))
+    loop.close()
+
+def made(kind, path):
+    "What an agent of this kind has."
+    if kind == "journal":
+        return {"journal": Journal(path)}
+    if kind == "memory":
+        return {"memory": SQLiteMemory(path)}
+    return {"budget": Budget(model_calls=10**9)} if kind == "budget" else {}
+
+def agent(id="lives", **options):
+    return ReActAgent(id, ScriptedModel(lambda messages, actions: "yes"), **options)
+"""
+
+
+def run(program: str, *args: object, timeout: float = 50) -> str:
+    """What a program prints; one that hangs is killed, and fails the test."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", LITTER + program, *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+AT_ONCE = """
+class Id(str):
+    "Has the garbage collected at the moment in which its thread is looked up."
+    def __hash__(self):
+        gc.collect()
+        return str.__hash__(self)
+
+gc.disable()
+litter()
+print(agent().reply_sync("hello", thread=Id("t")).text)
+"""
+
+
+def test_a_collection_while_a_thread_is_looked_up_ends_dropped_replies() -> None:
+    assert run(AT_ONCE) == "yes\n"
+
+
+OFTEN = """
+kind, threshold, seconds, path = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
+options = made(kind, path)
+mine = agent(**options)
+gc.set_threshold(threshold)
+until, rounds = time.monotonic() + seconds, 0
+while rounds < 10 or time.monotonic() < until:
+    litter(**options)
+    for each in ("t", "u"):
+        assert mine.reply_sync("hello", thread=each).text == "yes"
+    rounds += 1
+print("alive")
+"""
+
+THRESHOLDS = [7, *(pytest.param(each, marks=pytest.mark.long) for each in (3, 31, 101, 300, 701))]
+
+
+@pytest.mark.parametrize("threshold", THRESHOLDS)
+@pytest.mark.parametrize("kind", ("plain", "journal", "memory", "budget"))
+def test_collections_at_any_moment_let_others_go_on(
+    tmp_path: Path, kind: str, threshold: int
+) -> None:
+    seconds = 1 if threshold == 7 else 20
+    assert run(OFTEN, kind, threshold, seconds, tmp_path / "file.db") == "alive\n"
+
+
+ENDS_OF_RUNS = """
+path = sys.argv[1]
+journal = Journal(path)
+gc.disable()
+
+loop = asyncio.new_event_loop()
+dropped = ReActAgent("dropped", ScriptedModel([never]), journal=journal)
+task = loop.create_task(dropped.reply("hello", run_id="dropped"))
+while journal.runs() == [] or journal.runs()[0].entries < 3:
+    loop.run_until_complete(asyncio.sleep(0.001))
+loop.close()
+del task, loop, dropped
+
+def change(accounts):
+    gc.collect()  # closes the dropped reply, whose end is to be written
+    return [{}]
+
+journal.change_accounts(["any"], change)
+
+async def followed():
+    return [each.kind async for each in journal.follow("dropped")]
+
+print(asyncio.run(followed())[-1])
+print(journal.run("dropped").state)
+"""
+
+
+def test_the_end_of_a_reply_that_is_collected_while_the_journal_is_written_is_kept(
+    tmp_path: Path,
+) -> None:
+    assert run(ENDS_OF_RUNS, tmp_path / "runs.db") == "over\ncancelled\n"
+
+
+FORKS = """
+count, own = int(sys.argv[1]), agent("own")
+
+def reply_for_ever(number):
+    async def main():
+        while True:
+            await own.reply("hello", thread=f"{number}")
+            await own.reply("hello", thread="all")
+            await own.reply("hello")
+    asyncio.run(main())
+
+space = NativeSpace()
+space.add(agent("here"))
+me = space.add(Agent("me"))
+
+def ask_for_ever():
+    while True:
+        me.ask("here", "say", content="hello").result()
+
+for number in range(4):
+    threading.Thread(target=reply_for_ever, args=(number,), daemon=True).start()
+threading.Thread(target=ask_for_ever, daemon=True).start()
+failed = []
+for number in range(count):
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            signal.alarm(20)
+            assert agent("new").reply_sync("hello", thread="t").text == "yes"
+            for thread in ("1", "all", None):
+                assert own.reply_sync("hello", thread=thread).text == "yes"
+            with NativeSpace() as its:
+                its.add(agent("here"))
+                asking = its.add(Agent("me")).ask("here", "say", content="hello")
+                assert asking.result(timeout=15) == "yes"
+            code = 0
+        finally:
+            os._exit(code)
+    status = os.waitpid(child, 0)[1]
+    if status:
+        failed.append(status)
+print(failed, flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("count", (12, pytest.param(92, marks=pytest.mark.long)))
+def test_a_child_that_is_forked_while_others_reply_replies(count: int) -> None:
+    assert run(FORKS, count) == "[]\n"
+
+
+SIGNALS = """
+kind, seconds, path = sys.argv[1], float(sys.argv[2]), sys.argv[3]
+
+mine = agent("mine", max_iterations=10**6, **made(kind, path))
+handled = refused = 0
+
+def interrupt(number, frame):
+    global handled, refused
+    handled += 1
+    try:
+        mine.interrupt("and now", thread=f"{handled % 3}")
+    except MailboxFull:
+        refused += 1
+    finally:  # not by an interval: a handler that takes longer would never end
+        signal.setitimer(signal.ITIMER_REAL, 0.001)
+
+async def alone():
+    rounds = 0
+    while time.monotonic() < until or rounds < 20:
+        replies = [mine.reply("hello", thread=f"{number}") for number in range(3)]
+        assert {each.text for each in await asyncio.gather(*replies)} == {"yes"}
+        rounds += 1
+
+def in_a_space():
+    rounds = 0
+    with NativeSpace() as space:
+        space.add(mine)
+        me = space.add(Agent("me"))
+        while time.monotonic() < until or rounds < 20:
+            asked = [me.ask("mine", "say", content="hello", thread=f"{n}") for n in range(3)]
+            assert [each.result(timeout=30) for each in asked] == ["yes"] * 3
+            rounds += 1
+
+signal.signal(signal.SIGALRM, interrupt)
+until = time.monotonic() + seconds
+signal.setitimer(signal.ITIMER_REAL, 0.001)
+in_a_space() if kind == "space" else asyncio.run(alone())
+signal.signal(signal.SIGALRM, signal.SIG_IGN)
+assert handled > 100, handled
+print("alive")
+"""
+
+
+@pytest.mark.parametrize("seconds", (1, pytest.param(20, marks=pytest.mark.long)))
+@pytest.mark.parametrize("kind", ("plain", "space", "journal", "memory", "budget"))
+def test_a_signal_handler_may_interrupt_an_agent_at_any_moment(
+    tmp_path: Path, kind: str, seconds: float
+) -> None:
+    assert run(SIGNALS, kind, seconds, tmp_path / "file.db") == "alive\n"
+
+
+WAKES = """
+async def first(messages, actions):
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    await asyncio.Event().wait()
+
+mine = ReActAgent("mine", ScriptedModel([first, "I stop."]))
+signal.signal(signal.SIGALRM, lambda *_: mine.interrupt("Stop."))
+print(mine.reply_sync("hello").text)
+"""
+
+
+def test_an_interruption_by_a_signal_handler_is_heard_by_a_loop_that_sleeps() -> None:
+    assert run(WAKES) == "I stop.\n"

@@ -1,0 +1,56 @@
+"""Agents in a space: docs/spaces.md, seed 004."""
+
+from typing import Any, assert_type
+
+from moothall import Agent, ChattyAI, Message, NativeSpace, User, action, format_slash, parse_slash
+
+
+class Calculator(Agent):
+    @action
+    async def add(self, a: int, b: int) -> int:
+        """Add two integers."""
+        return a + b
+
+    async def after_add(self) -> None:
+        self.send({"to": "*", "action": {"name": "hello", "args": {}}})
+
+    async def after_action(
+        self, message: dict[str, Any], return_value: Any, error: BaseException | None
+    ) -> None:
+        print(message["action"]["name"], return_value, error)
+
+
+class Quiet(Agent):
+    def before_remove(self) -> None:
+        print("leaving")
+
+
+with NativeSpace() as space:
+    calculator = space.add(Calculator("Calculator"))
+    assert_type(calculator, Calculator)
+    me = space.add(Agent("me"))
+    message: Message = {
+        "from": "me",
+        "to": "Calculator",
+        "action": {"name": "add", "args": {"a": 1, "b": 2}},
+    }
+    print(me.request(message).result(timeout=5))
+    print(me.ask("Calculator", "add", a=1, b=2).result())
+    typed = parse_slash("/Calculator.add a:1 b:2")
+    if typed is not None:
+        me.send(typed)
+    print(format_slash(message))
+    space.add(ChattyAI("chatty"))
+    space.add(User())
+    space.observe(lambda message: print(message["from"]))
+    names: list[str] = space.ids()
+    space.remove("chatty")
+    space.add("chatty")  # error
+    me.request("add")  # error
+
+
+async def total(agent: Calculator) -> int:
+    assert_type(await agent.add(1, 2), int)
+    await agent.add("1", 2)  # error
+    result: int = await agent.ask("Calculator", "add", a=1, b=2)
+    return result
