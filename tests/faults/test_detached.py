@@ -24,7 +24,8 @@ def test_it_is_in_doubt_once_and_what_follows_is_acknowledged(
 ) -> None:
     names = Names(f"faults.{uuid4().hex}")
     settings = {
-        "port": fragile.port,
+        "hostname": f"127.0.0.1:{fragile.port}",
+        "quorum": False,
         "heartbeat": 60,
         "exchange": names.exchange,
         "inbox": str(tmp_path / "inbox.db"),

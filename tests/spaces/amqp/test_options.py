@@ -13,7 +13,8 @@ from moothall import Agent, AMQPOptions, AMQPSpace, BrokerError, ConfigError
 from moothall.errors import DefinitionError
 from spaces.amqp.conftest import MakeSpace
 
-VARIABLES = ("AMQP_HOST", "AMQP_PORT", "AMQP_USERNAME", "AMQP_PASSWORD", "AMQP_VHOST")
+PLACE = ("HOST", "PORT", "USERNAME", "PASSWORD", "VHOST", "HEARTBEAT")
+VARIABLES = [f"AMQP_{name}" for name in (*PLACE, "USE_SSL", "CA_FILE", "CERT_FILE", "KEY_FILE")]
 
 
 @pytest.fixture(autouse=True)
@@ -86,6 +87,22 @@ def test_an_authority_is_of_an_encrypted_connection() -> None:
             AMQPOptions(ca_file=path)
 
 
+def test_the_nodes_of_a_cluster_are_each_named_in_errors() -> None:
+    options = AMQPOptions("one, two:5673,[::1]:5674", use_ssl=True)
+    assert options.address == "one:5671,two:5673,::1:5674"
+
+
+def test_a_client_certificate_belongs_to_an_encrypted_connection_and_needs_no_user() -> None:
+    assert AMQPOptions(use_ssl=True, cert_file="me.pem").username is None
+    for wrong, said in (
+        ({"cert_file": "me.pem"}, "cert_file= needs use_ssl=True"),
+        ({"use_ssl": True, "key_file": "me.key"}, "key_file= needs cert_file="),
+        ({"use_ssl": True, "cert_file": "me.pem", "password": "x"}, "password= needs username="),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            AMQPOptions(**wrong)  # type: ignore[arg-type]
+
+
 def test_queues_are_quorum_queues_or_not() -> None:
     with pytest.raises(ConfigError, match="quorum= must be True or False, got 'no'"):
         AMQPSpace(quorum="no")  # type: ignore[arg-type]
@@ -106,6 +123,18 @@ def test_the_environment_says_where() -> None:
     }
     found = AMQPOptions.from_environment(given)
     assert found == AMQPOptions("broker", 5673, "me", "secret", "agents")
+    secure = {
+        "AMQP_USE_SSL": "Yes",
+        "AMQP_HEARTBEAT": "5",
+        "AMQP_CA_FILE": "ca.pem",
+        "AMQP_CERT_FILE": "me.pem",
+        "AMQP_KEY_FILE": "me.key",
+    }
+    encrypted = AMQPOptions.from_environment(secure, cert_file="other.pem")
+    assert (encrypted.port, encrypted.use_ssl, encrypted.heartbeat) == (5671, True, 5)
+    assert (encrypted.ca_file, encrypted.cert_file) == ("ca.pem", "other.pem")
+    assert (encrypted.key_file, encrypted.username) == ("me.key", None)
+    assert not AMQPOptions.from_environment({"AMQP_USE_SSL": "off"}).use_ssl
     assert AMQPOptions.from_environment({}) == AMQPOptions()
     assert AMQPOptions.from_environment(dict.fromkeys(given, "")) == AMQPOptions()
     assert AMQPOptions.from_environment({"AMQP_HOST": "other"}) == AMQPOptions("other")

@@ -48,15 +48,15 @@ class AMQPSpace(Space):
     is in doubt.
 
     Args:
-        amqp_options: where the broker is; if left out, from `AMQP_HOST`, `AMQP_PORT`,
-            `AMQP_USERNAME`, `AMQP_PASSWORD` and `AMQP_VHOST`
+        amqp_options: where the broker is; if left out, from `AMQP_HOST` and the other variables
+            that `AMQPOptions.from_environment` reads
         exchange: the name of the exchange; spaces of different exchanges are not connected
         inbox: the file in which this process remembers messages; in memory if left out
         approver: answers for the actions of policy `ACCESS_REQUESTED` of agents without their own
         mailbox: how many messages may wait for one agent
         keep: seconds that messages wait for an agent that is away; then they go to the dead
             letters. A queue unused for twice as long is deleted, and its id is unknown then
-        quorum: whether the agents' queues are replicated in a cluster
+        quorum: whether a cluster replicates the queues of the agents and of the dead letters
         grace: seconds that `close` lets started actions continue
         on_connection: called, on the space's loop, with `connected`, `lost`, `retrying`, `blocked`
             or `unblocked`, and a text; that is logged too
