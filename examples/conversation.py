@@ -27,4 +27,4 @@ async def main() -> None:
         print(f"{event.reply.usage.output_tokens} tokens, {event.reply.stop_reason}")
 
 
-asyncio.run(main())
+asyncio.run(main())  # in a notebook: await main()

@@ -28,4 +28,4 @@ async def day() -> None:
         )
 
 
-asyncio.run(day())
+asyncio.run(day())  # in a notebook: await day()
