@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
+import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -22,6 +23,11 @@ os.environ["MOOTHALL_OFFLINE"] = "1"
 os.environ["OMP_THREAD_LIMIT"] = "1"
 # Hundreds of programs are started: none is to compile again what another has.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# A shell that starts the tests in the background, and some runners, have these ignored, which every
+# process inherits: the tests' own programs are to end by Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 # The same examples in every run: a property that fails, fails for everyone. pytest's own timeout is
 # the deadline.

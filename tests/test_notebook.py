@@ -12,12 +12,14 @@ from typing import Any
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from playwright.sync_api import sync_playwright
 from tests.test_docs import NOTEBOOK, PAGES, blocks
 
 from moothall import Journal, ReActAgent, Reply, ScriptedModel
-from moothall.research import Report
+from moothall.research import Report, Researcher, search_folder
 
 BAD = '<script>alert(1)</script><img src="http://x.example/?q=1"> [a](javascript:alert(1)) \u202e'
+CHROMIUM = "/usr/bin/chromium"
 OURS = [page for page in PAGES if NOTEBOOK in page.read_text()]
 
 
@@ -126,3 +128,21 @@ def test_a_long_reply_is_cut_in_a_notebook() -> None:
     html = Reply("x" * 1_000_000)._repr_html_()
     assert len(html) < 60_000
     assert "of 1000000 characters" in html
+
+
+def test_a_footnote_of_a_report_opens_its_passage_within_the_frame(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.md").write_text("The lighthouse of Genoa is 77 metres tall.")
+    asked = ["How tall is the lighthouse of Genoa?"]
+    report = Researcher("r", None, asked, [search_folder(tmp_path / "notes")]).report_sync()
+    (tmp_path / "book.html").write_text(f"<p>a notebook</p>{report._repr_html_()}")
+    with sync_playwright() as started:
+        browser = started.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        page = browser.new_page()
+        page.goto((tmp_path / "book.html").as_uri())
+        frame = page.frame_locator("iframe")
+        frame.locator("a.note").click()
+        assert "77 metres" in frame.locator("li:target").inner_text()
+        browser.close()

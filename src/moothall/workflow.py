@@ -29,13 +29,17 @@ class AgentParts(TypedDict, total=False):
     blocks: Iterable[Block] | None
 
 
-class AgentOptions(AgentParts, total=False):
-    """What every agent takes by name; `Agent` documents it."""
+class AgentSettings(TypedDict, total=False):
+    """How an agent takes messages, and who permits what it does."""
 
     receive_own_broadcasts: bool
     concurrency: int | None
     approver: Approver | None
     deps: Any
+
+
+class AgentOptions(AgentParts, AgentSettings, total=False):
+    """What every agent takes by name; `Agent` documents it."""
 
 
 class Workflow:

@@ -308,7 +308,8 @@ def test_messages_of_steps_that_are_lived_again_are_there_once(
 
     class Lines(io.StringIO):
         def write(self, line: str) -> int:
-            if line.startswith("{") and json.loads(line).get("step") == 2:
+            at_step_2 = line.startswith("{") and json.loads(line).get("step") == 2
+            if at_step_2 and not before.exists():
                 crash(journal, before)
             return len(line)
 

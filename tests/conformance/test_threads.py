@@ -6,7 +6,6 @@ import asyncio
 import io
 import json
 import os
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -133,12 +132,18 @@ def conversation(model: Asked) -> Any:
     return Conversation([ReActAgent("Ann", model)], until=MaxTurns(1), id="it")
 
 
-@pytest.mark.parametrize("make", (shared, conversation))
-def test_one_that_all_have_in_common_answers_one_after_the_other(
-    space: Any, make: Callable[[Asked], Any]
-) -> None:
+def test_a_conversation_answers_two_people_side_by_side(space: Any) -> None:
     model = Asked()
-    space.add(make(model))
+    space.add(conversation(model))
+    asked = [space.add(Agent(id)).ask("it", "say", content=id) for id in "ab"]
+    assert sorted(model.begun.wait_for(2)) == ["a", "b"]
+    model.open("a", "b")
+    assert [each.result(timeout=WAIT_S) for each in asked] == ["a", "b"]
+
+
+def test_one_that_all_have_in_common_answers_one_after_the_other(space: Any) -> None:
+    model = Asked()
+    space.add(shared(model))
     asked = [space.add(Agent(id)).ask("it", "say", content="go") for id in "ab"]
     first = model.begun.wait_for(1)
     assert waits(space, "it", 1)

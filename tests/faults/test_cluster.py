@@ -12,6 +12,7 @@ from contextlib import closing
 from dataclasses import asdict
 from itertools import combinations
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from benchmarks.broker import Broker
@@ -19,7 +20,7 @@ from benchmarks.cluster import Cluster
 
 from faults.trial import Counts, Trial
 from faults.worker import ID
-from moothall import Agent, AMQPSpace
+from moothall import Agent, AMQPOptions, AMQPSpace, BrokerError
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("cluster")]
 
@@ -110,3 +111,28 @@ def test_a_cluster_loses_nothing_when_two_nodes_are_killed_and_goes_on_when_one_
     nodes = tuple(cluster.nodes[number] for number in pair)
     seed = pair[0] * 3 + pair[1]
     count("two nodes of three killed at once", lambda trial: kill_two(trial, cluster, nodes), seed)
+
+
+@pytest.mark.long
+def test_without_replication_a_lost_node_takes_its_queues_and_nothing_else(
+    cluster: Cluster,
+) -> None:
+    home, other = cluster.nodes[:2]
+    exchange = f"faults.{uuid4().hex}"
+
+    def space(node: Broker) -> AMQPSpace:
+        options = AMQPOptions("127.0.0.1", node.port)
+        return AMQPSpace(amqp_options=options, exchange=exchange, grace=0)
+
+    with space(home) as first:
+        first.add(Agent("at home"))
+    home.kill()
+    with space(other) as second:
+        with pytest.raises(BrokerError) as caught:
+            second.add(Agent("at home"))
+        for part in ("'at home'", "home node", "start that node", "quorum=True (--quorum)"):
+            assert part in str(caught.value)
+        assert "something else" not in str(caught.value)
+        assert second.add(Agent("here")).ask("here", "help").result(timeout=BACK_S) == {}
+        home.start()
+        assert second.add(Agent("at home")).ask("here", "help").result(timeout=BACK_S) == {}

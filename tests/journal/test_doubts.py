@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import moothall
 from journal.crash import crash
 from moothall import Action, Call, Journal, ModelReply, ReActAgent, ScriptedModel
 from moothall.errors import DefinitionError
@@ -86,3 +87,8 @@ def test_a_decision_that_is_none_is_refused(broken: Path) -> None:
             with pytest.raises(DefinitionError, match=told):
                 journal.decide("R", wrong)  # type: ignore[arg-type]
         assert len(journal.in_doubt("R")) == 2
+
+
+def test_the_event_of_that_name_says_where_the_decision_is() -> None:
+    with pytest.raises(TypeError, match=r"import Done from moothall\.journal"):
+        moothall.Done({"paid": 3})  # type: ignore[arg-type]

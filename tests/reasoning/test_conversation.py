@@ -1413,3 +1413,11 @@ def test_hooks_are_those_of_every_agent_that_replies() -> None:
     talk = Conversation([Talker("Ann")], until=MaxTurns(1))
     talk.register_hook("pre_reply", "polite", lambda _, k: {"text": k["text"] + ", please"})
     assert talk.reply_sync("go").messages[0]["content"] == "go, please"
+
+
+@pytest.mark.parametrize("stated", ({"max_turns": 2}, {"until": MaxTurns(2)}), ids=str)
+def test_what_a_conversation_said_is_its_answer_however_its_turns_are_bounded(stated: Any) -> None:
+    talk = Conversation([agent("Ann", "one"), agent("Bob", "two")], id="it", **stated)
+    with NativeSpace() as space:
+        space.add(talk)
+        assert space.add(Agent("me")).ask("it", "say", content="go").result(timeout=10) == "two"

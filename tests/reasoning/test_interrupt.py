@@ -322,3 +322,15 @@ def test_a_cancellation_that_was_on_its_way_before_the_reply_began_is_one() -> N
             await asyncio.create_task(late())
 
     asyncio.run(main())
+
+
+def test_a_text_that_comes_after_the_last_turn_is_kept_for_the_next_reply() -> None:
+    model = ScriptedModel(["First.", "Second."])
+    agent = ReActAgent("hears", model)
+    told: list[bool] = []
+    agent.register_hook("post_reply", "late", lambda *_: told.append(bool(agent.interrupt("And?"))))
+    assert agent.reply_sync("Hello").text == "First."
+    agent.clear_hooks()
+    assert told == [False]
+    assert agent.reply_sync("Go on").text == "Second."
+    assert [each["content"] for each in model.received[-1]].count("And?") == 1

@@ -495,12 +495,10 @@ def test_replies_of_one_thread_wait_for_each_other() -> None:
     asyncio.run(main())
 
 
-def test_a_conversation_replies_to_one_after_the_other() -> None:
+def test_a_conversation_replies_to_the_threads_side_by_side() -> None:
     async def main() -> None:
-        meeting = Meeting(1)
-        talk = Conversation([ReActAgent("Ann", meeting)], until=MaxTurns(1))
-        await asyncio.gather(*(talk.reply("go", thread=n) for n in range(5)))
-        assert meeting.most == 1
+        talk = Conversation([ReActAgent("Ann", Meeting(20))], until=MaxTurns(1))
+        await asyncio.gather(*(talk.reply("go", thread=n) for n in range(20)))
 
     asyncio.run(main())
 

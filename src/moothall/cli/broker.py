@@ -9,6 +9,8 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -30,18 +32,96 @@ EXCHANGE: Final = "moothall"
 GRACE_S: Final = 30.0
 _LOOK_S: Final = 1.0
 
-exchange_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
-    "--exchange", metavar="E", help=f"Exchange of the broker.  [default: {EXCHANGE}]"
+_FILE: Final = click.Path(dir_okay=False)
+_OPTIONS = (
+    click.option("--exchange", metavar="E", help=f"Exchange of the broker.  [default: {EXCHANGE}]"),
+    click.option("--use-ssl", is_flag=True, help="Encrypt the connection (AMQP_USE_SSL=1)."),
+    click.option(
+        "--ca-file",
+        metavar="PEM",
+        type=_FILE,
+        help="Authorities that may have issued the broker's certificate (AMQP_CA_FILE).",
+    ),
+    click.option(
+        "--cert-file",
+        metavar="PEM",
+        type=_FILE,
+        help="Client certificate; without AMQP_USERNAME it logs in (AMQP_CERT_FILE).",
+    ),
+    click.option(
+        "--key-file",
+        metavar="PEM",
+        type=_FILE,
+        help="Private key of --cert-file (AMQP_KEY_FILE).",
+    ),
 )
+_QUORUM = click.option("--quorum", is_flag=True, help="Replicate the queues in a cluster.")
 
 
-def broker_space(exchange: str | None, **options: Any) -> AMQPSpace:
-    """Return a space on an exchange of the environment's broker."""
-    from moothall.spaces.amqp.space import AMQPSpace
+@dataclass(frozen=True)
+class Place:
+    """What a command line says about the broker and the exchange; the environment says the rest."""
 
-    _hush_pika()
-    with usage():
-        return AMQPSpace(exchange=exchange or EXCHANGE, **options)
+    exchange: str | None
+    quorum: bool
+    given: dict[str, Any]  # arguments of `AMQPOptions`
+
+    @property
+    def name(self) -> str:
+        """The name of the exchange."""
+        return self.exchange or EXCHANGE
+
+    def options(self) -> AMQPOptions:
+        """Return how to reach the broker."""
+        with usage():
+            return AMQPOptions.from_environment(**self.given)
+
+    def within(self, group: Place) -> Place:
+        """Return this, where it says nothing, as the group before the command says."""
+        exchange = self.exchange or group.exchange
+        return Place(exchange, self.quorum or group.quorum, group.given | self.given)
+
+    def check(self, amqp: bool, *others: str) -> None:
+        """Refuse options of the broker without --amqp; `others` are such options, too."""
+        if not amqp and (self.exchange is not None or self.quorum or self.given or others):
+            of_others = "".join(f", {each}" for each in others)
+            raise click.UsageError(
+                f"--exchange{of_others}, --quorum, --use-ssl and the certificates are for --amqp"
+            )
+
+    def space(self, **options: Any) -> AMQPSpace:
+        """Return a space there."""
+        from moothall.spaces.amqp.space import AMQPSpace
+
+        _hush_pika()
+        at = self.options()
+        with usage():
+            return AMQPSpace(amqp_options=at, exchange=self.name, quorum=self.quorum, **options)
+
+
+def place_options(function: Callable[..., Any], *, quorum: bool = True) -> Callable[..., Any]:
+    """Add the options that name the broker, and pass them as one, `place`."""
+
+    @wraps(function)
+    def command(
+        *args: Any,
+        exchange: str | None,
+        use_ssl: bool,
+        ca_file: str | None,
+        cert_file: str | None,
+        key_file: str | None,
+        quorum: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        files = {"ca_file": ca_file, "cert_file": cert_file, "key_file": key_file}
+        given: dict[str, Any] = {"use_ssl": True} if use_ssl else {}
+        given |= {name: path for name, path in files.items() if path is not None}
+        return function(*args, place=Place(exchange, quorum, given), **kwargs)
+
+    decorated: Callable[..., Any] = command
+    for option in reversed(_OPTIONS + ((_QUORUM,) if quorum else ())):
+        decorated = option(decorated)
+    return decorated
 
 
 def _hush_pika() -> None:
@@ -52,7 +132,7 @@ def _hush_pika() -> None:
 @click.command()
 @click.argument("agent", metavar="MODULE:AGENT")
 @click.option("--id", metavar="ID", help="The agent's id.  [default: the class's name]")
-@exchange_option
+@place_options
 @click.option(
     "--inbox",
     metavar="PATH",
@@ -71,7 +151,7 @@ def _hush_pika() -> None:
 def serve(
     agent: str,
     id: str | None,
-    exchange: str | None,
+    place: Place,
     inbox: str | None,
     journal: str | None,
     grace: float,
@@ -90,7 +170,8 @@ def serve(
     SIGINT (Ctrl-C) or SIGTERM stops it: it begins nothing new and finishes what it is handling;
     waiting messages stay at the broker. A second signal stops it at once.
 
-    AMQP_HOST, AMQP_PORT, AMQP_USERNAME, AMQP_PASSWORD and AMQP_VHOST name the broker.
+    AMQP_HOST, AMQP_PORT, AMQP_USERNAME, AMQP_PASSWORD and AMQP_VHOST name the broker; AMQP_HOST may
+    name several nodes of a cluster, separated by commas.
 
     \b
     Examples:
@@ -104,11 +185,11 @@ def serve(
     served = named_agent(agent, id, "MODULE:AGENT")
     with recorded((served,), journal, agent):
         _log()
-        space = broker_space(exchange, inbox=inbox, grace=grace)
-        return asyncio.run(_serve(served, space, exchange or EXCHANGE, grace))
+        space = place.space(inbox=inbox, grace=grace)
+        return asyncio.run(_serve(served, space, place, grace))
 
 
-async def _serve(agent: Agent, space: AMQPSpace, exchange: str, grace: float) -> int:
+async def _serve(agent: Agent, space: AMQPSpace, place: Place, grace: float) -> int:
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     serving = False
@@ -128,8 +209,8 @@ async def _serve(agent: Agent, space: AMQPSpace, exchange: str, grace: float) ->
         await asyncio.to_thread(add_agent, space, agent)
         serving = True
         id = escaped(str(agent.id))
-        address = AMQPOptions.from_environment().address
-        _print_line(f"{id} is served at {address}, exchange {exchange}. Ctrl-C ends it.")
+        address = place.options().address
+        _print_line(f"{id} is served at {address}, exchange {place.name}. Ctrl-C ends it.")
         # No event tells that the agent has left, or that another process has taken its id.
         while not stopped.is_set() and space.ids():
             with suppress(TimeoutError):
@@ -173,9 +254,9 @@ def _log() -> None:
 
 
 @click.group(invoke_without_command=True)
-@exchange_option
+@partial(place_options, quorum=False)
 @click.pass_context
-def dead_letters(ctx: click.Context, exchange: str | None) -> None:
+def dead_letters(ctx: click.Context, place: Place) -> None:
     """Inspect and resend dead-lettered messages.
 
     A message is dead-lettered if it waited too long for its agent, if its outcome is unknown
@@ -193,10 +274,10 @@ def dead_letters(ctx: click.Context, exchange: str | None) -> None:
     Exit codes: 0 done, 1 failed, 2 wrong usage,
     130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    ctx.obj = exchange
+    ctx.obj = place
     if ctx.invoked_subcommand is not None:
         return
-    with _opened(exchange) as dead:
+    with _opened(place) as dead:
         found, more = dead.look()
     for letter in found:
         _print_letter(letter)
@@ -209,9 +290,9 @@ def dead_letters(ctx: click.Context, exchange: str | None) -> None:
 @dead_letters.command(short_help="Resend a dead letter, or all.")
 @click.argument("key", required=False)
 @click.option("--all", "all_", is_flag=True, help="Resend all dead letters.")
-@exchange_option
+@partial(place_options, quorum=False)
 @click.pass_obj
-def resend(above: str | None, key: str | None, all_: bool, exchange: str | None) -> int:
+def resend(group: Place, key: str | None, all_: bool, place: Place) -> int:
     """Resend the dead letter KEY, or all, to the agents they were sent to.
 
     A resent letter is a new message and is handled even if the outcome of the first is unknown:
@@ -221,7 +302,7 @@ def resend(above: str | None, key: str | None, all_: bool, exchange: str | None)
     if (key is None) is not all_:
         raise click.UsageError("give either a KEY or --all")
     sent = stay = 0
-    with _opened(exchange or above) as dead:
+    with _opened(place.within(group)) as dead:
         for letter, why in dead.resend(key):
             if why is None:
                 sent += 1
@@ -240,14 +321,15 @@ def resend(above: str | None, key: str | None, all_: bool, exchange: str | None)
     return int(stay > 0)
 
 
-def _opened(exchange: str | None) -> DeadLetters:
-    """Return the dead letters of an exchange of the environment's broker."""
+def _opened(place: Place) -> DeadLetters:
+    """Return the dead letters of an exchange."""
     MissingExtra.unless("moothall dead-letters", "amqp", "pika")
     from moothall.spaces.amqp.dead_letters import DeadLetters
 
     _hush_pika()
+    options = place.options()
     with usage():
-        return DeadLetters(AMQPOptions.from_environment(), exchange or EXCHANGE)
+        return DeadLetters(options, place.name)
 
 
 def _print_letter(letter: DeadLetter) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from moothall.cli.broker import broker_space, exchange_option
+from moothall.cli.broker import Place, place_options
 from moothall.cli.company import Company, add_agent, company_options
 from moothall.cli.options import journal_option, usage
 from moothall.cli.values import Whole
@@ -31,14 +31,14 @@ _PASSWORD = "MOOTHALL_STUDIO_PASSWORD"
 @company_options
 @journal_option("Journal that runs are recorded in and read from.")
 @click.option("--amqp", is_flag=True, help="Talk with agents of other processes over RabbitMQ.")
-@exchange_option
+@place_options
 @click.option("--name", metavar="ID", default="User", show_default=True, help="Your id there.")
 def command(
     port: int,
     host: str,
     journal: str | None,
     amqp: bool,
-    exchange: str | None,
+    place: Place,
     name: str,
     **given: Any,
 ) -> int:
@@ -62,15 +62,14 @@ def command(
 
     Exit codes: 0 ended by Ctrl-C, 1 failed, 2 wrong usage.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    if exchange is not None and not amqp:
-        raise click.UsageError("--exchange is for --amqp")
+    place.check(amqp)
     MissingExtra.unless("moothall studio", "studio", "fastapi", "gradio", "uvicorn")
     logging.getLogger("moothall").addHandler(logging.NullHandler())
     company = Company.of(name, amqp, **given)
     members = [each for each in company.members if not (company.small and each.id == "FunctionAI")]
     studio = Studio(name)
     try:
-        with broker_space(exchange) if amqp else NativeSpace() as space:
+        with place.space() if amqp else NativeSpace() as space:
             space.add(studio.user)
             with usage():
                 address = studio.launch(

@@ -164,12 +164,22 @@ class TurnEnded(ReplyEvent):
     utterance: Utterance
 
 
+def _no_reply() -> Any:
+    raise TypeError(
+        "Done is the last event of a stream, made of the agent's id and its reply; for a decision "
+        "about a call in doubt, import Done from moothall.journal"
+    )
+
+
 @dataclass(slots=True)
 class Done(ReplyEvent):
-    """The reply has ended; this is the last event."""
+    """The reply has ended; this is the last event.
+
+    The `Done` of a decision about a call in doubt is `moothall.journal.Done`.
+    """
 
     kind: ClassVar[Literal["done"]] = "done"
-    reply: Reply
+    reply: Reply = field(default_factory=_no_reply)
 
 
 Event: TypeAlias = (

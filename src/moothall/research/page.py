@@ -46,12 +46,15 @@ _OPENS: Final = re.compile(r"(?:https?://|file:///)", re.IGNORECASE)
 _LINKS: Final = re.compile(r"https?://", re.IGNORECASE)
 
 
-def page(report: Any, *, files: bool = True, scheme: str | None = None) -> str:
+def page(
+    report: Any, *, files: bool = True, scheme: str | None = None, framed: bool = False
+) -> str:
     """Return a `Report` as one HTML page; each footnote opens the stored passage further down.
 
     HTML and images of the report and its passages are shown as text, and only links to http and
     https are kept. A source links to a file too, unless `files` is false: a served page cannot
-    open files. `scheme` is `light`, `dark` or None for that of the reader's system.
+    open files. `scheme` is `light`, `dark` or None for that of the reader's system. `framed` is for
+    a frame's `srcdoc`, in which a footnote's link would else lead to the page around it.
     """
     passages = {each.number: each.passage for each in report.citations}
     body, line, foot = report.markdown.rpartition("\n\n---\n\n")
@@ -68,13 +71,14 @@ def page(report: Any, *, files: bool = True, scheme: str | None = None) -> str:
     title = re.sub(r"\\(.)", r"\1", body.strip().partition("\n")[0].lstrip("# "))
     css = _STYLE.replace("light dark", scheme or "light dark")
     style = b64encode(sha256(css.encode()).digest()).decode()
+    base, own = ("", '<base href="about:srcdoc">\n') if framed else ("base-uri 'none'; ", "")
     made = (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta http-equiv="Content-Security-Policy" content="'
-        f"default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; form-action 'none'\">\n"
+        f"default-src 'none'; style-src 'sha256-{style}'; {base}form-action 'none'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="referrer" content="no-referrer">\n'
-        f"<title>{escape(title)}</title>\n<style>{css}</style>\n</head>\n<body>\n"
+        f"{own}<title>{escape(title)}</title>\n<style>{css}</style>\n</head>\n<body>\n"
         f"<main>\n{shown}{sources}</main>\n"
         f"<footer>\n{markdown.render(foot)}</footer>\n</body>\n</html>\n"
     )

@@ -90,7 +90,9 @@ class Report:
     def _repr_html_(self) -> str:
         if find_spec("markdown_it") is None:
             return display.text(self.markdown)
-        return display.framed(self.html())
+        from moothall.research.page import page
+
+        return display.framed(page(self, framed=True))
 
     def __repr__(self) -> str:
         title = one_line(self.markdown.partition("\n")[0].lstrip("# "), 80)

@@ -33,11 +33,14 @@ from moothall.text import log_failure
 from moothall.threads import refuse_on_loop
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from moothall.approval import Approver
     from moothall.budget import Budget
     from moothall.journal import Journal, Part
     from moothall.models.protocol import Model
     from moothall.reasoning.thread import Thread
+    from moothall.workflow import AgentParts
 
 logger: logging.Logger = logging.getLogger("moothall.research")
 
@@ -110,7 +113,7 @@ class Researcher(RecordedAgent, Iterating):
         concurrency: int | None = None,
         approver: Approver | None = None,
         deps: Any = None,
-        **options: Any,
+        **options: Unpack[AgentParts],
     ) -> None:
         super().__init__(
             id,

@@ -136,6 +136,18 @@ class _QuietSchema(GenerateJsonSchema):
     def typed_dict_schema(self, schema: Any) -> dict[str, Any]:
         return _closed(schema, super().typed_dict_schema(schema))
 
+    def set_schema(self, schema: Any) -> dict[str, Any]:
+        return _repeating(super().set_schema(schema))
+
+    def frozenset_schema(self, schema: Any) -> dict[str, Any]:
+        return _repeating(super().frozenset_schema(schema))
+
+
+def _repeating(schema: dict[str, Any]) -> dict[str, Any]:
+    """Do not ask that the items of a set differ: a repeated one is taken."""
+    schema.pop("uniqueItems", None)
+    return schema
+
 
 def _closed(core: Any, schema: dict[str, Any]) -> dict[str, Any]:
     """State that unknown keys are refused, which some versions of pydantic leave out."""

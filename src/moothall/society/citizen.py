@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from pydantic import ConfigDict, Field
 
@@ -19,6 +19,11 @@ from moothall.society.draw import Draws
 from moothall.society.perception import Perception, View
 from moothall.society.wants import Want
 from moothall.text import one_line
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from moothall.workflow import AgentSettings
 
 STREAM: Final = 50  # the events that a citizen remembers
 
@@ -164,7 +169,7 @@ class CitizenAgent(Agent):
         memory: CitizenMemory | None = None,
         agent_params: Any = None,
         blocks: Iterable[Any] | None = None,
-        **options: Any,
+        **options: Unpack[AgentSettings],
     ) -> None:
         memory = CitizenMemory() if memory is None else memory
         if not isinstance(getattr(memory, "status", None), dict):

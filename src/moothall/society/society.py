@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from os import PathLike
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from moothall.agent import Agent
 from moothall.approval import Approver
@@ -39,6 +39,9 @@ from moothall.society.router import Interceptor
 from moothall.society.tables import Tables
 from moothall.text import counted
 from moothall.threads import is_async, refuse_on_loop
+
+if TYPE_CHECKING:
+    from moothall.models.protocol import Model
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 
@@ -99,7 +102,7 @@ class Society(Experiments):
         city: Any = None,
         *,
         seed: int = 0,
-        model: Any = None,
+        model: Model | str | None = None,
         engine: Engine | None = None,
         journal: Journal | str | PathLike[str] | None = None,
         budget: Budget | None = None,

@@ -460,7 +460,8 @@ def test_replicated_queues_do_the_same(
     kinds = dict(
         line.rsplit("\t", 1) for line in broker.ctl("list_queues", "name", "type").splitlines()
     )
-    assert kinds[f"{exchange}.agent.there"] in ("quorum", "rabbit_quorum_queue")
+    for queue in ("agent.there", "dead-letters"):
+        assert kinds[f"{exchange}.{queue}"] in ("quorum", "rabbit_quorum_queue")
     there.close()
     me.send(message("there", "note", name="waits"))
     request = me.request(message("there", "note", name="waited for"), wait=True)

@@ -257,3 +257,17 @@ def test_encrypted_where_it_is_plain_and_the_reverse(
     text = refusal(make_space(amqp_options=AMQPOptions("localhost", secure.tls_port)))
     assert f"localhost:{secure.tls_port}" in text
     assert "try it with use_ssl=True" in text
+
+
+def test_a_client_certificate_where_none_logs_in(
+    secure: Broker, authority: trustme.CA, ca_file: Path, tmp_path: Path, make_space: MakeSpace
+) -> None:
+    """The broker lacks the plugin that takes a certificate in place of a password."""
+    path = tmp_path / "ann.pem"
+    authority.issue_cert("ann.example").private_key_and_cert_chain_pem.write_to_path(str(path))
+    given: dict[str, Any] = {"use_ssl": True, "ca_file": ca_file, "cert_file": path}
+    text = refusal(make_space(amqp_options=AMQPOptions("localhost", secure.tls_port, **given)))
+    assert "rabbitmq_auth_mechanism_ssl" in text
+    assert "AMQP_USERNAME" in text
+    named = AMQPOptions("localhost", secure.tls_port, "guest", **given)
+    assert works(make_space(amqp_options=named), "with a password")

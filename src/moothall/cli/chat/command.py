@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from moothall.agent import Agent
-from moothall.cli.broker import broker_space, exchange_option
+from moothall.cli.broker import Place, place_options
 from moothall.cli.chat.console import Console, PlainConsole, TerminalConsole
 from moothall.cli.chat.session import Session
 from moothall.cli.company import Company, company_options
@@ -25,7 +25,7 @@ from moothall.spaces.space import Space
 @journal_option("File in which the agents' replies are recorded.")
 @click.option("--no-history", is_flag=True, help="Do not keep typed lines for the next time.")
 @click.option("--amqp", is_flag=True, help="Talk with agents of other processes over RabbitMQ.")
-@exchange_option
+@place_options
 @click.option(
     "--name", metavar="ID", help="Your id on the exchange; must be unique.  [default: USER-xxxx]"
 )
@@ -33,7 +33,7 @@ def command(
     journal: str | None,
     no_history: bool,
     amqp: bool,
-    exchange: str | None,
+    place: Place,
     name: str | None,
     **given: Any,
 ) -> int:
@@ -78,22 +78,21 @@ def command(
     Exit codes: 0 done, 1 failed, 2 wrong usage,
     130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    if not amqp and (exchange is not None or name is not None):
-        raise click.UsageError("--exchange and --name are for --amqp")
+    place.check(amqp, *(() if name is None else ("--name",)))
     me = name or (f"USER-{secrets.token_hex(2).upper()}" if amqp else "You")
     company = Company.of(me, amqp, **given)
     chat = Session(company.small, me)
     chat.notes += company.notes
     try:
         with recorded(company.members, journal, "everybody whom you bring"):
-            return interruptible(_run(chat, company.members, not no_history, amqp, exchange))
+            return interruptible(
+                _run(chat, company.members, not no_history, place if amqp else None)
+            )
     finally:
         company.close()
 
 
-async def _run(
-    chat: Session, members: list[Agent], history: bool, amqp: bool, exchange: str | None
-) -> int:
+async def _run(chat: Session, members: list[Agent], history: bool, place: Place | None) -> int:
     console: Console = PlainConsole()
     if _is_terminal(sys.stdin) and _is_terminal(sys.stdout):
         kept = None
@@ -104,9 +103,9 @@ async def _run(
                 chat.notes.append(f"(no history: {error})")
         console = TerminalConsole(chat.complete, chat.interrupt, kept)
     space: Space = (
-        broker_space(exchange, approver=console.approver, on_connection=chat.on_connection)
-        if amqp
-        else NativeSpace(approver=console.approver)
+        NativeSpace(approver=console.approver)
+        if place is None
+        else place.space(approver=console.approver, on_connection=chat.on_connection)
     )
     async with space:
         return await chat.run(console, space, members)

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
+from moothall.agent import CURRENT, leads_to
 from moothall.errors import NotPermitted, StateError
+from moothall.message import REPLYING
 from moothall.reasoning.conversation.exchange import Exchange
 from moothall.reasoning.conversation.order import Order
 from moothall.reasoning.conversation.participants import KIND, Participants, Setup, restore
@@ -18,7 +20,7 @@ from moothall.reasoning.group import Participant, budget_of
 from moothall.reasoning.loop.recording import mark_known
 from moothall.reasoning.members import Group
 from moothall.reasoning.record import NULL_RECORD, Record, dumped, loaded
-from moothall.reasoning.reply import Reply
+from moothall.reasoning.reply import GIVEN, Reply
 from moothall.reasoning.reply_request import ReplyRequest, checked_content
 from moothall.reasoning.replying import own_reply
 from moothall.reasoning.resume import ENDED, ended
@@ -48,7 +50,7 @@ class Conversation(Group):
     asks the conversation in which it speaks gets `NotPermitted`.
 
     Each thread is a conversation of its own, with a transcript; the participants reply and observe
-    in the same thread. Replies of all threads run one after the other.
+    in the same thread. Replies of one thread wait for each other, others run side by side.
 
     A participant is anything with `id`, `reply` and `observe`; see `Conversational`. It may be in
     a space, in another conversation too, or be a conversation. Without `stream`, its only event is
@@ -87,7 +89,6 @@ class Conversation(Group):
     _kind = KIND
     _called = "conversation"
     _state_type = ConversationState
-    _together = True
 
     def __init__(
         self,
@@ -121,6 +122,8 @@ class Conversation(Group):
         self.next: Final[Order] = setup.next
         self.until: Final[Condition | None] = setup.until
         self._setup = setup
+        if max_turns is not None:  # then that many turns are an answer, as by `MaxTurns`
+            self._gives = GIVEN | {"max_iterations"}
         self.journal = journal
         if budget is not None:
             self.budget = budget
@@ -134,12 +137,6 @@ class Conversation(Group):
         if thread.own is None:
             thread.own = ConversationState(tuple(self.agents))
         return thread.own  # type: ignore[no-any-return]
-
-    @property
-    def _exchange(self) -> Exchange | None:
-        """Return the reply under way, in any thread."""
-        under_way: list[Any] = self._kept.under_way()
-        return under_way[0].underway if under_way else None
 
     @property
     def _member_agents(self) -> list[Any]:
@@ -221,7 +218,7 @@ class Conversation(Group):
 
     def _check_request(self, request: ReplyRequest) -> None:
         now = self._state_of(request.state)
-        if self._exchange is not None:
+        if self._leads_here(request.state):
             raise NotPermitted(
                 f"conversation {self.id!r} is asked by a participant that is speaking in it, and "
                 "would wait for itself"
@@ -235,6 +232,14 @@ class Conversation(Group):
             if now.run is not None:
                 request.run_id = now.run
         super()._check_request(request)
+
+    def _leads_here(self, thread: Thread) -> bool:
+        """Return whether a reply of its own, of any thread, waits for this one."""
+        if thread.underway is not None or any(each.agent is self for each in REPLYING.get()[:-1]):
+            return True
+        handling = CURRENT.get()
+        others = [each.turns.handling for each in self._kept.under_way()]
+        return any(each is not None and leads_to(each, handling) for each in others)
 
     async def _work(self, request: ReplyRequest, record: Record[ConversationState]) -> Reply:
         thread, now = request.state, self._state_of(request.state)
@@ -295,19 +300,18 @@ class Conversation(Group):
         return self.agents
 
     def _check_still(self, *, loads: bool) -> None:
-        exchange = self._exchange
-        if exchange is None:
-            return
-        if loads:
+        under_way: list[Any] = [each.underway for each in self._kept.under_way()]
+        if loads and under_way:
             raise RuntimeError(
                 f"conversation {self.id!r} is replying: load its state before or after"
             )
-        if not exchange.between:
+        if not all(each.between for each in under_way):
             raise RuntimeError(
                 f"conversation {self.id!r} is in a turn: take its state between two turns, "
                 "such as at a TurnEnded of its stream"
             )
-        exchange.hear()
+        for each in under_way:
+            each.hear()
 
     def _saved(self, own: ConversationState) -> dict[str, Any]:
         # This reply's steps and values are not saved.

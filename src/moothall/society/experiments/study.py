@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import shlex
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from moothall.errors import ConfigError
 from moothall.society.arrays import package
-from moothall.society.experiments.design import Design
+from moothall.society.experiments.design import Condition, Design, Metric, Published, SocietyDesign
 from moothall.society.experiments.results import Results
 from moothall.society.experiments.sweep import Progress, sweep
 from moothall.society.experiments.workflow import FieldError, Where, field_path
@@ -50,6 +50,27 @@ class Experiment(Design):
     Raises:
         ConfigError: a field is wrong; the text names it, and for YAML the line
     """
+
+    if TYPE_CHECKING:  # what may be given, before pydantic makes it what the fields are
+
+        def __init__(
+            self,
+            *,
+            name: str,
+            workflow: Sequence[Mapping[str, Any]],
+            question: str = "",
+            society: Mapping[str, Any] | SocietyDesign = ...,
+            metrics: Sequence[str | Mapping[str, Any] | Metric] = (),
+            every: int = 1,
+            conditions: Mapping[str, Mapping[str, Any] | Condition] = ...,
+            seeds: int | Sequence[int] = 1,
+            parameters: Mapping[str, Sequence[Any]] = ...,
+            maps: bool = False,
+            published: Sequence[Mapping[str, Any] | Published] = (),
+            source: str = "",
+            notes: str = "",
+            folder: Path = ...,
+        ) -> None: ...
 
     @classmethod
     def from_yaml(cls, path: str | Path, *, command: str | None = None, **instead: Any) -> Self:

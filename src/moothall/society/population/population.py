@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from moothall.errors import ConfigError, DefinitionError
 from moothall.society.arrays import np, sha256_of, tune_malloc
@@ -20,9 +20,13 @@ from moothall.society.population.views import Columns
 from moothall.society.wants import id_order
 from moothall.text import excerpt
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from moothall.workflow import AgentOptions
+
 MOST: Final = 2**31 - 1
 _PART: Final = 1 << 16
-
 
 MEASURED: Final = (
     *("step", "time", "moving", "home", "work", "money", "owned", "messages"),
@@ -134,7 +138,7 @@ class Population(Register):
 
     # -- full agents -------------------------------------------------------------------------------
 
-    def promote(self, id: str | int, **options: Any) -> CitizenAgent:
+    def promote(self, id: str | int, **options: Unpack[AgentOptions]) -> CitizenAgent:
         """Make a citizen a full agent, with a model and a memory, seen by the others like anyone.
 
         Args:
@@ -152,9 +156,9 @@ class Population(Register):
         if row in self.agents:
             raise ConfigError(f"citizen {id} is a full agent already")
         if self.society is not None:
-            made: CitizenAgent = self.society._on_loop(self._promote, row, options)
+            made: CitizenAgent = self.society._on_loop(self._promote, row, {**options})
             return made
-        return self._promote(row, options)
+        return self._promote(row, {**options})
 
     def _promote(self, row: int, options: dict[str, Any]) -> CitizenAgent:
         agent = self._made(row, options)

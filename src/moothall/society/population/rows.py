@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from moothall.errors import ConfigError
 from moothall.society import draw
@@ -18,6 +18,9 @@ from moothall.society.population.register import Register
 from moothall.society.population.wants import Table, checked_fields
 from moothall.society.wants import Want
 from moothall.threads import guard
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _FINDING: Final = guard()
 
@@ -99,12 +102,12 @@ class Rows(Company):
     # -- columns -----------------------------------------------------------------------------------
 
     @cached_property
-    def index(self) -> Any:
+    def index(self) -> NDArray[Any]:
         """Which rows of the population these are."""
         return self.inside(np.arange(self.first, self.until))
 
     @cached_property
-    def ids(self) -> Any:
+    def ids(self) -> NDArray[Any]:
         """Their ids."""
         return self.part(self.population.ids)
 
@@ -122,7 +125,7 @@ class Rows(Company):
         return self.inside(self.population.arrays[name][self.first - base : self.until - base])
 
     @property
-    def at(self) -> Any:
+    def at(self) -> NDArray[Any]:
         """The indices of these rows in `population.arrays`, of which a worker has a part."""
         base = self.population.base
         return self.index - base if base else self.index
@@ -224,25 +227,25 @@ class Rows(Company):
 
     # -- random numbers ----------------------------------------------------------------------------
 
-    def integer(self, purpose: str, draw_: int = 0) -> Any:
+    def integer(self, purpose: str, draw_: int = 0) -> NDArray[Any]:
         """Return `draws.integer` of each: 64 random bits, uint64."""
         return draw.integers(self.population.seed, self.ids, self.step, purpose, draw_)
 
-    def uniform(self, purpose: str, draw_: int = 0) -> Any:
+    def uniform(self, purpose: str, draw_: int = 0) -> NDArray[Any]:
         """Return `draws.uniform` of each: float64 in [0, 1)."""
         return draw.uniforms(self.population.seed, self.ids, self.step, purpose, draw_)
 
-    def below(self, n: Any, purpose: str, draw_: int = 0) -> Any:
+    def below(self, n: Any, purpose: str, draw_: int = 0) -> NDArray[Any]:
         """Return `draws.below` of each: int64, 0 … n−1; `n` is a number, or one for each row."""
         return draw.belows(n, self.population.seed, self.ids, self.step, purpose, draw_)
 
-    def choice(self, weights: Sequence[float], purpose: str, draw_: int = 0) -> Any:
+    def choice(self, weights: Sequence[float], purpose: str, draw_: int = 0) -> NDArray[Any]:
         """Return `draws.choice` of each, all by the same weights: int64."""
         return draw.choices(weights, self.population.seed, self.ids, self.step, purpose, draw_)
 
     # -- others ------------------------------------------------------------------------------------
 
-    def neighbour(self, purpose: str, draw_: int = 0) -> Any:
+    def neighbour(self, purpose: str, draw_: int = 0) -> NDArray[Any]:
         """Return the row of a random neighbour of each in the network, −1 without one; int64.
 
         It is `perceived.neighbours[draws.below(len(perceived.neighbours), purpose)]`.
@@ -257,7 +260,7 @@ class Rows(Company):
         found[~lonely] = others[at[~lonely]]
         return found
 
-    def neighbour_sum(self, values: Any) -> Any:
+    def neighbour_sum(self, values: Any) -> NDArray[Any]:
         """Return for each the sum of a column of the whole population over its neighbours.
 
         Args:
@@ -280,7 +283,7 @@ class Rows(Company):
         part = starts[self.first : self.until + 1] - low
         return self.inside(sums[part[1:]] - sums[part[:-1]])
 
-    def links(self) -> tuple[Any, Any]:
+    def links(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the network as compressed rows: starts and neighbours."""
         if self.network is None:
             raise ConfigError(f"block {self._block} needs a network: Population(…, network=…)")
@@ -336,7 +339,7 @@ class Rows(Company):
             raise ConfigError(f"block {self._block} names rows of other people")
         return where
 
-    def answers(self, kind: type[Want]) -> tuple[Any, Any]:
+    def answers(self, kind: type[Want]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the outcome of each row's last want of a kind in the step before.
 
         Returns:
@@ -352,7 +355,7 @@ class Rows(Company):
             value[at] = table.value[part]
         return self.inside(state), self.inside(value)
 
-    def refused(self, *kinds: type[Want]) -> Any:
+    def refused(self, *kinds: type[Want]) -> NDArray[Any] | None:
         """Return which rows had a want of these kinds refused in the step before.
 
         Returns:

@@ -31,6 +31,7 @@ _FIRST_WAIT_S: Final = 0.2
 _LONGEST_WAIT_S: Final = 15.0
 _CLOSE_S: Final = 2.0
 _REPLIES_EXPIRE_S: Final = 3600
+_UNLIMITED: Final = 2**31 - 1
 _REPLY_PREFETCH: Final = 2_000
 CLASSIC: Final = "classic"
 QUORUM: Final = "quorum"
@@ -236,7 +237,11 @@ class Broker:
 
     async def declare_dead_letters(self) -> bool:
         """Declare the queue of the dead letters; return False if it is on a node that is down."""
-        dead, arguments = self.names.dead_letters, {"x-queue-type": self.queue_type}
+        dead = self.names.dead_letters
+        arguments: dict[str, Any] = {"x-queue-type": self.queue_type}
+        if self.quorum:
+            # Listing them delivers each again: RabbitMQ 4 would delete it after twenty times.
+            arguments["x-delivery-limit"] = _UNLIMITED
         try:
             await self.control.call(Channel.queue_declare, dead, durable=True, arguments=arguments)
         except Refused as error:

@@ -35,6 +35,8 @@ MOST: Final = 1000
 
 _MOST_BYTES = 2**26
 _BLOCKED_S = 10.0
+_LOOKS = 20
+_LOOK_S = 0.05
 _NOT_FOUND = 404
 _RUNNABLE = ("", wire.SEND, wire.REQUEST, wire.ANSWER)
 _ESCAPE = re.compile(r"%([0-9A-F]{2})")
@@ -171,6 +173,7 @@ class DeadLetters:
         self._options = options
         self._names = Names(exchange)
         self._connection: BlockingConnection | None = None
+        self._got = 0  # how many letters the channel has got and not removed
 
     def __enter__(self) -> Self:
         """Connect."""
@@ -224,6 +227,7 @@ class DeadLetters:
                     fault = self._send(channel, each)
                     if fault is None:
                         channel.basic_ack(tag)
+                        self._got -= 1
                     yield each, fault
 
     def _send(self, channel: BlockingChannel, dead: DeadLetter) -> str | None:
@@ -271,6 +275,7 @@ class DeadLetters:
         assert self._connection is not None, "DeadLetters is used in a `with` block"
         try:
             channel = self._connection.channel()
+            self._got = 0
             try:
                 yield channel
             finally:
@@ -278,7 +283,10 @@ class DeadLetters:
                     # Closing a channel requeues what it got, but later: a look right after it
                     # would miss that. The count waits until the broker has processed the nack.
                     channel.basic_nack(0, multiple=True, requeue=True)
-                    self._count(channel)
+                    for _ in range(_LOOKS):
+                        if self._count(channel) >= self._got:
+                            break
+                        self._connection.sleep(_LOOK_S)  # a replicated queue requeues later
                     channel.close()
         except ChannelClosedByBroker as error:
             if error.reply_code != _NOT_FOUND or "home node" in error.reply_text:
@@ -308,6 +316,7 @@ class DeadLetters:
             got, properties, body = channel.basic_get(self._names.dead_letters)
             if got is None:
                 return
+            self._got += 1
             yield DeadLetter.read(self._names, properties, body), got.delivery_tag
 
 

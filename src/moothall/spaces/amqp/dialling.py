@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 
 import pika
 from pika.credentials import ExternalCredentials
 from pika.exceptions import (
+    AuthenticationError,
     ConnectionClosed,
     IncompatibleProtocolError,
     ProbableAccessDeniedError,
@@ -22,6 +24,12 @@ DIAL_S = 10.0
 """How long the broker may take to answer."""
 _NOT_ALLOWED = 530
 _OTHER_SETTINGS = 406
+_USE_SSL = "use_ssl=True (AMQP_USE_SSL, --use-ssl)"
+_HUNG_UP = (("ConnectionReset", "BrokenPipe"), ("ConnectionReset", "BrokenPipe", "EOF"))
+"""What pika's text of a lost connection has, without TLS and with it."""
+_CERT_FILE = "cert_file= (AMQP_CERT_FILE, --cert-file)"
+_CLIENTS = re.compile(r"ALERT_([A-Z_]*(?:CERTIFICATE|UNKNOWN_CA|HANDSHAKE)[A-Z_]*)")
+"""OpenSSL's names of what a broker answers that does not accept the client's certificate."""
 _OTHER_NAME = (62, 64)  # OpenSSL's: the certificate is for another host, another address
 
 
@@ -71,6 +79,14 @@ def _no_password() -> str:
 def explain(error: BaseException, options: AMQPOptions) -> str:
     """Say in one line why there is no connection, and what to do."""
     where = f"the message broker at {options.address}"
+    if options.username is None and isinstance(
+        error, AuthenticationError | ProbableAuthenticationError
+    ):
+        return (
+            f"{where} refuses the client certificate as a login: enable its plugin "
+            "rabbitmq_auth_mechanism_ssl and make the certificate's user (rabbitmqctl add_user), "
+            "or set AMQP_USERNAME and AMQP_PASSWORD"
+        )
     if isinstance(error, ProbableAuthenticationError):
         return (
             f"{where} refuses the user {options.username!r} or the password: "
@@ -86,17 +102,28 @@ def explain(error: BaseException, options: AMQPOptions) -> str:
             "set_permissions)"
         )
     if isinstance(error, ssl.SSLCertVerificationError):
-        advice = "give its authority as ca_file="
+        advice = "give its authority as ca_file= (AMQP_CA_FILE, --ca-file)"
         if error.verify_code in _OTHER_NAME:
             advice = "connect to a name that it is for, by hostname= or AMQP_HOST"
         return f"the certificate of {where} is not to be trusted ({error.verify_message}): {advice}"
-    if isinstance(error, ssl.SSLError | IncompatibleProtocolError):
-        other = "without use_ssl=True" if options.use_ssl else "with use_ssl=True"
-        return f"{where} does not speak AMQP 0-9-1 on that port: try it {other}"
-    if isinstance(error, ConnectionResetError | StreamLostError):
-        # A TLS port closes a plain connection without an error.
-        other = "" if options.use_ssl else "try it with use_ssl=True, or "
+    # pika wraps it, as text.
+    if options.use_ssl and (alert := _CLIENTS.search(str(error))):
+        said = alert[1].replace("_", " ").lower()
+        which = "wants a client certificate"
+        if options.cert_file is not None:
+            which = f"refuses the client certificate {str(options.cert_file)!r}"
+        return f"{where} {which} ({said}): give one by {_CERT_FILE}"
+    hung_up = isinstance(error, ConnectionResetError | BrokenPipeError | StreamLostError)
+    if hung_up or any(each in str(error) for each in _HUNG_UP[options.use_ssl]):
+        # A TLS port closes a plain connection without an error; what it says of a client
+        # certificate may be lost as it closes the connection.
+        other = f"try it with {_USE_SSL}, or "
+        if options.use_ssl:
+            other = f"if it wants another client certificate, give that by {_CERT_FILE}; "
         return f"{where} hung up before AMQP began: {other}check AMQP_PORT and the broker's log"
+    if isinstance(error, ssl.SSLError | IncompatibleProtocolError):
+        other = f"{'without' if options.use_ssl else 'with'} {_USE_SSL}"
+        return f"{where} does not speak AMQP 0-9-1 on that port: try it {other}"
     if denied or isinstance(error, ConnectionClosed | LinkLost):
         return f"{where} closed the connection: {getattr(error, 'reply_text', error)}"
     if isinstance(error, TimeoutError):
