@@ -77,5 +77,5 @@ def _converted(
     if low is not None:
         limits = f" above {low:,g}" if kind.min_open else f", {low:,g} or more"
     if high is not None:
-        limits = f" from {low or 0:,.0f} to {high:,.0f}"
+        limits = f" from {int(low or 0):,} to {int(high):,}"
     raise click.BadParameter(f"must be {what}{limits}, got {value!r:.80}", ctx, param)

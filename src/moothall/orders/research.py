@@ -92,10 +92,16 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
         which = "--role" if order.role else "--max-usd" if order.max_usd else "--max-tokens"
         yield f"{which} is for a model: give --model too"
     for name, path in (("--out", order.out), ("--html", order.html)):
-        if path and not os.access(Path(path).absolute().parent, os.W_OK):
+        if path == "":
+            yield f"{name} must be a file, got an empty text"
+        elif path and not _is_writable(Path(path).absolute().parent):
             yield f"{name}: nothing can be written in {str(Path(path).parent)!r}"
     if order.out and order.html and Path(order.out).resolve() == Path(order.html).resolve():
         yield f"--out and --html must be two files, got {order.out!r} for both"
+
+
+def _is_writable(folder: Path) -> bool:
+    return folder.is_dir() and os.access(folder, os.W_OK)
 
 
 def _check_web(order: ResearchOrder) -> None:
