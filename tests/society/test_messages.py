@@ -167,7 +167,7 @@ async def test_a_request_to_an_agent_is_refused_and_one_to_a_service_is_settled(
         await society.run(steps=2)
         assert [name for _, name, _ in other.heard] == ["error", "error", "response", "response"]
         assert "must be one of move, pay" in other.heard[0][2]["error"]
-        assert "are not those of save" in other.heard[1][2]["error"]
+        assert "do not fit save" in other.heard[1][2]["error"]
         assert other.heard[2][2]["data"]["reason"] == "2 has no money of its own"
         assert other.heard[3][2]["data"]["reason"] == "bank does not take Follow"
 

@@ -113,6 +113,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             state TEXT,
             holder TEXT NOT NULL DEFAULT '',
             forked_from TEXT,
+            thread TEXT,
             -- What memories know it by.
             key TEXT NOT NULL,
             -- Its last entry and that one's checksum, so that none can be missing at the end.
@@ -133,7 +134,6 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             sum BLOB NOT NULL
         )""",
     ),
-    ("ALTER TABLE runs ADD COLUMN thread TEXT",),
 )
 
 _INSERT = "INSERT INTO entries (place, path, kind, at, data, sum) VALUES (?, ?, ?, ?, ?, ?)"

@@ -131,19 +131,19 @@ def drawn(figure: Figure, path: str | PathLike[str] | None) -> Figure:
 
 
 @functools.cache
-def _shown() -> Any:
+def _shown(base: type[Figure]) -> type[Figure]:
     """Return the class of figures that a notebook shows: without pyplot it shows no `Figure`."""
-    module = package("matplotlib.figure", "a picture", "pictures")
 
     def png(self: Any) -> bytes:
         file = io.BytesIO()
         self.savefig(file, format="png")
         return file.getvalue()
 
-    return type("Figure", (module.Figure,), {"_repr_png_": png})
+    return type("Figure", (base,), {"_repr_png_": png})
 
 
 def figure_of(width: float, height: float, rows: int = 1, **options: Any) -> tuple[Any, Any]:
     """Return a figure, sized in inches, and its axes; it is independent of windows and pyplot."""
-    figure = _shown()(figsize=(width, height), layout="constrained")
+    base = package("matplotlib.figure", "a picture", "pictures").Figure
+    figure = _shown(base)(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(rows, **options)
