@@ -17,7 +17,7 @@ SOURCE := $(wildcard src tests examples benchmarks)
 # it is built again.
 ifneq ($(wildcard $(VENV)/.directory),)
 ifneq ($(shell cat $(VENV)/.directory),$(shell pwd -P))
-$(shell rm -f $(VENV)/.local $(VENV)/.studio $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs $(VENV)/.release $(VENV)/.transformers)
+$(shell rm -f $(VENV)/.local $(VENV)/.studio $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs $(VENV)/.release)
 endif
 endif
 
@@ -49,7 +49,7 @@ test: check weights ## Format, lint, types, then every test but the long ones
 	@scripts/chromium
 	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
-test-all: check weights $(VENV)/.docs $(VENV)/.release $(VENV)/.transformers ## The same with the long tests: under an hour
+test-all: check weights $(VENV)/.docs $(VENV)/.release ## The same with the long tests: under an hour
 	@scripts/bubblewrap
 	@scripts/rabbitmq
 	@scripts/chromium
@@ -101,7 +101,3 @@ $(VENV)/.docs: pyproject.toml constraints.txt scripts/install
 $(VENV)/.release: pyproject.toml constraints.txt scripts/install
 	@PYTHON='$(PYTHON)' scripts/install all,dev,release $@ $(VENV)/.local $(VENV)/.dev
 
-# PyTorch. On Linux, pip takes the build with gigabytes of CUDA beside it, unless it is set up to find
-# one for the processor alone (200 MB); for these tests either will do.
-$(VENV)/.transformers: pyproject.toml constraints.txt scripts/install
-	@PYTHON='$(PYTHON)' scripts/install all,dev,transformers $@ $(VENV)/.local $(VENV)/.dev

@@ -179,7 +179,6 @@ NAMES = (
     "TextPiece",
     "TokenBoundedMemory",
     "TooManyThreads",
-    "TransformersModel",
     "TurnEnded",
     "TurnStarted",
     "UnknownPrice",

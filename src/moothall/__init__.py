@@ -60,7 +60,6 @@ models.wrappers.prices: Price Prices
 models.protocol: Call ChatMessage Model ModelReply ReasoningPiece StreamingModel TextPiece Usage
 models.wrappers.recorded: RecordedModel
 models.wrappers.scripted: ScriptedModel
-models.transformers: TransformersModel
 params: AgentParams BlockParams
 reasoning.conversation.chosen_by: ChosenBy
 reasoning.conversation.conversation: Conversation

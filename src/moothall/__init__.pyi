@@ -59,7 +59,6 @@ from moothall.models.protocol import TextPiece as TextPiece
 from moothall.models.protocol import Usage as Usage
 from moothall.models.remote.litellm import LiteLLMModel as LiteLLMModel
 from moothall.models.remote.openai import OpenAIModel as OpenAIModel
-from moothall.models.transformers import TransformersModel as TransformersModel
 from moothall.models.wrappers.budgeted import BudgetedModel as BudgetedModel
 from moothall.models.wrappers.fallback import FallbackModel as FallbackModel
 from moothall.models.wrappers.prices import Price as Price

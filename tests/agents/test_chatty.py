@@ -10,7 +10,7 @@ import pytest
 
 from moothall import Agent, Budget, NativeSpace, action
 from moothall.agents import ChattyAI
-from moothall.errors import ActionError, ContextOverflow, ModelError, MoothallError
+from moothall.errors import ActionError, ContextOverflow, ModelError
 from moothall.models import BudgetedModel, FallbackModel, ModelReply, ScriptedModel
 
 
@@ -194,9 +194,3 @@ def test_two_chat_agents_stop_after_one_exchange() -> None:
             space.add(Agent("me")).ask("Two", "say", content="").result(timeout=10)
     assert seen[:2] == [("One", "How are you?"), ("Two", "I am well.")]
     assert [sender for sender, _ in seen if sender == "One"] == ["One"]
-
-
-def test_a_bare_name_of_the_hub_is_a_model_of_the_hub() -> None:
-    # Without the extra it is that which is missing, when the agent is made; with it the model.
-    with pytest.raises(MoothallError, match=r"extra 'transformers'|hf:no-org/no-model"):
-        asyncio.run(ChattyAI("Chatty", model="no-org/no-model").say("Hi"))

@@ -102,10 +102,6 @@ def test_the_list_says_which_kinds_are_usable_and_why_not(empty: dict[str, str])
     online = {**empty, "MOOTHALL_OFFLINE": ""}
     assert "there is no key: set OPENAI_API_KEY" in kinds(online)["openai:NAME"]
     said = kinds({**online, "OPENAI_API_KEY": "sk-a-secret"})
-    assert said.pop("hf:ORG/NAME") in (
-        "",  # PyTorch is there for the long tests only
-        "TransformersModel needs the extra 'transformers': pip install 'moothall[transformers]'",
-    )
     assert said == {"openai:NAME": "", "http://HOST/v1#NAME": "", "litellm:PROVIDER/NAME": ""}
 
 
@@ -122,7 +118,7 @@ def test_the_list_says_what_offline_forbids(empty: dict[str, str]) -> None:
 def test_missing_extras_show_in_the_list() -> None:
     code = (
         "import sys\n"
-        "for name in ('aiohttp', 'litellm', 'torch'):\n"
+        "for name in ('aiohttp', 'litellm'):\n"
         "    sys.modules[name] = None\n"
         "from moothall.cli.main import main\nmain(['models', '--json'])\n"
     )
@@ -132,7 +128,6 @@ def test_missing_extras_show_in_the_list() -> None:
         ("openai:NAME", "openai"),
         ("http://HOST/v1#NAME", "openai"),
         ("litellm:PROVIDER/NAME", "litellm"),
-        ("hf:ORG/NAME", "transformers"),
     ):
         assert f"pip install 'moothall[{extra}]'" in said[name]
 

@@ -458,7 +458,7 @@ def test_without_a_limit_of_money_an_unknown_price_is_no_error_and_a_known_one_i
 @pytest.mark.parametrize(
     "name",
     (
-        *("local", "local:qwen3-4b", "gguf:a.gguf", "hf:ORG/NAME", "scripted"),
+        *("local", "local:qwen3-4b", "gguf:a.gguf", "scripted"),
         *("http://127.0.0.1:8080/v1#m", "http://localhost/v1#m", "http://[::1]:1/v1#m"),
     ),
 )

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import moothall
-from moothall.errors import DefinitionError, MissingExtra, ModelError, WeightsError
-from moothall.models import ScriptedModel, TransformersModel, model
+from moothall.errors import MissingExtra, ModelError, WeightsError
+from moothall.models import ScriptedModel, model
 
 
 def test_a_model_is_given_back_as_it_is() -> None:
@@ -29,9 +29,10 @@ def test_what_is_neither_model_nor_name_is_refused() -> None:
         model(5)  # type: ignore[arg-type]
 
 
-def test_a_name_of_the_hub_leads_nowhere_else() -> None:
-    with pytest.raises(DefinitionError, match=r"'org/\.\.' is neither ORG/NAME of the hub nor"):
-        TransformersModel("org/..")
+@pytest.mark.parametrize("name", ("hf:org/name", "hf:./folder", "hf:", "EleutherAI/gpt-neo-125m"))
+def test_hf_name_is_refused_and_says_what_to_write_instead(name: str) -> None:
+    with pytest.raises(ModelError, match=r"behind a server .* models fetch .* http://HOST/v1#NAME"):
+        model(name)
 
 
 def test_the_same_name_gives_the_same_model_until_it_is_closed(weights: Path) -> None:
@@ -75,23 +76,6 @@ def test_importing_models_loads_nothing_heavy() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_a_model_of_the_hub_without_the_extra_says_which() -> None:
-    script = (
-        "import sys\n"
-        "sys.modules['torch'] = None\n"
-        "from moothall.errors import MissingExtra\n"
-        "from moothall.models import model\n"
-        "try:\n"
-        "    model('hf:org/name')\n"
-        "except MissingExtra as error:\n"
-        "    print(error)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.stdout == (
-        "TransformersModel needs the extra 'transformers': pip install 'moothall[transformers]'\n"
-    ), done.stderr
-
-
 @pytest.mark.parametrize(
     "kind", ("ReActAgent", "ChattyAI", "Researcher", "OpenAIFunctionAgent", "ChosenBy")
 )
@@ -123,7 +107,6 @@ def test_an_agent_is_refused_a_model_that_there_is_not(
         ("aiohttp", "http://127.0.0.1:1/v1#x", "openai"),
         ("xllamacpp", "gguf:x.gguf", "local"),
         ("litellm", "litellm:a/b", "litellm"),
-        ("torch", "hf:a/b", "transformers"),
     ),
 )
 def test_an_agent_is_refused_a_model_whose_extra_is_missing(

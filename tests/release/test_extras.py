@@ -53,10 +53,6 @@ ALONE = {
 
         assert LiteLLMModel("openai/gpt-4o-mini").name
     """,
-    "transformers": """
-        from moothall import TransformersModel
-        import torch, transformers
-    """,
     "amqp": """
         from moothall import AMQPOptions, AMQPSpace, Agent, BrokerError
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from moothall.approval import Approver
     from moothall.workflow import AgentParts
 
-_OF_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
 
 # No name: a small model that is given one, such as Chatty, repeats it without end.
 _PROMPT: Final = "You are a helpful assistant. Answer in one sentence."
@@ -44,8 +42,7 @@ class ChattyAI(Watched, Threaded):
 
     Args:
         id: its id
-        model: a model, or the name of one, which is loaded on first use; `ORG/NAME` means
-            `hf:ORG/NAME`, a model of the Hugging Face hub
+        model: a model, or the name of one, which is loaded on first use
         system_prompt: the system prompt, or a function of the `Context` that returns it for a
             message, sync or async; an empty text for none. Default: a helpful assistant that
             answers in one sentence
@@ -74,8 +71,6 @@ class ChattyAI(Watched, Threaded):
         )
         check_system_prompt(system_prompt, id)
         self.system_prompt: SystemPrompt = _PROMPT if system_prompt is None else system_prompt
-        if isinstance(model, str) and _OF_THE_HUB.fullmatch(model):
-            model = f"hf:{model}"
         check_model(model, id)
         self._model = model
 

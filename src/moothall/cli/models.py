@@ -106,14 +106,13 @@ def _rows() -> list[_Row]:
         size = listed.path.stat().st_size if listed.path.exists() else listed.size
         rows.append(_row(_spelling(listed), listed.title, listed.license, size))
     others = (path for path in sorted(weights.folder().glob("*.gguf")) if path not in known)
-    here, fetched = (" on this machine", ", if it was fetched before") if is_offline() else ("", "")
+    here = " on this machine" if is_offline() else ""
     return [
         *rows,
         *(_row(f"gguf:{path}", "fetched", size=path.stat().st_size) for path in others),
         _row("openai:NAME", "OpenAI's, by its key", url=os.environ.get("OPENAI_BASE_URL")),
         _row("http://HOST/v1#NAME", f"of any server{here} with OpenAI's chat interface"),
         _row("litellm:PROVIDER/NAME", "of many providers, by the key of each", url=None),
-        _row("hf:ORG/NAME", f"of the Hugging Face hub on PyTorch{fetched}; hf:./FOLDER too"),
     ]
 
 

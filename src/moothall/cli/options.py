@@ -227,7 +227,7 @@ def models(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
     from moothall.models import weights
 
     names = ["local", *(f"local:{each.name}" for each in weights.LISTED)]
-    return _beginning(incomplete, [*names, "openai:", "http://", "litellm:", "hf:", "gguf:"])
+    return _beginning(incomplete, [*names, "openai:", "http://", "litellm:", "gguf:"])
 
 
 def weights_of(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:

@@ -11,7 +11,6 @@ _NAMES = {
     "protocol": "Call Model ModelReply ReasoningPiece StreamingModel TextPiece Usage",
     "remote.litellm": "LiteLLMModel",
     "remote.openai": "OpenAIModel",
-    "transformers": "TransformersModel",
     "wrappers.budgeted": "BudgetedModel",
     "wrappers.fallback": "FallbackModel",
     "wrappers.prices": "Price Prices",

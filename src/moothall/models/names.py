@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from moothall.errors import DefinitionError, MissingExtra, ModelError, WeightsError
+from moothall.errors import DefinitionError, MissingExtra, ModelError
 from moothall.models import weights
 from moothall.models.settings import check_base_url
 from moothall.text import nearest
@@ -24,7 +25,6 @@ SPELLINGS = (
     "openai:NAME",
     "http://HOST/v1#NAME",
     "litellm:PROVIDER/NAME",
-    "hf:ORG/NAME",
 )
 """The forms of names that `model` takes."""
 
@@ -38,10 +38,8 @@ _NEEDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "http": _REMOTE,
     "https": _REMOTE,
     "litellm": ("LiteLLMModel", "litellm", ("litellm",)),
-    "hf": ("TransformersModel", "transformers", ("torch", "transformers")),
 }
-_FOLDERS = ("/", "./", "../", "~")
-"""How a folder begins."""
+_OF_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
 _NEAR = (*_NEEDS, *(f"local:{each.name}" for each in weights.LISTED))
 
 # All users of a name share one file in memory, or one set of connections.
@@ -57,8 +55,7 @@ def model(name: str | Model) -> Model:
     fetch NAME` fetched, `gguf:PATH` any GGUF file. `openai:NAME` is a model of OpenAI, with the key
     in `OPENAI_API_KEY`; `http://HOST/v1#NAME`, or https, one of any compatible server that needs no
     key. `litellm:PROVIDER/NAME` is a model of any provider that litellm knows, with the key in that
-    provider's variable; `hf:ORG/NAME` one of the Hugging Face hub on PyTorch, and `hf:./FOLDER` one
-    of a folder. While a model is in use, the same name returns the same model.
+    provider's variable. While a model is in use, the same name returns the same model.
 
     Raises:
         ModelError: no model has this name, or there is no key
@@ -82,10 +79,6 @@ def model(name: str | Model) -> Model:
         from moothall.models.remote.litellm import LiteLLMModel
 
         return _kept((name,), lambda: LiteLLMModel(rest))
-    if kind == "hf":
-        from moothall.models.transformers import TransformersModel
-
-        return _kept((name,), lambda: TransformersModel(rest))
     from moothall.models.remote.openai import OpenAIModel
 
     if kind == "openai":
@@ -109,14 +102,18 @@ def check_name(name: str) -> tuple[str, str]:
         weights.named(rest or weights.DEFAULT.name).require()
     elif kind == "gguf":
         weights.check_gguf(Path(rest).expanduser())
-    elif kind == "hf" and rest.startswith(_FOLDERS) and not Path(rest).expanduser().is_dir():
-        raise WeightsError(f"{name:.200}: there is no such folder")
     return kind, rest
 
 
 def check_spelling(name: str) -> tuple[str, str]:
     """Return a name's kind of model and the rest; raise ModelError if no model can have it."""
     kind, colon, rest = name.partition(":")
+    if kind == "hf" or _OF_THE_HUB.fullmatch(name):
+        raise ModelError(
+            f"there is no model {name!r:.200}: a model of the Hugging Face hub runs behind a server"
+            " (such as `vllm serve ORG/NAME`), or here from a GGUF file (`moothall models fetch "
+            f"hf:ORG/NAME/FILE.gguf`); {_there_is()}"
+        )
     if kind not in _NEEDS or bool(rest) != bool(colon) or (not rest and kind != "local"):
         near = "" if kind in _NEEDS else nearest(name, _NEAR)
         raise ModelError(f"there is no model {name!r:.200}{near}; {_there_is()}")
@@ -128,11 +125,10 @@ def check_spelling(name: str) -> tuple[str, str]:
             check_base_url(url, "its address")
         except DefinitionError as error:
             raise ModelError(f"there is no such model: {error}") from None
-    is_folder = kind == "hf" and rest.startswith(_FOLDERS)
     if kind == "local":
         weights.named(rest or weights.DEFAULT.name)
-    elif kind in ("hf", "litellm") and not is_folder and not all(rest.partition("/")):
-        form = next(each for each in SPELLINGS if each.startswith(kind))
+    elif kind == "litellm" and not all(rest.partition("/")):
+        form = "litellm:PROVIDER/NAME"
         raise ModelError(f"there is no such model: {name!r:.200}: it has the form {form}")
     return kind, rest
 

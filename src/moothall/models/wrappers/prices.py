@@ -14,7 +14,7 @@ from moothall.http.network import is_loopback
 from moothall.text import excerpt, shorten
 
 # Models in this process, and scripted ones.
-_FREE = ("local:", "gguf:", "hf:", "scripted")
+_FREE = ("local:", "gguf:", "scripted")
 
 PriceLike: TypeAlias = "Price | tuple[float | Decimal, float | Decimal]"
 
@@ -76,7 +76,7 @@ class Prices:
     """Prices of models by name: the built-in list, and your own, which take precedence.
 
     Providers change their prices; the built-in list is of `LISTED_ON`. Models of this machine
-    (`local`, `gguf:`, `hf:`, `scripted`, and servers on loopback) cost nothing unless you state a
+    (`local`, `gguf:`, `scripted`, and servers on loopback) cost nothing unless you state a
     price for them. No name is guessed from another: a dated version needs its own entry.
 
     Args:
