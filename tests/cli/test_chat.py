@@ -568,66 +568,27 @@ def test_the_model_in_the_box_does_not_go_round_in_circles(folder: Path, weights
     assert not any(len(set(words[n : n + 6])) == 1 for n in range(len(words) - 5)), words
 
 
-FIRST_LINES = {  # what people type first, and what the answer is to say
-    "hello": "Hello!",
-    "Hi there": "/help lists what can be typed",
-    "good morning": "Hello!",
-    "help": "/Host.list_files [folder_name]",
-    "?": "/Host.read_file file_name",
-    "what can you do?": "Host lists, reads, writes and runs things",
-    "What can I type here?": "/help lists what can be typed",
-    "who are you?": "moothall is a Python package for agents",
-    "what's your name": "this is its chat",
-    "what is moothall": "moothall is a Python package for agents",
-    "which model are you?": "SmolLM2 with 135 million parameters",
-    "are you ChatGPT?": "SmolLM2 with 135 million parameters",
-    "how do I use my own model": "`--model openai:gpt-4o-mini` with OPENAI_API_KEY",
-    "why are you so slow?": "is often wrong",
-    "list files": "Type /Host.list_files",
-    "can you read my files?": "you are asked before it is done",
-    "2+2?": "cannot be trusted with numbers",
-    "what time is it?": "knows neither the time nor the weather",
-    "tell me a joke": "beyond a model this small",
-    "write a poem about rain": "beyond a model this small",
-    "how do I quit": "/quit, /exit or Ctrl-D leaves.",
-    "how can I exit?": "/quit, /exit or Ctrl-D leaves.",
-    "read Notes.txt": 'Type /Host.read_file file_name:"Notes.txt"',
-    "what is in notes.txt?": 'Type /Host.read_file file_name:"notes.txt"',
-    "please delete the file notes.txt": 'Type /Host.delete_file file_name:"notes.txt"',
-    "create a.txt": 'Type /Host.write_to_file file_name:"a.txt" content:"the whole text"',
-    "run ls": 'Type /Host.shell_command command:"ls"',
-    "run grep -r 'x y' .": """Type /Host.shell_command command:"grep -r 'x y' ." and""",
-    "run `wc -l a.txt`": 'Type /Host.shell_command command:"wc -l a.txt"',
-    "how are you?": "This works.",
-    "test": "This works.",
-    "thanks!": "You are welcome.",
-}
-
-
-def test_what_people_type_first_the_program_answers_where_the_model_is_small(
+def test_chat_greeting_says_what_to_type_and_what_the_small_model_is(
     folder: Path, weights: Path
 ) -> None:
-    lines = "".join(f"{line}\n" for line in FIRST_LINES)
-    done = piped(folder, f"{lines}bye\n/Nobody.x\n", "--model", "local")
-    assert (done.returncode, done.stderr) == (0, "")  # after bye, nothing is read
-    shown = done.stdout.split("\n> ")
-    assert len(shown) == len(FIRST_LINES)
-    for (line, answer), said in zip(FIRST_LINES.items(), shown, strict=True):
-        assert said.removeprefix("> ").startswith(f"{line}\n"), said
-        assert answer in " ".join(said.split()), said
-        if line not in ("help", "?"):
-            assert "\n(the program, not the model) " in said
-    assert "Chatty: " not in done.stdout
+    with chat(folder, model="local") as terminal:
+        greeting = " ".join(terminal.raw.split())
+        for told in (
+            "Here are Chatty, FunctionAI, Host.",
+            "/help says what each can do",
+            "The model is small (135 million parameters) and often wrong.",
+            "A larger one: moothall chat --model NAME; `moothall models` lists the names.",
+            "FunctionAI needs a larger one, and hears only what is said to it by name.",
+        ):
+            assert told in greeting, greeting
+        assert terminal.leave() == 0
 
 
-def test_a_greeting_reaches_an_agent_of_ones_own(folder: Path, weights: Path) -> None:
-    (folder / "parrots.py").write_text(
-        "from moothall import ReActAgent, ScriptedModel\n"
-        "parrot = ReActAgent('parrot', ScriptedModel(['Hello yourself.']))\n"
-    )
-    done = piped(folder, "hello\n", "--agent", "parrots:parrot", "--model", "local")
-    assert "parrot: Hello yourself.\n" in done.stdout
-    assert "(the program" not in done.stdout
+@pytest.mark.parametrize("line", ("help", "?", "/help"))
+def test_chat_help_lists_what_can_be_typed(folder: Path, line: str) -> None:
+    done = piped(folder, f"{line}\n")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "/Host.list_files [folder_name]" in done.stdout
 
 
 def test_a_small_model_is_not_given_what_was_said_before() -> None:
@@ -636,13 +597,6 @@ def test_a_small_model_is_not_given_what_was_said_before() -> None:
     for line in ("Say one.", "Say two."):
         asyncio.run(chatty.say(line))
     assert [each["content"] for each in model.received[1][1:]] == ["Say two."]
-
-
-def test_with_another_model_that_is_for_the_model(folder: Path) -> None:
-    with OpenAIServer(either("I am a larger model.")) as server:
-        done = piped(folder, "who are you?\n", "--model", f"{server.url}#m")
-    assert "Chatty: I am a larger model.\n" in done.stdout
-    assert "(the program" not in done.stdout
 
 
 @pytest.mark.parametrize("line", ("/quit", "/exit", "quit", "EXIT", "bye", "Goodbye!"))

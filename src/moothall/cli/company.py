@@ -111,8 +111,11 @@ class Company:
             made.members[:0] = [chatty, function]
             if made.small:
                 made.notes.append(
-                    "The model is small and often wrong. FunctionAI needs a larger one, and hears "
-                    "only what is said to it by name."
+                    "The model is small (135 million parameters) and often wrong. A larger one: "
+                    "moothall chat --model NAME; `moothall models` lists the names."
+                )
+                made.notes.append(
+                    "FunctionAI needs a larger one, and hears only what is said to it by name."
                 )
             if not model_name and "model" in said:
                 made.notes.append(f"{FILE} says that the model is {escaped(chosen)}.")

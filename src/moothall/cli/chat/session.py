@@ -15,7 +15,6 @@ from typing import Any
 from moothall.agent import Agent
 from moothall.agents.you import You
 from moothall.cli.chat.console import Console
-from moothall.cli.chat.first_words import PROGRAM, first_answer
 from moothall.cli.chat.transcript import help_table, shown_message, speaker_prefix, wrapped
 from moothall.cli.company import add_agent
 from moothall.cli.progress import Warnings
@@ -36,11 +35,7 @@ _LOGGER = logging.getLogger("moothall")
 
 
 class Session:
-    """One session.
-
-    With a small model, the program itself answers what people type first, unless an agent of their
-    own takes texts.
-    """
+    """One session."""
 
     def __init__(self, small: bool, me: str = "You") -> None:
         self._small = small
@@ -60,8 +55,6 @@ class Session:
     async def run(self, console: Console, space: Space, members: list[Agent]) -> int:
         """Run until the last line; return the exit code."""
         self._console = console
-        own = [each for each in members if str(each.id) not in ("Chatty", "FunctionAI")]
-        self._answers = self._small and not any("say" in each.offers for each in own)
         for agent in [*members, self._you]:
             await asyncio.to_thread(add_agent, space, agent)
         self._loop = asyncio.get_running_loop()
@@ -83,13 +76,12 @@ class Session:
                     console.show(wrapped("", note))
             while (line := await console.line()) is not None:
                 self._you.forget_offers()
-                if (of_program := self._command(line)) == "quit":
+                if (command := self._command(line)) == "quit":
                     break
                 if line.strip() and not console.interactive:
                     console.show(f"> {escaped(line.strip())}")
-                if of_program is not None:
-                    said = await self._help() if of_program == "help" else of_program
-                    console.show(said)
+                if command == "help":
+                    console.show(await self._help())
                     continue
                 try:
                     message = parse_slash(line)
@@ -130,15 +122,14 @@ class Session:
         )
 
     def _command(self, line: str) -> str | None:
-        """Return what a line asks of the program: `quit`, `help`, a text to show, or None."""
+        """Return what a line asks of the program: `quit`, `help` or None."""
         said = " ".join(line.lower().split())
         alone = not self._you.is_shared  # with other people there, it may be meant for them
         if said in _QUIT or (alone and said.rstrip("!.") in _BYE):
             return "quit"
         if said in _HELP:
             return "help"
-        answer = first_answer(line) if alone and self._answers else None
-        return None if answer is None else wrapped(f"{PROGRAM} ", answer)
+        return None
 
     async def _help(self) -> str:
         """Return the help on what can be typed here."""
