@@ -20,7 +20,7 @@ from moothall.text import error_text
 
 if TYPE_CHECKING:
     from moothall.journal.journal import Journal
-    from moothall.society.experiments.watch import Whereabouts
+    from moothall.society.positions import Whereabouts
     from moothall.society.society import Society
 
 MOST: Final = 100_000
@@ -157,7 +157,7 @@ class Town:
 
     def intervene(self, **change: Any) -> int:
         """Change the world at the start of the next step; return that step's number."""
-        from moothall.society.experiments.intervention import Intervention
+        from moothall.society.kernel.intervention import Intervention
 
         society = self.living()
         while True:
@@ -230,7 +230,7 @@ class Town:
         the map; 65,535 for nowhere), then what each does (8 bits, an index of `acts`). Citizens are
         in id order; their ids are numbers from 1.
         """
-        from moothall.society.experiments.watch import ACTS
+        from moothall.society.positions import ACTS
 
         society, order = self.society, self.order
         head: dict[str, Any] = {

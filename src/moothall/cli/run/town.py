@@ -169,7 +169,7 @@ def _manifest(tables: Tables, about: dict[str, Any], same: list[str], other: lis
 def _pictures(town: Society, rows: list[dict[str, Any]], folder: Path) -> list[str]:
     """Draw the pictures; return their names, none if matplotlib is not installed."""
     from moothall.society.experiments.pictures import draw_day, draw_map
-    from moothall.society.experiments.results import write_whole
+    from moothall.society.tables import write_whole
 
     try:
         write_whole(folder / "map.png", partial(draw_map, town))

@@ -13,9 +13,9 @@ from moothall.society.arrays import np
 from moothall.society.blocks import columns
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams, now_of
 from moothall.society.blocks.columns import ACTS, code
-from moothall.society.population.column import Column
-from moothall.society.population.rows import Rows
-from moothall.society.wants import Buy, Work
+from moothall.society.columns.column import Column
+from moothall.society.columns.rows import Rows
+from moothall.society.kernel.wants import Buy, Work
 
 NEEDS: Final = ("hunger", "energy", "safety", "social")
 RATES: Final[dict[str, tuple[int, int, int, int]]] = {

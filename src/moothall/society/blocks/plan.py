@@ -16,8 +16,8 @@ from moothall.society.blocks.columns import DOES, PLANNED, plan_from_status, pla
 from moothall.society.blocks.needs import NeedsBlock
 from moothall.society.blocks.plan_rows import before_rows, step_rows
 from moothall.society.blocks.rules import LEISURE, REMEDIES
-from moothall.society.blocks.town import LOOKED_AT
-from moothall.society.wants import Move
+from moothall.society.columns.town import LOOKED_AT
+from moothall.society.kernel.wants import Move
 
 _HOUR: Final = 3600
 _SLOT: Final = 900

@@ -6,13 +6,14 @@ from typing import Any, Final
 
 from moothall.clock import DAY_S
 from moothall.society.arrays import np
-from moothall.society.blocks import day_rows, town
+from moothall.society.blocks import day_rows
 from moothall.society.blocks.block import now_of
 from moothall.society.blocks.columns import AVOIDS, CHOSEN, KINDS, NONE, WHERE, Plans, code, without
 from moothall.society.blocks.needs import NEEDS, NeedsBlock
 from moothall.society.blocks.rules import REMEDIES
-from moothall.society.population.rows import Rows
-from moothall.society.wants import Move
+from moothall.society.columns import town
+from moothall.society.columns.rows import Rows
+from moothall.society.kernel.wants import Move
 
 _AT_ONCE: Final = 1 << 13  # plans made at a time: their arrays fit the processor's cache
 

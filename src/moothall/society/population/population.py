@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.errors import ConfigError, DefinitionError
 from moothall.society.arrays import np, sha256_of, tune_malloc
-from moothall.society.citizen import CitizenAgent, CitizenMemory
-from moothall.society.network import Network
-from moothall.society.population.block import checked, writes
-from moothall.society.population.column import PLACE, SETTLED
-from moothall.society.population.register import WORD, Register
+from moothall.society.blocks.row_block import checked, writes
+from moothall.society.city.network import Network
+from moothall.society.columns.column import PLACE, SETTLED
+from moothall.society.columns.register import WORD, Register
+from moothall.society.columns.table import arrow_of, columns_of, fill
+from moothall.society.columns.views import Columns
+from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
+from moothall.society.kernel.wants import id_order
 from moothall.society.population.step import begin
-from moothall.society.population.table import arrow_of, columns_of, fill
-from moothall.society.population.views import Columns
-from moothall.society.wants import id_order
 from moothall.text import excerpt
 
 if TYPE_CHECKING:
