@@ -85,6 +85,7 @@ FLOORS = {
     "society": (
         "arrays",
         "math",
+        "metrics",
         "kernel",
         "city",
         "columns",

@@ -20,6 +20,7 @@ from moothall.society.kernel.intervention import Changed, Intervention
 from moothall.society.kernel.perception import Perception, View
 from moothall.society.kernel.router import Interceptor, Sent, SocietyMailbox, SocietyRouter, Turn
 from moothall.society.kernel.wants import Move, Pay, want_of
+from moothall.society.metrics import METRICS, Measure
 from moothall.society.population.books import RowBooks
 from moothall.society.population.engine import Engine
 from moothall.society.population.life import leave_mailbox, measured, run_population, take_mailbox
@@ -272,18 +273,11 @@ class Steps(Space):
                 at_home = place == status.get("home")
                 home += at_home
                 work += not at_home and place == status.get("work")
+        now = Measure(self, home, work, owned, delivered, failures)
         return {
             "step": self.number,
             "time": self.clock.moment.isoformat(),
-            "moving": self.books.travelled,
-            "home": home,
-            "work": work,
-            "money": self.books.total,
-            "owned": owned,
-            "messages": delivered,
-            "failures": failures,
-            "fallbacks": self.fallbacks,
-            "model_calls": self._asking.calls,
+            **{each.name: each.of(now) for each in METRICS},
             **own,
         }
 

@@ -17,6 +17,7 @@ from moothall.society.columns.table import arrow_of, columns_of, fill
 from moothall.society.columns.views import Columns
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
 from moothall.society.kernel.wants import id_order
+from moothall.society.metrics import METRICS
 from moothall.society.population.step import begin
 from moothall.text import excerpt
 
@@ -28,11 +29,7 @@ if TYPE_CHECKING:
 MOST: Final = 2**31 - 1
 _PART: Final = 1 << 16
 
-MEASURED: Final = (
-    *("step", "time", "moving", "home", "work", "money", "owned", "messages"),
-    *("failures", "fallbacks", "model_calls"),
-)
-"""What a society measures in each step, whatever its blocks."""
+_MEASURED: Final = ("step", "time", *(each.name for each in METRICS))
 
 
 class Population(Register):
@@ -83,7 +80,7 @@ class Population(Register):
             if not callable(metric):
                 what = f"must be a function of the columns, got {metric!r:.80}"
                 raise ConfigError(f"metric {name!r} {what}")
-            if name in MEASURED:
+            if name in _MEASURED:
                 what = f"must have another name: each row of metrics has a {name!r}"
                 raise ConfigError(f"metric {name!r} {what}")
         table = None
