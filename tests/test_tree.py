@@ -60,6 +60,86 @@ ORDER = (
     "cli",
     "__main__",
 )
+
+# The same inside a package: its folders and files, from the ground up.
+FLOORS = {
+    "research": (
+        "findings",
+        "sentences",
+        "pool",
+        "reading",
+        "citations",
+        "relevance",
+        "calling",
+        "folder",
+        "page",
+        "web",
+        "workbench",
+        "report",
+        "recording",
+        "iteration",
+        "rules",
+        "steps",
+        "researcher",
+    ),
+    "society": (
+        "arrays",
+        "math",
+        "metrics",
+        "kernel",
+        "city",
+        "columns",
+        "services",
+        "blocks",
+        "people",
+        "population",
+        "arguments",
+        "steps",
+        "checkpoint",
+        "positions",
+        "survey",
+        "questions",
+        "tables",
+        "society",
+        "classic",
+        "experiments",
+    ),
+    "studio": (
+        "page",
+        "feed",
+        "guard",
+        "run_view",
+        "town",
+        "cards",
+        "research_view",
+        "hub",
+        "server",
+        "society",
+        "space",
+        "jobs",
+        "act",
+        "runs",
+        "research",
+        "studio",
+    ),
+    "cli": (
+        "ending",
+        "values",
+        "progress",
+        "help_text",
+        "options",
+        "models",
+        "recorded",
+        "run",
+        "company",
+        "runs",
+        "broker",
+        "resume",
+        "chat",
+        "studio",
+        "main",
+    ),
+}
 FOLDERS_OF_OURS = (".ci", "benchmarks", "docs", "examples", "scripts", "src", "tests")
 NAMES_THAT_SAY_NOTHING = {"core", "common", "util", "utils", "helper", "helpers", "misc"}
 CODE_FROM_DATA = {"eval", "exec", "compile", "__import__"}
@@ -168,6 +248,25 @@ def broken_order(source: Path) -> list[str]:
                 )
             elif rank.get(parts[1], 0) > rank[module.component]:
                 faults.append(f"{module.name}:{line}: {name} comes after {module.component}")
+    return faults
+
+
+def broken_floors(source: Path) -> list[str]:
+    """Imports that point up inside a package of FLOORS."""
+    faults = []
+    for module in modules(source):
+        package, _, inner = module.name.partition(".")
+        if package not in FLOORS or not inner:
+            continue  # the package's own file loads each name when it is first used
+        rank = {name: floor for floor, name in enumerate(FLOORS[package])}
+        own = inner.partition(".")[0]
+        if own not in rank:
+            faults.append(f"{module.name}: {own!r} has no place in FLOORS[{package!r}]")
+            continue
+        for line, name in imports(module):
+            parts = [*name.split("."), ""]
+            if parts[:2] == ["moothall", package] and rank.get(parts[2], 0) > rank[own]:
+                faults.append(f"{module.name}:{line}: {name} is above {package}.{own}")
     return faults
 
 
@@ -335,6 +434,7 @@ def plain_locks(source: Path) -> list[str]:
 
 RULES = (
     broken_order,
+    broken_floors,
     too_large,
     circles,
     empty_names,
@@ -375,6 +475,19 @@ def test_the_source_keeps_the_rule(rule: Callable[[Path], list[str]]) -> None:
         (broken_order, "agent.py", "from moothall import Agent", "from the module that has it"),
         (broken_order, "agent.py", "import moothall", "from the module that has it"),
         (broken_order, "tools.py", "", "no place in ORDER"),
+        (
+            broken_floors,
+            "society/city/map.py",
+            "from moothall.society.services.feed import Feed",
+            "moothall.society.services.feed.Feed is above society.city",
+        ),
+        (
+            broken_floors,
+            "society/steps.py",
+            "def f():\n    from moothall.society import society",
+            "is above society.steps",
+        ),
+        (broken_floors, "society/tools.py", "", "no place in FLOORS['society']"),
         (too_large, "goal.py", "\n" * 401, "goal"),
         (circles, "goal.py", "def f():\n    from moothall.goal import Goal", "goal -> goal"),
         (empty_names, "models/utils.py", "", "models.utils"),
@@ -414,6 +527,7 @@ def test_a_tree_that_breaks_the_rule_is_caught(
         ("agent.py", "from moothall import message"),
         ("spaces/native.py", "from .rules import Rules\nfrom ..agent import Agent"),
         ("models/local.py", "def f():\n    import xllamacpp"),
+        ("society/services/feed.py", "from moothall.society.city.map import Place"),
         (
             "agent.py",
             "from typing import TYPE_CHECKING\n"

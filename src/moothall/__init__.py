@@ -83,7 +83,7 @@ research.pool: ResourcePool
 research.report: Report
 research.researcher: Researcher
 slash: format_slash parse_slash
-society.citizen: AgentType CitizenAgent CitizenAgentParams CitizenMemory
+society.kernel.citizen: AgentType CitizenAgent CitizenAgentParams CitizenMemory
 society.city.city: City
 society.society: Society
 spaces.amqp.options: AMQPOptions

@@ -122,11 +122,11 @@ from moothall.research.report import Report as Report
 from moothall.research.researcher import Researcher as Researcher
 from moothall.slash import format_slash as format_slash
 from moothall.slash import parse_slash as parse_slash
-from moothall.society.citizen import AgentType as AgentType
-from moothall.society.citizen import CitizenAgent as CitizenAgent
-from moothall.society.citizen import CitizenAgentParams as CitizenAgentParams
-from moothall.society.citizen import CitizenMemory as CitizenMemory
 from moothall.society.city.city import City as City
+from moothall.society.kernel.citizen import AgentType as AgentType
+from moothall.society.kernel.citizen import CitizenAgent as CitizenAgent
+from moothall.society.kernel.citizen import CitizenAgentParams as CitizenAgentParams
+from moothall.society.kernel.citizen import CitizenMemory as CitizenMemory
 from moothall.society.society import Society as Society
 from moothall.spaces.amqp.options import AMQPOptions as AMQPOptions
 from moothall.spaces.amqp.space import AMQPSpace as AMQPSpace

@@ -7,8 +7,8 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from moothall.errors import DefinitionError
-from moothall.text import nearest
+from moothall.errors import ConfigError, DefinitionError
+from moothall.text import excerpt, nearest
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -101,3 +101,16 @@ def check_count(
         raise DefinitionError(
             f"{what}: {name}= must be an integer from {least}{to}, got {value!r:.80}"
         )
+
+
+def check_text(name: str, value: object) -> None:
+    """Raise ConfigError unless a value is 1–255 printable characters."""
+    if not isinstance(value, str) or not 0 < len(value) <= 255 or not value.isprintable():
+        raise ConfigError(f"{name} must be 1–255 printable characters, got {excerpt(value)}")
+
+
+def check_integer(name: str, value: object, low: int, high: int | None) -> None:
+    """Raise ConfigError unless a value is a whole number in a range; `high` None: no bound."""
+    if type(value) is not int or value < low or (high is not None and value > high):
+        bounds = f"from {low} up" if high is None else f"from {low} to {high}"
+        raise ConfigError(f"{name} must be a whole number {bounds}, got {excerpt(value)}")

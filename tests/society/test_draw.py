@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from moothall.errors import ConfigError
 from moothall.society import Draws
-from moothall.society.draw import belows, choices, integers, uniforms
+from moothall.society.kernel.draw import belows, choices, integers, uniforms
 
 words = st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 2**32, 2**63, 2**64 - 1])
 

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from moothall import ConfigError
 from moothall.clock import Clock
-from moothall.society.citizen import CitizenAgent, CitizenMemory
 from moothall.society.city.city import City
 from moothall.society.city.grid import Grid
-from moothall.society.commit import Books, Wanted
+from moothall.society.columns.ledger import shares, tax_on
+from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
+from moothall.society.kernel.commit import Books, Wanted
+from moothall.society.kernel.wants import Answer, Buy, Pay, Save, Want, Work, id_order
 from moothall.society.services.economy import (
     BRACKETS,
     Bank,
@@ -23,9 +25,7 @@ from moothall.society.services.economy import (
     make_economy,
 )
 from moothall.society.services.firm import Firm, wage_for
-from moothall.society.services.ledger import shares, tax_on
 from moothall.society.society import Society
-from moothall.society.wants import Answer, Buy, Pay, Save, Want, Work, id_order
 
 
 def books(*services: Any, city: Any = None, hour: int = 10, **citizens: dict[str, Any]) -> Books:

@@ -8,10 +8,10 @@ import pytest
 
 from moothall import ConfigError
 from moothall.clock import Clock
-from moothall.society.commit import Books, Wanted
+from moothall.society.kernel.commit import Books, Wanted
+from moothall.society.kernel.wants import Answer, Follow, Like, Post, Want, id_order
 from moothall.society.services.feed import Feed
 from moothall.society.services.posts import DECADE_S, Posted, heat, shown_rank
-from moothall.society.wants import Answer, Follow, Like, Post, Want, id_order
 
 
 def town(feed: Feed, citizens: int = 20) -> Books:

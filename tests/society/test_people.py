@@ -16,7 +16,7 @@ import pytest
 from moothall import ConfigError
 from moothall.society.city.city import City
 from moothall.society.city.map import Place
-from moothall.society.network import Network
+from moothall.society.city.network import Network
 from moothall.society.people.drawn import EDUCATION, citizens, completed, make_people, money_of
 from moothall.society.people.table import checked_people, read_people
 from moothall.society.services.firm import STAFF

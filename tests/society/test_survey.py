@@ -24,8 +24,8 @@ from moothall.society import (
     SurveyAnswer,
 )
 from moothall.society.classic import opinions
-from moothall.society.experiments.survey import in_words
-from moothall.society.perception import Perception, View
+from moothall.society.kernel.perception import Perception, View
+from moothall.society.survey import in_words
 from society.life import busy, state_of, town
 
 MOOD = Question("mood", "How do you feel?", "scale", by=lambda me: me.status["money"] % 5 + 1)

@@ -14,13 +14,13 @@ from moothall.message import Envelope
 from moothall.reasoning.record import APPENDED, Record
 from moothall.reasoning.state import memory_state, restore_memory
 from moothall.society.arrays import np
-from moothall.society.population.column import Slots
+from moothall.society.columns.column import Slots
+from moothall.society.columns.want_table import FIELDS, Table
+from moothall.society.kernel.router import Sent, SocietyMailbox
+from moothall.society.kernel.wants import answer_json, answer_of_json, id_order
 from moothall.society.population.messages import PARTS, Messages
 from moothall.society.population.population import Population
-from moothall.society.population.wants import FIELDS, Table
-from moothall.society.router import Sent, SocietyMailbox
 from moothall.society.steps import Steps
-from moothall.society.wants import answer_json, answer_of_json, id_order
 
 KIND: Final = "Society"
 VERSION: Final = 1

@@ -11,19 +11,19 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from moothall.arguments import check_integer
 from moothall.errors import ConfigError
 from moothall.params import BlockParams
 from moothall.society import math
 from moothall.society.arrays import np
 from moothall.society.blocks.block import CitizenBlockParams
+from moothall.society.blocks.row_block import RowBlock
 from moothall.society.city.grid import Grid
-from moothall.society.city.map import check_integer
-from moothall.society.draw import integers
-from moothall.society.network import Network
-from moothall.society.population.block import RowBlock
-from moothall.society.population.column import Column
+from moothall.society.city.network import Network
+from moothall.society.columns.column import Column
+from moothall.society.kernel.draw import integers
+from moothall.society.kernel.wants import Move, Pay
 from moothall.society.population.population import Population
-from moothall.society.wants import Move, Pay
 
 SUSCEPTIBLE, INFECTED, RECOVERED = range(3)
 _Share = Annotated[float, Field(ge=0, le=1)]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.agent import Agent
 from moothall.approval import Approver
-from moothall.arguments import names_checked
+from moothall.arguments import check_integer, names_checked
 from moothall.budget import Budget
 from moothall.clock import DAY_S, Clock, seconds_of
 from moothall.dispatch import AgentToolbox
@@ -25,17 +25,16 @@ from moothall.journal.journal import as_journal
 from moothall.jsonvalue import NotJSON, copy_json
 from moothall.reasoning.read_record import fingerprint
 from moothall.reasoning.record import NULL_RECORD, Record, recorded
-from moothall.society import given
-from moothall.society.asking import Asking
+from moothall.society import arguments as given
 from moothall.society.checkpoint import KIND, SocietyState, as_bytes, load, restore, save, state_of
-from moothall.society.city.map import check_integer
-from moothall.society.commit import CITY, Books, Service
-from moothall.society.engine import Engine, LocalEngine
-from moothall.society.experiments.experiment import Experiments
-from moothall.society.experiments.intervention import Changed, Intervention
+from moothall.society.kernel.asking import Asking
+from moothall.society.kernel.commit import CITY, Books, Service
+from moothall.society.kernel.intervention import Changed, Intervention
+from moothall.society.kernel.router import Interceptor
+from moothall.society.population.engine import Engine, LocalEngine
 from moothall.society.population.life import begin_life, set_length
 from moothall.society.population.population import Population
-from moothall.society.router import Interceptor
+from moothall.society.questions import Experiments
 from moothall.society.tables import Tables
 from moothall.text import counted
 from moothall.threads import is_async, refuse_on_loop
@@ -55,7 +54,7 @@ class Society(Experiments):
     A step has two stages. First every agent has its turn: it handles the messages of the step
     before, one at a time, then does its own step (`run()`). All agents see the city, the time and
     each other as the step before left them. Then the commit stage settles their wants by the rules
-    of `society/commit.py`, in id order, and writes. So the order of turns has no effect.
+    of `society/kernel/commit.py`, in id order, and writes. So the order of turns has no effect.
 
     Messages and answers of a step are delivered in the next, in the order (sender, sequence). An
     agent that fails loses its turn: its wants are dropped, the failure is logged, counted and kept

@@ -12,19 +12,20 @@ from typing import Any, Final, cast
 from moothall.agent import Agent
 from moothall.clock import Clock
 from moothall.errors import ConfigError, InvalidArguments, StateError
-from moothall.society.asking import AskedModel, Asking
-from moothall.society.citizen import CitizenAgent
-from moothall.society.commit import Books, Service, Wanted
-from moothall.society.engine import Engine
-from moothall.society.experiments.intervention import Changed, Intervention
-from moothall.society.perception import Perception, View
+from moothall.society.columns.want_table import Say
+from moothall.society.kernel.asking import AskedModel, Asking
+from moothall.society.kernel.citizen import CitizenAgent
+from moothall.society.kernel.commit import Books, Service, Wanted
+from moothall.society.kernel.intervention import Changed, Intervention
+from moothall.society.kernel.perception import Perception, View
+from moothall.society.kernel.router import Interceptor, Sent, SocietyMailbox, SocietyRouter, Turn
+from moothall.society.kernel.wants import Move, Pay, want_of
+from moothall.society.metrics import METRICS, Measure
 from moothall.society.population.books import RowBooks
+from moothall.society.population.engine import Engine
 from moothall.society.population.life import leave_mailbox, measured, run_population, take_mailbox
 from moothall.society.population.messages import deliver_to_rows, row_messages
 from moothall.society.population.population import Population
-from moothall.society.population.wants import Say
-from moothall.society.router import Interceptor, Sent, SocietyMailbox, SocietyRouter, Turn
-from moothall.society.wants import Move, Pay, want_of
 from moothall.spaces.delivery import Delivery
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.request import on_end
@@ -272,18 +273,11 @@ class Steps(Space):
                 at_home = place == status.get("home")
                 home += at_home
                 work += not at_home and place == status.get("work")
+        now = Measure(self, home, work, owned, delivered, failures)
         return {
             "step": self.number,
             "time": self.clock.moment.isoformat(),
-            "moving": self.books.travelled,
-            "home": home,
-            "work": work,
-            "money": self.books.total,
-            "owned": owned,
-            "messages": delivered,
-            "failures": failures,
-            "fallbacks": self.fallbacks,
-            "model_calls": self._asking.calls,
+            **{each.name: each.of(now) for each in METRICS},
             **own,
         }
 

@@ -10,17 +10,17 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
 from moothall.errors import FileError, MissingExtra
+from moothall.files import written_whole
 from moothall.jsonvalue import read_json
 from moothall.society.arrays import package
-from moothall.society.citizen import CitizenAgent
-from moothall.society.experiments.results import arrow, write_whole, writing_errors
+from moothall.society.kernel.citizen import CitizenAgent
 from moothall.society.people.table import COLUMNS
 from moothall.society.steps import Steps
 
@@ -254,3 +254,27 @@ def _plain(values: Any, said: Sequence[str | None] | None) -> list[Any]:
     """Return values as a list, with the texts in place of their numbers."""
     listed: list[Any] = values if isinstance(values, list) else values.tolist()
     return listed if said is None else [said[number] for number in listed]
+
+
+# -- writing files -------------------------------------------------------------------------------
+
+
+def arrow() -> tuple[Any, Any]:
+    """Return the packages pyarrow and pyarrow.parquet. Raises MissingExtra without them."""
+    parquet = package("pyarrow.parquet", "a table of results", "tables")
+    return package("pyarrow"), parquet
+
+
+@contextmanager
+def writing_errors(path: Path) -> Iterator[None]:
+    """Raise FileError if a file or folder cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise FileError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def write_whole(path: Path, write: Callable[[str], Any]) -> None:
+    """Write a file beside its place, and move it there when it is whole and on the disk."""
+    with writing_errors(path), written_whole(path) as beside:
+        write(str(beside))

@@ -23,9 +23,9 @@ from moothall.threads import guard
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
-    from moothall.society.experiments.intervention import Intervention
-    from moothall.society.experiments.survey import Respondent
+    from moothall.society.kernel.intervention import Intervention
     from moothall.society.society import Society
+    from moothall.society.survey import Respondent
     from moothall.studio.hub import Hub
 
 _LISTED: Final = 200
@@ -240,7 +240,7 @@ class SocietyTab:
 
     async def survey(self, asked: AskedAll) -> None:
         """Ask several citizens one question, between two steps."""
-        from moothall.society.experiments.survey import Question, Survey
+        from moothall.society.survey import Question, Survey
 
         town, society = self._living()
         if not asked.by and town.order.model is None:

@@ -16,17 +16,16 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall.errors import ConfigError, MoothallError
 from moothall.orders.order import record
 from moothall.orders.simulate import SimulateOrder, society_of
+from moothall.society.metrics import METRICS, charts
 from moothall.text import error_text
 
 if TYPE_CHECKING:
     from moothall.journal.journal import Journal
-    from moothall.society.experiments.watch import Whereabouts
+    from moothall.society.positions import Whereabouts
     from moothall.society.society import Society
 
 MOST: Final = 100_000
 """The most citizens of a town."""
-_COLUMNS: Final = ("step", "time", "home", "work", "moving", "money", "messages", "fallbacks")
-"""The columns of a row of metrics that a page gets."""
 _ROWS: Final = 3_000
 """The most rows that a page gets: the last ones."""
 _MESSAGES: Final = 50_000
@@ -157,7 +156,7 @@ class Town:
 
     def intervene(self, **change: Any) -> int:
         """Change the world at the start of the next step; return that step's number."""
-        from moothall.society.experiments.intervention import Intervention
+        from moothall.society.kernel.intervention import Intervention
 
         society = self.living()
         while True:
@@ -230,7 +229,9 @@ class Town:
         the map; 65,535 for nowhere), then what each does (8 bits, an index of `acts`). Citizens are
         in id order; their ids are numbers from 1.
         """
-        from moothall.society.experiments.watch import ACTS
+        from moothall.society.blocks.needs import NEEDS
+        from moothall.society.blocks.talk import TOPICS
+        from moothall.society.positions import ACTS
 
         society, order = self.society, self.order
         head: dict[str, Any] = {
@@ -246,6 +247,7 @@ class Town:
         }
         packed = self._packed()
         if society is not None and packed:
+            columns = ["step", "time", *(each.name for each in METRICS if each.chart)]
             rows = society.metrics[max(after, len(society.metrics) - _ROWS) :]
             head |= {
                 "step": society.number,
@@ -253,10 +255,13 @@ class Town:
                 "start": society.clock.start.isoformat(),
                 "step_s": society.clock.step_s,
                 "rate": round(order.citizens / self._took) if self._took else 0,
-                "rows": [[row[name] for name in _COLUMNS] for row in rows],
+                "rows": [[row[name] for name in columns] for row in rows],
                 "closed": sorted(society.changed.closed),
-                "columns": _COLUMNS,
+                "columns": columns,
+                "charts": charts(),
                 "acts": ACTS,
+                "needs": [*NEEDS],
+                "topics": TOPICS,
             }
         return with_head(head, packed)
 

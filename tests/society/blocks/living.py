@@ -10,10 +10,10 @@ from typing import Any
 
 from moothall.clock import Clock
 from moothall.dispatch import AgentToolbox
-from moothall.society.citizen import CitizenAgent, CitizenMemory
 from moothall.society.city.city import City
 from moothall.society.city.map import Place
-from moothall.society.perception import Perception, View
+from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
+from moothall.society.kernel.perception import Perception, View
 
 HOUR = 3600
 

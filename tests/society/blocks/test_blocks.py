@@ -17,14 +17,19 @@ from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams
 from moothall.society.blocks.mobility import MobilityBlock, MobilityBlockParams
 from moothall.society.blocks.plan import PlanBlock
 from moothall.society.blocks.social import SocialBlock, SocialBlockParams
-from moothall.society.citizen import AgentType, CitizenAgent, CitizenAgentParams, CitizenMemory
 from moothall.society.city.city import City
 from moothall.society.classic import EpidemicBlock, OpinionBlock, SchellingBlock, WealthBlock
+from moothall.society.kernel.citizen import (
+    AgentType,
+    CitizenAgent,
+    CitizenAgentParams,
+    CitizenMemory,
+)
+from moothall.society.kernel.wants import Move
 from moothall.society.people.drawn import citizens, make_people
 from moothall.society.services.economy import make_economy
 from moothall.society.services.feed import Feed
 from moothall.society.society import Society
-from moothall.society.wants import Move
 
 
 def test_the_example_of_seed_000_runs_as_printed() -> None:

@@ -16,7 +16,7 @@ from moothall.society.blocks.economy import (
     income_after,
     to_save,
 )
-from moothall.society.wants import Answer, Buy, Save, Work
+from moothall.society.kernel.wants import Answer, Buy, Save, Work
 
 
 def plan(do: str, where: str, until: float = 24) -> list[dict[str, object]]:

@@ -9,8 +9,8 @@ from tests.society.blocks.living import HOUR, citizen, live, shown
 
 from moothall import ScriptedModel
 from moothall.society.blocks.feed import FeedBlock, FeedBlockParams, likes
+from moothall.society.kernel.wants import Follow, Like, Post
 from moothall.society.services.posts import Posted
-from moothall.society.wants import Follow, Like, Post
 
 BROWSE = [{"do": "browse", "where": None, "from": 0, "until": 24 * HOUR}]
 POSTS = [Posted(1, "2", "a song", "music", 0), Posted(2, "3", "a match", "sport", 0)]

@@ -16,8 +16,8 @@ from moothall.society.blocks.mobility import MobilityBlock, MobilityBlockParams,
 from moothall.society.blocks.plan import PlanBlock
 from moothall.society.city.city import City
 from moothall.society.city.map import Place
-from moothall.society.network import Network
-from moothall.society.wants import Move
+from moothall.society.city.network import Network
+from moothall.society.kernel.wants import Move
 
 
 def going(where: str, block: MobilityBlock | None = None, **status: Any) -> Any:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.society.blocks.living import citizen, live, said
 
 from moothall.society.blocks.needs import NEEDS, NeedsBlock, NeedsBlockParams, change_of
-from moothall.society.wants import Answer, Buy, Save, Work
+from moothall.society.kernel.wants import Answer, Buy, Save, Work
 
 
 @given(st.integers(-300, 300), st.integers(0, 10**6), st.lists(st.integers(1, 5000), max_size=20))

@@ -19,7 +19,7 @@ from moothall.society.blocks.other import OtherBlock
 from moothall.society.blocks.plan import PlanBlock, PlanBlockParams, item_at, with_item
 from moothall.society.city.city import City
 from moothall.society.city.map import Place
-from moothall.society.wants import Answer, Move
+from moothall.society.kernel.wants import Answer, Move
 
 
 def item(do: str, where: str | None, start: float, until: float) -> dict[str, Any]:

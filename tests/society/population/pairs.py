@@ -10,9 +10,9 @@ from tests.society.blocks.living import town
 
 from moothall.society import Move, Society
 from moothall.society.blocks.columns import ACT, DOES, ITEM, code
+from moothall.society.blocks.row_block import RowBlock
 from moothall.society.city.city import City
-from moothall.society.engine import LocalEngine
-from moothall.society.population.block import RowBlock
+from moothall.society.population.engine import LocalEngine
 from moothall.society.population.population import Population
 
 CITY = town(shop_2=(9, 20))

@@ -14,9 +14,9 @@ from moothall.society import make_people
 from moothall.society.blocks import all_blocks
 from moothall.society.city.city import City
 from moothall.society.city.map import Mode, Place, Road
+from moothall.society.city.network import Network
 from moothall.society.city.routes import Labels, Roads
-from moothall.society.network import Network
-from moothall.society.population.column import SETTLED
+from moothall.society.columns.column import SETTLED
 from moothall.society.population.population import Population
 
 

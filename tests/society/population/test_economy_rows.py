@@ -18,18 +18,18 @@ from moothall import Society
 from moothall.clock import Clock
 from moothall.society.blocks import all_blocks
 from moothall.society.blocks.economy import EconomyBlockParams, budget_of, to_save
+from moothall.society.blocks.row_block import RowBlock
 from moothall.society.city.city import City
 from moothall.society.city.grid import Grid
-from moothall.society.commit import Books, Wanted
-from moothall.society.population.block import RowBlock
+from moothall.society.columns.column import Column
+from moothall.society.columns.ledger import credited, tax_on
+from moothall.society.kernel.commit import Books, Wanted
+from moothall.society.kernel.wants import Answer, Buy, Pay, Save, Work, id_order
 from moothall.society.population.books import RowBooks
-from moothall.society.population.column import Column
 from moothall.society.population.population import Population
 from moothall.society.services.economy import Bank, Government, make_economy
 from moothall.society.services.feed import Feed
 from moothall.society.services.firm import Firm
-from moothall.society.services.ledger import credited, tax_on
-from moothall.society.wants import Answer, Buy, Pay, Save, Work, id_order
 
 CITIZENS = 10
 PLACES = ("work-1", "shop-1", "shop-2", "restaurant-1", "home-1")

@@ -19,12 +19,12 @@ from moothall.society import Column, LocalEngine, Pay, RowBlock, Rows
 from moothall.society.blocks.feed import FeedBlock, FeedBlockParams
 from moothall.society.blocks.social import SocialBlock, SocialBlockParams
 from moothall.society.blocks.talk import TOPICS
-from moothall.society.commit import Books, Wanted
+from moothall.society.columns.lists import Lists
+from moothall.society.kernel.commit import Books, Wanted
+from moothall.society.kernel.wants import Follow, Like, Post, id_order
 from moothall.society.population.books import RowBooks
 from moothall.society.population.population import Population
 from moothall.society.services.feed import Feed
-from moothall.society.services.lists import Lists
-from moothall.society.wants import Follow, Like, Post, id_order
 
 CITIZENS = 8
 QUICK = settings(deadline=None, phases=[Phase.explicit, Phase.generate])

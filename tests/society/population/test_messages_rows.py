@@ -12,9 +12,9 @@ from tests.society.population.lives import same
 from tests.society.population.test_social_rows import social
 
 from moothall.society import Grid, LocalEngine, Move, Rows, Society
+from moothall.society.blocks.row_block import RowBlock
 from moothall.society.blocks.social import SocialBlockParams
-from moothall.society.population.block import RowBlock
-from moothall.society.population.column import Column
+from moothall.society.columns.column import Column
 from moothall.society.population.population import Population
 
 HI, MUSIC = "hi", "music"

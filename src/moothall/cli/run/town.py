@@ -27,6 +27,7 @@ from moothall.clock import Clock
 from moothall.errors import MissingExtra
 from moothall.orders.order import record
 from moothall.orders.simulate import SimulateOrder, check, society_of
+from moothall.society.metrics import METRICS
 from moothall.text import escaped
 
 if TYPE_CHECKING:
@@ -100,15 +101,12 @@ def run_simulation(order: SimulateOrder, as_json: bool, recorded: Recorded | Non
                 _manifest(tables, about, same, ["run_id", "versions", *other])
                 rows = tables.rows()
                 names = [*tables.names, *_pictures(town, rows, tables.folder), "manifest.json"]
-            sums = ("messages", "model_calls", "fallbacks", "failures")
+            of_rows = [each.summary(rows) for each in METRICS]
             return {
                 "citizens": order.citizens,
                 "steps": len(rows),
                 "until": town.clock.moment.isoformat(),
-                **{name: rows[-1][name] for name in ("home", "work", "money")},
-                "moving_most": max(row["moving"] for row in rows),
-                "working_most": max(row["work"] for row in rows),
-                **{name: sum(row[name] for row in rows) for name in sums},
+                **{name: value for each in of_rows for name, value in each.items()},
                 **({"first_fallback": why} if (why := town._asking.unused) else {}),
                 **about,
                 "files": names,
@@ -169,7 +167,7 @@ def _manifest(tables: Tables, about: dict[str, Any], same: list[str], other: lis
 def _pictures(town: Society, rows: list[dict[str, Any]], folder: Path) -> list[str]:
     """Draw the pictures; return their names, none if matplotlib is not installed."""
     from moothall.society.experiments.pictures import draw_day, draw_map
-    from moothall.society.experiments.results import write_whole
+    from moothall.society.tables import write_whole
 
     try:
         write_whole(folder / "map.png", partial(draw_map, town))
@@ -208,12 +206,7 @@ def _sha256(town: Society, objects: Any) -> str:
 def _print(order: SimulateOrder, made: dict[str, Any]) -> None:
     lines = [
         ("until", made["until"].replace("T", " ")),
-        ("at home", f"{made['home']:,}"),
-        ("at work", f"{made['work']:,}, at most {made['working_most']:,}"),
-        ("on the way", f"at most {made['moving_most']:,}"),
-        ("messages", f"{made['messages']:,}"),
-        ("money", f"{made['money'] / 100:,.2f}"),
-        ("failures", f"{made['failures']:,}"),
+        *((each.label, each.text(made)) for each in METRICS if each.label),
         ("state", made["state_sha256"]),
     ]
     if order.model is not None:

@@ -16,10 +16,10 @@ from moothall.params import BlockParams
 from moothall.signature.schema import checked
 from moothall.society.arrays import np
 from moothall.society.blocks.columns import DOES, code
-from moothall.society.draw import Draws
-from moothall.society.perception import Perception, item_of
-from moothall.society.population.rows import Rows
-from moothall.society.wants import Want
+from moothall.society.columns.rows import Rows
+from moothall.society.kernel.draw import Draws
+from moothall.society.kernel.perception import Perception, item_of
+from moothall.society.kernel.wants import Want
 from moothall.text import error_text, one_line
 
 Item = dict[str, Any]

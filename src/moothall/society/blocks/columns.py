@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
-from moothall.society.population.column import Column
-from moothall.society.population.register import Register
-from moothall.society.population.rows import Rows
+from moothall.society.columns.column import Column
+from moothall.society.columns.register import Register
+from moothall.society.columns.rows import Rows
 
 DOES: Final = ("sleep", "eat", "work", "study", "shop", "social", "leisure", "browse")
 """The activities of plan items; a code is 1 + the index here, so `sleep` is 1."""

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from moothall.clock import DAY_S
 from moothall.society.arrays import np
-from moothall.society.blocks import town
 from moothall.society.blocks.columns import DUTY, HOME, KINDS, NONE, SLOTS, Plans, code, word
 from moothall.society.blocks.rules import LEISURE
-from moothall.society.draw import belows
-from moothall.society.population.rows import Rows
+from moothall.society.columns import town
+from moothall.society.columns.rows import Rows
+from moothall.society.kernel.draw import belows
 
 _HOUR: Final = 3600
 _SLOT: Final = 900

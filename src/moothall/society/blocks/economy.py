@@ -13,10 +13,10 @@ from moothall.signature.schema import object_schema
 from moothall.society.arrays import larger, np, smaller
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams, now_of
 from moothall.society.blocks.columns import ACT, bought, code, set_bought, stay_home
-from moothall.society.blocks.town import kind_numbers, kinds_of
-from moothall.society.population.column import Column
-from moothall.society.population.rows import Rows
-from moothall.society.wants import Buy, Save, Work
+from moothall.society.columns.column import Column
+from moothall.society.columns.rows import Rows
+from moothall.society.columns.town import kind_numbers, kinds_of
+from moothall.society.kernel.wants import Buy, Save, Work
 
 _DAYS = 7
 _CENTS: Final = Column("int64")

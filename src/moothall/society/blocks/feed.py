@@ -13,10 +13,10 @@ from moothall.society.arrays import np, smaller
 from moothall.society.blocks.columns import code
 from moothall.society.blocks.talk import TalkBlock, TalkParams, message_text
 from moothall.society.blocks.ties import Ties, code_of
-from moothall.society.draw import belows
-from moothall.society.population.rows import Rows
+from moothall.society.columns.rows import Rows
+from moothall.society.kernel.draw import belows
+from moothall.society.kernel.wants import Follow, Like, Post
 from moothall.society.services.feed import LONGEST, Feed
-from moothall.society.wants import Follow, Like, Post
 
 
 def likes(interest: Any, relation: Any, likes_of_1000: int) -> Any:

@@ -21,8 +21,8 @@ from moothall.society.blocks.mobility_rows import (
     to_status,
 )
 from moothall.society.blocks.rules import explores, gravity
-from moothall.society.places import Near, Places, Routes, needs
-from moothall.society.wants import Move
+from moothall.society.city.places import Near, Places, Routes, needs
+from moothall.society.kernel.wants import Move
 
 
 class MobilityBlockParams(CitizenBlockParams):

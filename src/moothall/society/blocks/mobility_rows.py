@@ -6,16 +6,17 @@ from typing import Any, Final
 
 from moothall.clock import DAY_S
 from moothall.society.arrays import np
-from moothall.society.blocks import columns, town
+from moothall.society.blocks import columns
 from moothall.society.blocks.block import now_of
 from moothall.society.blocks.columns import AVOIDS, CHOSEN, WHERE, code, without
 from moothall.society.blocks.rules import explores, gravity
 from moothall.society.blocks.ties import Ties
-from moothall.society.draw import belows
-from moothall.society.population.column import Column
-from moothall.society.population.register import Register
-from moothall.society.population.rows import Rows
-from moothall.society.wants import Move
+from moothall.society.columns import town
+from moothall.society.columns.column import Column
+from moothall.society.columns.register import Register
+from moothall.society.columns.rows import Rows
+from moothall.society.kernel.draw import belows
+from moothall.society.kernel.wants import Move
 
 VISITED: Final = 8  # the places of a kind that a citizen remembers at most
 KINDS: Final = ("park", "restaurant", "shop")

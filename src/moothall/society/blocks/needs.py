@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from pydantic import Field
@@ -13,23 +14,111 @@ from moothall.society.arrays import np
 from moothall.society.blocks import columns
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams, now_of
 from moothall.society.blocks.columns import ACTS, code
-from moothall.society.population.column import Column
-from moothall.society.population.rows import Rows
-from moothall.society.wants import Buy, Work
+from moothall.society.columns.column import Column
+from moothall.society.columns.rows import Rows
+from moothall.society.kernel.wants import Buy, Work
 
-NEEDS: Final = ("hunger", "energy", "safety", "social")
-RATES: Final[dict[str, tuple[int, int, int, int]]] = {
-    # act: hunger, energy, safety, social
-    "sleep": (-30, 125, 20, -25),
-    "eat": (1600, -50, 0, 0),
-    "work": (-120, -50, 20, 20),
-    "study": (-120, -50, 20, 20),
-    "shop": (-120, -50, -50, -100),
-    "social": (-120, -50, 0, 600),
-    "leisure": (-120, -40, 20, -50),
-    "browse": (-120, -40, 20, 50),
-    "travel": (-120, -50, -50, -100),
-    "idle": (-120, -40, -50, -100),
+
+@dataclass(frozen=True)
+class Need:
+    """A need, and the activity that the plan gets when the need is at its threshold.
+
+    Attributes:
+        name: its name in `status["needs"]`, and the parameter of `NeedsBlock` with its threshold
+        remedy: the activity
+        seconds: how long
+        rates: its change in an hour of each act, in thousandths of full
+        at_home: whether the activity helps at home alone
+        in_duty: whether it interrupts work and study
+    """
+
+    name: str
+    remedy: str
+    seconds: int
+    rates: dict[str, int]
+    at_home: bool = False
+    in_duty: bool = True
+
+
+NEEDS: Final = {
+    need.name: need
+    for need in (
+        Need(
+            "hunger",
+            "eat",
+            1800,
+            {
+                "sleep": -30,
+                "eat": 1600,
+                "work": -120,
+                "study": -120,
+                "shop": -120,
+                "social": -120,
+                "leisure": -120,
+                "browse": -120,
+                "travel": -120,
+                "idle": -120,
+            },
+        ),
+        Need(
+            "energy",
+            "sleep",
+            7200,
+            {
+                "sleep": 125,
+                "eat": -50,
+                "work": -50,
+                "study": -50,
+                "shop": -50,
+                "social": -50,
+                "leisure": -40,
+                "browse": -40,
+                "travel": -50,
+                "idle": -40,
+            },
+            at_home=True,
+        ),
+        Need(
+            "safety",
+            "leisure",
+            3600,
+            {
+                "sleep": 20,
+                "eat": 0,
+                "work": 20,
+                "study": 20,
+                "shop": -50,
+                "social": 0,
+                "leisure": 20,
+                "browse": 20,
+                "travel": -50,
+                "idle": -50,
+            },
+            at_home=True,
+        ),
+        Need(
+            "social",
+            "social",
+            3600,
+            {
+                "sleep": -25,
+                "eat": 0,
+                "work": 20,
+                "study": 20,
+                "shop": -100,
+                "social": 600,
+                "leisure": -50,
+                "browse": 50,
+                "travel": -100,
+                "idle": -100,
+            },
+            in_duty=False,
+        ),
+    )
+}
+"""All needs by name, in the order of their priority."""
+RATES: Final = {
+    act: tuple(need.rates[act] for need in NEEDS.values()) for act in NEEDS["hunger"].rates
 }
 """The change of each need in an hour of an act, in thousandths of full."""
 CONTACT: Final = 60

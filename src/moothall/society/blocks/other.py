@@ -7,8 +7,8 @@ from typing import ClassVar
 from moothall.params import BlockParams
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams
 from moothall.society.blocks.columns import ACT
-from moothall.society.population.column import Column
-from moothall.society.population.rows import Rows
+from moothall.society.columns.column import Column
+from moothall.society.columns.rows import Rows
 
 
 class OtherBlockParams(CitizenBlockParams):

@@ -13,11 +13,11 @@ from moothall.params import BlockParams
 from moothall.signature.schema import object_schema
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams, Item
 from moothall.society.blocks.columns import DOES, PLANNED, plan_from_status, plan_to_status
-from moothall.society.blocks.needs import NeedsBlock
+from moothall.society.blocks.needs import NEEDS, NeedsBlock
 from moothall.society.blocks.plan_rows import before_rows, step_rows
-from moothall.society.blocks.rules import LEISURE, REMEDIES
-from moothall.society.blocks.town import LOOKED_AT
-from moothall.society.wants import Move
+from moothall.society.blocks.rules import LEISURE
+from moothall.society.columns.town import LOOKED_AT
+from moothall.society.kernel.wants import Move
 
 _HOUR: Final = 3600
 _SLOT: Final = 900
@@ -317,15 +317,15 @@ class PlanBlock(CitizenBlock):
         item = self.item
         if needs is None or item is None or item["do"] in ("sleep", "eat"):
             return
-        need = needs.urgent
-        if not need or (need == "social" and item["do"] in ("work", "study")):
+        need = NEEDS.get(needs.urgent)
+        if need is None or (not need.in_duty and item["do"] in ("work", "study")):
             return
-        do, seconds = REMEDIES[need]
         home = self.status.get("home")
-        if item["do"] == do and (need != "safety" or item["where"] == home):
+        if item["do"] == need.remedy and (not need.at_home or item["where"] == home):
             return
-        where = home if need in ("energy", "safety") else None
-        self._put(_item(do, where, time, min(time + seconds, DAY_S)), f"its {need} is too low")
+        until = min(time + need.seconds, DAY_S)
+        where = home if need.at_home else None
+        self._put(_item(need.remedy, where, time, until), f"its {need.name} is too low")
 
     def _put(self, item: Item, why: str) -> None:
         status = self.status

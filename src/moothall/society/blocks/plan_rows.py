@@ -6,13 +6,13 @@ from typing import Any, Final
 
 from moothall.clock import DAY_S
 from moothall.society.arrays import np
-from moothall.society.blocks import day_rows, town
+from moothall.society.blocks import day_rows
 from moothall.society.blocks.block import now_of
 from moothall.society.blocks.columns import AVOIDS, CHOSEN, KINDS, NONE, WHERE, Plans, code, without
 from moothall.society.blocks.needs import NEEDS, NeedsBlock
-from moothall.society.blocks.rules import REMEDIES
-from moothall.society.population.rows import Rows
-from moothall.society.wants import Move
+from moothall.society.columns import town
+from moothall.society.columns.rows import Rows
+from moothall.society.kernel.wants import Move
 
 _AT_ONCE: Final = 1 << 13  # plans made at a time: their arrays fit the processor's cache
 
@@ -96,8 +96,8 @@ def _urgent(rows: Rows, plans: Plans, stays: Any, time: int) -> None:
     if needs is None:
         return
     low = np.zeros(len(rows), bool)
-    for need in NEEDS:
-        low |= rows.column(need) <= getattr(needs.params, need)
+    for need in NEEDS.values():
+        low |= rows.column(need.name) <= getattr(needs.params, need.name)
     do = rows.column("item_do")
     low &= stays & (do != code("sleep")) & (do != code("eat"))
     at = np.flatnonzero(low)
@@ -106,19 +106,18 @@ def _urgent(rows: Rows, plans: Plans, stays: Any, time: int) -> None:
     do, left = do[at], np.ones(len(at), bool)
     remedy, lasts = np.zeros(len(at), np.uint8), np.zeros(len(at), np.int64)
     home = np.zeros(len(at), bool)
-    for need in NEEDS:
-        urgent = left & (rows.column(need)[at] <= getattr(needs.params, need))
+    for need in NEEDS.values():
+        urgent = left & (rows.column(need.name)[at] <= getattr(needs.params, need.name))
         left &= ~urgent
-        what, seconds = REMEDIES[need]
-        if need == "social":
+        if not need.in_duty:
             urgent &= (do != code("work")) & (do != code("study"))
-        if need == "safety":
+        if need.at_home:
             there = rows.column("item_where")[at] == plans.home[at]
-            urgent &= (do != code("leisure")) | ~there
+            urgent &= (do != code(need.remedy)) | ~there
         else:
-            urgent &= do != code(what)
-        remedy[urgent], lasts[urgent] = code(what), seconds
-        home[urgent] = need in ("energy", "safety")
+            urgent &= do != code(need.remedy)
+        remedy[urgent], lasts[urgent] = code(need.remedy), need.seconds
+        home[urgent] = need.at_home
     some = np.flatnonzero(remedy)
     if len(some):
         until = np.minimum(time + lasts[some], DAY_S)

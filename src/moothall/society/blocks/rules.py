@@ -1,4 +1,4 @@
-"""Rules that a citizen and rows share: the weights of places, remedies of needs, free time."""
+"""Rules that a citizen and rows share: the weights of places, free time."""
 
 from __future__ import annotations
 
@@ -10,13 +10,6 @@ from moothall.society.arrays import larger, smaller
 
 _SCALE: Final = 10**9
 _LARGEST: Final = 2**24
-REMEDIES: Final = {
-    "hunger": ("eat", 1800),
-    "energy": ("sleep", 7200),
-    "safety": ("leisure", 3600),
-    "social": ("social", 3600),
-}
-"""What each need that is too low inserts into the plan: an activity, and its seconds."""
 LEISURE: Final = (
     ("leisure", "home", 50),
     ("browse", "home", 18),

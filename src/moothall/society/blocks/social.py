@@ -17,11 +17,11 @@ from moothall.society.blocks.block import now_of
 from moothall.society.blocks.columns import code
 from moothall.society.blocks.talk import TalkBlock, TalkParams, message_text
 from moothall.society.blocks.ties import Ties, code_of, friend_columns
-from moothall.society.draw import belows
-from moothall.society.population.column import Column
-from moothall.society.population.register import WHO, Register
-from moothall.society.population.rows import Rows
-from moothall.society.services.lists import turns
+from moothall.society.columns.column import Column
+from moothall.society.columns.lists import turns
+from moothall.society.columns.register import WHO, Register
+from moothall.society.columns.rows import Rows
+from moothall.society.kernel.draw import belows
 
 LONGEST: Final = 280  # the characters of a message at most
 _SHOWN: Final = 20  # the people that a model may choose from, at most

@@ -11,9 +11,9 @@ from moothall.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams
 from moothall.society.blocks.columns import ACT
-from moothall.society.population.column import Column
-from moothall.society.population.register import Register
-from moothall.society.population.rows import Rows
+from moothall.society.columns.column import Column
+from moothall.society.columns.register import Register
+from moothall.society.columns.rows import Rows
 
 TOPICS: Final = ("art", "food", "music", "nature", "politics", "sport", "technology", "travel")
 """The default topics."""

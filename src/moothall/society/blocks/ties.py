@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from moothall.society.arrays import np
-from moothall.society.population.column import Column, Walk
-from moothall.society.population.rows import Rows
+from moothall.society.columns.column import Column, Walk
+from moothall.society.columns.rows import Rows
 
 _BLOCK: Final = 8  # relations stored together; most citizens have no more
 _HASHED: Final = 1 << 16

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from moothall.arguments import check_integer
 from moothall.clock import DAY_S
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
@@ -17,15 +18,14 @@ from moothall.society.city.map import (
     Mode,
     Place,
     Road,
-    check_integer,
     checked_modes,
     checked_nodes,
     checked_roads,
     read,
     written,
 )
+from moothall.society.city.places import Near, NumberedPlaces
 from moothall.society.city.routes import Nearest, Roads, Route
-from moothall.society.places import Near, NumberedPlaces
 from moothall.text import excerpt
 
 if TYPE_CHECKING:

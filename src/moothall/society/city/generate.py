@@ -1,6 +1,6 @@
 """A plausible town of any size, by seed: streets, homes, firms, schools, shops and others.
 
-Everything is whole numbers, drawn by `moothall.society.draw`, so a seed gives the same town on
+Everything is whole numbers, drawn by `kernel/draw.py`, so a seed gives the same town on
 every platform. A town of n citizens has:
 
 * streets: a grid of about n/50 crossings 100 m apart, moved by up to 15 m: 5,000 citizens/km². In
@@ -33,10 +33,11 @@ from itertools import chain
 from math import isqrt
 from typing import TYPE_CHECKING, Any
 
+from moothall.arguments import check_integer
 from moothall.clock import DAY_S
 from moothall.society.arrays import np
-from moothall.society.city.map import Place, Road, check_integer
-from moothall.society.draw import belows, choices, integers
+from moothall.society.city.map import Place, Road
+from moothall.society.kernel.draw import belows, choices, integers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

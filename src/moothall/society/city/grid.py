@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from moothall.arguments import check_integer
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
-from moothall.society.city.map import check_integer
-from moothall.society.places import SteppedPlaces
+from moothall.society.city.places import SteppedPlaces
 from moothall.text import excerpt
 
 _AROUND = ((-1, 0), (0, -1), (0, 1), (1, 0), (-1, -1), (-1, 1), (1, -1), (1, 1))

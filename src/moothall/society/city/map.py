@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from moothall.arguments import unknown_argument
+from moothall.arguments import check_integer, check_text, unknown_argument
 from moothall.clock import DAY_S
 from moothall.errors import ConfigError
 from moothall.text import error_text, excerpt
@@ -18,19 +18,6 @@ _LONGEST_ROAD = 1_000_000
 _MOST = 1_000_000_000
 _FEW = 100_000  # a dict of more places than these would take more than 7 MB
 _FORMAT = "moothall.city/1"
-
-
-def check_text(name: str, value: object) -> None:
-    """Raise ConfigError unless a value is 1–255 printable characters."""
-    if not isinstance(value, str) or not 0 < len(value) <= 255 or not value.isprintable():
-        raise ConfigError(f"{name} must be 1–255 printable characters, got {excerpt(value)}")
-
-
-def check_integer(name: str, value: object, low: int, high: int | None) -> None:
-    """Raise ConfigError unless a value is a whole number in a range; `high` None: no bound."""
-    if type(value) is not int or value < low or (high is not None and value > high):
-        bounds = f"from {low} up" if high is None else f"from {low} to {high}"
-        raise ConfigError(f"{name} must be a whole number {bounds}, got {excerpt(value)}")
 
 
 @dataclass(frozen=True, slots=True)

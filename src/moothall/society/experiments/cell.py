@@ -22,17 +22,19 @@ from pydantic_core import PydanticSerializationError
 
 from moothall.clock import seconds_of
 from moothall.errors import ConfigError, FileError, MoothallError, StateError
-from moothall.society.experiments.intervention import Intervention
 from moothall.society.experiments.models import MODELS, Source, function_of, importable
 from moothall.society.experiments.pictures import draw_map
-from moothall.society.experiments.results import Measurements, Row, write_whole
-from moothall.society.experiments.survey import Respondent, Survey
+from moothall.society.experiments.results import Measurements, Row
 from moothall.society.experiments.workflow import Item, Run, Surveyed, steps_of
+from moothall.society.kernel.intervention import Intervention
+from moothall.society.metrics import METRICS
 from moothall.society.population.population import Population
 from moothall.society.society import Society
+from moothall.society.survey import Respondent, Survey
+from moothall.society.tables import write_whole
 from moothall.text import error_text
 
-_SUMMED = ("failures", "fallbacks", "model_calls")
+_SUMMED = tuple(each.name for each in METRICS if each.in_cells)
 
 
 @dataclass(frozen=True)

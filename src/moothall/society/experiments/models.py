@@ -21,12 +21,12 @@ from moothall.errors import ConfigError, ModelError
 from moothall.journal import Journal
 from moothall.models.names import check_spelling, model
 from moothall.society import blocks as known
-from moothall.society.citizen import CitizenAgentParams
 from moothall.society.city.city import City
 from moothall.society.classic import epidemic, opinions, schelling, wealth
-from moothall.society.engine import LocalEngine
+from moothall.society.kernel.citizen import CitizenAgentParams
 from moothall.society.people import drawn
 from moothall.society.people.table import read_people
+from moothall.society.population.engine import LocalEngine
 from moothall.society.population.population import Population
 from moothall.society.services.economy import make_economy
 from moothall.society.services.feed import Feed

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.errors import ConfigError
 from moothall.society.arrays import package
-from moothall.society.experiments.watch import Whereabouts
+from moothall.society.positions import Whereabouts
 from moothall.society.society import Society
 
 if TYPE_CHECKING:

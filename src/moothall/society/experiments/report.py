@@ -20,7 +20,8 @@ from moothall.clock import DAY_S, seconds_of
 from moothall.errors import ConfigError
 from moothall.society.experiments.design import Design, Metric, Published
 from moothall.society.experiments.pictures import COLOURS, SHAPES, drawn, figure_of
-from moothall.society.experiments.results import Interval, Results, file_name, write_whole
+from moothall.society.experiments.results import Interval, Results, file_name
+from moothall.society.tables import write_whole
 from moothall.text import counted
 
 if TYPE_CHECKING:

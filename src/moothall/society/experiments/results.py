@@ -13,15 +13,15 @@ import math
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
-from moothall.errors import ConfigError, FileError
-from moothall.files import written_whole
+from moothall.errors import ConfigError
 from moothall.society.arrays import package
+from moothall.society.tables import arrow, write_whole, writing_errors
 from moothall.text import counted, display, error_text, one_line
 
 if TYPE_CHECKING:
@@ -274,12 +274,6 @@ class Row(NamedTuple):
     text: str | None = None
 
 
-def arrow() -> tuple[Any, Any]:
-    """Return the packages pyarrow and pyarrow.parquet. Raises MissingExtra without them."""
-    parquet = package("pyarrow.parquet", "a table of results", "tables")
-    return package("pyarrow"), parquet
-
-
 def _schema() -> Any:
     pa, _ = arrow()
     name = pa.dictionary(pa.int32(), pa.string())
@@ -363,18 +357,3 @@ def file_name(text: str, suffix: str) -> str:
     if len(name) > 60:  # a file system may allow 255 bytes
         name = f"{name[:50]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     return name + suffix
-
-
-@contextlib.contextmanager
-def writing_errors(path: Path) -> Iterator[None]:
-    """Raise FileError if a file or folder cannot be written."""
-    try:
-        yield
-    except OSError as error:
-        raise FileError(f"{path} cannot be written: {error.strerror or error}") from error
-
-
-def write_whole(path: Path, write: Callable[[str], Any]) -> None:
-    """Write a file beside its place, and move it there when it is whole and on the disk."""
-    with writing_errors(path), written_whole(path) as beside:
-        write(str(beside))

@@ -16,9 +16,9 @@ from pydantic import (
 
 from moothall.clock import DAY_S, seconds_of
 from moothall.errors import ConfigError
-from moothall.society.experiments.intervention import Intervention
 from moothall.society.experiments.models import Source, function_of
-from moothall.society.experiments.survey import Question, Respondent, Survey
+from moothall.society.kernel.intervention import Intervention
+from moothall.society.survey import Question, Respondent, Survey
 from moothall.text import render_path
 
 Where = tuple[str | int, ...]

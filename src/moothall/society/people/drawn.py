@@ -1,6 +1,6 @@
 """Citizens drawn from stated distributions, in full or where a table has gaps.
 
-Everything is drawn by `moothall.society.draw` from (seed, number of the citizen), so the same
+Everything is drawn by `kernel/draw.py` from (seed, number of the citizen), so the same
 arguments return the same citizens. The distributions and their sources:
 
 * Homes are filled in order of id, each up to its capacity. The first two of a household are
@@ -28,16 +28,16 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from moothall.arguments import check_integer
 from moothall.errors import ConfigError
 from moothall.society import math
 from moothall.society.blocks import all_blocks
 from moothall.society.blocks.columns import EDUCATION as EDUCATION
 from moothall.society.blocks.needs import NEEDS as NEEDS
 from moothall.society.blocks.talk import TOPICS as TOPICS
-from moothall.society.citizen import CitizenAgent, CitizenMemory
-from moothall.society.city.map import check_integer
-from moothall.society.draw import Draws
-from moothall.society.places import Places, needs
+from moothall.society.city.places import Places, needs
+from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
+from moothall.society.kernel.draw import Draws
 from moothall.society.services.firm import STAFF
 
 IN_PROFILE: Final = ("age", "skill", "gender", "education", "interests")

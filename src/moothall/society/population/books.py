@@ -1,4 +1,4 @@
-"""The commit stage of a population: the rules of `society/commit.py`, for columns."""
+"""The commit stage of a population: the rules of `society/kernel/commit.py`, for columns."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Any
 
 from moothall.errors import ConfigError, StateError
 from moothall.society.arrays import np
-from moothall.society.blocks import town
-from moothall.society.commit import Books, Service, Wanted, end_services
-from moothall.society.experiments.intervention import set_values
-from moothall.society.population import moves, wants
+from moothall.society.columns import town
+from moothall.society.columns import want_table as wants
+from moothall.society.columns.views import Balances, Where
+from moothall.society.columns.want_table import Table, encoded, joined
+from moothall.society.kernel.commit import Books, Service, Wanted, end_services
+from moothall.society.kernel.intervention import set_values
+from moothall.society.kernel.wants import ORDER, Answer, Move, Pay, Want, id_order
+from moothall.society.population import moves
 from moothall.society.population.messages import Messages
 from moothall.society.population.population import Population
 from moothall.society.population.settling import Settlers, one_by_one
-from moothall.society.population.views import Balances, Where
-from moothall.society.population.wants import Table, encoded, joined
 from moothall.society.services.firm import Firm
-from moothall.society.wants import ORDER, Answer, Move, Pay, Want, id_order
 
 
 class RowBooks(Books):

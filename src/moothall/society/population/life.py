@@ -9,17 +9,17 @@ from typing import Any
 from moothall.clock import Clock
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
-from moothall.society.engine import Engine
-from moothall.society.network import Network
-from moothall.society.perception import View
-from moothall.society.population.block import missing_method
-from moothall.society.population.column import SETTLED
+from moothall.society.blocks.row_block import missing_method
+from moothall.society.city.network import Network
+from moothall.society.columns.column import SETTLED
+from moothall.society.columns.rows import Moment
+from moothall.society.columns.want_table import Table
+from moothall.society.kernel.perception import View
+from moothall.society.kernel.wants import Answer, Want
+from moothall.society.population.engine import Engine
 from moothall.society.population.messages import deliver_to_rows, messages_of
 from moothall.society.population.population import Population
-from moothall.society.population.rows import Moment
 from moothall.society.population.step import merged
-from moothall.society.population.wants import Table
-from moothall.society.wants import Answer, Want
 
 
 class Others:

@@ -10,11 +10,11 @@ from typing import Any, Final
 from moothall.errors import MailboxFull
 from moothall.message import BROADCAST, Envelope
 from moothall.society.arrays import np
+from moothall.society.columns.lists import turn_of
+from moothall.society.columns.register import WHO
+from moothall.society.columns.want_table import Say, Table
+from moothall.society.kernel.router import Sent
 from moothall.society.population.population import Population
-from moothall.society.population.register import WHO
-from moothall.society.population.wants import Say, Table
-from moothall.society.router import Sent
-from moothall.society.services.lists import turn_of
 from moothall.spaces.delivery import Delivery
 
 logger: logging.Logger = logging.getLogger("moothall.society")

@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any, Final
 
 from moothall.society.arrays import np
-from moothall.society.blocks import town
-from moothall.society.population import wants
-from moothall.society.population.register import WORD
-from moothall.society.population.wants import Table
+from moothall.society.columns import town
+from moothall.society.columns import want_table as wants
+from moothall.society.columns.register import WORD
+from moothall.society.columns.want_table import Table
 
 _ROUNDS: Final = 20  # after so many rounds, who finds room is worked out one after the other
 

@@ -13,15 +13,15 @@ from typing import Any, Final
 
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
-from moothall.society.blocks import town
 from moothall.society.blocks.mobility_rows import KINDS
 from moothall.society.blocks.talk import TOPICS
-from moothall.society.draw import belows, choices, uniforms
+from moothall.society.columns import town
+from moothall.society.columns.lists import turn_of
+from moothall.society.columns.register import Register
+from moothall.society.columns.rows import Rows
+from moothall.society.kernel.draw import belows, choices, uniforms
 from moothall.society.people import drawn
-from moothall.society.population.register import Register
-from moothall.society.population.rows import Rows
 from moothall.society.services.firm import STAFF
-from moothall.society.services.lists import turn_of
 
 _REACH: Final = 20
 _CANDIDATES: Final = 10

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.errors import ConfigError, DefinitionError
 from moothall.society.arrays import np, sha256_of, tune_malloc
-from moothall.society.citizen import CitizenAgent, CitizenMemory
-from moothall.society.network import Network
-from moothall.society.population.block import checked, writes
-from moothall.society.population.column import PLACE, SETTLED
-from moothall.society.population.register import WORD, Register
+from moothall.society.blocks.row_block import checked, writes
+from moothall.society.city.network import Network
+from moothall.society.columns.column import PLACE, SETTLED
+from moothall.society.columns.register import WORD, Register
+from moothall.society.columns.table import arrow_of, columns_of, fill
+from moothall.society.columns.views import Columns
+from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
+from moothall.society.kernel.wants import id_order
+from moothall.society.metrics import METRICS
 from moothall.society.population.step import begin
-from moothall.society.population.table import arrow_of, columns_of, fill
-from moothall.society.population.views import Columns
-from moothall.society.wants import id_order
 from moothall.text import excerpt
 
 if TYPE_CHECKING:
@@ -28,11 +29,7 @@ if TYPE_CHECKING:
 MOST: Final = 2**31 - 1
 _PART: Final = 1 << 16
 
-MEASURED: Final = (
-    *("step", "time", "moving", "home", "work", "money", "owned", "messages"),
-    *("failures", "fallbacks", "model_calls"),
-)
-"""What a society measures in each step, whatever its blocks."""
+_MEASURED: Final = ("step", "time", *(each.name for each in METRICS))
 
 
 class Population(Register):
@@ -83,7 +80,7 @@ class Population(Register):
             if not callable(metric):
                 what = f"must be a function of the columns, got {metric!r:.80}"
                 raise ConfigError(f"metric {name!r} {what}")
-            if name in MEASURED:
+            if name in _MEASURED:
                 what = f"must have another name: each row of metrics has a {name!r}"
                 raise ConfigError(f"metric {name!r} {what}")
         table = None

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from moothall.errors import ConfigError, StateError
 from moothall.society.arrays import np, package
-from moothall.society.engine import LocalEngine
-from moothall.society.population.column import SETTLED
+from moothall.society.columns.column import SETTLED
+from moothall.society.columns.rows import Moment
+from moothall.society.population.engine import LocalEngine
 from moothall.society.population.population import Population
-from moothall.society.population.rows import Moment
 from moothall.society.population.step import Wants, in_threads
 from moothall.text import error_text
 

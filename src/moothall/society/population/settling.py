@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from moothall.society.arrays import np
-from moothall.society.commit import Service, settled
-from moothall.society.population import wants
-from moothall.society.population.wants import FIELDS, Table
+from moothall.society.columns import want_table as wants
+from moothall.society.columns.ledger import in_rows
+from moothall.society.columns.want_table import FIELDS, Table
+from moothall.society.kernel.commit import Service, settled
+from moothall.society.kernel.wants import Want, Work
 from moothall.society.services.feed import Feed
 from moothall.society.services.firm import Firm
-from moothall.society.services.ledger import in_rows
-from moothall.society.wants import Want, Work
 
 
 class Settlers:

@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from moothall.society.arrays import np
-from moothall.society.perception import View
+from moothall.society.columns.register import Register
+from moothall.society.columns.rows import Moment, Rows
+from moothall.society.columns.want_table import Table, joined
+from moothall.society.kernel.perception import View
+from moothall.society.kernel.wants import Want
 from moothall.society.population.people import draw
-from moothall.society.population.register import Register
-from moothall.society.population.rows import Moment, Rows
-from moothall.society.population.wants import Table, joined
-from moothall.society.wants import Want
 
 CHUNK: Final = 1 << 18
 """So many citizens run at a time at most: calls of numpy then cost little beside its work."""

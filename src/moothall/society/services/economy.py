@@ -16,15 +16,15 @@ from __future__ import annotations
 from collections.abc import Iterable, MutableMapping
 from typing import Any, ClassVar, Final
 
+from moothall.arguments import check_integer
 from moothall.clock import DAY_S
 from moothall.errors import ConfigError
-from moothall.society.city.map import check_integer
-from moothall.society.commit import Books, Service
-from moothall.society.draw import Draws
-from moothall.society.places import Places, needs
+from moothall.society.city.places import Places, needs
+from moothall.society.columns.ledger import BRACKETS, ByRow, credited, shares, withheld
+from moothall.society.kernel.commit import Books, Service
+from moothall.society.kernel.draw import Draws
+from moothall.society.kernel.wants import Answer, Save, Want, id_order
 from moothall.society.services.firm import STAFF, Firm
-from moothall.society.services.ledger import BRACKETS, ByRow, credited, shares, withheld
-from moothall.society.wants import Answer, Save, Want, id_order
 
 SELLS: Final = ("restaurant", "shop")
 PUBLIC: Final = ("hospital", "school")

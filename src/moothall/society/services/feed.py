@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from moothall.society.city.map import check_integer
-from moothall.society.commit import Books, Service
+from moothall.arguments import check_integer
+from moothall.society.kernel.commit import Books, Service
+from moothall.society.kernel.wants import Answer, Follow, Like, Post, Want
 from moothall.society.services.feed_rows import RowFeed
 from moothall.society.services.posts import Posted, PostsById
-from moothall.society.wants import Answer, Follow, Like, Post, Want
 
 LONGEST: Final = 280  # the characters of a post at most
 

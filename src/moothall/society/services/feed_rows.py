@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from moothall.society.arrays import np
-from moothall.society.population.register import STRANGER, WHO, WORD, Register
-from moothall.society.services.lists import NOTHING, Lists
+from moothall.society.columns.lists import NOTHING, Lists
+from moothall.society.columns.register import STRANGER, WHO, WORD, Register
 from moothall.society.services.posts import (
     AUTHORS,
     HOTTEST,

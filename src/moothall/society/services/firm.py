@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
+from moothall.arguments import check_integer
 from moothall.society.arrays import np
-from moothall.society.blocks import town
-from moothall.society.city.map import check_integer
-from moothall.society.commit import Books, Service
-from moothall.society.services.ledger import LARGE, Kept, Ledger, afforded, in_rows
-from moothall.society.wants import Answer, Buy, Want, Work
+from moothall.society.columns import town
+from moothall.society.columns.ledger import LARGE, Kept, Ledger, afforded, in_rows
+from moothall.society.kernel.commit import Books, Service
+from moothall.society.kernel.wants import Answer, Buy, Want, Work
 
 STAFF: Final = {"hospital": 500, "restaurant": 100, "school": 100, "shop": 100, "work": 1000}
 """The kinds of places that employ, with their staff in thousandths of the capacity."""

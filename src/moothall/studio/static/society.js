@@ -92,8 +92,7 @@ export function mount(root) {
   const choices = field({ placeholder: "good, bad" });
   const choosing = labelled("Choices, with commas between them", choices);
   const kind = select("Type of answer", [["scale", "a scale from 1 to 5"], ["yes_no", "yes or no"], ["choice", "a choice"]], () => (choosing.hidden = kind.value !== "choice"));
-  const by = select("Answered from", [["", ""], ...["hunger", "energy", "safety", "social"].map((each) => [`need ${each}`, `${each} need, met by 0 to 100 %`]),
-    ...["art", "food", "music", "nature", "politics", "sport", "technology", "travel"].map((each) => [`opinion ${each}`, `opinion of ${each}, −100 to 100 %`])]);
+  const by = select("Answered from", [["", ""]]);
   const many = field({ type: "number", min: 1, value: "100" });
   const results = h("div", { class: "s-answers" });
   const survey = h("form", { class: "s-fields", onsubmit: attempt(async () => {
@@ -122,10 +121,6 @@ export function mount(root) {
 
   // -- curves --------------------------------------------------------------------------------------
 
-  const CURVES = [
-    ["Where citizens are", "citizens", [["home", "at home", "leisure"], ["work", "at work", "work"], ["moving", "on the way", "travel"]]],
-    ["All money", "", [["money", "", "food"]]], ["Messages", "a step", [["messages", "", "social"]]], ["Fallbacks to a rule", "a step", [["fallbacks", "", "travel"]]],
-  ];
   const svg = (tag, attrs, ...children) => {
     const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
     Object.entries(attrs).forEach(([key, value]) => made.setAttribute(key, value));
@@ -136,7 +131,8 @@ export function mount(root) {
   function curve([title, unit, lines]) {
     const every = Math.ceil(rows.length / 200);
     const shown = rows.filter((_, i) => i % every === 0 || i === rows.length - 1);
-    const value = (row, key) => row[head.columns.indexOf(key)] / (key === "money" ? 100 : 1);
+    const scales = Object.fromEntries(lines.map(([key, , , scale]) => [key, scale]));
+    const value = (row, key) => row[head.columns.indexOf(key)] / scales[key];
     const most = Math.max(1, ...lines.flatMap(([key]) => shown.map((row) => value(row, key))));
     const say = (number) => number.toLocaleString("en", { notation: number >= 1e5 ? "compact" : "standard", maximumFractionDigits: 2 });
     const now = rows[rows.length - 1];
@@ -281,9 +277,13 @@ export function mount(root) {
       const named = plan.places.map(([id, kind, , , , name]) => [id, plan.kinds[kind], name]).filter((each) => each[1] !== "home"); // too many, and written as home-1
       replace(places, named.sort((one, other) => (one[1] < other[1] ? -1 : 1)).map(([value, kind, name]) => h("option", { value, label: name === value ? kind : `${kind}: ${name} (${value})` })));
     }
+    if (lives && by.options.length === 1) {
+      const ways = [...now.needs.map((each) => [`need ${each}`, `${each} need, met by 0 to 100 %`]), ...now.topics.map((each) => [`opinion ${each}`, `opinion of ${each}, −100 to 100 %`])];
+      by.append(...ways.map(([value, label]) => h("option", { value }, label)));
+    }
     if (lives) {
       map.frame(citizens, now.acts, now.closed);
-      if (rows.length) replace(curves, CURVES.map(curve));
+      if (rows.length) replace(curves, head.charts.map(curve));
     }
     if (now.changes !== seen || isNew || now.step > due) {
       seen = lives ? now.changes : -1; // what a recorded run has is there once it lives

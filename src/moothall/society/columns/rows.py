@@ -8,15 +8,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.errors import ConfigError
-from moothall.society import draw
 from moothall.society.arrays import np
-from moothall.society.network import Network
-from moothall.society.perception import View
-from moothall.society.population.column import Slots
-from moothall.society.population.company import Company
-from moothall.society.population.register import Register
-from moothall.society.population.wants import Table, checked_fields
-from moothall.society.wants import Want
+from moothall.society.city.network import Network
+from moothall.society.columns.column import Slots
+from moothall.society.columns.company import Company
+from moothall.society.columns.register import Register
+from moothall.society.columns.want_table import Table, checked_fields
+from moothall.society.kernel import draw
+from moothall.society.kernel.perception import View
+from moothall.society.kernel.wants import Want
 from moothall.threads import guard
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Wants: a citizen's requests to the world by `citizen.want(…)`, answered in the next step.
 
 A citizen changes only itself; the commit stage combines all wants by the rules of
-`society/commit.py`.
+`society/kernel/commit.py`.
 """
 
 from __future__ import annotations

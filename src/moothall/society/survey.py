@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from moothall.errors import ConfigError
 from moothall.signature.schema import object_schema
-from moothall.society.experiments.intervention import several
-from moothall.society.perception import Perception
+from moothall.society.kernel.intervention import several
+from moothall.society.kernel.perception import Perception
 from moothall.text import error_text, one_line
 from moothall.threads import is_async
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from moothall.errors import ConfigError
 from moothall.society.arrays import np, package
-from moothall.society.population.wants import Say
+from moothall.society.columns.want_table import Say
 
 
 class Company:

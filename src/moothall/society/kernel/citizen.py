@@ -15,9 +15,9 @@ from moothall.dispatch import named
 from moothall.errors import BudgetExceeded, DefinitionError, ModelError, NotInSpace, StateError
 from moothall.memory.memory import Memory, last
 from moothall.params import AgentParams
-from moothall.society.draw import Draws
-from moothall.society.perception import Perception, View
-from moothall.society.wants import Want
+from moothall.society.kernel.draw import Draws
+from moothall.society.kernel.perception import Perception, View
+from moothall.society.kernel.wants import Want
 from moothall.text import one_line
 
 if TYPE_CHECKING:

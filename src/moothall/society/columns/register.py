@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
-from moothall.society.network import Network
-from moothall.society.population.column import MONEY, PLACE, PLACES, Column
+from moothall.society.city.network import Network
+from moothall.society.columns.column import MONEY, PLACE, PLACES, Column
 from moothall.text import excerpt
 
 WHO: Final = "who"

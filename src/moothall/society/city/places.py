@@ -9,9 +9,10 @@ import functools
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
+from moothall.arguments import check_integer
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
-from moothall.society.city.map import check_integer, numbers_of
+from moothall.society.city.map import numbers_of
 from moothall.text import excerpt
 
 

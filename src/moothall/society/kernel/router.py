@@ -17,7 +17,7 @@ from moothall.agent import CURRENT, Agent, overrides
 from moothall.errors import InvalidMessage, RequestCancelled, RequestError, VirtualTimeError
 from moothall.message import BROADCAST as EVERYONE
 from moothall.message import Envelope, address, check_message
-from moothall.society.wants import Answer, Want, id_order
+from moothall.society.kernel.wants import Answer, Want, id_order
 from moothall.spaces.delivery import (
     ANSWER,
     ASKING,

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from moothall.society.arrays import np
-from moothall.society.population.column import PLACE
-from moothall.society.population.register import Register
-from moothall.society.wants import id_order
+from moothall.society.columns.column import PLACE
+from moothall.society.columns.register import Register
+from moothall.society.kernel.wants import id_order
 
 
 class Balances(Mapping[str, int]):

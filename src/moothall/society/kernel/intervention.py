@@ -9,12 +9,12 @@ from datetime import datetime, timedelta
 from itertools import chain, product
 from typing import Any, Final
 
+from moothall.arguments import check_integer
 from moothall.clock import Clock
 from moothall.errors import ConfigError
 from moothall.jsonvalue import NotJSON, copy_json
-from moothall.society.city.facts import Facts
-from moothall.society.city.map import check_integer
-from moothall.society.wants import id_order
+from moothall.society.kernel.facts import Facts
+from moothall.society.kernel.wants import id_order
 
 _SETTLED: Final = ("money", "place", "moving")
 """The parts of a citizen's status that only the commit stage writes."""

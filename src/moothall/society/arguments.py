@@ -11,15 +11,15 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from moothall.agent import Agent
+from moothall.arguments import check_integer
 from moothall.clock import DAY_S
 from moothall.errors import ConfigError, DuplicateAgent
 from moothall.society.arrays import sha256_of
-from moothall.society.city.map import check_integer
-from moothall.society.commit import Service
+from moothall.society.kernel.commit import Service
+from moothall.society.kernel.wants import id_order
 from moothall.society.people import drawn
 from moothall.society.people.table import read_people
 from moothall.society.population.population import Population
-from moothall.society.wants import id_order
 
 _MOST: Final = 10_000_000  # as many as a city is made for
 _PARTS: Final = {

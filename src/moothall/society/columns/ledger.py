@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from moothall.society.arrays import larger, np, smaller
-from moothall.society.population.register import Register
+from moothall.society.columns.register import Register
 
 BRACKETS: Final = (
     (0, 100),

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 from moothall.errors import ConfigError
 from moothall.society.blocks.block import CitizenBlock
-from moothall.society.population.column import Column
-from moothall.society.population.rows import Rows
-from moothall.society.services.ledger import definer, in_rows
+from moothall.society.columns.column import Column
+from moothall.society.columns.ledger import definer, in_rows
+from moothall.society.columns.rows import Rows
 
 HOOKS = {
     "before_forward": "before_rows",

@@ -14,10 +14,17 @@ from moothall.journal import Journal
 from moothall.jsonvalue import NotJSON, Unreadable, copy_json, read_json
 from moothall.reasoning.members import side_by_side
 from moothall.reasoning.record import Record, recorded
-from moothall.society.asking import AskedModel, Asking
 from moothall.society.checkpoint import SocietyState
-from moothall.society.experiments.intervention import Intervention, several
-from moothall.society.experiments.survey import (
+from moothall.society.kernel.asking import AskedModel, Asking
+from moothall.society.kernel.intervention import Intervention, several
+from moothall.society.kernel.perception import Perception, View
+from moothall.society.kernel.router import SocietyMailbox
+from moothall.society.kernel.wants import id_order
+from moothall.society.population.life import answers_of
+from moothall.society.population.messages import messages_of
+from moothall.society.positions import Whereabouts, spots_of, whereabouts
+from moothall.society.steps import Steps
+from moothall.society.survey import (
     Interview,
     Question,
     Respondent,
@@ -26,13 +33,6 @@ from moothall.society.experiments.survey import (
     SurveyState,
     in_words,
 )
-from moothall.society.experiments.watch import Whereabouts, spots_of, whereabouts
-from moothall.society.perception import Perception, View
-from moothall.society.population.life import answers_of
-from moothall.society.population.messages import messages_of
-from moothall.society.router import SocietyMailbox
-from moothall.society.steps import Steps
-from moothall.society.wants import id_order
 from moothall.spaces.loop import on_a_space
 from moothall.text import counted
 

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from moothall.clock import DAY_S
 from moothall.society.arrays import np
-from moothall.society.population.register import Register
-from moothall.society.population.rows import Rows
+from moothall.society.columns.register import Register
+from moothall.society.columns.rows import Rows
 
 LOOKED_AT: Final = 10  # the places of a kind whose hours are checked, at most
 

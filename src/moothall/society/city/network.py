@@ -6,13 +6,13 @@ import functools
 from collections.abc import Iterable
 from typing import Any, Final
 
+from moothall.arguments import check_integer, check_text
 from moothall.errors import ConfigError
 from moothall.society.arrays import np, package
-from moothall.society.city.map import check_integer, check_text
+from moothall.society.city.places import SteppedPlaces
 from moothall.society.city.routes import dijkstra
-from moothall.society.draw import Draws, belows, uniforms
-from moothall.society.places import SteppedPlaces
-from moothall.society.wants import id_order
+from moothall.society.kernel.draw import Draws, belows, uniforms
+from moothall.society.kernel.wants import id_order
 from moothall.text import excerpt
 
 _SEARCHES: Final = 1024  # the starts whose searches are cached

@@ -16,11 +16,11 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
 
+from moothall.arguments import check_integer
 from moothall.clock import Clock
 from moothall.errors import ConfigError, DefinitionError, StateError
-from moothall.society.city.map import check_integer
-from moothall.society.experiments.intervention import has_values, set_values, unknown
-from moothall.society.wants import ORDER, Answer, Move, Pay, Want, id_order
+from moothall.society.kernel.intervention import has_values, set_values, unknown
+from moothall.society.kernel.wants import ORDER, Answer, Move, Pay, Want, id_order
 from moothall.text import error_text, log_failure
 
 logger: logging.Logger = logging.getLogger("moothall.society")

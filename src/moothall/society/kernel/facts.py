@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from moothall.arguments import check_integer, check_text
 from moothall.clock import Clock
 from moothall.errors import ConfigError
 from moothall.jsonvalue import NotJSON, copy_json
-from moothall.society.city.map import check_integer, check_text
-from moothall.society.draw import Draws
+from moothall.society.kernel.draw import Draws
 
 
 class Facts(Mapping[str, Any]):

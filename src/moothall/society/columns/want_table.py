@@ -8,9 +8,20 @@ from typing import Any, Final
 
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
-from moothall.society.population.column import PLACE
-from moothall.society.population.register import INT, WHO, WORD, Register
-from moothall.society.wants import Answer, Buy, Follow, Like, Move, Pay, Post, Save, Want, Work
+from moothall.society.columns.column import PLACE
+from moothall.society.columns.register import INT, WHO, WORD, Register
+from moothall.society.kernel.wants import (
+    Answer,
+    Buy,
+    Follow,
+    Like,
+    Move,
+    Pay,
+    Post,
+    Save,
+    Want,
+    Work,
+)
 
 
 @dataclass(frozen=True, slots=True)

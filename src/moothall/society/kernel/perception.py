@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from moothall.errors import ConfigError
-from moothall.society.wants import Answer, id_order
+from moothall.society.kernel.wants import Answer, id_order
 
 
 @dataclass(slots=True, eq=False)

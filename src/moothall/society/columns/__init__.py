@@ -1,0 +1,1 @@
+"""Citizens as rows of arrays: columns, views, and what rows do."""

@@ -1,0 +1,145 @@
+"""What a society measures in each step: each metric says all about itself, here alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+
+class Measure(NamedTuple):
+    """What metrics are read from, after the commit stage: the society, and counts of its step."""
+
+    society: Any
+    home: int
+    work: int
+    owned: int
+    delivered: int
+    failures: int
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A column of `Society.metrics`, and how commands, the studio and experiments show it.
+
+    Attributes:
+        name: the column
+        of: returns the value of a step
+        label: the name for people; empty: the command does not print it
+        scale: how many of its units are one as people read it, such as 100 cents
+        total: what a run reports: `last`, the `sum` of its steps, or nothing
+        most: the name under which a run reports its greatest value; empty for none
+        in_cells: whether an experiment adds it up over its cells
+        chart: the title of the studio's chart that has it; empty for none
+        unit: the unit of that chart
+        colour: the act whose colour the chart's line has
+    """
+
+    name: str
+    of: Callable[[Measure], Any]
+    label: str = ""
+    scale: int = 1
+    total: str = ""
+    most: str = ""
+    in_cells: bool = False
+    chart: str = ""
+    unit: str = ""
+    colour: str = ""
+
+    def summary(self, rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return what a run reports of its rows, by name."""
+        values = [row[self.name] for row in rows]
+        made = {}
+        if self.total:
+            made[self.name] = values[-1] if self.total == "last" else sum(values)
+        return made | ({self.most: max(values)} if self.most else {})
+
+    def text(self, made: Mapping[str, Any]) -> str:
+        """Return a run's report of it for people."""
+        one, most = (made.get(each) for each in (self.name, self.most))
+        most = None if most is None else f"at most {self._number(most)}"
+        return ", ".join([*([] if one is None else [self._number(one)]), *([most] if most else [])])
+
+    def _number(self, value: Any) -> str:
+        return f"{value:,}" if self.scale == 1 else f"{value / self.scale:,.2f}"
+
+
+_WHERE: Final = "Where citizens are"
+
+METRICS: Final = (
+    Metric(
+        "moving",
+        lambda now: now.society.books.travelled,
+        "on the way",
+        most="moving_most",
+        colour="travel",
+        chart=_WHERE,
+        unit="citizens",
+    ),
+    Metric(
+        "home",
+        lambda now: now.home,
+        "at home",
+        total="last",
+        colour="leisure",
+        chart=_WHERE,
+        unit="citizens",
+    ),
+    Metric(
+        "work",
+        lambda now: now.work,
+        "at work",
+        total="last",
+        most="working_most",
+        colour="work",
+        chart=_WHERE,
+        unit="citizens",
+    ),
+    Metric(
+        "money",
+        lambda now: now.society.books.total,
+        "money",
+        100,
+        total="last",
+        chart="All money",
+        colour="food",
+    ),
+    Metric("owned", lambda now: now.owned),
+    Metric(
+        "messages",
+        lambda now: now.delivered,
+        "messages",
+        total="sum",
+        chart="Messages",
+        unit="a step",
+        colour="social",
+    ),
+    Metric("failures", lambda now: now.failures, "failures", total="sum", in_cells=True),
+    Metric(
+        "fallbacks",
+        lambda now: now.society.fallbacks,
+        total="sum",
+        in_cells=True,
+        chart="Fallbacks to a rule",
+        unit="a step",
+        colour="travel",
+    ),
+    Metric("model_calls", lambda now: now.society._asking.calls, total="sum", in_cells=True),
+)
+"""The metrics in the order of a row, which begins with the step's number and time."""
+
+
+def charts() -> list[tuple[str, str, list[tuple[str, str, str, int]]]]:
+    """Return the charts that a page shows: title, unit, and of each line all that draws it."""
+    titles = {each.chart: each.unit for each in METRICS if each.chart}
+    made = []
+    for title, unit in titles.items():
+        lines = [each for each in METRICS if each.chart == title]
+        made.append(
+            (
+                title,
+                unit,
+                [(m.name, m.label if len(lines) > 1 else "", m.colour, m.scale) for m in lines],
+            )
+        )
+    return made
