@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.jsonvalue import NotJSON, Unreadable, read_json, to_json
+from moothall.models.ask import Unusable, ask_json
 from moothall.signature.schema import object_schema
 from moothall.text import one_line
-from moothall.threads import awaited
 
 if TYPE_CHECKING:
     from moothall.models.protocol import Model
@@ -170,24 +170,28 @@ class BlockDispatcher:
             {"role": "user", "content": json.dumps(shown, ensure_ascii=False)},
         ]
         schema = object_schema(block={"enum": [*names, None]}, reason=_REASON)
-        reply = await awaited(self.llm.complete(prompt, schema=schema))  # type: ignore[union-attr]
-        text = getattr(reply, "text", None) or ""
+
+        def read(text: str) -> Dispatch:
+            try:
+                answer = read_json(text)
+                block, reason = answer["block"], answer.get("reason", "")
+            except Unreadable as error:
+                raise Unreadable(f"names no block: {error}") from None
+            except (TypeError, KeyError, AttributeError):
+                raise Unreadable(f"names no block: {text}") from None
+            if block is not None and (not isinstance(block, str) or block not in self.blocks):
+                unknown = one_line(str(block), 100)
+                raise Unreadable(
+                    f"names {unknown!r}: there is no such block; there are {', '.join(names)}"
+                )
+            return Dispatch(block, one_line(str(reason), 500))
+
         try:
-            answer = read_json(text)
-            block, reason = answer["block"], answer.get("reason", "")
-        except (Unreadable, TypeError, KeyError, AttributeError) as error:
-            why = error if isinstance(error, Unreadable) else text
-            fault = one_line(f"the model's answer names no block: {why}", 200)
+            return await ask_json(self.llm, prompt, schema, read)
+        except Unusable as error:
+            fault = one_line(f"the model's answer {error}", 200)
             self._log(fault)
-            return Dispatch(None, fault, one_line(str(text), 100))
-        shortened = one_line(str(reason), 500)
-        if block is None:
-            return Dispatch(None, shortened)
-        if not isinstance(block, str) or block not in self.blocks:
-            unknown = one_line(str(block), 100)
-            self._log(f"there is no block {unknown!r}; there are {', '.join(names)}")
-            return Dispatch(None, shortened, unknown)
-        return Dispatch(block, shortened)
+            return Dispatch(None, fault, one_line(error.text, 100))
 
     def _log(self, fault: str) -> None:
         """Log an unusable answer: the first at WARNING, the others, which may be many, at DEBUG."""

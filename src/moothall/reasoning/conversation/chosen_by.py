@@ -8,9 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from moothall.errors import DefinitionError
-from moothall.jsonvalue import Unreadable, readable
+from moothall.jsonvalue import readable
 from moothall.memory.bounded import DEFAULT_TOKENS, estimate_tokens
 from moothall.message import address
+from moothall.models.ask import Messages, Unusable, ask_json
 from moothall.models.names import check_name
 from moothall.models.names import model as by_name
 from moothall.models.protocol import Usage
@@ -31,7 +32,6 @@ PROMPT = (
 )
 _LEAST_TOKENS = 64
 _LEAST_CHARS = 100
-_MAX_ANSWER = 2000
 
 
 class ChosenBy(Order):
@@ -102,36 +102,32 @@ class ChosenBy(Order):
         schema = AnswerSchema(object_schema(next={"enum": allowed}))
         ending = f'Who speaks next? Answer with JSON alone: {{"next": one of {_json(allowed)}}}'
         prompt = self._shown(state, ending)
-        usage, fault = Usage(), ""
-        for attempt in (1, 2):
+        usage = Usage()
+
+        async def ask(prompt: Messages, number: int) -> Any:
+            nonlocal usage
             given = await state.record.step(
-                f"choose.{state.turns + 1}.{attempt}",
+                f"choose.{state.turns + 1}.{number}",
                 partial(completed, self.model, state.budget, prompt, schema.json),
                 of=ANSWER,
                 model=getattr(self.model, "name", None),
             )
-            # Count usage before reading: an unreadable answer costs tokens too.
             spent = getattr(given, "usage", None)
             usage = usage + spent if isinstance(spent, Usage) else usage
-            text = getattr(given, "text", None)
-            text = text if isinstance(text, str) else ""
-            try:
-                if getattr(given, "calls", ()):
-                    raise Unreadable("calls an action")
-                chosen = schema.parse(text)["next"]
-            except Unreadable as error:
-                fault = str(error).rstrip(".")
-                said = cut(readable(text), _MAX_ANSWER) or "(no answer)"
-                prompt = [
-                    *prompt,
-                    {"role": "assistant", "content": said},
-                    {"role": "user", "content": f"Your answer {fault}. {ending}"},
-                ]
-                continue
-            if chosen is None:
-                return Choice((), usage, f"{self._name} ended the conversation")
-            return Choice((chosen,), usage)
-        raise NoChoice(f"{self._name} gave no next speaker: its answer {fault}", usage)
+            return given
+
+        def read(text: str) -> str | None:
+            return schema.parse(text)["next"]  # type: ignore[no-any-return]
+
+        try:
+            chosen = await ask_json(ask, prompt, schema.json, read, form=ending)
+        except Unusable as error:
+            raise NoChoice(
+                f"{self._name} gave no next speaker: its answer {error}", usage
+            ) from None
+        if chosen is None:
+            return Choice((), usage, f"{self._name} ended the conversation")
+        return Choice((chosen,), usage)
 
     @property
     def _name(self) -> str:
