@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections import deque
@@ -10,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.jsonvalue import NotJSON, Unreadable, read_json, to_json
+from moothall.jsonvalue import Unreadable, as_json, json_line, read_json
 from moothall.models.ask import Unusable, ask_json
 from moothall.signature.schema import object_schema
 from moothall.text import one_line
@@ -164,10 +163,10 @@ class BlockDispatcher:
             }
             for name, block in self.blocks.items()
         ]
-        shown = {"situation": _json(context), "blocks": blocks}
+        shown = {"situation": as_json(context), "blocks": blocks}
         prompt = [
             {"role": "system", "content": self.prompt},
-            {"role": "user", "content": json.dumps(shown, ensure_ascii=False)},
+            {"role": "user", "content": json_line(shown)},
         ]
         schema = object_schema(block={"enum": [*names, None]}, reason=_REASON)
 
@@ -210,12 +209,5 @@ def _words(text: str) -> set[str]:
     return {word for word in map(str.lower, _WORD.findall(spaced)) if len(word) > 2}
 
 
-def _json(context: Any) -> Any:
-    try:
-        return to_json(context)
-    except NotJSON:
-        return str(context)
-
-
 def _text(context: Any) -> str:
-    return context if isinstance(context, str) else json.dumps(_json(context), ensure_ascii=False)
+    return context if isinstance(context, str) else json_line(as_json(context))

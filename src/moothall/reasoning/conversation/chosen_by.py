@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from moothall.errors import DefinitionError
-from moothall.jsonvalue import readable
+from moothall.jsonvalue import json_line
 from moothall.memory.bounded import DEFAULT_TOKENS, estimate_tokens
 from moothall.message import address
 from moothall.models.ask import Messages, Unusable, ask_json
@@ -100,7 +99,7 @@ class ChosenBy(Order):
             return Choice((ids[0],))
         allowed: list[str | None] = [*ids, None] if self.may_end else [*ids]
         schema = AnswerSchema(object_schema(next={"enum": allowed}))
-        ending = f'Who speaks next? Answer with JSON alone: {{"next": one of {_json(allowed)}}}'
+        ending = f'Who speaks next? Answer with JSON alone: {{"next": one of {json_line(allowed)}}}'
         prompt = self._shown(state, ending)
         usage = Usage()
 
@@ -142,14 +141,14 @@ class ChosenBy(Order):
             {"id": id, "about": self.about[id]} if id in self.about else {"id": id}
             for id in state.agents
         ]
-        head = f"{self.prompt}\nWho takes part: {_json(who)}"
+        head = f"{self.prompt}\nWho takes part: {json_line(who)}"
         room = max(room - count(head) - count(ending), _LEAST_TOKENS)
         # Cut a long utterance, so that it does not displace all earlier ones.
         longest = max(room // 2, _LEAST_CHARS)
         lines: list[str] = []
         for each in reversed(state.transcript):
             said = {"text": each.text} if each.error is None else {"error": each.error}
-            line = _json({"from": each.speaker} | {k: cut(v, longest) for k, v in said.items()})
+            line = json_line({"from": each.speaker} | {k: cut(v, longest) for k, v in said.items()})
             size = count(line)
             if size > room and lines:
                 break
@@ -166,7 +165,3 @@ class ChosenBy(Order):
 
     def __repr__(self) -> str:
         return f"ChosenBy({self._model!r:.80})"
-
-
-def _json(value: Any) -> str:
-    return readable(json.dumps(value, ensure_ascii=False))
