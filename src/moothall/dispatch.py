@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections import deque
@@ -10,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.jsonvalue import NotJSON, Unreadable, read_json, to_json
+from moothall.jsonvalue import Unreadable, as_json, json_line, read_json
+from moothall.models.ask import Unusable, ask_json
 from moothall.signature.schema import object_schema
 from moothall.text import one_line
-from moothall.threads import awaited
 
 if TYPE_CHECKING:
     from moothall.models.protocol import Model
@@ -164,30 +163,34 @@ class BlockDispatcher:
             }
             for name, block in self.blocks.items()
         ]
-        shown = {"situation": _json(context), "blocks": blocks}
+        shown = {"situation": as_json(context), "blocks": blocks}
         prompt = [
             {"role": "system", "content": self.prompt},
-            {"role": "user", "content": json.dumps(shown, ensure_ascii=False)},
+            {"role": "user", "content": json_line(shown)},
         ]
         schema = object_schema(block={"enum": [*names, None]}, reason=_REASON)
-        reply = await awaited(self.llm.complete(prompt, schema=schema))  # type: ignore[union-attr]
-        text = getattr(reply, "text", None) or ""
+
+        def read(text: str) -> Dispatch:
+            try:
+                answer = read_json(text)
+                block, reason = answer["block"], answer.get("reason", "")
+            except Unreadable as error:
+                raise Unreadable(f"names no block: {error}") from None
+            except (TypeError, KeyError, AttributeError):
+                raise Unreadable(f"names no block: {text}") from None
+            if block is not None and (not isinstance(block, str) or block not in self.blocks):
+                unknown = one_line(str(block), 100)
+                raise Unreadable(
+                    f"names {unknown!r}: there is no such block; there are {', '.join(names)}"
+                )
+            return Dispatch(block, one_line(str(reason), 500))
+
         try:
-            answer = read_json(text)
-            block, reason = answer["block"], answer.get("reason", "")
-        except (Unreadable, TypeError, KeyError, AttributeError) as error:
-            why = error if isinstance(error, Unreadable) else text
-            fault = one_line(f"the model's answer names no block: {why}", 200)
+            return await ask_json(self.llm, prompt, schema, read)
+        except Unusable as error:
+            fault = one_line(f"the model's answer {error}", 200)
             self._log(fault)
-            return Dispatch(None, fault, one_line(str(text), 100))
-        shortened = one_line(str(reason), 500)
-        if block is None:
-            return Dispatch(None, shortened)
-        if not isinstance(block, str) or block not in self.blocks:
-            unknown = one_line(str(block), 100)
-            self._log(f"there is no block {unknown!r}; there are {', '.join(names)}")
-            return Dispatch(None, shortened, unknown)
-        return Dispatch(block, shortened)
+            return Dispatch(None, fault, one_line(error.text, 100))
 
     def _log(self, fault: str) -> None:
         """Log an unusable answer: the first at WARNING, the others, which may be many, at DEBUG."""
@@ -206,12 +209,5 @@ def _words(text: str) -> set[str]:
     return {word for word in map(str.lower, _WORD.findall(spaced)) if len(word) > 2}
 
 
-def _json(context: Any) -> Any:
-    try:
-        return to_json(context)
-    except NotJSON:
-        return str(context)
-
-
 def _text(context: Any) -> str:
-    return context if isinstance(context, str) else json.dumps(_json(context), ensure_ascii=False)
+    return context if isinstance(context, str) else json_line(as_json(context))

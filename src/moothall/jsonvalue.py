@@ -258,6 +258,11 @@ def readable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
+def json_line(value: Any) -> str:
+    """Return a value as JSON on one line; what has no JSON form stands there as a text."""
+    return readable(json.dumps(value, ensure_ascii=False, default=str))
+
+
 def json_text(value: Any) -> str:
     """Return a value as text: a string (or a path, a date) as it is, else JSON, else `str()`."""
     kind = type(value)

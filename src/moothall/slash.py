@@ -20,7 +20,7 @@ from typing import Any
 from moothall.errors import SlashError
 from moothall.jsonvalue import DECODER, NotJSON, copy_json
 from moothall.message import BROADCAST, MAX_ID, Message, check_message
-from moothall.text import shorten
+from moothall.text import escaped_json, shorten
 
 MAX_LINE = 1_000_000
 """The longest line, in characters."""
@@ -93,13 +93,13 @@ def format_slash(message: Message | dict[str, Any]) -> str:
     checked = check_message(message, "")
     action = checked.name
     if not _is_plain(action) or action.startswith(".") or action.endswith("."):
-        action = _json(action)
-    to = checked.to if _is_plain(checked.to) and "." not in checked.to else _json(checked.to)
+        action = escaped_json(action)
+    to = checked.to if _is_plain(checked.to) and "." not in checked.to else escaped_json(checked.to)
     parts = [f"/{to}.{action}"]
     for name, value in checked.args.items():
         # \w lacks a few characters that Python has in names: such a name is quoted.
         plain = name.isidentifier() and _WORD.fullmatch(name) and name.isprintable()
-        parts.append(f"{name if plain else _json(name)}:{_json(value)}")
+        parts.append(f"{name if plain else escaped_json(name)}:{escaped_json(value)}")
     line = " ".join(parts)
     if len(line) > MAX_LINE:
         raise _too_long()
@@ -119,17 +119,8 @@ def _is_plain(text: str) -> bool:
     return text.isascii() and text.isprintable() and not any(c in ' ":\\' for c in text)
 
 
-def _json(value: Any) -> str:
-    """Return JSON with unprintable characters escaped."""
-    text = json.dumps(value, ensure_ascii=False)
-    if text.isprintable():
-        return text
-    # Unprintable characters can only be in a string.
-    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
-
-
 def _shown(text: str) -> str:
-    return _json(shorten(text, 40))
+    return escaped_json(shorten(text, 40))
 
 
 class _Line:
@@ -208,7 +199,7 @@ class _Line:
             if error.pos != begin:
                 raise self.wrong(f"JSON ({error.msg})") from None
             bare = _BARE.match(self.line, begin)
-            example = _json(bare[0]) if bare else '"text"'
+            example = escaped_json(bare[0]) if bare else '"text"'
             raise self.wrong(f"a JSON value, such as 2, true or {example}") from None
         except NotJSON as error:
             reason = error.reason
@@ -236,6 +227,6 @@ class _Line:
     def wrong(self, wanted: str, found: str | None = None) -> SlashError:
         """Return the error for what is here, which `found` names; an empty `found` is left out."""
         if found is None:
-            found = _json(self.next()) if self.next() else "the end of the line"
+            found = escaped_json(self.next()) if self.next() else "the end of the line"
         but = f", not {found}" if found else ""
         return SlashError(self.at + 1, f"expected {wanted}{but}")

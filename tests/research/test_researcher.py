@@ -339,7 +339,7 @@ def test_where_a_search_merely_finds_nothing_the_research_has_not_failed() -> No
     ("answer", "fault"),
     (
         ("I would search.", "is not JSON"),
-        ("", "was empty"),
+        ("", "is empty"),
         (plan(("fly", {})), "is not one of"),
         (plan(("search", {})), 'missing argument "query"'),
         (plan(("search", {"query": 5})), '"query"'),

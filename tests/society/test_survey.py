@@ -94,7 +94,7 @@ async def test_a_model_is_asked_once_a_citizen_through_the_schema() -> None:
     (
         (ModelError("no weights"), ["rule", "rule"], "no weights"),
         ("I feel fine", ["rule", "rule"], "not JSON"),
-        ([4, True], ["rule", "rule"], "not a JSON object"),
+        ([4, True], ["rule", "rule"], "not of type 'object'"),
         ({"mood": 6, "away": True}, ["rule", "model"], "must be a whole number from 1 to 5, got 6"),
         ({"mood": True, "away": True}, ["rule", "model"], "mood: must be a whole number from 1"),
         ({"away": False}, ["rule", "model"], "whole number from 1 to 5, got None"),
@@ -109,6 +109,21 @@ async def test_what_a_model_gets_wrong_the_rule_answers_and_it_is_counted(
     assert [each.source for each in answers] == sources
     assert answers[0].value == 2
     assert said in answers[0].reason
+
+
+async def test_survey_asks_a_citizen_once_more_and_tells_it_the_fault(tmp_path: Path) -> None:
+    said = ["Fine.", json.dumps({"mood": 4, "away": True})]
+    model, record = ScriptedModel(said), tmp_path / "j.db"
+    async with Society(people(a={"money": 1}), model=model, journal=Journal(record)) as society:
+        answers = await society.survey(SURVEY, run_id="S")
+        assert society.fallbacks == 0
+    assert [(each.value, each.source) for each in answers] == [(4, "model"), (True, "model")]
+    assert "Your answer is not JSON" in model.received[1][-1]["content"]
+
+    silent = ScriptedModel([])
+    async with Society(people(a={"money": 1}), model=silent, journal=Journal(record)) as society:
+        assert await society.survey(SURVEY, run_id="S") == answers
+    assert silent.received == []
 
 
 async def test_a_rule_that_fails_or_gives_another_type_leaves_no_answer() -> None:

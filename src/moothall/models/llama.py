@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from moothall.errors import ContextOverflow, ModelError, WeightsError
 from moothall.models import weights
+from moothall.models.chat_stream import AnswerStream
 from moothall.models.engine import Engine, Job, patient_threads
 from moothall.models.protocol import ModelReply, TextPiece
-from moothall.models.remote.chat_stream import AnswerStream
 from moothall.text import one_line
 from moothall.threads import renewed
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, TypeAlias
@@ -10,7 +9,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias
 from typing_extensions import TypeVar
 
 from moothall.errors import BudgetExceeded, DeadlineExceeded, HookError, InDoubt, ModelError
-from moothall.jsonvalue import deep_json
+from moothall.jsonvalue import deep_json, json_line
 from moothall.models.protocol import ChatMessage, Usage
 from moothall.text import counted, cut, display, error_message, log_failure, shorten
 
@@ -160,7 +159,7 @@ class Reply(_InCell, Generic[T_co]):
         """Return the calls as HTML; a dual act's reply has its decisions, too."""
         if not self.steps:
             return []
-        rows = ((s.action, _short(s.args), s.error or _short(s.result)) for s in self.steps)
+        rows = ((s.action, json_line(s.args), s.error or json_line(s.result)) for s in self.steps)
         made = display.table(("action", "arguments", "result or error"), rows, len(self.steps))
         return [display.folded(counted(len(self.steps), "call"), made)]
 
@@ -195,10 +194,6 @@ class Reply(_InCell, Generic[T_co]):
         if agent is None and self.stop_reason == "in_doubt":
             raise InDoubt(text)
         raise ModelError(text)
-
-
-def _short(data: Any) -> str:
-    return json.dumps(data, ensure_ascii=False, default=str)
 
 
 class Stop(Exception):

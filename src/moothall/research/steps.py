@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.block import Block
 from moothall.errors import InvalidArguments
-from moothall.jsonvalue import readable
+from moothall.jsonvalue import json_line
 from moothall.memory.bounded import DEFAULT_TOKENS, estimate_tokens
 from moothall.research import rules
 from moothall.research.findings import (
@@ -127,7 +126,7 @@ class Evaluate(Block):
             }
             missing = [o.topic for o in researcher.objectives if o.topic not in reached]
             if missing:
-                raise InvalidArguments(f"no expertise is stated for {json.dumps(missing)}")
+                raise InvalidArguments(f"no expertise is stated for {json_line(missing)}")
             generated = [Objective(each) for each in value["generated_objectives"] if each.strip()]
             return reached, Findings(researcher.narrative.markdown, value["remark"], generated)
 
@@ -155,9 +154,9 @@ find out, give no tasks."""
     return _asked(
         researcher,
         asks,
-        f"Tools: {_json(tools)}",
-        f"Done already: {_json(done)}",
-        f"Found, but not read yet:\n{marked(_json(unread))}",
+        f"Tools: {json_line(tools)}",
+        f"Done already: {json_line(done)}",
+        f"Found, but not read yet:\n{marked(json_line(unread))}",
     )
 
 
@@ -187,7 +186,7 @@ def _ask_narrate(
     researcher: Workbench, narrative: Narrative, chunk: list[tuple[int, Passage]]
 ) -> list[dict[str, Any]]:
     sources = "\n\n".join(
-        f"Source [^{number}^], called {_json(one_line(each.title or each.url, 200))}:\n"
+        f"Source [^{number}^], called {json_line(one_line(each.title or each.url, 200))}:\n"
         f"{marked(each.text)}"
         for number, each in chunk
     )
@@ -216,7 +215,7 @@ improve in the next iteration and what to keep doing. Answer with JSON alone:
         listed = marked("\n".join(faults))
         parts.append(f"Sentences that their sources do not support:\n{listed}")
     if failed := [each for each in researcher.results if each.error]:
-        lines = [f"{each.tool} {_json(each.args)}: {each.error}" for each in failed]
+        lines = [f"{each.tool} {json_line(each.args)}: {each.error}" for each in failed]
         parts.append(f"Tasks that failed:\n{marked(cut(chr(10).join(lines), 2000))}")
     return _asked(researcher, asks, *parts)
 
@@ -226,13 +225,13 @@ def _asked(researcher: Workbench, asks: str, *parts: str) -> list[dict[str, Any]
     who = researcher.role or "You are a careful researcher."
     progress = researcher.progress
     objectives = [{"topic": o.topic, "expertise": o.expertise} for o in progress.objectives]
-    known = [f"Objectives: {_json(objectives)}"]
+    known = [f"Objectives: {json_line(objectives)}"]
     if progress.generated:
-        known.append(f"Smaller objectives: {_json([o.topic for o in progress.generated])}")
+        known.append(f"Smaller objectives: {json_line([o.topic for o in progress.generated])}")
     if progress.remark:
-        known.append(f"Remark of the last iteration: {_json(progress.remark)}")
+        known.append(f"Remark of the last iteration: {json_line(progress.remark)}")
     if progress.told:
-        known.append(f"Messages from the user: {_json(progress.told)}")
+        known.append(f"Messages from the user: {json_line(progress.told)}")
     return [
         {"role": "system", "content": f"{who}\n\n{asks}\n\n{_OTHERS}"},
         {"role": "user", "content": "\n\n".join(["\n".join(known), *parts])},
@@ -240,7 +239,7 @@ def _asked(researcher: Workbench, asks: str, *parts: str) -> list[dict[str, Any]
 
 
 def _fitting(researcher: Workbench, items: list[Any], tokens: int) -> list[Any]:
-    sizes = accumulate(_count(researcher, _json(each)) for each in items)
+    sizes = accumulate(_count(researcher, json_line(each)) for each in items)
     return [each for each, size in zip(items, sizes, strict=True) if size <= tokens]
 
 
@@ -252,7 +251,3 @@ def _room(researcher: Workbench) -> int:
 def _count(researcher: Workbench, text: str) -> int:
     count = getattr(researcher.model, "count_tokens", None) or estimate_tokens
     return int(count(text))
-
-
-def _json(value: Any) -> str:
-    return readable(json.dumps(value, ensure_ascii=False, default=str))

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from moothall.action import Action
 from moothall.environment import Environment
-from moothall.errors import BudgetExceeded, DefinitionError, InvalidArguments, JournalError
-from moothall.jsonvalue import Unreadable, readable
+from moothall.errors import BudgetExceeded, JournalError
+from moothall.models.ask import Messages, Unusable, ask_json
 from moothall.models.protocol import Usage
 from moothall.reasoning.charging import completed
 from moothall.reasoning.conversational import ConversationalAgent
@@ -35,7 +35,7 @@ from moothall.research.findings import (
 )
 from moothall.research.pool import ResourcePool, normalized, passages_of
 from moothall.research.relevance import Index
-from moothall.text import cut, log_failure, shorten
+from moothall.text import log_failure, shorten
 
 if TYPE_CHECKING:
     from moothall.models.protocol import Model
@@ -250,25 +250,21 @@ class Workbench(ConversationalAgent):
         """
         self._asks += 1
         key = f"{self.iteration}.{self._step}.{self._asks}"
-        call_of = None if schema is None else AnswerSchema(schema)
-        json_schema = None if call_of is None else call_of.json
-        prompt, fault = list(messages), ""
-        for attempt in (1, 2):
-            given = await self._answer(f"{key}.{attempt}", prompt, json_schema)
-            text = readable(str(getattr(given, "text", None) or ""))
-            try:
-                if not text.strip():
-                    raise Unreadable("The answer was empty.")
-                value = text if call_of is None else call_of.read(text)
-                return value if read is None else read(value)
-            except (Unreadable, InvalidArguments, DefinitionError) as error:
-                fault = str(error)
-            prompt = [
-                *prompt,
-                {"role": "assistant", "content": cut(text, 4000) or "(no answer)"},
-                {"role": "user", "content": f"Your answer cannot be used: {fault}"},
-            ]
-        raise Stop("unreadable", f"{self._step}: {shorten(fault, 200)}")
+        answer = None if schema is None else AnswerSchema(schema)
+        form = None if answer is None else answer.json
+
+        async def ask(prompt: Messages, number: int) -> Any:
+            return await self._answer(f"{key}.{number}", prompt, form)
+
+        def value_of(text: str) -> Any:
+            value = text if answer is None else answer.parse(text)
+            return value if read is None else read(value)
+
+        try:
+            return await ask_json(ask, messages, form, value_of)
+        except Unusable as error:
+            why = f"{self._step}: its answer {shorten(str(error), 200)}"
+            raise Stop("unreadable", why) from None
 
     async def _answer(self, key: str, prompt: list[Any], schema: dict[str, Any] | None) -> Any:
         name = getattr(self.model, "name", None)

@@ -11,9 +11,11 @@ from typing import Any, Final
 
 from moothall.errors import ConfigError, DefinitionError, ModelError, SpaceClosed, StateError
 from moothall.journal import Journal
-from moothall.jsonvalue import NotJSON, Unreadable, copy_json, read_json
+from moothall.jsonvalue import NotJSON, Unreadable, copy_json
+from moothall.models.ask import Unusable, ask_json
 from moothall.reasoning.members import side_by_side
 from moothall.reasoning.record import Record, recorded
+from moothall.reasoning.reply_request import AnswerSchema
 from moothall.society.checkpoint import SocietyState
 from moothall.society.kernel.asking import AskedModel, Asking
 from moothall.society.kernel.intervention import Intervention, several
@@ -36,6 +38,7 @@ from moothall.society.survey import (
 from moothall.spaces.loop import on_a_space
 from moothall.text import counted
 
+_OBJECT: Final = AnswerSchema({"type": "object"})
 _AT_ONCE: Final = 1000  # so many citizens are asked; then the loop does what else waits
 
 
@@ -267,18 +270,25 @@ class Experiments(Steps):
         """Return the answers of one citizen; a row of a population has no model."""
         citizen: Any = None if mailbox is None else mailbox.agent
         respondent = self._respondent(id, mailbox, view)
-        given: Any = {}
+        given: dict[str, Any] = {}  # the last object: the questions that it answers well count
         failed = ""
+
+        def read(text: str) -> None:
+            nonlocal given
+            given = _OBJECT.parse(text)
+            faults = (each.fault(given.get(each.id)) for each in survey.questions)
+            if found := [each for each in faults if each]:
+                raise Unreadable(f"cannot be used: {'; '.join(found)}")
+
         model = None if citizen is None else citizen.llm
         if model is not None:
             asked = AskedModel(asking, citizen, model.model)
             try:
-                reply = await asked.complete(survey.prompt(respondent), None, survey.schema)
-                given = read_json(reply.text or "")
-            except (ModelError, Unreadable) as error:
-                failed = str(error)
-            if not isinstance(given, dict):
-                given, failed = {}, "the model's answer is not a JSON object"
+                await ask_json(asked, survey.prompt(respondent), survey.schema, read)
+            except Unusable as error:
+                failed = "" if given else f"the model's answer {error}"
+            except ModelError as error:
+                failed = "" if given else str(error)
         answers = []
         for question in survey.questions:
             reason = failed or (question.fault(given.get(question.id)) if model is not None else "")

@@ -62,8 +62,12 @@ def shown_lines(text: str, file: TextIO | None = None) -> str:
 
 
 def escaped_json(value: Any) -> str:
-    """Return a JSON value on one line, with terminal control characters escaped."""
-    return escaped(json.dumps(value, ensure_ascii=False))
+    """Return a JSON value on one line, as JSON with unprintable characters escaped."""
+    text = json.dumps(value, ensure_ascii=False)
+    if text.isprintable():
+        return text
+    # Unprintable characters can only be in a string.
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
 def error_text(error: BaseException, width: int = 200) -> str:

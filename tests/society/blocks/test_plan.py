@@ -386,6 +386,18 @@ def test_nonsense_of_a_model_falls_back_to_the_rule_and_is_counted(answer: Any) 
     assert block.fallbacks == 1
 
 
+def test_plan_block_tells_its_model_the_fault_and_asks_once_more() -> None:
+    late = {"do": "eat", "where": "home", "from": "23:00", "until": "24:30"}
+    good = {**late, "from": "08:00", "until": "09:00"}
+    model = ScriptedModel([json.dumps({"plan": [each]}) for each in (late, good)])
+    block = PlanBlock(llm=model)
+    agent = citizen([block], work="work-1")
+    live(agent, 0, city=town())
+    assert "Your answer has items that overlap" in model.received[1][-1]["content"]
+    assert [each["do"] for each in agent.status["plan"]] == ["leisure", "eat", "leisure"]
+    assert block.fallbacks == 0
+
+
 def test_a_way_that_is_refused_home_leaves_the_citizen_where_it_is() -> None:
     agent = citizen(blocks(), plan=[item("leisure", "home-1", 0, 24)], day=0)
     (move,) = live(agent, 8, city=town(), place="park-1")

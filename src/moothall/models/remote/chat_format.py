@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from moothall.errors import ModelError
-from moothall.models.remote.chat_answer import kind_of
+from moothall.models.chat_answer import kind_of
 
 if TYPE_CHECKING:
     from moothall.action import Action

@@ -18,9 +18,9 @@ from moothall.errors import (
 )
 from moothall.http import LONGEST_WAIT_S, error_reason, may_pass, retry_after_s, tried
 from moothall.http.network import check_allowed, is_offline
+from moothall.models.chat_answer import server_text
+from moothall.models.chat_stream import AnswerStream
 from moothall.models.protocol import StreamPart
-from moothall.models.remote.chat_answer import server_text
-from moothall.models.remote.chat_stream import AnswerStream
 from moothall.models.remote.litellm_loop import LOOP, imported
 from moothall.models.remote.remote import RemoteModel
 from moothall.models.settings import check_base_url

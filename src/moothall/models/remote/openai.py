@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from moothall.arguments import check_count, names_checked
 from moothall.errors import DefinitionError, ModelError
 from moothall.http import Client, HTTPError, Response
+from moothall.models.chat_stream import AnswerStream
 from moothall.models.protocol import StreamPart
-from moothall.models.remote.chat_stream import AnswerStream
 from moothall.models.remote.remote import RemoteModel
 from moothall.models.settings import check_base_url
 

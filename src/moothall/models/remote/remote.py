@@ -14,9 +14,9 @@ from moothall.errors import ContextOverflow, DefinitionError, ModelError
 from moothall.http import retry_after_s, tried
 from moothall.http.network import check_allowed
 from moothall.models.base import Answering, Request
+from moothall.models.chat_answer import overflows, server_text
 from moothall.models.plain_chat import add_schema
 from moothall.models.protocol import ModelReply, StreamPart, calls_in
-from moothall.models.remote.chat_answer import overflows, server_text
 from moothall.models.remote.chat_format import chat_messages, response_format, tools
 from moothall.models.settings import check_key
 

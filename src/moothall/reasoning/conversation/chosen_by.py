@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from moothall.errors import DefinitionError
-from moothall.jsonvalue import Unreadable, readable
+from moothall.jsonvalue import json_line
 from moothall.memory.bounded import DEFAULT_TOKENS, estimate_tokens
 from moothall.message import address
+from moothall.models.ask import Messages, Unusable, ask_json
 from moothall.models.names import check_name
 from moothall.models.names import model as by_name
 from moothall.models.protocol import Usage
@@ -31,7 +31,6 @@ PROMPT = (
 )
 _LEAST_TOKENS = 64
 _LEAST_CHARS = 100
-_MAX_ANSWER = 2000
 
 
 class ChosenBy(Order):
@@ -100,38 +99,34 @@ class ChosenBy(Order):
             return Choice((ids[0],))
         allowed: list[str | None] = [*ids, None] if self.may_end else [*ids]
         schema = AnswerSchema(object_schema(next={"enum": allowed}))
-        ending = f'Who speaks next? Answer with JSON alone: {{"next": one of {_json(allowed)}}}'
+        ending = f'Who speaks next? Answer with JSON alone: {{"next": one of {json_line(allowed)}}}'
         prompt = self._shown(state, ending)
-        usage, fault = Usage(), ""
-        for attempt in (1, 2):
+        usage = Usage()
+
+        async def ask(prompt: Messages, number: int) -> Any:
+            nonlocal usage
             given = await state.record.step(
-                f"choose.{state.turns + 1}.{attempt}",
+                f"choose.{state.turns + 1}.{number}",
                 partial(completed, self.model, state.budget, prompt, schema.json),
                 of=ANSWER,
                 model=getattr(self.model, "name", None),
             )
-            # Count usage before reading: an unreadable answer costs tokens too.
             spent = getattr(given, "usage", None)
             usage = usage + spent if isinstance(spent, Usage) else usage
-            text = getattr(given, "text", None)
-            text = text if isinstance(text, str) else ""
-            try:
-                if getattr(given, "calls", ()):
-                    raise Unreadable("calls an action")
-                chosen = schema.parse(text)["next"]
-            except Unreadable as error:
-                fault = str(error).rstrip(".")
-                said = cut(readable(text), _MAX_ANSWER) or "(no answer)"
-                prompt = [
-                    *prompt,
-                    {"role": "assistant", "content": said},
-                    {"role": "user", "content": f"Your answer {fault}. {ending}"},
-                ]
-                continue
-            if chosen is None:
-                return Choice((), usage, f"{self._name} ended the conversation")
-            return Choice((chosen,), usage)
-        raise NoChoice(f"{self._name} gave no next speaker: its answer {fault}", usage)
+            return given
+
+        def read(text: str) -> str | None:
+            return schema.parse(text)["next"]  # type: ignore[no-any-return]
+
+        try:
+            chosen = await ask_json(ask, prompt, schema.json, read, form=ending)
+        except Unusable as error:
+            raise NoChoice(
+                f"{self._name} gave no next speaker: its answer {error}", usage
+            ) from None
+        if chosen is None:
+            return Choice((), usage, f"{self._name} ended the conversation")
+        return Choice((chosen,), usage)
 
     @property
     def _name(self) -> str:
@@ -146,14 +141,14 @@ class ChosenBy(Order):
             {"id": id, "about": self.about[id]} if id in self.about else {"id": id}
             for id in state.agents
         ]
-        head = f"{self.prompt}\nWho takes part: {_json(who)}"
+        head = f"{self.prompt}\nWho takes part: {json_line(who)}"
         room = max(room - count(head) - count(ending), _LEAST_TOKENS)
         # Cut a long utterance, so that it does not displace all earlier ones.
         longest = max(room // 2, _LEAST_CHARS)
         lines: list[str] = []
         for each in reversed(state.transcript):
             said = {"text": each.text} if each.error is None else {"error": each.error}
-            line = _json({"from": each.speaker} | {k: cut(v, longest) for k, v in said.items()})
+            line = json_line({"from": each.speaker} | {k: cut(v, longest) for k, v in said.items()})
             size = count(line)
             if size > room and lines:
                 break
@@ -170,7 +165,3 @@ class ChosenBy(Order):
 
     def __repr__(self) -> str:
         return f"ChosenBy({self._model!r:.80})"
-
-
-def _json(value: Any) -> str:
-    return readable(json.dumps(value, ensure_ascii=False))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from moothall.errors import StateError
 from moothall.models.protocol import Usage
 from moothall.reasoning.record import APPENDED, LIVE, NULL_RECORD
 from moothall.reasoning.reply import Step, StopReason
-from moothall.text import cut, escaped
+from moothall.text import cut, escaped_json
 
 Content: TypeAlias = str | list[dict[str, Any]]
 """A text, or blocks of content."""
@@ -214,4 +213,4 @@ def shown(id: str) -> str:
     """Return an id as it precedes an utterance; in quotes if it is ambiguous."""
     if _PLAIN.fullmatch(id) and id == id.strip() and id.isprintable():
         return id
-    return escaped(json.dumps(id, ensure_ascii=False))
+    return escaped_json(id)

@@ -90,11 +90,7 @@ class Briefing:
             }
             asked = _filled(_REVIEW if self._decision is None else self._decision, values)
         more = [f"Message from the user:\n{marked(text)}" for text in messages]
-        return "\n\n".join([asked, *more, *([] if in_words else [self._answer(several)])])
-
-    def again(self, fault: str, several: int) -> str:
-        """Return H's prompt after an answer that is not a decision."""
-        return f"{fault}.\n\n{self._answer(several)}"
+        return "\n\n".join([asked, *more, *([] if in_words else [self.answer(several)])])
 
     def for_reactive(
         self,
@@ -133,7 +129,8 @@ class Briefing:
         form = _filled(self._form, {"instruction": instruction, "original_task": _text(task)})
         return f"{instruction}\n\n{form}"
 
-    def _answer(self, several: int) -> str:
+    def answer(self, several: int) -> str:
+        """Return how H has to answer."""
         return _ANSWER + (_EACH.replace("{several}", str(several)) if several > 1 else "")
 
 

@@ -106,9 +106,8 @@ DECISION_SCHEMA: Final[dict[str, Any]] = {
 """What H's model writes."""
 
 
-def read_decision(answer: Any, instructions: int = 1) -> HumanDecision:
+def read_decision(text: str, instructions: int = 1) -> HumanDecision:
     """Read a decision from an answer, which must be exactly one object."""
-    text = answer if isinstance(answer, str) else json_text(answer)
     value = _decision(instructions).parse(text)
     return HumanDecision(**{**value, "action": DecisionAction(value["action"])})
 

@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from moothall.errors import BudgetExceeded, DeadlineExceeded, HookError, JournalError, RunMismatch
-from moothall.jsonvalue import Unreadable
+from moothall.jsonvalue import Unreadable, json_text
+from moothall.models.ask import Messages, Unusable, ask_json
 from moothall.reasoning.dualact.conclusions import (
     DECISION_SCHEMA,
     Conclusion,
@@ -148,12 +149,15 @@ class Rounds:
         # With several R, a model may give each an instruction, which this schema does not allow.
         in_words = getattr(human, "decides_in_words", False)
         schema = DECISION_SCHEMA if several == 1 or in_words else None
-        fault = ""
-        for again in ("", ".again"):
-            part = f"H{len(progress.decisions) + 1}{again}"
+        number = len(progress.decisions) + 1
+
+        async def ask(messages: Messages, attempt: int) -> str:
+            again = "" if attempt == 1 else ".again"
             self._speaking = [human]
             try:
-                reply = await self._ask(human, prompt, schema, part)
+                # H remembers the messages before the last one.
+                text = messages[-1]["content"]
+                reply = await self._ask(human, text, schema, f"H{number}{again}")
             except _NOT_TO_JUDGE:
                 raise
             except Exception as error:
@@ -165,13 +169,19 @@ class Rounds:
             if reply.stop_reason not in ANSWERED:
                 raise _stopped("H", human, reply)
             # The object by the schema or from a terminal action, or the text.
-            said = reply.value if isinstance(reply.value, dict) else reply.text
-            try:
-                return read_decision(said, several)
-            except Unreadable as error:
-                fault = f"Your answer {error}"
-                prompt = self._briefing.again(fault, several)
-        raise Stop("unreadable", f"H ({human.id!r}) gave no decision: {fault}")
+            return json_text(reply.value) if isinstance(reply.value, dict) else reply.text
+
+        asked = [{"role": "user", "content": prompt}]
+        form = self._briefing.answer(several)
+
+        def read(text: str) -> HumanDecision:
+            return read_decision(text, several)
+
+        try:
+            return await ask_json(ask, asked, schema, read, form=form)
+        except Unusable as error:
+            why = f"H ({human.id!r}) gave no decision: its answer {error}"
+            raise Stop("unreadable", why) from None
 
     def _take(self, decision: HumanDecision) -> None:
         agents = len(self._reactives)

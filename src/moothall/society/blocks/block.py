@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import functools
-import inspect
-import json
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from pydantic import ConfigDict, Field
 
 from moothall.block import Block
 from moothall.clock import DAY_S
-from moothall.jsonvalue import Unreadable, read_json
+from moothall.models.ask import Unusable, ask_json
 from moothall.params import BlockParams
-from moothall.signature.schema import checked
+from moothall.reasoning.reply_request import AnswerSchema
 from moothall.society.arrays import np
 from moothall.society.blocks.columns import DOES, code
 from moothall.society.columns.rows import Rows
@@ -40,8 +39,8 @@ class CitizenBlock(Block):
     """A block of a citizen.
 
     A subclass states in `does` which items of a plan it carries out; `fits` follows it. If the
-    citizen has a model, `decide` asks it once, with a schema for the answer. If the model fails or
-    its answer is unusable, the block's rule decides, and `fallbacks` counts this. Numeric rules are
+    citizen has a model, `decide` asks it, with a schema for the answer. If the model fails or no
+    answer can be used, the block's rule decides, and `fallbacks` counts this. Numeric rules are
     functions of the block's module; the column code uses them too.
 
     Besides the entries of `CitizenMemory`, blocks keep in `status`: `act` (the act of this step),
@@ -160,13 +159,20 @@ class CitizenBlock(Block):
         self.agent.fell_back(f"{self.name}: {why}")
 
     async def decide(
-        self, task: str, schema: dict[str, Any], **shown: Any
-    ) -> dict[str, Any] | None:
-        """Ask the citizen's model once; return None without a model or a usable answer.
+        self,
+        task: str,
+        schema: dict[str, Any],
+        read: Callable[[dict[str, Any]], Any] | None = None,
+        **shown: Any,
+    ) -> Any:
+        """Return the answer of the citizen's model; None without a model or a usable answer.
+
+        The model is told what is wrong with an answer that cannot be used, and asked once more.
 
         Args:
             task: the decision that the model is to make, in words
             schema: the JSON schema of the answer, an object
+            read: makes a value of the object, or raises `Unreadable`; by default the object itself
             shown: JSON data that the model is shown besides the citizen's perception
         """
         if self.llm is None or not getattr(self.params, "by_model", True):
@@ -176,21 +182,19 @@ class CitizenBlock(Block):
         me = {key: status.get(key) for key in ("profile", "needs", "money") if key in status}
         task = f"You decide for {name}, a citizen of a simulated town. {task}"
         prompt = self.perceived.prompt(task, schema, {"you": me, **shown})
+        answer = AnswerSchema(schema)
+
+        def value_of(text: str) -> Any:
+            value = answer.parse(text)
+            return value if read is None else read(value)
+
         try:
-            given = self.llm.complete(prompt, schema=schema)
-            reply = await given if inspect.isawaitable(given) else given
-            answer = read_json(getattr(reply, "text", None) or "")
-        except Unreadable as error:
-            self.fall_back(one_line(f"the model's answer is not JSON: {error}", 200))
-            return None
+            return await ask_json(self.llm, prompt, schema, value_of)
+        except Unusable as error:
+            self.fall_back(one_line(f"the model's answer {error}", 200))
         except Exception as error:  # an error of the model costs only its answer
             self.fall_back(error_text(error))
-            return None
-        fault = next(checked(json.dumps(schema)).iter_errors(answer), None)
-        if fault is not None:
-            self.fall_back(one_line(f"the model's answer does not fit: {fault.message}", 200))
-            return None
-        return answer  # type: ignore[no-any-return]
+        return None
 
 
 def now_of(perceived: Any) -> int:

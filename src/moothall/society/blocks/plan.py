@@ -9,6 +9,7 @@ from pydantic import Field
 
 from moothall.action import action
 from moothall.clock import DAY_S
+from moothall.jsonvalue import Unreadable
 from moothall.params import BlockParams
 from moothall.signature.schema import object_schema
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams, Item
@@ -250,26 +251,31 @@ class PlanBlock(CitizenBlock):
             do={"enum": list(DOES)}, where={"enum": places}, **{"from": time, "until": time}
         )
         pieces = {"type": "array", "minItems": 1, "maxItems": _MOST, "items": piece}
-        answer = await self.decide(
+        own = {"home": status.get("home"), "work": self._duty_place}
+
+        def read(answer: dict[str, Any]) -> list[Item]:
+            plan = [
+                _item(
+                    each["do"],
+                    own.get(each["where"], each["where"]),
+                    _of_day(each["from"]),
+                    _of_day(each["until"]),
+                )
+                for each in answer["plan"]
+            ]
+            ends = [at for each in plan for at in (each["from"], each["until"])]
+            empty = any(each["from"] == each["until"] for each in plan)
+            if empty or ends != sorted(ends) or ends[-1] > DAY_S:
+                raise Unreadable("has items that overlap, are empty or not in order")
+            return plan
+
+        plan: list[Item] | None = await self.decide(
             "Plan the day from 00:00 to 24:00: what, where, from and until when, in order, in "
             f"{_MOST} items at most.",
             object_schema(plan=pieces),
+            read,
         )
-        if answer is None:
-            return None
-        own = {"home": status.get("home"), "work": self._duty_place}
-        plan = [
-            _item(
-                each["do"],
-                own.get(each["where"], each["where"]),
-                _of_day(each["from"]),
-                _of_day(each["until"]),
-            )
-            for each in answer["plan"]
-        ]
-        ends = [time for each in plan for time in (each["from"], each["until"])]
-        if ends != sorted(ends) or ends[-1] > DAY_S or any(e["from"] == e["until"] for e in plan):
-            self.fall_back("the items of the model's plan overlap, are empty or not in order")
+        if plan is None:
             return None
         plan += [_item("leisure", own["home"], *gap) for gap in _gaps(plan)]
         return sorted(plan, key=lambda each: each["from"])

@@ -15,15 +15,7 @@ from typing import Any
 
 from moothall.errors import ModelError
 from moothall.jsonvalue import readable
-from moothall.models.protocol import (
-    Call,
-    ModelReply,
-    ReasoningPiece,
-    StreamPart,
-    TextPiece,
-    Usage,
-)
-from moothall.models.remote.chat_answer import (
+from moothall.models.chat_answer import (
     CHUNK,
     WHOLE,
     checked,
@@ -32,6 +24,14 @@ from moothall.models.remote.chat_answer import (
     parsed,
     reasoning_of,
     wrong_field,
+)
+from moothall.models.protocol import (
+    Call,
+    ModelReply,
+    ReasoningPiece,
+    StreamPart,
+    TextPiece,
+    Usage,
 )
 
 _MAX_EVENT_BYTES = 8 * 2**20

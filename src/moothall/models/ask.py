@@ -1,0 +1,91 @@
+"""Asking a model for a value: what is done with an answer that cannot be used."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias, TypeVar
+
+from moothall.errors import DefinitionError, InvalidArguments
+from moothall.jsonvalue import Unreadable, readable
+from moothall.text import cut
+from moothall.threads import awaited
+
+T = TypeVar("T")
+Messages: TypeAlias = list[dict[str, Any]]
+Ask: TypeAlias = Callable[[Messages, int], Awaitable[Any]]
+"""Answers messages with a text, or with what has a `text`; tries are numbered from 1."""
+
+TRIES: Final = 2
+"""How often a model is asked in all, while its answers cannot be used."""
+_MAX_TOLD: Final = 4000
+"""How many characters of its answer, and of the schema, a model is shown again."""
+
+
+class Unusable(Unreadable):
+    """No answer of a model could be used; the message says what the last one did wrong."""
+
+    def __init__(self, fault: str, text: str) -> None:
+        super().__init__(fault)
+        self.text = text
+        """The last answer."""
+
+
+async def ask_json(
+    model: Any,
+    prompt: Messages,
+    schema: dict[str, Any] | None,
+    read: Callable[[str], T],
+    tries: int = TRIES,
+    *,
+    form: str | None = None,
+) -> T:
+    """Return what `read` makes of a model's answer.
+
+    If the answer is empty, calls an action, or `read` raises `Unreadable` (its message continues
+    "Your answer"), `InvalidArguments` or `DefinitionError`, the model is shown its answer with the
+    fault and asked again. What the model itself raises is raised at once.
+
+    Args:
+        model: a model; or an `Ask`, which may record and charge the call
+        prompt: the messages
+        schema: the JSON schema of the answer; None for a text
+        read: returns the value of an answer's text
+        tries: how often the model is asked in all
+        form: how to answer, as the model is told with the fault; by default by the schema
+
+    Raises:
+        Unusable: no answer could be used
+    """
+    ask: Ask = _asks(model, schema) if hasattr(model, "complete") else model
+    if form is None and schema is not None:
+        told = readable(cut(json.dumps(schema, ensure_ascii=False), _MAX_TOLD))
+        form = f"Answer with JSON alone that follows this schema: {told}"
+    fault = text = ""
+    for number in range(1, tries + 1):
+        given = await ask(prompt, number)
+        said = given if isinstance(given, str) else getattr(given, "text", None)
+        text = readable(said) if isinstance(said, str) else ""
+        try:
+            if getattr(given, "calls", None):
+                raise Unreadable("calls an action")
+            if not text.strip():
+                raise Unreadable("is empty")
+            return read(text)
+        except Unreadable as error:
+            fault = str(error).rstrip(".")
+        except (InvalidArguments, DefinitionError) as error:
+            fault = f"cannot be used: {error}".rstrip(".")
+        prompt = [
+            *prompt,
+            {"role": "assistant", "content": cut(text, _MAX_TOLD) or "(no answer)"},
+            {"role": "user", "content": f"Your answer {fault}. {form or ''}".rstrip()},
+        ]
+    raise Unusable(fault, text)
+
+
+def _asks(model: Any, schema: dict[str, Any] | None) -> Ask:
+    async def ask(prompt: Messages, _: int) -> Any:
+        return await awaited(model.complete(prompt, schema=schema))
+
+    return ask
