@@ -27,7 +27,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # A shell that starts the tests in the background, and some runners, have these ignored, which every
 # process inherits: the tests' own programs are to end by Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.signal(signal.SIGTERM, signal.SIG_DFL)
+for _ignored in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(_ignored, signal.SIG_DFL)
 
 # The same examples in every run: a property that fails, fails for everyone. pytest's own timeout is
 # the deadline.

@@ -341,8 +341,7 @@ def test_a_limit_of_calls_holds_and_rules_decide_after_it(tmp_path: Path) -> Non
     )
     told = dict(line.split(maxsplit=1) for line in done.stdout.splitlines()[1:])
     assert told["failures"] == "0"
-    assert " of them by rule; the first: " in told["model"]
-    assert "not JSON" in told["model"]
+    assert " of them by rule; the first: PlanBlock: " in told["model"]
     manifest = json.loads((tmp_path / "a" / "manifest.json").read_text())
     assert manifest["settings"]["model"] == f"{server.url}#m"
     assert manifest["deterministic"] == ["city_sha256", "people_sha256"]

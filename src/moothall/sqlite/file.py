@@ -198,9 +198,11 @@ class SQLiteFile(Generic[E]):
                     "it is another program's database, and was left as it is: name another file"
                 )
         if not 0 <= version <= self.newest or (version and not any(self._migrations[:version])):
+            older = 0 < version <= self.newest
+            known = "no longer reads it" if older else f"knows up to {self.newest}"
             raise self.error(
-                f"it has version {version}, and this moothall knows up to {self.newest}: "
-                "use the moothall that wrote it, or a newer one"
+                f"it has version {version}, and this moothall {known}: "
+                f"use the moothall that wrote it{'' if older else ', or a newer one'}"
             )
         return int(version)
 

@@ -239,7 +239,7 @@ class Participants:
             await self.deliver((id,), leave=1)
             return waiting.pop() if waiting else None
         # The process before asked it already: later utterances come after that prompt.
-        request = next((each for each in waiting if each.number == begun["question"]), None)
+        request = next((each for each in waiting if each.number == begun.get("question")), None)
         if request is not None:
             waiting.remove(request)
         await self.deliver((id,))

@@ -63,11 +63,14 @@ def tell_past(setup: Setup, record: Record[ConversationState], request: ReplyReq
         if entry.kind != "state":
             continue
         state = loaded(ConversationState, entry.data["state"], f"run {record.run_id!r}")
-        new = [each for each in state.said if emitted is not None and each.number > emitted]
+        new = [
+            each
+            for each in state.said
+            if emitted is not None and each.number > emitted and each.speaker is not None
+        ]
         emitted = state.said[-1].number if state.said else emitted or 0
         for number, utterance in enumerate(new, state.turns - len(new) + 1):
-            assert utterance.speaker is not None
-            of = (setup.id, utterance.speaker, number)
+            of = (setup.id, utterance.speaker or "", number)
             emit(TurnStarted(*of, **past))
             emit(TurnEnded(*of, utterance, **past))
 
