@@ -221,6 +221,22 @@ def test_agents_that_are_asked_for_a_sender_are_asked_in_its_thread(
     assert SECRET not in json.dumps(helper.received[1])
 
 
+def test_colleagues_forget_what_they_were_told_for_a_sender_that_leaves(
+    space: NativeSpace,
+) -> None:
+    said = {"name": "helper_say", "args": {"content": SECRET}}
+    asks = {"name": "helper_say", "args": {"content": "What did you hear?"}}
+    front, helper = model(said, "ok", asks, "ok"), model()
+    space.add(ReActAgent("front", front, discover=["helper"]))
+    space.add(ReActAgent("helper", helper))
+    for _ in range(2):
+        ada = space.add(Agent("Ada"))
+        ada.ask("front", "say", content="Ask the helper.").result(WAIT)
+        space.remove(ada)
+    assert len(helper.received) == 2
+    assert SECRET not in json.dumps(helper.received[1])
+
+
 def test_a_model_is_not_shown_the_thread_of_a_say(space: NativeSpace) -> None:
     offered: list[Any] = []
 

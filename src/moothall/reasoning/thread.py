@@ -184,11 +184,18 @@ class Threads:
                 threads.pop(oldest.id or "", None)
         return threads.setdefault(id, Thread(id, turns or Turns()))
 
-    def forget_sender(self, sender: str) -> list[str]:
-        """Drop a leaving sender's threads, those in use at the end of their use; return the ids."""
-        key, prefix = thread_of_sender(sender), f"{_quoted(sender)}/"
+    def forget_sender(self, sender: str, within: str | None = None) -> list[str]:
+        """Drop a leaving sender's threads, or that `within` one of its own; return their ids.
+
+        Those in use are dropped at the end of their use.
+        """
+        key, prefix = thread_of_sender(sender, within), f"{_quoted(sender)}/"
         with _GUARD:
-            ids = [id for id in list(self._by_id) if id == key or id.startswith(prefix)]
+            ids = [
+                id
+                for id in list(self._by_id)
+                if id == key or (within is None and id.startswith(prefix))
+            ]
             for id in ids:
                 self.drop(id)
         return ids

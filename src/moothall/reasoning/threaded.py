@@ -146,14 +146,17 @@ class Threaded(Agent):
         request = own_reply(self)
         return super()._asked_by(message) if request is None else (request.run_id, request.thread)
 
-    def _sender_left(self, sender: str) -> None:
-        """Drop the threads of a sender that has left the space, in members too."""
+    def _sender_left(self, sender: str, within: str | None = None) -> list[str]:
+        """Drop the threads of a sender that has left, or one of a colleague's; return their ids."""
+        dropped: list[str] = []
         if self._threads is not None:
-            for thread in self._threads.forget_sender(sender):
+            dropped = self._threads.forget_sender(sender, within)
+            for thread in dropped:
                 self._forget_memory(thread)
         for member in getattr(self, "_member_agents", ()):
             if isinstance(member, Threaded):
-                member._sender_left(sender)
+                member._sender_left(sender, within)
+        return dropped
 
     def _release(self, thread: Thread) -> None:
         """End a use of a thread; if its sender has left meanwhile, members forget it too."""

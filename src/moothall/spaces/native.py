@@ -50,5 +50,9 @@ class NativeSpace(Space):
             return
         if keepers.get(mailbox.id) is mailbox.agent:
             del keepers[mailbox.id]
-        for keeper in list(keepers.values()):
-            keeper._sender_left(mailbox.id)  # type: ignore[attr-defined]
+        # What an agent asked others in the name of who left, they keep in threads of their own.
+        left: list[tuple[str, str | None]] = [(mailbox.id, None)]
+        for sender, thread in left:
+            for id, keeper in list(keepers.items()):
+                dropped = keeper._sender_left(sender, thread)  # type: ignore[attr-defined]
+                left += [(id, each) for each in dropped]
