@@ -175,12 +175,17 @@ class RunDisplay:
         self.finish()
         self._flush()
         self._print_to(sys.stderr)
-        self._line("")
+        self._set_apart()
         if self._open:
             names = ", ".join(self._open.values())
             self._line(f"stopped before it had ended: {names}", "yellow")
         self._line(f"until then {counted(self._ended, self._noun)}, {seconds:.1f} s", "dim")
         self._ways("cancelled")
+
+    def _set_apart(self) -> None:
+        """Print an empty line before the end, except as the first of a file of errors."""
+        if self._console.is_terminal or self._console.file is not sys.stderr:
+            self._line("")
 
     # -- the kinds of events -----------------------------------------------------------------------
 
@@ -253,7 +258,7 @@ class RunDisplay:
             self._line(reply.text.expandtabs(4))
         if exit_code(reply):  # standard output is for the answer
             self._print_to(sys.stderr)
-        self._line("")
+        self._set_apart()
         failed = unsuccessful(reply)
         style = "bold red" if exit_code(reply) else "bold yellow" if failed else "bold green"
         self._line(f"{in_words(reply)}; {failed}" if failed else in_words(reply), style)
