@@ -174,17 +174,18 @@ class RunDisplay:
         """Say what was done until the run was interrupted."""
         self.finish()
         self._flush()
+        shown_on = self._out
         self._print_to(sys.stderr)
-        self._set_apart()
+        self._set_apart(shown_on)
         if self._open:
             names = ", ".join(self._open.values())
             self._line(f"stopped before it had ended: {names}", "yellow")
         self._line(f"until then {counted(self._ended, self._noun)}, {seconds:.1f} s", "dim")
         self._ways("cancelled")
 
-    def _set_apart(self) -> None:
+    def _set_apart(self, shown_on: TextIO) -> None:
         """Print an empty line before the end, except as the first of a file of errors."""
-        if self._console.is_terminal or self._console.file is not sys.stderr:
+        if self._console.is_terminal or self._out is shown_on:
             self._line("")
 
     # -- the kinds of events -----------------------------------------------------------------------
@@ -256,9 +257,10 @@ class RunDisplay:
     def _end(self, reply: Reply, seconds: float | None) -> None:
         if reply.text and not (self._answered or self._reviewed or reply.stop_reason == "terminal"):
             self._line(reply.text.expandtabs(4))
+        shown_on = self._out
         if exit_code(reply):  # standard output is for the answer
             self._print_to(sys.stderr)
-        self._set_apart()
+        self._set_apart(shown_on)
         failed = unsuccessful(reply)
         style = "bold red" if exit_code(reply) else "bold yellow" if failed else "bold green"
         self._line(f"{in_words(reply)}; {failed}" if failed else in_words(reply), style)
