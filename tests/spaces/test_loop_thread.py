@@ -135,7 +135,7 @@ def test_loop_thread_end_ends_running_tasks(life: Life) -> None:
 
 
 def test_loop_thread_end_ends_tasks_under_cancellation(life: Life) -> None:
-    """Its cleanup may wait for something too."""
+    """The cleanup of a cancelled task may wait, too."""
     cleaning, told = threading.Event(), threading.Event()
 
     async def work() -> None:

@@ -76,7 +76,7 @@ def test_amqp_message_too_large_raises_and_delays_no_other(small_broker: Broker)
 def test_amqp_message_of_largest_size_is_sent_after_the_channel_closed(
     small_broker: Broker,
 ) -> None:
-    """The broker ends it over another, which is larger."""
+    """The broker closes the channel over a larger message."""
     options = AMQPOptions(port=small_broker.port)
     with AMQPSpace(amqp_options=options) as here, AMQPSpace(amqp_options=options) as there:
         me = here.add(Customer("me"))

@@ -70,7 +70,7 @@ def test_native_space_repeated_reentrant_calls_let_other_agents_run(asker: str) 
 
 
 def test_native_space_broadcast_to_many_agents_lets_other_agents_run() -> None:
-    """Each of them has one turn, and together they held the loop for a second."""
+    """Each receiver has one turn; together they would hold the loop for a second."""
     worked: list[str] = []
     seen: list[int] = []
 
@@ -102,7 +102,7 @@ def test_native_space_broadcast_to_many_agents_lets_other_agents_run() -> None:
 
 
 def test_reentrant_call_from_an_ended_handler_runs_while_its_caller_waits() -> None:
-    """Else the caller would wait for what waits for it to end."""
+    """Without re-entrance, caller and called would wait for each other."""
     queued = Gate()
 
     class Caller(Agent):

@@ -111,7 +111,7 @@ def test_amqp_request_to_absent_agent_fails_at_once_and_never_runs(
 def test_amqp_agent_arriving_late_does_not_run_a_failed_request(
     make_space: MakeSpace, proxy: Proxy
 ) -> None:
-    """Though the network is cut when that request is cancelled at the broker."""
+    """The network is cut while the failed request is cancelled at the broker."""
     me = make_space(amqp_options=AMQPOptions("127.0.0.1", proxy.port)).add(Agent("me"))
     waits = me.request(message("late", "note", name="waits"), wait=True)
     me.ask("me", "help").result(timeout=WAIT_S)

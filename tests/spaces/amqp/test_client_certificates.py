@@ -199,7 +199,7 @@ def test_commands_speak_tls(by: str, mutual: Broker, files: Path) -> None:
         (("--use-ssl", "--key-file", "ann.key"), {}, 2, "key_file= needs cert_file="),
     ),
 )
-def test_dead_letters_command_names_the_missing_tls_option(
+def test_dead_letters_command_names_the_tls_option_to_mend(
     mutual: Broker,
     files: Path,
     args: tuple[str, ...],

@@ -188,7 +188,7 @@ def test_amqp_close_cancels_requests_to_other_processes(make_space: MakeSpace) -
 
 
 def test_amqp_close_lets_running_handlers_ask_another_process(make_space: MakeSpace) -> None:
-    """One that has begun may still ask an agent of another process."""
+    """A running handler may still ask an agent of another process."""
     there, here = make_space(grace=WAIT_S), make_space()
     other = here.add(Holder("other"))
     there.add(Worker("there", Notes("/dev/null")))
@@ -214,7 +214,7 @@ def test_before_remove_may_still_say_something(make_space: MakeSpace) -> None:
     assert me.told(1) == [("say", {"content": "goodbye"})]
 
 
-def test_amqp_remove_during_close_runs_before_remove_once(make_space: MakeSpace) -> None:
+def test_amqp_remove_during_close_returns_or_raises(make_space: MakeSpace) -> None:
     left: Kept[str] = Kept()
     outcomes: Kept[BaseException | None] = Kept()
 
@@ -349,7 +349,7 @@ def test_amqp_close_ends_an_add_waiting_for_the_connection(
 
 
 def test_amqp_add_while_the_loop_ends_does_not_hang(broker: Broker, exchange: str) -> None:
-    """Its thread was held up between two steps, until all that the loop had to do was ended."""
+    """The adding thread is held up between two steps until the loop has ended its work."""
     go_on, over = threading.Event(), threading.Event()
     raised: Kept[BaseException] = Kept()
     kept: Kept[Any] = Kept()
@@ -448,7 +448,7 @@ def test_amqp_interpreter_exit_leaves_queued_messages_to_the_next_process(
     assert behind.result(timeout=WAIT_S) == "behind by there"
 
 
-def test_amqp_quorum_queues_deliver_and_survive_close(
+def test_amqp_quorum_queues_deliver_and_keep_messages_through_close(
     make_space: MakeSpace, broker: Broker, exchange: str
 ) -> None:
     there, here = make_space(quorum=True), make_space(quorum=True)

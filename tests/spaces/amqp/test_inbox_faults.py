@@ -110,7 +110,7 @@ def test_amqp_inbox_disk_full_sends_held_answer_once_there_is_room(
 def test_amqp_inbox_file_moved_away_pauses_agent_until_restored(
     make_space: MakeSpace, inbox: Path, log: Log
 ) -> None:
-    """What ran meanwhile would be known to no next process."""
+    """An action run without the file would be unknown to the next process."""
     holder = make_space(inbox=inbox).add(Holder("holder"))
     me = make_space().add(Agent("me"))
     assert me.ask("holder", "note", name="first").result(timeout=WAIT_S) == "first"
@@ -125,7 +125,7 @@ def test_amqp_inbox_file_moved_away_pauses_agent_until_restored(
 def test_amqp_inbox_disk_full_logs_unsaved_approval_and_runs_action(
     make_space: MakeSpace, inbox: Path, notes: Notes, log: Log, tmp_path: Path
 ) -> None:
-    """It is not kept for the next process, which would ask again."""
+    """The inbox cannot keep the approval for the next process, which would ask again."""
     yes = tmp_path / "yes"
     space = make_space(inbox=inbox, approver=Approving(notes, str(yes)))
     space.add(Worker("there", notes))
@@ -144,7 +144,7 @@ def test_amqp_inbox_disk_full_logs_unsaved_approval_and_runs_action(
 def test_amqp_inbox_disk_full_fails_requests_of_a_running_handler(
     make_space: MakeSpace, inbox: Path, notes: Notes, log: Log
 ) -> None:
-    """The handler has begun, and its agent can begin nothing that it waits for."""
+    """A running handler cannot wait for a message that its agent cannot start."""
     there, me = make_space(inbox=inbox), make_space().add(Agent("me"))
     gate, begun = Gate(), Kept[str]()
 

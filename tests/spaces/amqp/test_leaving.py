@@ -121,7 +121,7 @@ def test_amqp_remove_ends_requests_queued_at_the_broker(
     exchange: str,
     waiting: Waiting,
 ) -> None:
-    """Each ends, also if the queue that they were in was deleted before its agent knows."""
+    """Each request ends, also if the queue was deleted before the agent knows."""
     there.add(Holder("holder"))
     asked = ask(me, 1)
     proxy.stall()

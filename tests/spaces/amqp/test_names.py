@@ -90,7 +90,7 @@ def test_amqp_queue_names_of_similar_ids_differ(
 def test_amqp_queue_name_of_a_long_id_cannot_be_claimed_by_its_hash(
     make_space: MakeSpace, channel: Any
 ) -> None:
-    """Whoever knows how long ids are named cannot take the place of one."""
+    """An id made to look like the hash of a long id gets a queue of its own."""
     import hashlib
 
     long = "." * 200

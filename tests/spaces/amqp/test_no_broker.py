@@ -92,7 +92,7 @@ def test_amqp_unusable_host_error_names_the_host(make_space: MakeSpace, host: st
 
 
 def test_amqp_port_of_another_protocol_raises_broker_error(make_space: MakeSpace) -> None:
-    """A web server, say: it answers what is not AMQP, and hangs up."""
+    """A web server on the port answers without AMQP and hangs up."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
