@@ -43,7 +43,7 @@ def clock() -> SetClock:
 # -- reserving and settling ------------------------------------------------------------------------
 
 
-def test_what_is_reserved_is_taken_until_it_is_settled() -> None:
+def test_budget_reserve_holds_amounts_until_settle() -> None:
     budget = Budget(tokens=100, usd=1, model_calls=3, actions=3)
     held = budget.reserve(tokens=60, usd=0.5, model_calls=1)
     assert (held.tokens, held.usd, held.model_calls, held.actions) == (60, 0.5, 1, 0)
@@ -58,7 +58,7 @@ def test_what_is_reserved_is_taken_until_it_is_settled() -> None:
     assert budget.left == Left(75, 0.875, 2, 3, None)
 
 
-def test_what_is_not_said_was_as_much_as_was_reserved() -> None:
+def test_reservation_settle_without_amount_spends_the_reserved_amount() -> None:
     budget = Budget(tokens=100)
     budget.reserve(tokens=60, usd=0.5, model_calls=1, actions=2).settle()
     budget.reserve(tokens=10).settle(usd=0.25)
@@ -66,7 +66,7 @@ def test_what_is_not_said_was_as_much_as_was_reserved() -> None:
     assert (spent.tokens, spent.usd, spent.model_calls, spent.actions) == (70, 0.75, 1, 2)
 
 
-def test_released_nothing_was_spent() -> None:
+def test_reservation_release_spends_nothing() -> None:
     budget = Budget(tokens=100, usd=1, model_calls=1, actions=1)
     budget.reserve(tokens=100, usd=1, model_calls=1, actions=1).release()
     assert budget.left == Left(100, 1.0, 1, 1, None)
@@ -97,7 +97,7 @@ def test_leaving_the_block_settles_in_full() -> None:
         ("actions", "actions"),
     ),
 )
-def test_what_does_not_fit_is_refused_and_takes_nothing(limit: str, unit: str) -> None:
+def test_budget_reserve_over_the_limit_raises_and_takes_nothing(limit: str, unit: str) -> None:
     amounts: dict[str, Any] = {limit: 7}
     budget = Budget(name="run 1", **{limit: 10})  # type: ignore[arg-type]
     budget.reserve(**amounts).settle()
@@ -116,7 +116,7 @@ def test_what_does_not_fit_is_refused_and_takes_nothing(limit: str, unit: str) -
         budget.reserve(**{limit: 1})
 
 
-def test_all_of_a_reservation_or_nothing() -> None:
+def test_budget_reserve_takes_all_amounts_or_none() -> None:
     budget = Budget(tokens=100, model_calls=0)
     with pytest.raises(BudgetExceeded) as caught:
         budget.reserve(tokens=50, model_calls=1)
@@ -125,7 +125,7 @@ def test_all_of_a_reservation_or_nothing() -> None:
     assert budget.reserved == Spent()
 
 
-def test_without_a_limit_everything_is_counted_and_nothing_refused() -> None:
+def test_budget_without_limits_counts_and_refuses_nothing() -> None:
     budget = Budget()
     with budget.reserve(tokens=10**12, usd=10**6, model_calls=10**6, actions=10**6):
         assert budget.left == Left()
@@ -136,7 +136,7 @@ def test_without_a_limit_everything_is_counted_and_nothing_refused() -> None:
     assert budget.remaining_seconds() is None
 
 
-def test_a_limit_that_is_used_up_refuses_only_what_asks_for_more_of_it() -> None:
+def test_budget_used_up_limit_refuses_only_its_own_kind() -> None:
     budget = Budget(tokens=5, actions=5)
     budget.reserve(tokens=5).settle()
     budget.check()
@@ -148,7 +148,7 @@ def test_a_limit_that_is_used_up_refuses_only_what_asks_for_more_of_it() -> None
 # -- more than was reserved ------------------------------------------------------------------------
 
 
-def test_more_than_reserved_is_recorded_and_nothing_further_starts(
+def test_budget_overrun_is_recorded_and_closes_the_budget(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     budget = Budget(tokens=1000, name="run 1")
@@ -171,7 +171,7 @@ def test_more_than_reserved_is_recorded_and_nothing_further_starts(
     ]
 
 
-def test_the_first_of_two_faults_is_told() -> None:
+def test_budget_error_reports_the_first_of_two_overruns() -> None:
     budget = Budget(tokens=1000, usd=1)
     tokens, usd = budget.reserve(tokens=100), budget.reserve(usd=0.1)
     usd.settle(usd=0.2)
@@ -181,7 +181,7 @@ def test_the_first_of_two_faults_is_told() -> None:
     assert caught.value.limit == "usd"
 
 
-def test_where_nothing_limits_it_more_than_reserved_is_only_recorded() -> None:
+def test_budget_overrun_of_an_unlimited_kind_is_only_recorded() -> None:
     parent = Budget(usd=1)
     child = parent.child(tokens=1000)
     child.reserve(tokens=100).settle(tokens=130)
@@ -199,7 +199,7 @@ def test_where_nothing_limits_it_more_than_reserved_is_only_recorded() -> None:
 # -- what was spent in another process -------------------------------------------------------------
 
 
-def test_what_was_spent_elsewhere_counts_in_all_of_its_line() -> None:
+def test_budget_charge_counts_in_the_budget_and_its_parents() -> None:
     parent = Budget(tokens=100, usd=1)
     child = parent.child(model_calls=3)
     child.charge(tokens=40, usd=0.5, model_calls=2, actions=1)
@@ -212,14 +212,14 @@ def test_what_was_spent_elsewhere_counts_in_all_of_its_line() -> None:
     assert parent.left.tokens == 0
 
 
-def test_with_what_was_spent_elsewhere_the_seconds_begin(clock: SetClock) -> None:
+def test_budget_charge_starts_the_seconds(clock: SetClock) -> None:
     budget = Budget(seconds=10, clock=clock)
     budget.charge(tokens=1)
     clock.time += 4
     assert budget.spent.seconds == 4
 
 
-def test_more_than_a_limit_counts_all_the_same(clock: SetClock) -> None:
+def test_budget_charge_over_the_limit_is_counted_and_raises(clock: SetClock) -> None:
     budget = Budget(tokens=100, seconds=10, name="run", clock=clock)
     with pytest.raises(BudgetExceeded, match="budget 'run': 130 tokens of 100 are spent") as caught:
         budget.charge(tokens=130, actions=1)
@@ -255,7 +255,7 @@ def test_a_child_spends_in_both_and_is_held_to_both() -> None:
     assert parent.spent.tokens == 100
 
 
-def test_it_knows_what_it_is_part_of() -> None:
+def test_budget_is_part_of_knows_its_parents() -> None:
     parent = Budget()
     child, other = parent.child(), parent.child()
     assert parent.is_part_of(parent)
@@ -265,7 +265,7 @@ def test_it_knows_what_it_is_part_of() -> None:
     assert not Budget().is_part_of(parent)
 
 
-def test_a_childs_own_limits_do_not_hold_its_parent() -> None:
+def test_budget_child_limits_do_not_bind_the_parent() -> None:
     parent = Budget(tokens=100)
     child = parent.child(tokens=0, model_calls=0)
     with pytest.raises(BudgetExceeded, match="a part of the budget: 1 tokens are needed"):
@@ -273,7 +273,7 @@ def test_a_childs_own_limits_do_not_hold_its_parent() -> None:
     parent.reserve(tokens=100, model_calls=5).settle()
 
 
-def test_a_long_line_of_descent_is_held_by_every_one_of_it() -> None:
+def test_budget_deep_child_is_bound_by_every_parent() -> None:
     line = [Budget(tokens=1000, name="root")]
     for depth in range(1, 50):
         line.append(line[-1].child(tokens=1000 - depth))
@@ -286,7 +286,7 @@ def test_a_long_line_of_descent_is_held_by_every_one_of_it() -> None:
     assert line[-1].spent.tokens == 900
 
 
-def test_many_children_leave_nothing_behind() -> None:
+def test_budget_children_leak_nothing() -> None:
     parent = Budget(tokens=10**9)
 
     def live() -> int:
@@ -342,7 +342,7 @@ def test_start_has_the_seconds_begin_once(clock: SetClock) -> None:
     assert budget.spent.seconds == 10
 
 
-def test_a_clock_that_goes_back_gives_no_seconds_back(clock: SetClock) -> None:
+def test_budget_seconds_stay_spent_when_the_clock_goes_back(clock: SetClock) -> None:
     budget = Budget(seconds=30, clock=clock)
     budget.start()
     clock.time -= 50
@@ -350,7 +350,7 @@ def test_a_clock_that_goes_back_gives_no_seconds_back(clock: SetClock) -> None:
     assert budget.remaining_seconds() == 30
 
 
-def test_what_began_before_the_deadline_is_settled_after_it(clock: SetClock) -> None:
+def test_reservation_settles_after_the_deadline(clock: SetClock) -> None:
     budget = Budget(seconds=30, tokens=10, clock=clock)
     held = budget.reserve(tokens=10)
     clock.time += 100
@@ -378,7 +378,7 @@ def test_the_earliest_deadline_holds(clock: SetClock) -> None:
         child.check()
 
 
-def test_by_itself_it_tells_time_as_time_monotonic_does() -> None:
+def test_budget_default_clock_is_time_monotonic() -> None:
     budget = Budget(seconds=3600)
     before = time.monotonic()
     budget.start()
@@ -423,7 +423,7 @@ def test_money_below_a_picodollar_is_rounded_up_and_limits_down() -> None:
 # -- everything that is left -----------------------------------------------------------------------
 
 
-def test_what_has_no_upper_bound_takes_all_that_is_left() -> None:
+def test_budget_reserve_rest_takes_all_that_is_left() -> None:
     parent = Budget(tokens=100, usd=2, model_calls=5)
     child = parent.child(tokens=80)
     child.reserve(tokens=10, usd=0.5).settle()
@@ -439,7 +439,7 @@ def test_what_has_no_upper_bound_takes_all_that_is_left() -> None:
     assert parent.over == Spent()
 
 
-def test_all_that_is_left_has_to_be_something_and_enough() -> None:
+def test_budget_reserve_rest_refuses_less_than_the_minimum() -> None:
     budget = Budget(tokens=10)
     with pytest.raises(BudgetExceeded, match="11 tokens are needed and 10 of 10"):
         budget.reserve_rest(tokens=11)
@@ -457,7 +457,7 @@ def test_all_that_is_left_has_to_be_something_and_enough() -> None:
 # -- dropped, paused, shown ------------------------------------------------------------------------
 
 
-def test_a_reservation_that_is_dropped_stays_reserved_and_is_logged_at_the_end(
+def test_reservation_dropped_stays_reserved_and_is_logged_with_the_budget(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     budget = Budget(tokens=100, name="run")
@@ -506,7 +506,7 @@ def test_the_collector_may_end_reservations_at_any_moment() -> None:
     assert budget.reserved == Spent()
 
 
-def test_what_was_spent_goes_on_in_another_process(clock: SetClock) -> None:
+def test_budget_state_carries_spending_to_another_process(clock: SetClock) -> None:
     budget = Budget(tokens=100, usd=1, model_calls=10, actions=10, seconds=60, clock=clock)
     budget.reserve(tokens=30, usd=0.3, model_calls=1).settle(tokens=20, usd=0.1)
     clock.time += 15
@@ -547,7 +547,7 @@ def test_seconds_stand_still_while_a_run_is_paused(clock: SetClock) -> None:
         second.check()
 
 
-def test_a_budget_that_was_closed_stays_closed_in_another_process() -> None:
+def test_budget_state_carries_an_overrun_to_another_process() -> None:
     first = Budget(tokens=1000)
     first.reserve(tokens=10).settle(tokens=13)
     second = Budget(tokens=1000)
@@ -561,7 +561,7 @@ def test_a_budget_that_was_closed_stays_closed_in_another_process() -> None:
     assert unlimited.state_dict() | {"seconds": 0} == first.state_dict() | {"seconds": 0}
 
 
-def test_it_says_what_it_is() -> None:
+def test_budget_repr_shows_limits_and_spending() -> None:
     budget = Budget(tokens=100, usd=0.5, name="run 1")
     held = budget.reserve(tokens=40, usd=0.125)
     assert repr(held) == "<Reservation of 40 tokens, 0.125 US dollars>"
@@ -577,7 +577,7 @@ def test_prices_are_given_as_prices() -> None:
         Budget(prices={"openai:x": Price(1, 2)})  # type: ignore[arg-type]
 
 
-def test_children_have_their_parents_prices() -> None:
+def test_budget_child_inherits_prices() -> None:
     prices = Prices({"openai:x": Price(1, 2)})
     assert Budget(prices=prices).child().child(usd=1).prices is prices
 
@@ -674,7 +674,7 @@ def test_a_thousand_spenders_in_threads_never_pass_a_limit() -> None:
     assert parent.spent.tokens == budget.spent.tokens
 
 
-def test_what_is_shown_is_of_one_moment() -> None:
+def test_budget_figures_are_consistent_under_threads() -> None:
     budget = Budget(tokens=10**9).child(model_calls=10**9)
     together, done = threading.Barrier(5), threading.Event()
     torn: list[Spent] = []
@@ -873,7 +873,7 @@ LAST_OF_JUNE = 1_782_864_000.0 - HOUR  # 2026-06-30 23:00 UTC
 
 
 @pytest.mark.parametrize(("per", "again"), (("day", DAY), ("month", 31 * DAY)))
-def test_a_limit_is_renewed_with_its_period(clock: SetClock, per: Per, again: float) -> None:
+def test_budget_per_renews_limits_each_period(clock: SetClock, per: Per, again: float) -> None:
     clock.time = LAST_OF_JUNE
     whole = Budget(tokens=100, seconds=10**9, clock=clock)
     part = whole.child(tokens=10, seconds=7200, per=per)
@@ -892,7 +892,7 @@ def test_a_limit_is_renewed_with_its_period(clock: SetClock, per: Per, again: fl
     assert (part.spent.tokens, part.spent.seconds, whole.spent.tokens) == (1, 0, 21)
 
 
-def test_an_overrun_closes_the_period_in_which_it_was_reserved(clock: SetClock) -> None:
+def test_budget_per_overrun_closes_the_period_of_its_reservation(clock: SetClock) -> None:
     clock.time = LAST_OF_JUNE
     budget = Budget(tokens=10, clock=clock, per="day")
     held = budget.reserve(tokens=5)
@@ -905,7 +905,7 @@ def test_an_overrun_closes_the_period_in_which_it_was_reserved(clock: SetClock) 
     assert (budget.left.tokens, budget.over.tokens) == (10, 0)
 
 
-def test_a_clock_that_is_set_back_renews_nothing(clock: SetClock) -> None:
+def test_budget_per_clock_set_back_renews_nothing(clock: SetClock) -> None:
     clock.time = LAST_OF_JUNE
     budget = Budget(actions=2, clock=clock, per="day")
     budget.reserve(actions=2).settle()
@@ -915,7 +915,7 @@ def test_a_clock_that_is_set_back_renews_nothing(clock: SetClock) -> None:
     assert budget.left.actions == 0
 
 
-def test_a_state_belongs_to_its_period(clock: SetClock) -> None:
+def test_budget_per_state_counts_only_in_its_period(clock: SetClock) -> None:
     clock.time = LAST_OF_JUNE
     budget = Budget(actions=2, clock=clock, per="month")
     budget.reserve(actions=2).settle()

@@ -67,7 +67,7 @@ class Calling:
 
 
 @pytest.mark.parametrize("child", (False, True))
-def test_replies_that_fit_one_after_the_other_all_end_well(child: bool) -> None:
+def test_budget_turns_replies_wait_and_all_end_within_the_limit(child: bool) -> None:
     async def main() -> None:
         budget = Budget(tokens=1000)
         model = Gated()
@@ -87,7 +87,7 @@ def test_replies_that_fit_one_after_the_other_all_end_well(child: bool) -> None:
     asyncio.run(main())
 
 
-def test_what_does_not_fit_when_the_others_have_settled_fails() -> None:
+def test_budget_turns_reply_that_still_does_not_fit_fails() -> None:
     async def main() -> None:
         budget, model = Budget(tokens=1000), Gated(usage=500)
         agent = ReActAgent("a", model, budget=budget)
@@ -101,7 +101,7 @@ def test_what_does_not_fit_when_the_others_have_settled_fails() -> None:
     asyncio.run(main())
 
 
-def test_what_a_part_has_spent_waits_for_no_other_part() -> None:
+def test_budget_turns_child_limit_used_up_fails_without_waiting() -> None:
     async def main() -> None:
         budget = Budget(name="whole")
         mine, other = budget.child(actions=1, name="mine"), budget.child()
@@ -115,7 +115,7 @@ def test_what_a_part_has_spent_waits_for_no_other_part() -> None:
     asyncio.run(main())
 
 
-def test_one_who_waits_goes_when_a_reservation_made_elsewhere_is_released() -> None:
+def test_budget_turns_waiting_call_proceeds_after_a_release_in_another_thread() -> None:
     async def main() -> None:
         budget, model = Budget(tokens=1000, model_calls=1), Gated()
         model.gate.set()
@@ -160,7 +160,7 @@ def caller(id: str, budget: Budget, other: ReActAgent, ready: Any = None) -> ReA
     return ReActAgent(id, Calling(), actions=[ask_other], budget=budget)
 
 
-def test_nobody_waits_for_its_own_caller() -> None:
+def test_budget_turns_nested_reply_does_not_wait_for_its_caller() -> None:
     async def main() -> None:
         budget, model = Budget(tokens=1000), Gated()
         other = ReActAgent("other", model, budget=budget)
@@ -183,7 +183,7 @@ class Between(Agent):
 
 
 @pytest.mark.parametrize("by_message", (False, True))
-def test_nobody_in_a_space_waits_for_its_own_caller(by_message: bool) -> None:
+def test_budget_turns_requested_agent_does_not_wait_for_its_caller(by_message: bool) -> None:
     budget, model = Budget(tokens=1000), Gated()
 
     async def ask_other(context: Context) -> str:
@@ -204,7 +204,7 @@ def test_nobody_in_a_space_waits_for_its_own_caller(by_message: bool) -> None:
     assert model.begun == 0
 
 
-def test_one_who_has_waited_is_waited_for_again() -> None:
+def test_budget_turns_finished_waiter_is_waited_for_again() -> None:
     async def main() -> None:
         budget = Budget(tokens=1000)
         elsewhere = await asyncio.to_thread(budget.reserve, tokens=600)
@@ -224,7 +224,7 @@ def test_one_who_has_waited_is_waited_for_again() -> None:
     asyncio.run(main())
 
 
-def test_callers_that_wait_for_each_other_do_not_wait_for_ever() -> None:
+def test_budget_turns_mutual_waits_do_not_deadlock() -> None:
     async def main() -> None:
         budget, model = Budget(tokens=1200), Gated()
         model.gate.set()

@@ -67,7 +67,7 @@ def spender(path: Path, seed: int, kept: str = "") -> subprocess.Popen[str]:
     )
 
 
-def test_processes_together_stay_within_it(path: Path, journal: Journal) -> None:
+def test_shared_budget_bounds_several_processes_together(path: Path, journal: Journal) -> None:
     processes = [spender(path, seed) for seed in range(4)]
     spent = sum(int(process.communicate()[0]) for process in processes)
     budget = Budget(tokens=20_000, actions=300, journal=journal, name="team")
@@ -78,7 +78,7 @@ def test_processes_together_stay_within_it(path: Path, journal: Journal) -> None
         budget.reserve(actions=1)
 
 
-def test_what_a_killed_process_had_reserved_stays_reserved(path: Path, journal: Journal) -> None:
+def test_shared_budget_keeps_reservations_of_a_killed_process(path: Path, journal: Journal) -> None:
     budget = Budget(actions=7, journal=journal, name="team")
     with spender(path, 1, "kept") as process:
         assert process.stdout is not None
@@ -92,7 +92,7 @@ def test_what_a_killed_process_had_reserved_stays_reserved(path: Path, journal: 
         budget.reserve(actions=1)
 
 
-def test_threads_and_two_journals_of_one_process(path: Path, journal: Journal) -> None:
+def test_shared_budget_bounds_threads_with_two_journals(path: Path, journal: Journal) -> None:
     with Journal(path) as other:
         budgets = [Budget(actions=200, journal=each, name="b") for each in (journal, other)]
         done = []
@@ -123,7 +123,7 @@ def test_budgets_of_other_names_and_other_journals_are_others(
         assert Budget(actions=1, journal=other, name="a").left.actions == 1
 
 
-def test_each_may_state_limits_of_its_own(journal: Journal) -> None:
+def test_shared_budget_objects_may_have_different_limits(journal: Journal) -> None:
     strict = Budget(actions=1, journal=journal, name="a")
     generous = Budget(actions=3, journal=journal, name="a")
     generous.reserve(actions=1).settle()
@@ -132,7 +132,7 @@ def test_each_may_state_limits_of_its_own(journal: Journal) -> None:
     generous.reserve(actions=2).settle()
 
 
-def test_children_draw_from_it(path: Path, journal: Journal) -> None:
+def test_shared_budget_children_draw_from_the_total(path: Path, journal: Journal) -> None:
     child = Budget(actions=10, journal=journal, name="a").child(actions=2)
     child.reserve(actions=2).settle()
     with pytest.raises(BudgetExceeded, match="a part of budget 'a'"):
@@ -147,7 +147,7 @@ def test_children_draw_from_it(path: Path, journal: Journal) -> None:
     assert sibling.spent.actions == 0
 
 
-def test_more_than_was_reserved_closes_it_for_all(journal: Journal) -> None:
+def test_shared_budget_overrun_closes_every_object(journal: Journal) -> None:
     mine = Budget(tokens=100, journal=journal, name="a")
     yours = Budget(tokens=100, journal=journal, name="a")
     mine.reserve(tokens=10).settle(tokens=13)
@@ -156,7 +156,7 @@ def test_more_than_was_reserved_closes_it_for_all(journal: Journal) -> None:
         yours.reserve(tokens=1)
 
 
-def test_all_that_is_left_is_reserved_once(journal: Journal) -> None:
+def test_shared_budget_reserve_rest_is_granted_once(journal: Journal) -> None:
     mine = Budget(tokens=100, journal=journal, name="a")
     yours = Budget(tokens=100, journal=journal, name="a")
     held = mine.reserve_rest()
@@ -170,7 +170,7 @@ def test_all_that_is_left_is_reserved_once(journal: Journal) -> None:
 # -- children with a name --------------------------------------------------------------------------
 
 
-def test_what_a_named_child_spent_survives_a_restart(path: Path) -> None:
+def test_shared_budget_named_child_keeps_spending_after_restart(path: Path) -> None:
     with Journal(path) as before:
         whole = Budget(tokens=100, journal=before, name="whole")
         whole.child(tokens=30, name="ada").reserve(tokens=20).settle()
@@ -185,7 +185,7 @@ def test_what_a_named_child_spent_survives_a_restart(path: Path) -> None:
         assert whole.child(tokens=30).left.tokens == 30
 
 
-def test_a_named_child_of_one_name_and_parent_is_one(path: Path, journal: Journal) -> None:
+def test_shared_budget_named_child_is_one_per_name_and_parent(path: Path, journal: Journal) -> None:
     a, b = (Budget(journal=journal, name=name) for name in "ab")
     first, second = a.child(actions=3, name="ada"), a.child(actions=2, name="ada")
     below = first.child(actions=9, name="ada")
@@ -246,7 +246,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize(("when", "spent"), (("reserved", 40), ("settled", 4)))
-def test_what_a_killed_process_had_reserved_of_a_child_counts_as_spent(
+def test_shared_budget_child_reservation_of_a_killed_process_counts_as_spent(
     path: Path, journal: Journal, when: str, spent: int
 ) -> None:
     killed = subprocess.run([sys.executable, "-c", DIES, path, when], check=False)
@@ -256,7 +256,9 @@ def test_what_a_killed_process_had_reserved_of_a_child_counts_as_spent(
     assert (ada.left.tokens, whole.left.tokens) == (50 - spent, 100 - spent)
 
 
-def test_who_shares_a_child_waits_for_what_the_other_has_reserved(journal: Journal) -> None:
+def test_shared_budget_named_child_waits_for_reservations_of_its_other_object(
+    journal: Journal,
+) -> None:
     whole = Budget(journal=journal, name="whole")
 
     async def use() -> None:
@@ -274,7 +276,7 @@ def test_who_shares_a_child_waits_for_what_the_other_has_reserved(journal: Journ
     asyncio.run(use())
 
 
-def test_a_child_that_cannot_be_written_was_not_reserved(journal: Journal) -> None:
+def test_shared_budget_child_unwritable_journal_reserves_nothing(journal: Journal) -> None:
     disk = FullDisk(journal)
     ada = Budget(actions=3, journal=disk, name="whole").child(actions=2, name="ada")
     disk.full = True
@@ -320,7 +322,7 @@ def test_a_restart_after_midnight_finds_the_limit_renewed(path: Path) -> None:
         assert (ada(journal).left.tokens, child.left.tokens) == (0, 0)
 
 
-def test_what_was_reserved_before_midnight_counts_before_it(journal: Journal) -> None:
+def test_shared_budget_child_per_day_settles_in_the_day_of_reservation(journal: Journal) -> None:
     clock = SetClock(NOON)
     whole = Budget(tokens=100, journal=journal, name="whole", clock=clock)
     ada = whole.child(tokens=30, name="ada", per="day")
@@ -335,7 +337,7 @@ def test_what_was_reserved_before_midnight_counts_before_it(journal: Journal) ->
     assert (ada.left.tokens, whole.spent.tokens) == (25, 40)
 
 
-def test_a_process_without_the_period_does_not_undo_it(journal: Journal) -> None:
+def test_shared_budget_object_without_period_keeps_the_period(journal: Journal) -> None:
     clock = SetClock(NOON)
 
     def team(**more: Any) -> Budget:
@@ -425,7 +427,7 @@ def test_no_seconds_are_given_back_after_another_boot(path: Path, journal: Journ
         assert 100 <= each.spent.seconds < 400
 
 
-def test_seconds_that_another_host_has_not_come_to_yet_begin_now(
+def test_shared_budget_start_in_the_future_of_another_host_begins_now(
     path: Path, journal: Journal
 ) -> None:
     Budget(seconds=60, journal=journal, name="a").start()
@@ -438,7 +440,7 @@ def test_seconds_that_another_host_has_not_come_to_yet_begin_now(
         budget.check()
 
 
-def test_a_budget_of_an_older_moothall_goes_on(path: Path, journal: Journal) -> None:
+def test_shared_budget_reads_the_state_of_an_older_version(path: Path, journal: Journal) -> None:
     Budget(seconds=1000, journal=journal, name="a").start()
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         state = json.loads(db.execute("SELECT account FROM budgets").fetchone()[0])
@@ -452,7 +454,7 @@ def test_a_budget_of_an_older_moothall_goes_on(path: Path, journal: Journal) -> 
 # -- what cannot be written ------------------------------------------------------------------------
 
 
-def test_one_that_is_dropped_stays_reserved(journal: Journal) -> None:
+def test_shared_budget_dropped_reservation_stays_reserved(journal: Journal) -> None:
     budget = Budget(actions=3, journal=journal, name="a")
     budget.reserve(actions=2)  # and nothing keeps it
     assert budget.reserved.actions == 2
@@ -479,7 +481,7 @@ class FullDisk:
         self._journal.change_accounts(names, changed)
 
 
-def test_what_cannot_be_written_was_not_reserved(path: Path, journal: Journal) -> None:
+def test_shared_budget_unwritable_journal_reserves_nothing(path: Path, journal: Journal) -> None:
     disk = FullDisk(journal)
     budget = Budget(tokens=10, actions=3, journal=disk, name="a")
     child = budget.child(tokens=5, actions=3)
@@ -503,7 +505,7 @@ def test_what_cannot_be_written_was_not_reserved(path: Path, journal: Journal) -
         child.reserve(tokens=0)
 
 
-def test_what_cannot_be_settled_stays_reserved_and_is_logged(
+def test_shared_budget_settle_that_fails_stays_reserved_and_is_logged(
     path: Path, journal: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:
     held = Budget(tokens=30, journal=journal, name="a").reserve(tokens=20)
@@ -516,14 +518,14 @@ def test_what_cannot_be_settled_stays_reserved_and_is_logged(
         assert Budget(tokens=30, journal=again, name="a").left.tokens == 10
 
 
-def test_it_needs_a_journal_and_a_name(journal: Journal) -> None:
+def test_shared_budget_needs_journal_and_name(journal: Journal) -> None:
     with pytest.raises(DefinitionError, match="it needs a name="):
         Budget(actions=1, journal=journal)
     with pytest.raises(DefinitionError, match="journal= must be a Journal, got"):
         Budget(actions=1, journal="runs.db", name="a")  # type: ignore[arg-type]
 
 
-def test_its_state_is_not_taken_from_elsewhere(journal: Journal) -> None:
+def test_shared_budget_refuses_load_state_dict(journal: Journal) -> None:
     budget = Budget(actions=3, journal=journal, name="a")
     with pytest.raises(DefinitionError, match="stands in its journal"):
         budget.load_state_dict(Budget(actions=3).state_dict())
@@ -545,7 +547,7 @@ def test_a_damaged_account_is_named(path: Path, journal: Journal) -> None:
                 Budget(actions=3, journal=journal, name="a")
 
 
-def test_a_forked_child_that_opens_it_again_shares_it(path: Path, journal: Journal) -> None:
+def test_shared_budget_reopened_in_a_forked_child_is_shared(path: Path, journal: Journal) -> None:
     budget = Budget(actions=3, journal=journal, name="a")
     budget.reserve(actions=1).settle()
     child = os.fork()
@@ -575,10 +577,10 @@ class Announcing:
         self._journal.change_accounts(names, change)
 
 
-def test_who_settles_in_the_midst_of_writing_waits_for_nobody(
+def test_shared_budget_settle_during_a_write_does_not_deadlock(
     journal: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As when the collector ends a generator there, which has a reservation open."""
+    """The garbage collector may end a generator with an open reservation during a write."""
     books = Announcing(journal)
     budget = Budget(tokens=30, actions=3, journal=books, name="a")
     held = budget.reserve(tokens=20)
@@ -605,7 +607,7 @@ def test_who_settles_in_the_midst_of_writing_waits_for_nobody(
     assert (budget.left.tokens, budget.left.actions) == (10, 2)
 
 
-def test_what_another_object_did_is_seen_by_a_check(journal: Journal) -> None:
+def test_shared_budget_check_sees_an_overrun_of_another_object(journal: Journal) -> None:
     mine = Budget(tokens=100, journal=journal, name="a")
     yours = Budget(tokens=100, journal=journal, name="a")
     yours.check()
@@ -614,8 +616,8 @@ def test_what_another_object_did_is_seen_by_a_check(journal: Journal) -> None:
         yours.check()
 
 
-def test_what_was_spent_elsewhere_counts_in_its_children_only(journal: Journal) -> None:
-    """What a shared budget was charged stands in its journal already."""
+def test_shared_budget_child_charge_counts_in_children_only(journal: Journal) -> None:
+    """The journal already has what the shared budget itself was charged."""
     team = Budget(tokens=100, journal=journal, name="a")
     child = team.child(tokens=50)
     child.child().charge(tokens=40)

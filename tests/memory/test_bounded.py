@@ -62,7 +62,7 @@ def test_only_messages_are_added() -> None:
     assert memory.get_memories() == []
 
 
-def test_a_call_goes_with_all_its_results() -> None:
+def test_token_bounded_memory_drops_a_call_with_its_results() -> None:
     pair = [call("1", "2"), result("1", "x" * 50), result("2", "y" * 50)]
     memory = filled(400, user("look"), *pair, user("and now?"))
     assert memory.get_memories() == [user("look"), *pair, user("and now?")]
@@ -70,7 +70,7 @@ def test_a_call_goes_with_all_its_results() -> None:
     assert memory.get_memories() == [user("and now?"), said("z" * 330)]
 
 
-def test_a_call_whose_results_still_come_stays() -> None:
+def test_token_bounded_memory_keeps_a_call_without_all_results() -> None:
     memory = filled(60, said("x" * 50), call("1", "2"))
     assert memory.get_memories() == [call("1", "2")]
     memory.add_memory(result("1", "y" * 500))
@@ -87,7 +87,7 @@ def test_a_system_message_stays() -> None:
     assert memory.get_memories() == [system, user("c" * 20)]
 
 
-def test_what_the_agent_was_asked_stays_longest() -> None:
+def test_token_bounded_memory_keeps_the_task_longest() -> None:
     steps = [item for n in range(20) for item in (call(str(n)), result(str(n), "x" * 10))]
     memory = filled(150, user("old"), said("older"), user("the task"), *steps)
     kept = memory.get_memories()
@@ -97,7 +97,7 @@ def test_what_the_agent_was_asked_stays_longest() -> None:
     assert memory.tokens <= 150
 
 
-def test_what_the_agent_was_asked_stays_beside_a_result_that_is_too_large() -> None:
+def test_token_bounded_memory_keeps_the_task_beside_an_oversized_result() -> None:
     task = user("the task")
     memory = filled(50, user("old"), task, call("1"), result("1", "x" * 100))
     assert memory.get_memories() == [task, call("1"), result("1", "x" * 100)]
@@ -122,14 +122,14 @@ def test_the_list_may_be_changed_from_outside() -> None:
     assert memory.get_memories() == [said("dddddd"), user("eeeeee"), said("ffffff")]
 
 
-def test_of_a_list_that_was_changed_the_last_task_stays_longest() -> None:
+def test_token_bounded_memory_keeps_the_last_task_after_items_changed() -> None:
     memory = TokenBoundedMemory(40, length)
     memory.items.extend([user("the old task"), user("the new task")])
     memory.add_memory(said("x" * 15))
     assert memory.get_memories() == [user("the new task"), said("x" * 15)]
 
 
-def test_what_is_no_text_takes_room_too() -> None:
+def test_token_bounded_memory_counts_content_other_than_text() -> None:
     picture = {"role": "user", "content": [{"type": "image", "data": "…"}]}
     assert filled(3000, picture, picture).get_memories() == [picture]
     table = {"role": "assistant", "content": {"cells": "x" * 50}}

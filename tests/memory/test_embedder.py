@@ -20,7 +20,7 @@ def likeness(one: str, other: str) -> float:
     return sum(x * y for x, y in zip(a, b, strict=True))
 
 
-def test_it_is_an_embedder() -> None:
+def test_hash_embedder_is_an_embedder() -> None:
     embedder = HashEmbedder()
     assert isinstance(embedder, Embedder)
     assert embedder.dimensions == 256
@@ -29,7 +29,7 @@ def test_it_is_an_embedder() -> None:
 
 
 @given(st.text(max_size=200), st.sampled_from((8, 100, 256)))
-def test_every_text_has_a_vector_of_length_one_or_nought(text: str, dimensions: int) -> None:
+def test_hash_embedder_vectors_have_length_one_or_zero(text: str, dimensions: int) -> None:
     (vector,) = HashEmbedder(dimensions).embed([text])
     assert len(vector) == dimensions
     length = math.hypot(*vector)
@@ -69,15 +69,15 @@ def test_texts_of_like_spelling_are_near(text: str, near: str, far: str) -> None
         ),
     ),
 )
-def test_its_vectors_are_those_that_files_have_of_it(text: str, vector: list[float]) -> None:
-    """A file keeps vectors under the embedder's name: other vectors need another name."""
+def test_hash_embedder_vectors_stay_the_same_under_one_name(text: str, vector: list[float]) -> None:
+    """Files keep vectors under the embedder's name, so other vectors need another name."""
     embedder = HashEmbedder(8)
     assert embedder.name == "hashed-pieces-1-8"
     assert embedder.embed([text])[0] == pytest.approx(vector, abs=1e-5)
     assert len(HashEmbedder(65536).embed([text])[0]) == 65536
 
 
-def test_it_is_the_same_in_every_process() -> None:
+def test_hash_embedder_gives_equal_vectors_in_every_process() -> None:
     program = (
         "from moothall.memory import HashEmbedder\n"
         "print(HashEmbedder(16).embed(['Grüße, 世界 and all']))"

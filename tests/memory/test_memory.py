@@ -14,7 +14,7 @@ def items(*texts: str) -> list[dict[str, object]]:
     return [{"role": "user", "content": text} for text in texts]
 
 
-def test_it_keeps_what_it_is_given_in_order() -> None:
+def test_memory_keeps_items_in_order() -> None:
     memory = Memory()
     assert memory.get_memories() == []
     for item in items("a", "b", "c"):
@@ -41,7 +41,7 @@ def test_a_negative_limit_is_refused() -> None:
     assert memory.get_memories(limit=1) == items("a")
 
 
-def test_the_list_is_the_callers_own() -> None:
+def test_memory_get_memories_returns_a_new_list() -> None:
     memory = Memory()
     memory.add_memory({"role": "user", "content": "a"})
     memory.get_memories().clear()
@@ -68,7 +68,7 @@ def test_a_thousand_threads_are_kept_and_those_in_use() -> None:
     assert memory.thread("unused").items == []
 
 
-def test_it_knows_how_far_the_last_runs_were_told() -> None:
+def test_memory_add_once_skips_messages_of_recent_runs() -> None:
     memory = Memory()
     for number in range(10_000):
         memory.add_once({"role": "user", "content": "a"}, "long", number)
@@ -81,7 +81,7 @@ def test_it_knows_how_far_the_last_runs_were_told() -> None:
     assert len(memory.items) == told + 1  # of the oldest it is known no more
 
 
-def test_what_a_thread_was_told_of_a_run_no_other_was() -> None:
+def test_memory_add_once_counts_per_thread() -> None:
     memory = Memory()
     memory.add_once({"role": "user", "content": "a"}, "run", 0)
     memory.thread("ada").add_once({"role": "user", "content": "a"}, "run", 0)
@@ -90,10 +90,8 @@ def test_what_a_thread_was_told_of_a_run_no_other_was() -> None:
 
 @pytest.mark.parametrize("kind", (Memory, TokenBoundedMemory, SummarizingMemory))
 @pytest.mark.parametrize("method", ("add_memory", "get_memories"))
-def test_a_subclass_that_stores_otherwise_seems_to_have_no_threads(
-    kind: type[Memory], method: str
-) -> None:
-    """What it stores, the base knows nothing of: two people would find each other's words."""
+def test_memory_subclass_with_own_storage_has_no_threads(kind: type[Memory], method: str) -> None:
+    """The base class cannot separate threads in a subclass's own storage."""
     own = type("Own", (kind,), {method: lambda self, *_: None})
     for name in ("thread", "add_once"):
         assert callable(getattr(kind, name))
@@ -116,7 +114,7 @@ def test_a_subclass_may_take_over_the_threads_of_a_list() -> None:
     assert ada.get_memories() == items("b", "c")
 
 
-def test_a_subclass_of_one_in_a_file_keeps_its_threads(tmp_path: Path) -> None:
+def test_sqlite_memory_subclass_keeps_threads(tmp_path: Path) -> None:
     class Loud(SQLiteMemory):
         def add_memory(self, memory: dict[str, object]) -> None:
             super().add_memory({**memory, "content": str(memory["content"]).upper()})

@@ -57,7 +57,7 @@ ROLES = ["user", *["assistant", "tool"] * 3, "assistant"]
 
 @pytest.mark.parametrize("kind", ("FileMemory", "Numbered"))
 @pytest.mark.parametrize("deaths", ((1,), (2, 3), (3, 3)))
-def test_it_is_told_a_runs_messages_once(
+def test_custom_memory_gets_messages_of_a_resumed_run_once(
     tmp_path: Path, deaths: tuple[int, ...], kind: str
 ) -> None:
     for last in (*deaths, 0):

@@ -43,7 +43,7 @@ def contents(items: list[dict[str, Any]]) -> list[Any]:
 # -- durable ---------------------------------------------------------------------------------------
 
 
-def test_it_is_there_again_when_opened_again(path: Path) -> None:
+def test_sqlite_memory_keeps_items_when_reopened(path: Path) -> None:
     with SQLiteMemory(path) as memory:
         memory.add_memory(user("a"))
         memory.add_memory(call("1"))
@@ -52,7 +52,7 @@ def test_it_is_there_again_when_opened_again(path: Path) -> None:
         assert memory.get_memories() == [user("a"), call("1"), result("1", "b")]
 
 
-def test_a_killed_process_has_lost_nothing_that_was_added(path: Path) -> None:
+def test_sqlite_memory_of_a_killed_process_keeps_every_added_item(path: Path) -> None:
     program = (
         "import sys\n"
         "from moothall.memory import SQLiteMemory\n"
@@ -91,7 +91,7 @@ def test_a_killed_process_has_lost_nothing_that_was_added(path: Path) -> None:
             assert len(memory.recall("message", limit=len(every) + 1)) == len(every)
 
 
-def test_an_agent_goes_on_in_another_process(path: Path) -> None:
+def test_sqlite_memory_lets_an_agent_continue_in_another_process(path: Path) -> None:
     program = (
         "import sys\n"
         "from moothall import ReActAgent, ScriptedModel\n"
@@ -111,7 +111,7 @@ def test_an_agent_goes_on_in_another_process(path: Path) -> None:
     assert contents(model.received[0]) == ["I am Ada.", "Hello.", "Who am I?"]
 
 
-def test_files_are_closed_when_nobody_uses_them_any_more(path: Path) -> None:
+def test_sqlite_memory_garbage_collected_closes_its_files(path: Path) -> None:
     memory = SQLiteMemory(path)
     memory.add_memory(user("a"))
     other = memory.thread("other")
@@ -124,7 +124,7 @@ def test_files_are_closed_when_nobody_uses_them_any_more(path: Path) -> None:
     assert [file.name for file in path.parent.iterdir()] == ["memory.db"]
 
 
-def test_a_closed_one_says_so(path: Path) -> None:
+def test_sqlite_memory_closed_refuses_every_call(path: Path) -> None:
     memory = SQLiteMemory(path)
     other = memory.thread("other")
     memory.close()
@@ -134,7 +134,7 @@ def test_a_closed_one_says_so(path: Path) -> None:
             use()
 
 
-def test_a_relative_path_stays_where_it_was(
+def test_sqlite_memory_relative_path_survives_chdir(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -159,7 +159,7 @@ def length(text: str) -> int:
 
 
 @pytest.mark.parametrize("bound", (20, 60, 150, 400, 10_000))
-def test_what_is_shown_is_what_a_token_bounded_memory_shows(path: Path, bound: int) -> None:
+def test_sqlite_memory_shows_the_same_as_token_bounded_memory(path: Path, bound: int) -> None:
     items = [user("old"), {"role": "system", "content": "Be brief."}, user("the task")]
     for number in range(12):
         items += [call(str(number)), result(str(number), "x" * 10), said("so")]
@@ -177,7 +177,7 @@ def test_what_is_shown_is_what_a_token_bounded_memory_shows(path: Path, bound: i
         assert memory.get_memories(2) == expected.get_memories(2)
 
 
-def test_without_a_bound_it_gives_everything(path: Path) -> None:
+def test_sqlite_memory_without_bound_gives_every_item(path: Path) -> None:
     with SQLiteMemory(path, tokens=None) as memory:
         for number in range(1000):
             memory.add_memory(user(f"{number} " + "x" * 50))
@@ -200,7 +200,7 @@ def test_of_a_long_thread_only_the_end_is_read(path: Path) -> None:
         assert contents(memory.get_memories()) == ["4 " + "x" * 50]
 
 
-def test_a_counter_that_fails_leaves_nothing_half_done(path: Path) -> None:
+def test_sqlite_memory_counter_that_fails_keeps_items_shown_next(path: Path) -> None:
     failing = [False]
 
     def count(text: str) -> int:
@@ -241,7 +241,7 @@ def test_conversations_lie_side_by_side(path: Path) -> None:
         assert memory.get_memories() == [user("I am Ada.")]
 
 
-def test_a_thread_is_forgotten_with_all_that_it_is_found_by(path: Path) -> None:
+def test_sqlite_memory_forget_removes_items_words_and_vectors(path: Path) -> None:
     with SQLiteMemory(path, embedder=HashEmbedder()) as memory:
         other = memory.thread("other")
         elsewhere = SQLiteMemory(path)
@@ -317,7 +317,9 @@ def test_words_are_found(told: SQLiteMemory, text: str, found: int) -> None:
 
 
 @pytest.mark.parametrize("text", ("look_up", "bread"))
-def test_a_call_is_found_by_its_name_and_its_arguments(told: SQLiteMemory, text: str) -> None:
+def test_sqlite_memory_recall_finds_a_call_by_name_and_arguments(
+    told: SQLiteMemory, text: str
+) -> None:
     call = {"id": "c", "name": "look_up", "args": {"item": "bread"}}
     made = {"role": "assistant", "content": "", "tool_calls": [call]}
     told.add_memory(made)
@@ -450,7 +452,7 @@ def test_vectors_of_different_embedders_are_never_compared(path: Path) -> None:
             assert all("invoice" in text for text in contents(memory.recall("invoices", number)))
 
 
-def test_a_query_of_many_words_is_compared_the_same(path: Path) -> None:
+def test_sqlite_memory_recall_ranks_short_and_long_queries_alike(path: Path) -> None:
     # Short and long queries are multiplied in two ways.
     with SQLiteMemory(path, embedder=HashEmbedder(64)) as memory:
         for number in range(50):
@@ -483,7 +485,7 @@ class FirstLetter:
         return [[float(n == letter) for n in range(self.dimensions)] for letter in letters]
 
 
-def test_what_has_nothing_in_common_is_not_found(path: Path) -> None:
+def test_sqlite_memory_recall_omits_unrelated_items(path: Path) -> None:
     with SQLiteMemory(path, embedder=FirstLetter()) as memory:
         for text in ("apple", "bread", "\N{PARTY POPPER}", "apricot"):
             memory.add_memory(user(text))
@@ -493,7 +495,7 @@ def test_what_has_nothing_in_common_is_not_found(path: Path) -> None:
         assert contents(memory.recall("all")) == ["apricot", "apple"]
 
 
-def test_the_direction_of_a_vector_counts_and_not_its_length(path: Path) -> None:
+def test_sqlite_memory_recall_ranks_by_cosine(path: Path) -> None:
     class Letters:
         name, dimensions = "letters", 2
 
@@ -528,7 +530,7 @@ class Wrong(HashEmbedder):
         ([[float("inf")] * 8], "a number that is not finite"),
     ),
 )
-def test_an_embedder_that_is_wrong_is_named(path: Path, given: Any, text: str) -> None:
+def test_sqlite_memory_error_names_a_faulty_embedder(path: Path, given: Any, text: str) -> None:
     with SQLiteMemory(path, embedder=Wrong(given)) as memory:
         memory.add_memory(user("a"))
         for use in (memory.embed, lambda: memory.recall("a")):
@@ -537,7 +539,7 @@ def test_an_embedder_that_is_wrong_is_named(path: Path, given: Any, text: str) -
         assert memory.recall("a", by="words") == memory.get_memories() == [user("a")]
 
 
-def test_without_an_embedder_there_is_no_meaning(path: Path) -> None:
+def test_sqlite_memory_recall_by_meaning_without_embedder_raises(path: Path) -> None:
     with SQLiteMemory(path) as memory:
         for use in (lambda: memory.recall("a", by="meaning"), memory.embed):
             with pytest.raises(DefinitionError, match=r"needs an embedder: SQLiteMemory\(…, emb"):
@@ -551,7 +553,7 @@ def test_without_an_embedder_there_is_no_meaning(path: Path) -> None:
 # -- at the same time ------------------------------------------------------------------------------
 
 
-def test_what_others_add_is_seen(path: Path) -> None:
+def test_sqlite_memory_sees_items_added_by_another_connection(path: Path) -> None:
     with SQLiteMemory(path, tokens=100) as one, SQLiteMemory(path, tokens=100) as other:
         for number in range(20):
             (one, other)[number % 2].add_memory(user(str(number)))
@@ -566,7 +568,7 @@ def _add(path: str, name: str, start: Any) -> None:
             memory.add_memory(user(f"{name} {number}"))
 
 
-def test_processes_may_begin_and_add_at_the_same_time(path: Path) -> None:
+def test_sqlite_memory_file_may_be_created_by_several_processes_at_once(path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     start = context.Barrier(3)
     processes = [context.Process(target=_add, args=(str(path), n, start)) for n in "abc"]
@@ -583,7 +585,7 @@ def test_processes_may_begin_and_add_at_the_same_time(path: Path) -> None:
             assert mine == [f"{name} {number}" for number in range(50)]
 
 
-def test_loops_and_threads_share_one_memory(path: Path) -> None:
+def test_sqlite_memory_is_shared_by_event_loops_and_threads(path: Path) -> None:
     with SQLiteMemory(path, embedder=HashEmbedder(32)) as memory:
 
         async def talk(name: str) -> None:
@@ -627,7 +629,7 @@ def test_only_messages_are_added(path: Path, item: Any) -> None:
         ("x" * 17 * 1024 * 1024, "larger than 16 MiB"),
     ),
 )
-def test_what_is_no_json_is_refused(path: Path, value: Any, text: str) -> None:
+def test_sqlite_memory_refuses_an_item_that_is_not_json(path: Path, value: Any, text: str) -> None:
     with SQLiteMemory(path) as memory:
         with pytest.raises(MoothallError, match=text):
             memory.add_memory({"role": "user", "content": value})
@@ -635,7 +637,7 @@ def test_what_is_no_json_is_refused(path: Path, value: Any, text: str) -> None:
         assert memory.threads() == []
 
 
-def test_nothing_is_shared_with_who_gave_or_got_it(path: Path) -> None:
+def test_sqlite_memory_copies_items_in_and_out(path: Path) -> None:
     with SQLiteMemory(path) as memory:
         item = call("1")
         memory.add_memory(item)
@@ -652,7 +654,7 @@ def test_the_bound_is_a_positive_integer(path: Path, tokens: Any) -> None:
     assert not path.exists()
 
 
-def test_it_is_a_memory_and_says_which(path: Path) -> None:
+def test_sqlite_memory_repr_names_path_and_thread(path: Path) -> None:
     with SQLiteMemory(path, "a") as memory:
         assert isinstance(memory, Memory)
         assert repr(memory) == f"SQLiteMemory({str(path)!r}, 'a')"
@@ -687,7 +689,7 @@ def test_the_process_does_not_grow_with_the_file(path: Path) -> None:
 # -- the state of an agent -------------------------------------------------------------------------
 
 
-def test_a_state_is_how_far_the_thread_had_come(tmp_path: Path) -> None:
+def test_sqlite_memory_loading_a_state_removes_later_items_of_the_thread(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     with SQLiteMemory(path, embedder=HashEmbedder()) as memory:
         agent = ReActAgent("a", ScriptedModel(["one", "two"]), memory=memory)
@@ -722,9 +724,7 @@ def test_a_state_is_how_far_the_thread_had_come(tmp_path: Path) -> None:
         {"thread": "main", "messages": 2, "newest": 99},
     ),
 )
-def test_a_state_of_something_else_is_refused_and_nothing_is_forgotten(
-    tmp_path: Path, state: Any
-) -> None:
+def test_sqlite_memory_refuses_a_foreign_state_and_keeps_items(tmp_path: Path, state: Any) -> None:
     with SQLiteMemory(tmp_path / "memory.db") as memory:
         for text in ("one", "two", "three"):
             memory.add_memory({"role": "user", "content": text})

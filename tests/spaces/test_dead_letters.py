@@ -133,7 +133,7 @@ def successor(space: AMQPSpace) -> Till:
             threading.Event().wait(0.02)
 
 
-def test_what_was_not_fetched_in_time_is_shown_and_sent_again(
+def test_dead_letters_expired_message_is_shown_and_resent(
     options: AMQPOptions, exchange: str
 ) -> None:
     expired(exchange, pay(1, id="first"), pay(2))
@@ -159,7 +159,7 @@ def test_what_was_not_fetched_in_time_is_shown_and_sent_again(
         assert list(dead.resend()) == []
 
 
-def test_what_is_in_doubt_is_run_when_it_is_sent_again(
+def test_dead_letters_message_in_doubt_runs_when_resent(
     options: AMQPOptions, exchange: str, tmp_path: Path
 ) -> None:
     inbox = tmp_path / "inbox"
@@ -187,7 +187,7 @@ def test_what_is_in_doubt_is_run_when_it_is_sent_again(
             assert d.look() == ([], 0)
 
 
-def test_what_an_operator_rejected_is_shown_and_sent_again_though_it_has_no_type(
+def test_dead_letters_rejected_message_without_type_is_shown_and_resent(
     options: AMQPOptions, exchange: str, post: Callable[..., None]
 ) -> None:
     with AMQPSpace(exchange=exchange) as space:
@@ -202,7 +202,7 @@ def test_what_an_operator_rejected_is_shown_and_sent_again_though_it_has_no_type
         assert till.paid.get(timeout=WAIT_S) == ("Customer", 3)
 
 
-def test_what_cannot_be_sent_again_stays_and_says_why(
+def test_dead_letters_unsendable_letter_stays_and_says_why(
     options: AMQPOptions, exchange: str, post: Callable[..., None]
 ) -> None:
     with AMQPSpace(exchange=exchange) as space, DeadLetters(options, exchange) as dead:
@@ -241,7 +241,7 @@ def test_what_cannot_be_sent_again_stays_and_says_why(
         assert letters(dead, 7) == there
 
 
-def test_a_letter_to_one_without_a_queue_stays_though_an_observer_sees_everything(
+def test_dead_letters_resend_without_queue_keeps_letter_despite_observer(
     options: AMQPOptions, exchange: str, post: Callable[..., None]
 ) -> None:
     with AMQPSpace(exchange=exchange) as space, DeadLetters(options, exchange) as dead:
@@ -272,7 +272,7 @@ def test_a_letter_to_a_full_mailbox_stays(
         assert letters(dead, 1) == [second]
 
 
-def test_a_letter_that_came_twice_is_run_once(
+def test_dead_letters_resend_runs_duplicate_letter_once(
     options: AMQPOptions, exchange: str, post: Callable[..., None]
 ) -> None:
     with AMQPSpace(exchange=exchange) as space, DeadLetters(options, exchange) as dead:
@@ -294,7 +294,9 @@ def test_a_letter_that_came_twice_is_run_once(
         assert till.paid.empty()
 
 
-def test_an_error_is_one_line_that_says_what_to_do(options: AMQPOptions, exchange: str) -> None:
+def test_dead_letters_broker_error_is_one_line_with_remedy(
+    options: AMQPOptions, exchange: str
+) -> None:
     def fault(options: AMQPOptions) -> str:
         with pytest.raises(BrokerError) as caught, DeadLetters(options, exchange) as dead:
             dead.look()

@@ -179,7 +179,7 @@ def test_a_loop_of_a_space_never_waits_in_send() -> None:
         assert sink.handled.wait_for(2 * LET_THROUGH) == list(range(2 * LET_THROUGH))
 
 
-def test_messages_that_await_approval_count_as_waiting() -> None:
+def test_mailbox_counts_messages_awaiting_approval_as_waiting() -> None:
     asked: Kept[int] = Kept()
 
     class Guarded(Agent):
@@ -206,7 +206,7 @@ def test_messages_that_await_approval_count_as_waiting() -> None:
         asked.wait_for(4)
 
 
-def test_threads_that_wait_in_send_take_turns() -> None:
+def test_send_from_blocked_threads_takes_turns() -> None:
     with NativeSpace() as space:
         sink = space.add(Sink("sink"))
         first, second = space.add(Quiet("first")), space.add(Quiet("second"))

@@ -101,7 +101,7 @@ FORKS = {
 
 
 @pytest.mark.parametrize("how", FORKS)
-def test_a_child_is_told_whose_the_space_is_and_may_make_its_own(how: str) -> None:
+def test_native_space_in_forked_child_refuses_and_child_makes_a_new_space(how: str) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PROGRAM.format(fork=FORKS[how])],
         capture_output=True,

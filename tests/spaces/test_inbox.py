@@ -39,7 +39,7 @@ def inbox(path: Path) -> Iterator[Inbox]:
 # -- what it knows of a message --------------------------------------------------------------------
 
 
-def test_what_never_came_is_unknown(inbox: Inbox) -> None:
+def test_inbox_look_up_unknown_message_returns_none(inbox: Inbox) -> None:
     assert inbox.look_up("k", "a") is None
     assert inbox.unfinished("a") == []
     assert inbox.forget(0) == 0
@@ -59,7 +59,7 @@ def test_started_then_ended_with_an_answer(inbox: Inbox) -> None:
 
 
 @pytest.mark.parametrize("answer", (None, b"", b"\0\xff", b"x" * 100_000))
-def test_the_answer_is_what_was_given(inbox: Inbox, answer: bytes | None) -> None:
+def test_inbox_end_keeps_answer_unchanged(inbox: Inbox, answer: bytes | None) -> None:
     inbox.start([("k", "a")])
     inbox.end("k", "a", answer)
     inbox.start([("next", "a")])
@@ -81,7 +81,7 @@ def test_accepted_then_started_then_ended(inbox: Inbox) -> None:
     assert inbox.unfinished("a") == []
 
 
-def test_an_answer_that_is_not_sent_is_unfinished_if_its_message_does_not_come_again(
+def test_inbox_unsent_answer_is_unfinished_until_message_is_redelivered(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "inbox.db"
@@ -102,7 +102,7 @@ def test_an_answer_that_is_not_sent_is_unfinished_if_its_message_does_not_come_a
     second.close()
 
 
-def test_one_that_is_permitted_is_kept_as_it_is_then(inbox: Inbox) -> None:
+def test_inbox_permit_keeps_the_permitted_message(inbox: Inbox) -> None:
     inbox.accept("k", "a", b"message")
     for key in ("k", "never accepted"):
         inbox.permit(key, "a", b"permitted")
@@ -115,7 +115,7 @@ def test_one_that_is_permitted_is_kept_as_it_is_then(inbox: Inbox) -> None:
     assert inbox.look_up("k", "a") == Entry("k", ENDED, None, None)
 
 
-def test_what_comes_again_changes_nothing_that_is_further(inbox: Inbox) -> None:
+def test_inbox_redelivery_never_moves_an_entry_back(inbox: Inbox) -> None:
     inbox.accept("k", "a", b"message")
     inbox.accept("k", "a", b"another")
     assert inbox.look_up("k", "a") == Entry("k", ACCEPTED, b"message", None)
@@ -134,7 +134,7 @@ def test_what_comes_again_changes_nothing_that_is_further(inbox: Inbox) -> None:
         assert inbox.unfinished("a") == []
 
 
-def test_one_that_was_started_may_be_accepted(inbox: Inbox) -> None:
+def test_inbox_accept_after_start_adds_the_message(inbox: Inbox) -> None:
     inbox.start([("k", "a")])
     inbox.accept("k", "a", b"message")
     assert inbox.unfinished("a") == [Entry("k", STARTED, b"message", None)]
@@ -191,7 +191,7 @@ def test_the_unfinished_are_in_the_order_accepted(inbox: Inbox) -> None:
         inbox.flush()
 
 
-def test_forgetting_is_by_age_bounded_and_of_ended_ones_only(inbox: Inbox) -> None:
+def test_inbox_forget_removes_old_ended_entries_up_to_at_most(inbox: Inbox) -> None:
     for n in range(100):
         inbox.start([(f"k{n}", "a")])
         if n % 10:
@@ -211,7 +211,7 @@ def test_forgetting_is_by_age_bounded_and_of_ended_ones_only(inbox: Inbox) -> No
     assert inbox.look_up("k1", "a") == Entry("k1", STARTED, None, None)
 
 
-def test_long_ones_do_not_hold_up_forgetting(inbox: Inbox) -> None:
+def test_inbox_forget_passes_entries_still_running(inbox: Inbox) -> None:
     inbox.start((f"long {n}", "a") for n in range(50))
     for n in range(50):
         inbox.start([(f"short {n}", "a")])
@@ -220,7 +220,7 @@ def test_long_ones_do_not_hold_up_forgetting(inbox: Inbox) -> None:
     assert inbox.forget(0, at_most=1000) == 40
 
 
-def test_what_ended_while_the_clock_was_years_ahead_does_not_hold_up_forgetting(
+def test_inbox_forget_removes_entries_ended_under_a_clock_set_ahead(
     inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as ahead:
@@ -243,7 +243,7 @@ def test_a_name_is_only_a_name(inbox: Inbox, name: str) -> None:
     assert inbox.unfinished(name) == [Entry(name, ACCEPTED, b"message", None)]
 
 
-def test_which_one_outlives_the_process(path: Path) -> None:
+def test_inbox_durable_is_true_only_with_a_file(path: Path) -> None:
     assert Inbox().durable is False
     with_file = Inbox(path)
     assert with_file.durable is True
@@ -253,7 +253,7 @@ def test_which_one_outlives_the_process(path: Path) -> None:
 # -- without a file --------------------------------------------------------------------------------
 
 
-def test_in_memory_long_answers_leave_before_shorter_ones_would() -> None:
+def test_inbox_in_memory_bounds_bytes_of_answers() -> None:
     inbox = Inbox()
     for number in range(100):
         inbox.end(str(number), "a", b"x" * 2**20)
@@ -264,7 +264,7 @@ def test_in_memory_long_answers_leave_before_shorter_ones_would() -> None:
     assert inbox.look_up("99", "a") is None
 
 
-def test_in_memory_the_last_hundred_thousand_that_ended_are_known() -> None:
+def test_inbox_in_memory_keeps_the_last_hundred_thousand_ended_entries() -> None:
     inbox = Inbox()
     for n in range(230_000):
         inbox.start([(str(n), "a")])
@@ -294,7 +294,7 @@ def killed(path: Path, program: str) -> None:
     assert done.returncode == -signal.SIGKILL
 
 
-def test_what_was_written_is_there_in_the_next_process(path: Path) -> None:
+def test_inbox_file_keeps_entries_after_close(path: Path) -> None:
     first = Inbox(path)
     first.accept("accepted", "a", b"message")
     first.start([("started", "a"), ("ended", "a")])
@@ -332,7 +332,7 @@ def test_what_was_written_is_there_in_the_next_process(path: Path) -> None:
         ),
     ),
 )
-def test_a_killed_process_leaves_what_it_had_written(
+def test_inbox_file_keeps_written_entries_when_process_is_killed(
     path: Path, program: str, states: list[int | None]
 ) -> None:
     killed(path, program)
@@ -343,7 +343,7 @@ def test_a_killed_process_leaves_what_it_had_written(
     inbox.close()
 
 
-def test_a_process_killed_at_any_moment_has_lost_nothing_that_it_told_of(path: Path) -> None:
+def test_inbox_file_killed_at_any_moment_keeps_every_reported_start(path: Path) -> None:
     program = (
         LIVE + "n = 0\n"
         "while True:\n"
@@ -383,7 +383,7 @@ def test_a_process_killed_at_any_moment_has_lost_nothing_that_it_told_of(path: P
         inbox.close()
 
 
-def test_one_process_at_a_time(path: Path) -> None:
+def test_inbox_file_in_use_refuses_a_second_process(path: Path) -> None:
     program = LIVE + "inbox.start([('k', 'a')])\nprint('ready', flush=True)\nsys.stdin.read()\n"
     process = subprocess.Popen(
         [sys.executable, "-c", program, str(path)],
@@ -409,7 +409,7 @@ def test_one_process_at_a_time(path: Path) -> None:
     inbox.close()
 
 
-def test_one_space_at_a_time_and_asking_for_it_takes_no_lock_away(path: Path) -> None:
+def test_inbox_file_in_use_refuses_a_second_inbox_and_keeps_the_lock(path: Path) -> None:
     inbox = Inbox(path)
     (path.parent / "link.db").symlink_to(path)
     for name in (path, path.parent / "link.db"):
@@ -423,7 +423,7 @@ def test_one_space_at_a_time_and_asking_for_it_takes_no_lock_away(path: Path) ->
     Inbox(path).close()
 
 
-def test_one_that_is_dropped_lets_go_of_its_file(path: Path) -> None:
+def test_inbox_garbage_collected_releases_file(path: Path) -> None:
     inbox = Inbox(path)
     inbox.start([("k", "a")])
     del inbox
@@ -433,7 +433,7 @@ def test_one_that_is_dropped_lets_go_of_its_file(path: Path) -> None:
     again.close()
 
 
-def test_a_forked_child_leaves_it_to_its_parent(path: Path) -> None:
+def test_inbox_in_forked_child_refuses_and_parent_keeps_the_lock(path: Path) -> None:
     program = LIVE + (
         "inbox.start([('before', 'a')])\n"
         "inbox.end('before', 'a', b'x')\n"
@@ -459,7 +459,7 @@ def test_a_forked_child_leaves_it_to_its_parent(path: Path) -> None:
     inbox.close()
 
 
-def test_a_closed_one_says_so(path: Path) -> None:
+def test_inbox_closed_refuses_every_call(path: Path) -> None:
     inbox = Inbox(path)
     inbox.close()
     for use in (
@@ -474,7 +474,7 @@ def test_a_closed_one_says_so(path: Path) -> None:
             use()
 
 
-def test_a_start_that_fails_half_way_starts_nothing(path: Path) -> None:
+def test_inbox_start_that_fails_half_way_starts_nothing(path: Path) -> None:
     inbox = Inbox(path)
     inbox.start([("ended", "a")])
     inbox.end("ended", "a", b"answer")
@@ -579,7 +579,7 @@ def test_a_full_disk(path: Path, program: str) -> None:
 
 
 @pytest.mark.long
-def test_the_file_and_the_process_stay_bounded_where_old_ones_are_forgotten(path: Path) -> None:
+def test_inbox_forget_keeps_file_and_memory_bounded(path: Path) -> None:
     inbox = Inbox(path)
     sizes, grown = [], []
     for round in range(30):

@@ -94,7 +94,7 @@ def grown(before: Counter[str], after: Counter[str], by: int = 0) -> dict[str, i
     return {name: n for name, n in (after - before).items() if n > by}
 
 
-def test_ten_thousand_dropped_requests_that_wait(space: NativeSpace) -> None:
+def test_dropped_waiting_requests_leak_nothing(space: NativeSpace) -> None:
     server = space.add(Server("server"))
     gatekeeper = space.add(Server("gatekeeper"))
     me = space.add(Agent("me"))
@@ -121,7 +121,7 @@ def test_ten_thousand_dropped_requests_that_wait(space: NativeSpace) -> None:
     assert grown(before, calm(space, me, server, gatekeeper), by=POOL) == {}
 
 
-def test_ten_thousand_dropped_requests_that_are_being_handled(space: NativeSpace) -> None:
+def test_dropped_running_requests_leak_nothing(space: NativeSpace) -> None:
     servers = [space.add(Server(f"server {i}")) for i in range(10)]
     me = space.add(Agent("me"))
 
@@ -135,7 +135,7 @@ def test_ten_thousand_dropped_requests_that_are_being_handled(space: NativeSpace
     assert grown(before, calm(space, me, *servers), by=POOL) == {}
 
 
-def test_ten_thousand_requests_that_wait_for_an_agent_that_never_comes(space: NativeSpace) -> None:
+def test_dropped_requests_to_an_absent_agent_leak_nothing(space: NativeSpace) -> None:
     me = space.add(Agent("me"))
     before = calm(space, me)
     for n in range(MANY):
@@ -169,7 +169,7 @@ def test_ten_thousand_answered_requests(space: NativeSpace, name: str) -> None:
     assert grown(before, calm(space, me, server), by=POOL) == {}
 
 
-def test_ten_thousand_requests_past_their_deadline(space: NativeSpace) -> None:
+def test_timed_out_requests_leak_nothing(space: NativeSpace) -> None:
     server = space.add(Server("server"))
     me = space.add(Agent("me"))
 
@@ -201,7 +201,7 @@ def test_ten_thousand_sends_and_answers(space: NativeSpace) -> None:
     assert grown(before, calm(space, me, server), by=POOL) == {}
 
 
-def test_agents_that_came_and_went(space: NativeSpace) -> None:
+def test_removed_agents_leak_nothing(space: NativeSpace) -> None:
     me = space.add(Agent("me"))
 
     def come_and_go(many: int) -> None:
@@ -220,7 +220,7 @@ def test_agents_that_came_and_went(space: NativeSpace) -> None:
     assert sum(type(each) is Server for each in gc.get_objects()) == 0
 
 
-def test_a_request_that_is_polled_keeps_no_trace_of_it(space: NativeSpace) -> None:
+def test_request_result_polling_leaks_nothing(space: NativeSpace) -> None:
     server = space.add(Server("server"))
     me = space.add(Agent("me"))
     held = me.ask("server", "hold")
@@ -238,7 +238,7 @@ def test_a_request_that_is_polled_keeps_no_trace_of_it(space: NativeSpace) -> No
     held.cancel()
 
 
-def test_what_a_message_carried_does_not_outlive_it(space: NativeSpace) -> None:
+def test_message_arguments_are_released_after_the_answer(space: NativeSpace) -> None:
     server = space.add(Server("server"))
     me = space.add(Agent("me"))
     for name in ("echo", "echo_later"):
@@ -248,7 +248,7 @@ def test_what_a_message_carried_does_not_outlive_it(space: NativeSpace) -> None:
     assert sum(type(each) is list and each == ["carried"] for each in gc.get_objects()) == 0
 
 
-def test_spaces_that_were_closed(space: NativeSpace) -> None:
+def test_closed_spaces_leak_nothing(space: NativeSpace) -> None:
     def open_and_close(many: int) -> None:
         for _ in range(many):
             with NativeSpace() as other:
@@ -265,7 +265,7 @@ def test_spaces_that_were_closed(space: NativeSpace) -> None:
     assert threading.active_count() <= threads
 
 
-def test_tasks_that_stand_ready_are_no_more_than_were_needed_at_a_time(space: NativeSpace) -> None:
+def test_task_pool_shrinks_to_the_tasks_needed_at_a_time(space: NativeSpace) -> None:
     servers = [space.add(Server(f"server {i}")) for i in range(500)]
     me = space.add(Agent("me"))
     before = objects()["_asyncio.Task"]
@@ -277,7 +277,7 @@ def test_tasks_that_stand_ready_are_no_more_than_were_needed_at_a_time(space: Na
     assert objects()["_asyncio.Task"] < before + 100
 
 
-def test_handlers_that_leave_context_variables_behind_leave_no_tasks(
+def test_task_pool_drops_tasks_with_leftover_context_variables(
     space: NativeSpace, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept: ContextVar[int] = ContextVar("kept")
@@ -298,7 +298,7 @@ def test_handlers_that_leave_context_variables_behind_leave_no_tasks(
     assert caplog.text == ""  # asyncio tells of a task that is collected while it waits
 
 
-def test_a_space_that_is_closed_as_handlers_begin_leaves_no_coroutine_behind() -> None:
+def test_native_space_close_while_handlers_begin_leaves_no_coroutine() -> None:
     def open_and_close(many: int) -> None:
         space = NativeSpace()
         servers = [space.add(Server(f"server {i}")) for i in range(many)]

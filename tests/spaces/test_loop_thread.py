@@ -59,7 +59,7 @@ def begun_in(life: Life, wait_for: Any) -> tuple[Future[Any], threading.Event]:
     return outcome, ended
 
 
-def test_it_gives_what_a_function_returns_or_raises(life: Life) -> None:
+def test_loop_thread_run_returns_value_or_raises(life: Life) -> None:
     async def later(a: int) -> int:
         await asyncio.sleep(0)
         return 7 // a
@@ -72,7 +72,7 @@ def test_it_gives_what_a_function_returns_or_raises(life: Life) -> None:
 
 # Of asyncio's loop, which is dropped half made.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_why_a_loop_cannot_be_made_is_raised_where_it_is_started() -> None:
+def test_loop_thread_start_raises_when_no_loop_can_be_made() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = os.dup(0)
     os.close(free)
@@ -93,7 +93,7 @@ def test_cancelling_the_future_cancels_the_task(life: Life) -> None:
     assert ended.wait(WAIT_S)
 
 
-def test_cancelling_one_who_awaits_it_on_another_loop_cancels_the_task(life: Life) -> None:
+def test_loop_thread_run_cancelled_from_another_loop_cancels_the_task(life: Life) -> None:
     outcome, ended = begun_in(life, lambda: Gate())
 
     async def main() -> None:
@@ -106,7 +106,7 @@ def test_cancelling_one_who_awaits_it_on_another_loop_cancels_the_task(life: Lif
     assert ended.wait(WAIT_S)
 
 
-def test_a_task_cancelled_on_the_loop_is_told_as_such(life: Life) -> None:
+def test_loop_thread_run_raises_request_cancelled_for_a_cancelled_task(life: Life) -> None:
     async def cancel_itself() -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -117,7 +117,7 @@ def test_a_task_cancelled_on_the_loop_is_told_as_such(life: Life) -> None:
         life.thread.run(cancel_itself).result(timeout=WAIT_S)
 
 
-def test_what_is_under_way_when_the_loop_ends_is_ended(life: Life) -> None:
+def test_loop_thread_end_ends_running_tasks(life: Life) -> None:
     async def for_ever() -> None:
         while True:
             try:
@@ -134,8 +134,8 @@ def test_what_is_under_way_when_the_loop_ends_is_ended(life: Life) -> None:
     assert ended.is_set()
 
 
-def test_what_is_being_cancelled_when_the_loop_ends_is_ended(life: Life) -> None:
-    """Its cleanup may wait for something too."""
+def test_loop_thread_end_ends_tasks_under_cancellation(life: Life) -> None:
+    """The cleanup of a cancelled task may wait, too."""
     cleaning, told = threading.Event(), threading.Event()
 
     async def work() -> None:
@@ -156,7 +156,7 @@ def test_what_is_being_cancelled_when_the_loop_ends_is_ended(life: Life) -> None
     assert told.is_set()
 
 
-def test_none_is_lost_whenever_it_comes() -> None:
+def test_loop_thread_end_settles_every_run_submitted_meantime() -> None:
     async def wait_long() -> None:
         await asyncio.Event().wait()
 

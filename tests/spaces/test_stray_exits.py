@@ -75,7 +75,7 @@ class Server(Agent):
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 @pytest.mark.parametrize("how", ("serve", "schedule"))
-def test_the_loop_goes_on_and_says_whose_it_was(
+def test_stray_exit_keeps_the_loop_running_and_logs_the_source(
     way: Callable[[], None], how: str, log: Log
 ) -> None:
     with NativeSpace() as space:
@@ -103,7 +103,7 @@ def test_cancelling_every_task_leaves_the_space_to_close_in_order() -> None:
         assert me.ask("server", "ping").result(timeout=WAIT_S) == "pong"
 
 
-def test_an_observer_that_exits_is_called_no_more(log: Log) -> None:
+def test_observer_that_exits_is_removed(log: Log) -> None:
     def exits(message: dict[str, Any]) -> None:
         sys.exit(2)
 

@@ -45,7 +45,7 @@ class Customer(Agent):
         self.told.put((error, original_message_id))
 
 
-def test_what_is_too_large_is_told_and_holds_up_nothing(small_broker: Broker) -> None:
+def test_amqp_message_too_large_raises_and_delays_no_other(small_broker: Broker) -> None:
     options = AMQPOptions(port=small_broker.port)
     with AMQPSpace(amqp_options=options) as here, AMQPSpace(amqp_options=options) as there:
         me = here.add(Customer("me"))
@@ -73,8 +73,10 @@ def test_what_is_too_large_is_told_and_holds_up_nothing(small_broker: Broker) ->
             assert id == "1"
 
 
-def test_one_of_the_largest_size_is_sent_though_the_channel_was_ended(small_broker: Broker) -> None:
-    """The broker ends it over another, which is larger."""
+def test_amqp_message_of_largest_size_is_sent_after_the_channel_closed(
+    small_broker: Broker,
+) -> None:
+    """The broker closes the channel over a larger message."""
     options = AMQPOptions(port=small_broker.port)
     with AMQPSpace(amqp_options=options) as here, AMQPSpace(amqp_options=options) as there:
         me = here.add(Customer("me"))
@@ -93,7 +95,7 @@ def test_one_of_the_largest_size_is_sent_though_the_channel_was_ended(small_brok
             me.request(copy(100_001 - rest)).result(WAIT_S)
 
 
-def test_what_only_its_escapes_make_too_large_is_told(broker: Broker) -> None:
+def test_amqp_message_too_large_after_json_escapes_raises(broker: Broker) -> None:
     """Data of 16 MiB is sent, and a control character of one byte has six in JSON."""
     text = "\x01" * 5_000_000
     with AMQPSpace(amqp_options=AMQPOptions(port=broker.port)) as space:

@@ -13,7 +13,7 @@ from conformance.gate import Gate, Holder
 from moothall import Agent, NativeSpace, RequestCancelled, action
 
 
-def test_an_agent_with_a_long_mailbox_leaves_others_their_turn() -> None:
+def test_native_space_long_mailbox_lets_other_agents_run() -> None:
     order: Kept[str] = Kept()
 
     class Noting(Agent):
@@ -39,7 +39,7 @@ def test_an_agent_with_a_long_mailbox_leaves_others_their_turn() -> None:
 
 
 @pytest.mark.parametrize("asker", ("busy", "relay"))
-def test_one_that_is_let_in_again_and_again_leaves_others_their_turn(asker: str) -> None:
+def test_native_space_repeated_reentrant_calls_let_other_agents_run(asker: str) -> None:
     order: list[str] = []
 
     class Noting(Agent):
@@ -69,8 +69,8 @@ def test_one_that_is_let_in_again_and_again_leaves_others_their_turn(asker: str)
     assert order.index("other") <= 600
 
 
-def test_a_broadcast_to_many_agents_leaves_others_their_turn() -> None:
-    """Each of them has one turn, and together they held the loop for a second."""
+def test_native_space_broadcast_to_many_agents_lets_other_agents_run() -> None:
+    """Each receiver has one turn; together they would hold the loop for a second."""
     worked: list[str] = []
     seen: list[int] = []
 
@@ -101,8 +101,8 @@ def test_a_broadcast_to_many_agents_leaves_others_their_turn() -> None:
     assert max(after - before for before, after in pairwise(seen)) <= 500
 
 
-def test_what_a_handler_led_to_that_has_ended_is_let_in_where_its_caller_waits() -> None:
-    """Else the caller would wait for what waits for it to end."""
+def test_reentrant_call_from_an_ended_handler_runs_while_its_caller_waits() -> None:
+    """Without re-entrance, caller and called would wait for each other."""
     queued = Gate()
 
     class Caller(Agent):
@@ -145,7 +145,7 @@ def test_what_a_handler_led_to_that_has_ended_is_let_in_where_its_caller_waits()
         assert me.ask("caller", "begin").result(timeout=WAIT_S) == "answered"
 
 
-def test_one_that_is_cancelled_as_its_task_is_to_begin_gives_its_place_back() -> None:
+def test_request_cancelled_before_its_task_begins_frees_the_slot() -> None:
     class Asker(Agent):
         @action
         async def ask_and_cancel(self) -> None:

@@ -20,7 +20,7 @@ from spaces.amqp.worker import Notes, Worker
 
 @pytest.mark.parametrize("inbox", (False, True))
 @pytest.mark.parametrize("how", ("close", "kill"))
-def test_what_is_sent_waits_and_comes_in_order(
+def test_amqp_send_to_absent_agent_is_queued_and_delivered_in_order(
     inbox: bool, how: str, make_space: MakeSpace, start: StartProcess, notes: Notes, tmp_path: Path
 ) -> None:
     options = {"inbox": str(tmp_path / "inbox.db")} if inbox else {}
@@ -42,7 +42,7 @@ def test_what_is_sent_waits_and_comes_in_order(
     assert [m["action"]["args"]["data"] for m in me.messages] == [f"{t} by there" for t in texts]
 
 
-def test_what_a_process_had_been_brought_and_not_begun_comes_again_in_order(
+def test_amqp_unstarted_messages_of_a_killed_process_are_redelivered_in_order(
     make_space: MakeSpace, start: StartProcess, notes: Notes
 ) -> None:
     process = start()
@@ -65,7 +65,7 @@ def test_what_a_process_had_been_brought_and_not_begun_comes_again_in_order(
     ]
 
 
-def test_a_request_that_waits_waits_for_a_process_that_is_gone(
+def test_amqp_request_with_wait_outlasts_an_absent_process(
     make_space: MakeSpace, start: StartProcess, notes: Notes
 ) -> None:
     process = start()
@@ -82,7 +82,7 @@ def test_a_request_that_waits_waits_for_a_process_that_is_gone(
     assert notes.lines() == ["done waited"]
 
 
-def test_a_request_to_one_that_is_gone_fails_at_once_and_is_not_run_later(
+def test_amqp_request_to_absent_agent_fails_at_once_and_never_runs(
     make_space: MakeSpace, start: StartProcess, notes: Notes, caplog: pytest.LogCaptureFixture
 ) -> None:
     process = start()
@@ -108,10 +108,10 @@ def test_a_request_to_one_that_is_gone_fails_at_once_and_is_not_run_later(
     assert notes.lines() == ["done new"]
 
 
-def test_one_that_comes_as_its_absence_is_told_starts_no_request_that_failed(
+def test_amqp_agent_arriving_late_does_not_run_a_failed_request(
     make_space: MakeSpace, proxy: Proxy
 ) -> None:
-    """Though the network is cut when that request is cancelled at the broker."""
+    """The network is cut while the failed request is cancelled at the broker."""
     me = make_space(amqp_options=AMQPOptions("127.0.0.1", proxy.port)).add(Agent("me"))
     waits = me.request(message("late", "note", name="waits"), wait=True)
     me.ask("me", "help").result(timeout=WAIT_S)
@@ -135,7 +135,7 @@ def gone(me: Agent) -> bool:
     raise AssertionError("it has answered")
 
 
-def test_what_waits_for_too_long_goes_to_the_dead_letters(
+def test_amqp_message_older_than_keep_becomes_a_dead_letter(
     make_space: MakeSpace, dead: Dead
 ) -> None:
     there, here = make_space(keep=1), make_space(keep=1)
@@ -154,9 +154,7 @@ def test_what_waits_for_too_long_goes_to_the_dead_letters(
     assert holder.begun == ["after"]
 
 
-def test_what_is_sent_to_one_that_stays_away_is_never_lost(
-    make_space: MakeSpace, dead: Dead
-) -> None:
+def test_amqp_sends_to_an_absent_agent_are_never_lost(make_space: MakeSpace, dead: Dead) -> None:
     there, here = make_space(keep=1), make_space(keep=1)
     there.add(Holder("there"))
     me = here.add(Agent("me"))
@@ -174,7 +172,7 @@ def test_what_is_sent_to_one_that_stays_away_is_never_lost(
         assert f'"id":"{number}"'.encode() in dead.next()[1]
 
 
-def test_a_mailbox_of_one_that_is_away_is_as_large_as_of_one_that_is_there(
+def test_amqp_mailbox_limit_holds_for_an_absent_agent(
     make_space: MakeSpace, waiting: Callable[[str], int]
 ) -> None:
     there, here = make_space(mailbox=5), make_space(mailbox=5)
@@ -198,7 +196,7 @@ def test_a_mailbox_of_one_that_is_away_is_as_large_as_of_one_that_is_there(
     assert holder.begun == ["0", "1", "2", "3", "4"]
 
 
-def test_a_broadcast_waits_too_for_who_is_away(make_space: MakeSpace) -> None:
+def test_amqp_broadcast_is_queued_for_an_absent_agent(make_space: MakeSpace) -> None:
     there, here = make_space(), make_space()
     there.add(Holder("there"))
     me = here.add(Recorder("me", receive_own_broadcasts=False))
@@ -211,7 +209,7 @@ def test_a_broadcast_waits_too_for_who_is_away(make_space: MakeSpace) -> None:
     assert holder.begun == ["all"]
 
 
-def test_to_one_that_never_was_nothing_is_kept(make_space: MakeSpace) -> None:
+def test_amqp_send_to_an_unknown_agent_keeps_nothing(make_space: MakeSpace) -> None:
     me = make_space().add(Recorder("me"))
     for _ in range(100):
         me.send(message("never", "note", name="nobody"))
@@ -222,7 +220,7 @@ def test_to_one_that_never_was_nothing_is_kept(make_space: MakeSpace) -> None:
     assert me.messages == []
 
 
-def test_requests_that_wait_and_what_is_sent_between_them_come_in_order(
+def test_amqp_waiting_requests_and_sends_are_delivered_in_order(
     make_space: MakeSpace,
 ) -> None:
     space = make_space()
@@ -243,7 +241,7 @@ def test_requests_that_wait_and_what_is_sent_between_them_come_in_order(
     assert late.begun == ["0", "1", "2", "3", "4", "5"]
 
 
-def test_many_that_wait_are_no_reason_to_miss_a_new_one(make_space: MakeSpace) -> None:
+def test_amqp_returning_agent_with_backlog_answers_a_new_request(make_space: MakeSpace) -> None:
     there, here = make_space(), make_space()
     there.add(Worker("there", Notes("/dev/null")))
     me = here.add(Recorder("me"))
@@ -261,7 +259,7 @@ def test_many_that_wait_are_no_reason_to_miss_a_new_one(make_space: MakeSpace) -
     assert [m["action"]["args"]["data"] for m in me.messages] == list(range(6000))
 
 
-def test_an_answer_to_a_full_mailbox_is_logged_and_holds_up_nothing(
+def test_amqp_answer_to_a_full_mailbox_is_logged_and_delays_no_other(
     make_space: MakeSpace, log: Log
 ) -> None:
     there, here = make_space(), make_space(mailbox=1)
@@ -281,7 +279,7 @@ def test_an_answer_to_a_full_mailbox_is_logged_and_holds_up_nothing(
     assert me.told(1) == [("response", {"data": "a", "original_message_id": "a"})]
 
 
-def test_answers_wait_for_a_sender_that_is_away(make_space: MakeSpace) -> None:
+def test_amqp_answer_is_queued_for_an_absent_sender(make_space: MakeSpace) -> None:
     there, here = make_space(), make_space()
     holder = there.add(Holder("there"))
     me: Any = here.add(Recorder("me"))

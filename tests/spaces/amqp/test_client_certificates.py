@@ -103,7 +103,7 @@ def test_a_client_certificate_goes_with_a_username(mutual: Broker, files: Path) 
         assert mutual.ctl("list_connections", "user").split() == ["guest"]
 
 
-def test_a_key_may_be_in_the_file_of_its_certificate(mutual: Broker, files: Path) -> None:
+def test_amqp_client_certificate_file_may_hold_the_key(mutual: Broker, files: Path) -> None:
     both = files / "both.pem"
     both.write_bytes((files / "ann.pem").read_bytes() + (files / "ann.key").read_bytes())
     given = options(mutual, files, None, cert_file=both)
@@ -120,7 +120,7 @@ def test_a_key_may_be_in_the_file_of_its_certificate(mutual: Broker, files: Path
         ("nobody", ("refuses the client certificate", "rabbitmqctl add_user", "AMQP_USERNAME")),
     ),
 )
-def test_a_broker_that_refuses_the_certificate_is_told_of(
+def test_amqp_refused_client_certificate_raises_broker_error(
     mutual: Broker, files: Path, name: str | None, parts: tuple[str, ...]
 ) -> None:
     with AMQPSpace(amqp_options=options(mutual, files, name)) as space:
@@ -130,7 +130,7 @@ def test_a_broker_that_refuses_the_certificate_is_told_of(
 
 
 @pytest.mark.parametrize("what", ("missing", "of another", "encrypted"))
-def test_a_certificate_that_cannot_be_used_is_named(
+def test_amqp_unusable_client_certificate_error_names_the_file(
     what: str, mutual: Broker, authority: trustme.CA, files: Path
 ) -> None:
     key = files / "ann.key"
@@ -199,7 +199,7 @@ def test_commands_speak_tls(by: str, mutual: Broker, files: Path) -> None:
         (("--use-ssl", "--key-file", "ann.key"), {}, 2, "key_file= needs cert_file="),
     ),
 )
-def test_a_command_says_which_option_is_missing(
+def test_dead_letters_command_names_the_tls_option_to_mend(
     mutual: Broker,
     files: Path,
     args: tuple[str, ...],

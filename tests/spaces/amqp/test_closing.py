@@ -38,7 +38,7 @@ def begin_to_close(space: AMQPSpace, me: Agent) -> threading.Thread:
     return closing
 
 
-def test_what_has_begun_ends_and_what_waits_stays_for_the_next(make_space: MakeSpace) -> None:
+def test_amqp_close_ends_running_handlers_and_leaves_queued_messages(make_space: MakeSpace) -> None:
     there, here = make_space(grace=WAIT_S), make_space()
     holder = there.add(Holder("holder"))
     me = here.add(Recorder("me"))
@@ -71,7 +71,7 @@ class Laned(Holder):
 
 
 @pytest.mark.parametrize("kind", (Holder, Laned))
-def test_what_has_begun_may_still_ask_agents_of_its_space(
+def test_amqp_close_lets_running_handlers_ask_agents_of_the_space(
     kind: type[Holder], make_space: MakeSpace
 ) -> None:
     there, here = make_space(grace=WAIT_S), make_space()
@@ -98,7 +98,7 @@ def test_what_has_begun_may_still_ask_agents_of_its_space(
     assert (holder.begun, helper.begun) == (["begun"], ["one", "two"])
 
 
-def test_what_is_asked_meanwhile_begins_no_more_lanes_than_may_be_side_by_side(
+def test_amqp_close_keeps_the_concurrency_limit_of_lanes(
     make_space: MakeSpace,
 ) -> None:
     class Noting(Holder):
@@ -132,7 +132,7 @@ def test_what_is_asked_meanwhile_begins_no_more_lanes_than_may_be_side_by_side(
     assert (laned.begun, plain.begun) == (["one", "two"], ["once", "again"])
 
 
-def test_what_has_begun_may_ask_an_agent_that_arrives_meanwhile(make_space: MakeSpace) -> None:
+def test_amqp_close_lets_running_handlers_ask_an_agent_being_added(make_space: MakeSpace) -> None:
     there, me = make_space(grace=WAIT_S), make_space().add(Agent("me"))
     begins = Kept[str]()
 
@@ -158,7 +158,7 @@ def test_what_has_begun_may_ask_an_agent_that_arrives_meanwhile(make_space: Make
     adding.join(WAIT_S)
 
 
-def test_what_does_not_end_in_time_is_cancelled(make_space: MakeSpace) -> None:
+def test_amqp_close_cancels_handlers_after_the_grace_time(make_space: MakeSpace) -> None:
     there, here = make_space(grace=0.2), make_space()
     holder = there.add(Holder("holder"))
     me = here.add(Recorder("me"))
@@ -176,7 +176,7 @@ def test_what_does_not_end_in_time_is_cancelled(make_space: MakeSpace) -> None:
     assert again.begun == ["never begun here"], "what was cancelled is not begun again"
 
 
-def test_what_a_closed_space_had_asked_of_another_is_cancelled(make_space: MakeSpace) -> None:
+def test_amqp_close_cancels_requests_to_other_processes(make_space: MakeSpace) -> None:
     holder = make_space().add(Holder("holder"))
     here = make_space()
     asked = here.add(Agent("me")).ask("holder", "hold")
@@ -187,8 +187,8 @@ def test_what_a_closed_space_had_asked_of_another_is_cancelled(make_space: MakeS
     assert holder.ended.wait_for(1) == ["one cancelled"]
 
 
-def test_handlers_that_need_each_other_still_end(make_space: MakeSpace) -> None:
-    """One that has begun may still ask an agent of another process."""
+def test_amqp_close_lets_running_handlers_ask_another_process(make_space: MakeSpace) -> None:
+    """A running handler may still ask an agent of another process."""
     there, here = make_space(grace=WAIT_S), make_space()
     other = here.add(Holder("other"))
     there.add(Worker("there", Notes("/dev/null")))
@@ -214,7 +214,7 @@ def test_before_remove_may_still_say_something(make_space: MakeSpace) -> None:
     assert me.told(1) == [("say", {"content": "goodbye"})]
 
 
-def test_who_removes_agents_while_the_space_is_closed(make_space: MakeSpace) -> None:
+def test_amqp_remove_during_close_returns_or_raises(make_space: MakeSpace) -> None:
     left: Kept[str] = Kept()
     outcomes: Kept[BaseException | None] = Kept()
 
@@ -240,7 +240,7 @@ def test_who_removes_agents_while_the_space_is_closed(make_space: MakeSpace) -> 
     assert kinds <= {type(None), AgentNotFound, SpaceClosed}
 
 
-def test_what_was_sent_a_moment_before_is_not_lost(make_space: MakeSpace) -> None:
+def test_amqp_close_publishes_messages_sent_just_before(make_space: MakeSpace) -> None:
     there, here = make_space(), make_space()
     listener = there.add(Recorder("listener"))
     me = here.add(Agent("me"))
@@ -251,7 +251,7 @@ def test_what_was_sent_a_moment_before_is_not_lost(make_space: MakeSpace) -> Non
     assert [args["content"] for _, args in found] == [str(number) for number in range(2000)]
 
 
-def test_a_space_that_was_never_used() -> None:
+def test_amqp_close_of_an_unused_space_needs_no_broker() -> None:
     space = AMQPSpace(amqp_options=AMQPOptions("nowhere.invalid"))
     assert space.ids() == []
     space.close()
@@ -280,7 +280,7 @@ def test_close_twice_and_in_many_threads(make_space: MakeSpace) -> None:
         me.send(message("me", "help"))
 
 
-def test_nothing_is_left_at_the_broker_but_the_agents_queues(
+def test_amqp_close_leaves_only_agent_queues_at_the_broker(
     make_space: MakeSpace, broker: Broker, exchange: str
 ) -> None:
     space = make_space()
@@ -296,7 +296,7 @@ def test_nothing_is_left_at_the_broker_but_the_agents_queues(
     ]
 
 
-def test_a_close_without_a_connection_says_what_is_lost(
+def test_amqp_close_without_connection_reports_lost_messages(
     make_space: MakeSpace, broker: Broker, log: Any
 ) -> None:
     events: Kept[str] = Kept()
@@ -317,7 +317,7 @@ def test_a_close_without_a_connection_says_what_is_lost(
     assert "3 messages" in log.wait_for("had confirmed everything")
 
 
-def test_a_close_ends_an_add_that_waits_for_the_connection(
+def test_amqp_close_ends_an_add_waiting_for_the_connection(
     make_space: MakeSpace, broker: Broker
 ) -> None:
     events: Kept[str] = Kept()
@@ -348,8 +348,8 @@ def test_a_close_ends_an_add_that_waits_for_the_connection(
     assert make_space().add(late).ask("late", "help").result(timeout=WAIT_S) == {}
 
 
-def test_an_add_that_comes_as_the_loop_ends_does_not_wait(broker: Broker, exchange: str) -> None:
-    """Its thread was held up between two steps, until all that the loop had to do was ended."""
+def test_amqp_add_while_the_loop_ends_does_not_hang(broker: Broker, exchange: str) -> None:
+    """The adding thread is held up between two steps until the loop has ended its work."""
     go_on, over = threading.Event(), threading.Event()
     raised: Kept[BaseException] = Kept()
     kept: Kept[Any] = Kept()
@@ -400,7 +400,7 @@ def test_an_add_that_comes_as_the_loop_ends_does_not_wait(broker: Broker, exchan
 
 
 @pytest.mark.parametrize("how", ("left open", "closed", "in an action", "without a broker"))
-def test_an_interpreter_that_exits_says_nothing(how: str, broker: Broker, exchange: str) -> None:
+def test_amqp_interpreter_exit_prints_nothing(how: str, broker: Broker, exchange: str) -> None:
     program = f"""{UNHURRIED}
 import time
 from moothall import *
@@ -432,7 +432,7 @@ except BrokerError:
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
 
 
-def test_an_exit_leaves_what_waits_to_the_next_process(
+def test_amqp_interpreter_exit_leaves_queued_messages_to_the_next_process(
     make_space: MakeSpace, start: StartProcess, notes: Notes, waiting: Callable[[str], int]
 ) -> None:
     process = start()
@@ -448,7 +448,7 @@ def test_an_exit_leaves_what_waits_to_the_next_process(
     assert behind.result(timeout=WAIT_S) == "behind by there"
 
 
-def test_replicated_queues_do_the_same(
+def test_amqp_quorum_queues_deliver_and_keep_messages_through_close(
     make_space: MakeSpace, broker: Broker, exchange: str
 ) -> None:
     there, here = make_space(quorum=True), make_space(quorum=True)
@@ -490,7 +490,7 @@ def test_an_inbox_can_be_used_again_after_a_close(make_space: MakeSpace, tmp_pat
         space.close()
 
 
-def test_an_agent_may_be_removed_while_its_add_waits_for_the_connection(
+def test_amqp_remove_ends_an_add_waiting_for_the_connection(
     make_space: MakeSpace, broker: Broker
 ) -> None:
     events: Kept[str] = Kept()

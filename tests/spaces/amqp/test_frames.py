@@ -32,7 +32,7 @@ KINDS = st.sampled_from(
     channel=st.integers(1, 65535),
     largest=st.integers(1, 50),
 )
-def test_a_message_is_what_pika_would_write(
+def test_amqp_frames_equal_the_bytes_of_pika(
     key: str,
     kind: str,
     routing_key: str,

@@ -71,7 +71,7 @@ class Laned(Holder):
 
 
 @pytest.mark.parametrize("kind", (Holder, Laned))
-def test_a_disk_that_is_full_holds_an_agent_up_and_loses_nothing(
+def test_amqp_inbox_disk_full_pauses_agent_and_loses_nothing(
     kind: type[Holder], make_space: MakeSpace, inbox: Path, log: Log
 ) -> None:
     space = make_space(inbox=inbox)
@@ -93,7 +93,7 @@ def test_a_disk_that_is_full_holds_an_agent_up_and_loses_nothing(
     assert holder.begun == ["first", *names]
 
 
-def test_an_answer_is_sent_when_there_is_room_though_nothing_else_comes(
+def test_amqp_inbox_disk_full_sends_held_answer_once_there_is_room(
     make_space: MakeSpace, inbox: Path, log: Log
 ) -> None:
     holder = make_space(inbox=inbox).add(Holder("holder"))
@@ -107,10 +107,10 @@ def test_an_answer_is_sent_when_there_is_room_though_nothing_else_comes(
     assert held.result(timeout=WAIT_S) == "only"
 
 
-def test_a_file_that_is_moved_away_holds_an_agent_up_until_it_is_back(
+def test_amqp_inbox_file_moved_away_pauses_agent_until_restored(
     make_space: MakeSpace, inbox: Path, log: Log
 ) -> None:
-    """What ran meanwhile would be known to no next process."""
+    """An action run without the file would be unknown to the next process."""
     holder = make_space(inbox=inbox).add(Holder("holder"))
     me = make_space().add(Agent("me"))
     assert me.ask("holder", "note", name="first").result(timeout=WAIT_S) == "first"
@@ -122,10 +122,10 @@ def test_a_file_that_is_moved_away_holds_an_agent_up_until_it_is_back(
     assert asked.result(timeout=WAIT_S) == "second"
 
 
-def test_what_waits_for_approval_while_the_disk_is_full_is_told_and_runs(
+def test_amqp_inbox_disk_full_logs_unsaved_approval_and_runs_action(
     make_space: MakeSpace, inbox: Path, notes: Notes, log: Log, tmp_path: Path
 ) -> None:
-    """It is not kept for the next process, which would ask again."""
+    """The inbox cannot keep the approval for the next process, which would ask again."""
     yes = tmp_path / "yes"
     space = make_space(inbox=inbox, approver=Approving(notes, str(yes)))
     space.add(Worker("there", notes))
@@ -141,10 +141,10 @@ def test_what_waits_for_approval_while_the_disk_is_full_is_told_and_runs(
     assert notes.lines() == ["done before", "asked x", "begun x", "done x"]
 
 
-def test_what_a_handler_waits_for_while_the_disk_is_full_is_an_error(
+def test_amqp_inbox_disk_full_fails_requests_of_a_running_handler(
     make_space: MakeSpace, inbox: Path, notes: Notes, log: Log
 ) -> None:
-    """The handler has begun, and its agent can begin nothing that it waits for."""
+    """A running handler cannot wait for a message that its agent cannot start."""
     there, me = make_space(inbox=inbox), make_space().add(Agent("me"))
     gate, begun = Gate(), Kept[str]()
 
@@ -166,7 +166,7 @@ def test_what_a_handler_waits_for_while_the_disk_is_full_is_an_error(
     assert caught.value.type == "InboxError"
 
 
-def test_a_space_is_closed_though_its_disk_is_full(
+def test_amqp_inbox_disk_full_still_closes_the_space(
     make_space: MakeSpace, inbox: Path, log: Log
 ) -> None:
     space = make_space(inbox=inbox)
@@ -194,7 +194,7 @@ def post(channel: BlockingChannel, exchange: str) -> Callable[..., None]:
     return publish
 
 
-def test_nothing_overtakes_what_came_while_the_inbox_cannot_be_read(
+def test_amqp_inbox_unreadable_keeps_message_order(
     make_space: MakeSpace,
     post: Callable[..., None],
     inbox: Path,
@@ -224,7 +224,7 @@ def test_nothing_overtakes_what_came_while_the_inbox_cannot_be_read(
     assert notes.lines() == ["done new", "done next"]
 
 
-def test_what_had_been_accepted_goes_on_when_the_inbox_can_be_read(
+def test_amqp_inbox_readable_again_resumes_accepted_messages(
     make_space: MakeSpace, inbox: Path, notes: Notes, log: Log
 ) -> None:
     me = make_space().add(Agent("me"))

@@ -62,7 +62,7 @@ def is_free(make_space: MakeSpace, me: Agent) -> None:
     assert me.ask("holder", "note", name="new").result(timeout=WAIT_S) == "new"
 
 
-def test_an_action_replaces_an_agent_and_speaks_to_the_new_one(
+def test_amqp_action_replaces_an_agent_and_reaches_the_new_agent(
     make_space: MakeSpace, me: Agent
 ) -> None:
     space = make_space()
@@ -84,7 +84,7 @@ def test_an_action_replaces_an_agent_and_speaks_to_the_new_one(
     assert me.ask("holder", "note", name="more").result(timeout=WAIT_S) == "more"
 
 
-def test_agents_leave_whose_queues_were_just_deleted(
+def test_amqp_remove_with_a_deleted_queue_ends_requests(
     make_space: MakeSpace, channel: BlockingChannel, exchange: str, caplog: Any
 ) -> None:
     space = make_space()
@@ -111,7 +111,7 @@ def test_agents_leave_whose_queues_were_just_deleted(
 
 
 @pytest.mark.parametrize("deleted", (True, False))
-def test_an_agent_leaves_while_requests_to_it_wait_at_the_broker(
+def test_amqp_remove_ends_requests_queued_at_the_broker(
     deleted: bool,
     make_space: MakeSpace,
     there: AMQPSpace,
@@ -121,7 +121,7 @@ def test_an_agent_leaves_while_requests_to_it_wait_at_the_broker(
     exchange: str,
     waiting: Waiting,
 ) -> None:
-    """Each ends, also if the queue that they were in was deleted before its agent knows."""
+    """Each request ends, also if the queue was deleted before the agent knows."""
     there.add(Holder("holder"))
     asked = ask(me, 1)
     proxy.stall()

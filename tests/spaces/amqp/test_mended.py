@@ -37,7 +37,7 @@ class Leaver(Agent):
 
 
 @pytest.mark.parametrize("inbox", (False, True))
-def test_what_an_ended_action_left_behind_may_still_send(
+def test_amqp_background_task_of_an_ended_action_may_send(
     inbox: bool, make_space: MakeSpace, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -53,7 +53,7 @@ def test_what_an_ended_action_left_behind_may_still_send(
     assert [each.getMessage() for each in caplog.records] == []
 
 
-def test_an_id_of_another_process_that_is_added_and_removed_stays_the_others(
+def test_amqp_remove_of_a_refused_duplicate_keeps_the_first_agent(
     make_space: MakeSpace, log: Any
 ) -> None:
     there, here = make_space(), make_space()
@@ -77,7 +77,7 @@ def test_an_id_of_another_process_that_is_added_and_removed_stays_the_others(
     assert wanted.begun == [str(number) for number in range(5)]
 
 
-def test_an_agent_whose_id_another_process_has_taken_may_be_removed(
+def test_amqp_remove_works_after_another_process_took_the_id(
     make_space: MakeSpace, broker: Broker
 ) -> None:
     events: Kept[str] = Kept()
@@ -106,7 +106,7 @@ def test_an_agent_whose_id_another_process_has_taken_may_be_removed(
     assert (mine.begun, other.begun) == ([], ["a"])
 
 
-def test_requests_to_an_agent_whose_queue_is_deleted_again_and_again_are_handled_once(
+def test_amqp_requests_run_once_when_the_queue_is_deleted_repeatedly(
     make_space: MakeSpace, channel: BlockingChannel, exchange: str
 ) -> None:
     holder = make_space().add(Holder("holder"))
@@ -121,7 +121,7 @@ def test_requests_to_an_agent_whose_queue_is_deleted_again_and_again_are_handled
     assert sorted(holder.begun, key=int) == names
 
 
-def test_what_is_held_back_for_a_lost_queue_is_sent_before_a_close(
+def test_amqp_close_sends_messages_held_back_for_a_lost_queue(
     make_space: MakeSpace, channel: BlockingChannel, exchange: str
 ) -> None:
     holder = make_space().add(Holder("holder"))

@@ -74,7 +74,7 @@ def test_every_id_is_reached_by_itself_alone(make_space: MakeSpace) -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), [pair for pair in PAIRS if "*" not in pair])
-def test_ids_that_would_be_alike_if_escaped_carelessly(
+def test_amqp_queue_names_of_similar_ids_differ(
     make_space: MakeSpace, one: str, other: str
 ) -> None:
     space = make_space()
@@ -87,8 +87,10 @@ def test_ids_that_would_be_alike_if_escaped_carelessly(
         space.remove(there)
 
 
-def test_a_long_id_and_the_hash_that_stands_for_it(make_space: MakeSpace, channel: Any) -> None:
-    """Whoever knows how long ids are named cannot take the place of one."""
+def test_amqp_queue_name_of_a_long_id_cannot_be_claimed_by_its_hash(
+    make_space: MakeSpace, channel: Any
+) -> None:
+    """An id made to look like the hash of a long id gets a queue of its own."""
     import hashlib
 
     long = "." * 200
@@ -101,7 +103,7 @@ def test_a_long_id_and_the_hash_that_stands_for_it(make_space: MakeSpace, channe
     assert me.ask(short, "who").result(timeout=WAIT_S) == short
 
 
-def test_numbers_are_addressed_as_their_decimals(make_space: MakeSpace) -> None:
+def test_amqp_number_id_is_addressed_by_its_decimals(make_space: MakeSpace) -> None:
     here, there = make_space(), make_space()
     there.add(Named(7))  # type: ignore[arg-type]
     me = here.add(Agent("me"))

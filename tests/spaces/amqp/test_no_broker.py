@@ -34,7 +34,9 @@ def works(space: AMQPSpace, id: str = "a") -> bool:
     return space.add(Agent(id)).ask(id, "help").result(timeout=WAIT_S) == {}
 
 
-def test_there_is_none_until_there_is_one(broker: Broker, make_space: MakeSpace) -> None:
+def test_amqp_add_without_broker_raises_and_works_once_it_is_up(
+    broker: Broker, make_space: MakeSpace
+) -> None:
     with Proxy(broker.port) as proxy:
         proxy.refuse()
         space = make_space(amqp_options=AMQPOptions("127.0.0.1", proxy.port))
@@ -48,7 +50,7 @@ def test_there_is_none_until_there_is_one(broker: Broker, make_space: MakeSpace)
         space.close()
 
 
-def test_an_observer_that_could_not_be_added_sees_nothing_until_it_is(
+def test_amqp_observe_without_broker_raises_and_adds_no_observer(
     broker: Broker, make_space: MakeSpace
 ) -> None:
     seen: Kept[dict[str, Any]] = Kept()
@@ -71,7 +73,7 @@ def test_an_observer_that_could_not_be_added_sees_nothing_until_it_is(
         space.close()
 
 
-def test_an_agent_that_could_not_be_added_is_in_no_space(
+def test_amqp_add_without_broker_leaves_agent_free_for_another_space(
     broker: Broker, make_space: MakeSpace
 ) -> None:
     agent = Agent("a")
@@ -83,14 +85,14 @@ def test_an_agent_that_could_not_be_added_is_in_no_space(
 
 
 @pytest.mark.parametrize("host", ("no-such-host.invalid", "two..dots", "nul\0nul", "a b"))
-def test_a_host_that_is_none(make_space: MakeSpace, host: str) -> None:
+def test_amqp_unusable_host_error_names_the_host(make_space: MakeSpace, host: str) -> None:
     text = refusal(make_space(amqp_options=AMQPOptions(host)))
     assert f"no message broker at {host}:5672" in text
     assert "AMQP_HOST" in text
 
 
-def test_a_port_where_something_else_is(make_space: MakeSpace) -> None:
-    """A web server, say: it answers what is not AMQP, and hangs up."""
+def test_amqp_port_of_another_protocol_raises_broker_error(make_space: MakeSpace) -> None:
+    """A web server on the port answers without AMQP and hangs up."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -120,7 +122,7 @@ def test_the_password_is_wrong_and_then_right(broker: Broker, make_space: MakeSp
     assert works(space)
 
 
-def test_a_virtual_host_that_is_not_there_and_then_is(
+def test_amqp_missing_virtual_host_raises_and_works_once_created(
     broker: Broker, make_space: MakeSpace
 ) -> None:
     space = make_space(amqp_options=AMQPOptions("127.0.0.1", broker.port, virtual_host="later"))
@@ -142,7 +144,7 @@ def test_a_virtual_host_that_is_not_there_and_then_is(
     assert "AMQP_VHOST" not in text
 
 
-def test_a_name_that_something_else_has(
+def test_amqp_exchange_name_taken_raises_broker_error(
     broker: Broker, make_space: MakeSpace, channel: Any, exchange: str
 ) -> None:
     channel.exchange_declare(exchange, "direct")
@@ -153,7 +155,9 @@ def test_a_name_that_something_else_has(
     assert works(space)
 
 
-def test_the_exchange_of_another_ones_dead_letters(make_space: MakeSpace, exchange: str) -> None:
+def test_amqp_exchange_name_of_dead_letters_raises_broker_error(
+    make_space: MakeSpace, exchange: str
+) -> None:
     assert works(make_space())
     assert "something else" in refusal(make_space(exchange=f"{exchange}.dead"))
 
@@ -186,7 +190,7 @@ def ca_file(authority: trustme.CA, tmp_path: Path) -> Path:
     return path
 
 
-def test_the_authority_that_is_trusted(
+def test_amqp_tls_with_trusted_ca_file_connects(
     secure: Broker, ca_file: Path, make_space: MakeSpace
 ) -> None:
     assert secure.tls_port is not None
@@ -199,14 +203,16 @@ def test_the_authority_that_is_trusted(
 
 
 @pytest.mark.long
-def test_an_authority_that_is_unknown(secure: Broker, make_space: MakeSpace) -> None:
+def test_amqp_tls_with_unknown_authority_error_names_ca_file(
+    secure: Broker, make_space: MakeSpace
+) -> None:
     options = AMQPOptions("localhost", secure.tls_port, use_ssl=True)
     text = refusal(make_space(amqp_options=options))
     assert f"the certificate of the message broker at localhost:{secure.tls_port}" in text
     assert "give its authority as ca_file=" in text
 
 
-def test_an_authority_of_somebody_else(
+def test_amqp_tls_with_wrong_ca_file_raises_broker_error(
     secure: Broker, tmp_path: Path, make_space: MakeSpace
 ) -> None:
     path = tmp_path / "other.pem"
@@ -215,7 +221,7 @@ def test_an_authority_of_somebody_else(
     assert "give its authority as ca_file=" in refusal(make_space(amqp_options=options))
 
 
-def test_a_name_that_the_certificate_is_not_for(
+def test_amqp_tls_host_name_mismatch_raises_broker_error(
     secure: Broker, ca_file: Path, make_space: MakeSpace
 ) -> None:
     options = AMQPOptions("127.0.0.1", secure.tls_port, use_ssl=True, ca_file=ca_file)
@@ -233,7 +239,7 @@ def test_a_name_that_the_certificate_is_not_for(
         *(pytest.param(what, marks=pytest.mark.long) for what in ("no certificate", "folder")),
     ),
 )
-def test_a_file_of_authorities_that_is_none(
+def test_amqp_tls_unusable_ca_file_error_names_the_file(
     what: str, secure: Broker, tmp_path: Path, make_space: MakeSpace
 ) -> None:
     path = tmp_path / "ca.pem"
@@ -247,7 +253,7 @@ def test_a_file_of_authorities_that_is_none(
     assert str(path) in text
 
 
-def test_encrypted_where_it_is_plain_and_the_reverse(
+def test_amqp_tls_mismatch_of_port_error_names_use_ssl(
     secure: Broker, ca_file: Path, make_space: MakeSpace
 ) -> None:
     options = AMQPOptions("localhost", secure.port, use_ssl=True, ca_file=ca_file)
@@ -259,7 +265,7 @@ def test_encrypted_where_it_is_plain_and_the_reverse(
     assert "try it with use_ssl=True" in text
 
 
-def test_a_client_certificate_where_none_logs_in(
+def test_amqp_client_certificate_without_broker_plugin_raises_broker_error(
     secure: Broker, authority: trustme.CA, ca_file: Path, tmp_path: Path, make_space: MakeSpace
 ) -> None:
     """The broker lacks the plugin that takes a certificate in place of a password."""

@@ -68,7 +68,7 @@ def without_help(seen: Counter[str]) -> Counter[str]:
     return Counter({line: n for line, n in seen.items() if not line.startswith("here > here")})
 
 
-def test_each_process_sees_what_it_sends_and_receives_once(make_space: MakeSpace) -> None:
+def test_amqp_observe_shows_messages_of_the_process_once(make_space: MakeSpace) -> None:
     one, two, three = make_space(), make_space(), make_space()
     seen: list[Kept[dict[str, Any]]] = [Kept(), Kept(), Kept()]
     for space, kept in zip((one, two, three), seen, strict=True):
@@ -105,7 +105,7 @@ def test_everywhere_sees_all_processes_once(make_space: MakeSpace) -> None:
     assert others(seen) == expected
 
 
-def test_everywhere_sees_all_without_an_agent_of_its_own(make_space: MakeSpace) -> None:
+def test_amqp_observe_everywhere_works_in_a_space_without_agents(make_space: MakeSpace) -> None:
     watcher = make_space()
     seen: Kept[dict[str, Any]] = Kept()
     watcher.observe(seen.add, everywhere=True)
@@ -130,7 +130,7 @@ def test_everywhere_after_the_space_is_in_use_and_twice(make_space: MakeSpace) -
         assert sorted(m["from"] for m in kept) == ["me", "other", "other"]
 
 
-def test_everywhere_twice_at_once_each_sees_what_is_sent_once_it_returns(
+def test_amqp_observe_everywhere_from_threads_misses_no_message_after_return(
     make_space: MakeSpace,
 ) -> None:
     space = make_space()
@@ -147,10 +147,10 @@ def test_everywhere_twice_at_once_each_sees_what_is_sent_once_it_returns(
         assert len(list(pool.map(observe, "abcd"))) == 4
 
 
-def test_everywhere_leaves_a_request_waiting_for_an_agent_that_comes(
+def test_amqp_observe_everywhere_keeps_request_with_wait_waiting(
     make_space: MakeSpace,
 ) -> None:
-    """The broker does not return what nobody but an observer has."""
+    """The broker does not return a message that only an observer's queue receives."""
     make_space().observe(lambda message: None, everywhere=True)
     here, there = make_space(), make_space()
     me = here.add(Agent("me"))
@@ -170,7 +170,7 @@ def test_everywhere_leaves_a_request_waiting_for_an_agent_that_comes(
     assert later.begun == ["b", "c"]
 
 
-def test_everywhere_goes_on_after_thousands(
+def test_amqp_observe_everywhere_shows_messages_after_thousands(
     make_space: MakeSpace, channel: BlockingChannel, exchange: str
 ) -> None:
     seen: Kept[dict[str, Any]] = Kept()
@@ -183,7 +183,7 @@ def test_everywhere_goes_on_after_thousands(
 
 
 @pytest.mark.parametrize("everywhere", (False, True))
-def test_one_that_raises_is_removed_and_the_others_see_on(
+def test_amqp_observer_that_raises_is_removed_and_others_remain(
     make_space: MakeSpace, log: Any, everywhere: bool
 ) -> None:
     space = make_space()
@@ -207,7 +207,7 @@ def test_one_that_raises_is_removed_and_the_others_see_on(
     assert {m["to"] for m in seen} == {"me"}
 
 
-def test_what_is_no_message_is_not_shown(
+def test_amqp_observe_everywhere_skips_unreadable_bodies(
     make_space: MakeSpace, channel: BlockingChannel, exchange: str, log: Any
 ) -> None:
     space = make_space()
@@ -222,7 +222,7 @@ def test_what_is_no_message_is_not_shown(
     assert line.endswith("it has no message_id")
 
 
-def test_what_is_published_again_is_shown_once(
+def test_amqp_observe_everywhere_shows_a_republished_message_once(
     make_space: MakeSpace, channel: BlockingChannel, exchange: str
 ) -> None:
     space = make_space()
@@ -236,7 +236,7 @@ def test_what_is_published_again_is_shown_once(
     assert [each["from"] for each in seen.wait_for(3)] == ["Ann", "me", "me"]
 
 
-def test_what_may_not_observe(make_space: MakeSpace) -> None:
+def test_amqp_observe_refuses_anything_but_a_plain_function(make_space: MakeSpace) -> None:
     async def coroutine(shown: dict[str, Any]) -> None:
         raise AssertionError(shown)
 
@@ -250,10 +250,10 @@ def test_what_may_not_observe(make_space: MakeSpace) -> None:
         space.observe(print, everywhere=True)
 
 
-def test_an_observers_queue_that_is_not_free_yet_does_not_end_the_space(
+def test_amqp_observe_everywhere_reconnects_while_the_old_queue_is_locked(
     make_space: MakeSpace, broker: Broker, exchange: str
 ) -> None:
-    """The broker may hold a lost connection to be there, and what was its own with it."""
+    """The broker may still hold the exclusive queues of a lost connection."""
     events: Kept[str] = Kept()
     seen: Kept[dict[str, Any]] = Kept()
     with Proxy(broker.port) as proxy:
@@ -283,7 +283,7 @@ def test_an_observers_queue_that_is_not_free_yet_does_not_end_the_space(
         space.close()
 
 
-def test_what_happens_to_the_connection_is_told(
+def test_amqp_on_connection_reports_lost_and_restored_connection(
     make_space: MakeSpace, broker: Broker, log: Any
 ) -> None:
     events: Kept[tuple[str, str]] = Kept()
@@ -316,7 +316,7 @@ def test_what_happens_to_the_connection_is_told(
             assert log.wait_for(text).startswith("WARNING")
 
 
-def test_a_callback_that_raises_is_called_no_more(
+def test_amqp_on_connection_that_raises_is_removed(
     make_space: MakeSpace, proxy: Proxy, log: Any
 ) -> None:
     calls = []
@@ -333,7 +333,7 @@ def test_a_callback_that_raises_is_called_no_more(
     assert calls == ["connected"]
 
 
-def test_statistics_tell_what_waits_and_what_is_under_way(make_space: MakeSpace) -> None:
+def test_amqp_statistics_count_waiting_and_running_messages(make_space: MakeSpace) -> None:
     there, here = make_space(), make_space()
     assert there.statistics() == {"agents": {}, "deadlines": 0}
     holder = there.add(Holder("holder"))

@@ -23,7 +23,7 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_the_defaults_are_rabbitmqs_own() -> None:
+def test_amqp_options_defaults_equal_rabbitmq_defaults() -> None:
     options = AMQPOptions()
     assert (options.hostname, options.port, options.username) == ("localhost", 5672, "guest")
     assert (options.password, options.virtual_host, options.use_ssl) == ("guest", "/", False)
@@ -44,7 +44,7 @@ def test_the_defaults_are_rabbitmqs_own() -> None:
         ("heartbeat", (1, 65535)),
     ),
 )
-def test_what_each_may_be(field: str, values: tuple[Any, ...]) -> None:
+def test_amqp_options_accept_valid_values(field: str, values: tuple[Any, ...]) -> None:
     for value in values:
         found = getattr(AMQPOptions(**{field: value}), field)
         assert found == (5672 if (field, value) == ("port", None) else value)
@@ -63,7 +63,7 @@ def test_what_each_may_be(field: str, values: tuple[Any, ...]) -> None:
         ("ca_file", (5, b"ca.pem", True)),
     ),
 )
-def test_what_none_may_be(field: str, values: tuple[Any, ...]) -> None:
+def test_amqp_options_refuse_invalid_values(field: str, values: tuple[Any, ...]) -> None:
     for value in values:
         with pytest.raises(ConfigError, match=rf"AMQPOptions: {field}= must be") as caught:
             AMQPOptions(**{field: value})
@@ -71,7 +71,7 @@ def test_what_none_may_be(field: str, values: tuple[Any, ...]) -> None:
 
 
 @pytest.mark.parametrize("field", ("hostname", "username", "password", "virtual_host"))
-def test_a_text_that_cannot_be_sent_is_refused(field: str) -> None:
+def test_amqp_options_refuse_text_that_amqp_cannot_encode(field: str) -> None:
     """AMQP has 255 bytes for most of these, and UTF-8."""
     with pytest.raises(ConfigError, match=f"{field}="):
         AMQPOptions(**{field: "\ud800"})
@@ -113,7 +113,7 @@ def test_options_are_not_changed() -> None:
         AMQPOptions().port = 1  # type: ignore[misc]
 
 
-def test_the_environment_says_where() -> None:
+def test_amqp_options_from_environment_reads_all_variables() -> None:
     given = {
         "AMQP_HOST": "broker",
         "AMQP_PORT": "5673",
@@ -144,12 +144,12 @@ def test_the_environment_says_where() -> None:
     "port",
     ("0", "65536", "-1", "amqp", "5672 ", "5672.0", "\uff15\uff16\uff17\uff12", "9" * 9, "100000"),
 )
-def test_a_port_in_the_environment_that_is_none(port: str) -> None:
+def test_amqp_options_from_environment_refuses_invalid_port(port: str) -> None:
     with pytest.raises(ConfigError, match=r"AMQP_PORT must be 1 to 65535, got "):
         AMQPOptions.from_environment({"AMQP_PORT": port})
 
 
-def test_a_space_asks_the_environment_and_options_come_before_it(
+def test_amqp_space_reads_environment_unless_options_are_given(
     broker: Broker, exchange: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AMQP_HOST", "127.0.0.1")
@@ -193,7 +193,7 @@ def test_the_password_is_shown_nowhere(
         ("inbox", (5, 1.5, "", True)),
     ),
 )
-def test_what_a_space_may_not_be_given(name: str, values: tuple[Any, ...]) -> None:
+def test_amqp_space_refuses_invalid_arguments(name: str, values: tuple[Any, ...]) -> None:
     for value in values:
         with pytest.raises(DefinitionError, match=f"{name}="):
             AMQPSpace(**{name: value})
@@ -203,7 +203,7 @@ async def told(what: str, text: str) -> None:
     """Not what on_connection may be."""
 
 
-def test_on_connection_is_no_async_function() -> None:
+def test_amqp_space_refuses_async_on_connection() -> None:
     with pytest.raises(DefinitionError, match="on_connection="):
         AMQPSpace(on_connection=told)
 
@@ -214,5 +214,5 @@ def test_how_long_a_space_may_keep_and_wait() -> None:
 
 
 @pytest.mark.parametrize("exchange", ("a", "moothall.test:1-2_3", "A" * 100, "amq", "amqp.x"))
-def test_exchanges_that_there_may_be(exchange: str) -> None:
+def test_amqp_space_accepts_valid_exchange_names(exchange: str) -> None:
     AMQPSpace(exchange=exchange).close()

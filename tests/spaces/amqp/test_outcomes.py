@@ -205,7 +205,7 @@ def populate(space: Any) -> None:
     space.add(Holder("holder"))
 
 
-def test_every_outcome_is_as_in_one_process(make_space: MakeSpace) -> None:
+def test_amqp_outcomes_equal_those_of_native_space(make_space: MakeSpace) -> None:
     with NativeSpace(mailbox=3) as one:
         populate(one)
         me = one.add(Agent("me"))
@@ -221,7 +221,7 @@ def test_every_outcome_is_as_in_one_process(make_space: MakeSpace) -> None:
     assert different == {}
 
 
-def test_an_error_that_would_not_fit_is_cut(make_space: MakeSpace) -> None:
+def test_amqp_action_error_too_long_is_cut(make_space: MakeSpace) -> None:
     make_space().add(Odd("odd"))
     me = make_space().add(Agent("me"))
     with pytest.raises(ActionError) as caught:
@@ -277,7 +277,7 @@ JSON = st.recursive(
 )
 
 
-def test_whatever_a_message_may_carry_arrives_as_it_was(make_space: MakeSpace) -> None:
+def test_amqp_delivers_any_json_value_unchanged(make_space: MakeSpace) -> None:
     worker = make_space().add(Worker("worker", Notes("/dev/null")))
     me = make_space().add(Agent("me"))
 

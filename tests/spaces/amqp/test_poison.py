@@ -185,7 +185,7 @@ def buried(dead: Dead, reason: str) -> tuple[Any, bytes]:
     return properties, content
 
 
-def test_bodies_that_are_no_message(
+def test_amqp_invalid_body_becomes_a_dead_letter(
     space: AMQPSpace, post: Callable[..., None], dead: Dead, log: Any
 ) -> None:
     for name, (content, reason) in BODIES.items():
@@ -198,7 +198,7 @@ def test_bodies_that_are_no_message(
     assert goes_on(space)
 
 
-def test_properties_that_no_message_has(
+def test_amqp_invalid_properties_become_a_dead_letter(
     space: AMQPSpace, post: Callable[..., None], dead: Dead
 ) -> None:
     for changes, reason in PROPERTIES.values():
@@ -208,7 +208,7 @@ def test_properties_that_no_message_has(
 
 
 @pytest.mark.parametrize("name", HEADERS)
-def test_headers_that_no_message_has(
+def test_amqp_invalid_headers_become_a_dead_letter(
     name: str, space: AMQPSpace, post: Callable[..., None], dead: Dead
 ) -> None:
     for value in HEADERS[name]:
@@ -221,7 +221,7 @@ def test_headers_that_no_message_has(
 
 
 @pytest.mark.parametrize("name", RAW)
-def test_what_our_client_cannot_read_or_write(
+def test_amqp_undecodable_properties_become_a_dead_letter(
     name: str, space: AMQPSpace, post: Callable[..., None], dead: Dead, log: Any
 ) -> None:
     """One bad message must not end the connection, on which it would come again, for ever."""
@@ -234,7 +234,7 @@ def test_what_our_client_cannot_read_or_write(
 
 
 @pytest.mark.parametrize("inbox", (False, True))
-def test_what_a_space_of_any_inbox_can_keep(
+def test_amqp_unusual_header_values_are_handled_with_any_inbox(
     inbox: bool,
     make_space: MakeSpace,
     post: Callable[..., None],
@@ -251,10 +251,10 @@ def test_what_a_space_of_any_inbox_can_keep(
     assert dead.count() == 0
 
 
-def test_a_request_that_wants_its_answer_nowhere(
+def test_amqp_request_without_usable_reply_to_is_handled(
     space: AMQPSpace, post: Callable[..., None], dead: Dead
 ) -> None:
-    """Or where no answer goes: with an agent, it is a dead letter there."""
+    """A reply that reaches another agent's queue becomes a dead letter there."""
     for reply_to in (None, "", "nowhere", "x" * 255):
         post(body(), pika.BasicProperties(message_id="a", type="request", reply_to=reply_to))
     assert goes_on(space)
@@ -266,7 +266,7 @@ def test_a_request_that_wants_its_answer_nowhere(
     assert goes_on(space)
 
 
-def test_an_agent_may_be_told_by_a_stranger(
+def test_amqp_message_of_another_program_is_handled_and_answered(
     space: AMQPSpace, post: Callable[..., None], dead: Dead, make_space: MakeSpace
 ) -> None:
     """Another program's message, which is a good one, is handled and answered."""
@@ -278,7 +278,7 @@ def test_an_agent_may_be_told_by_a_stranger(
     assert dead.count() == 0
 
 
-def test_somebody_has_deleted_the_queue_of_the_dead_letters(
+def test_amqp_deleted_dead_letter_queue_is_declared_again(
     make_space: MakeSpace,
     post: Callable[..., None],
     dead: Dead,
@@ -286,7 +286,7 @@ def test_somebody_has_deleted_the_queue_of_the_dead_letters(
     exchange: str,
     log: Any,
 ) -> None:
-    """It is made again, by the same connection, and what was for it is not lost."""
+    """The same connection declares the queue again and loses no letter."""
     events: Kept[str] = Kept()
     space = make_space(on_connection=lambda what, _: events.add(what))
     space.add(Worker("there", Notes("/dev/null")))
@@ -300,7 +300,7 @@ def test_somebody_has_deleted_the_queue_of_the_dead_letters(
     assert list(events) == ["connected"]
 
 
-def test_an_exchange_that_takes_nothing_is_told_of_and_tried_every_second(
+def test_amqp_dead_letter_exchange_refusing_is_logged_and_retried(
     space: AMQPSpace,
     post: Callable[..., None],
     dead: Dead,
@@ -308,7 +308,7 @@ def test_an_exchange_that_takes_nothing_is_told_of_and_tried_every_second(
     exchange: str,
     log: Any,
 ) -> None:
-    """As one is for a user that may not write to it."""
+    """A user without write permission on the exchange gets the same refusal."""
     channel.exchange_delete(f"{exchange}.dead")
     channel.exchange_declare(f"{exchange}.dead", "fanout", durable=True, internal=True)
     post(b"hello", pika.BasicProperties(**GOOD_PROPERTIES))
@@ -322,7 +322,7 @@ def test_an_exchange_that_takes_nothing_is_told_of_and_tried_every_second(
     assert sum("refuses this user" in each for each in log.lines) < 5
 
 
-def test_none_is_lost_while_the_dead_letters_are_full(
+def test_amqp_dead_letter_queue_full_loses_no_letter(
     broker: Broker, make_space: MakeSpace, dead: Dead, channel: BlockingChannel, exchange: str
 ) -> None:
     limit = '{"max-length": 1, "overflow": "reject-publish"}'
@@ -410,7 +410,7 @@ REPLIES: dict[str, tuple[bytes, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", REPLIES)
-def test_a_forged_reply_is_an_error_of_its_request_alone(
+def test_amqp_forged_reply_fails_only_its_request(
     name: str, make_space: MakeSpace, channel: BlockingChannel, exchange: str
 ) -> None:
     """The request ends, as an ActionError, and the next has its own answer."""

@@ -56,7 +56,7 @@ def test_everything_goes_by_id_between_processes(make_space: MakeSpace, start: A
 
 
 @pytest.mark.parametrize("by", ("name", "class"))
-def test_a_model_may_call_what_agents_of_other_processes_offer(
+def test_amqp_discovered_actions_of_another_process_are_callable_by_the_model(
     make_space: MakeSpace, start: Any, by: str
 ) -> None:
     process = start()
@@ -73,7 +73,9 @@ def test_a_model_may_call_what_agents_of_other_processes_offer(
     assert script.received[1][-1]["content"] == "a by there"
 
 
-def test_an_id_is_one_agents_in_all_processes(make_space: MakeSpace, start: Any) -> None:
+def test_amqp_add_refuses_id_of_an_agent_in_another_process(
+    make_space: MakeSpace, start: Any
+) -> None:
     process = start()
     process.add("one")
     here = make_space()
@@ -116,7 +118,7 @@ def test_an_id_is_free_at_once(how: str, make_space: MakeSpace, start: StartProc
     assert me.ask("one", "note", name="new").result(timeout=WAIT_S) == "new"
 
 
-def test_two_claim_an_id_at_once_and_one_has_it(make_space: MakeSpace) -> None:
+def test_amqp_add_of_one_id_in_several_spaces_succeeds_in_one(make_space: MakeSpace) -> None:
     spaces = [make_space() for _ in range(4)]
     for number, space in enumerate(spaces):
         space.add(Agent(f"me {number}"))
@@ -146,7 +148,7 @@ def test_two_claim_an_id_at_once_and_one_has_it(make_space: MakeSpace) -> None:
         assert spaces[0].add(asker).ask(f"one {round}", "note", name="a").result(timeout=WAIT_S)
 
 
-def test_another_exchange_hears_nothing(make_space: MakeSpace) -> None:
+def test_amqp_exchanges_are_isolated(make_space: MakeSpace) -> None:
     here = make_space()
     there = make_space(exchange=f"test.{uuid4().hex}")
     heard: list[Any] = []
@@ -163,7 +165,7 @@ def test_another_exchange_hears_nothing(make_space: MakeSpace) -> None:
     assert other.messages == []
 
 
-def test_an_agent_that_sends_by_another_exchange_is_answered_by_its_own(
+def test_amqp_action_sending_by_another_exchange_is_answered_by_its_own(
     make_space: MakeSpace,
 ) -> None:
     here, there = make_space(), make_space(exchange=f"test.{uuid4().hex}")
@@ -240,7 +242,7 @@ def test_a_chain_comes_back_through_another_process(make_space: MakeSpace, start
     assert caught.value.type == "HopLimitExceeded"
 
 
-def test_what_is_of_no_chain_waits_for_its_turn(make_space: MakeSpace) -> None:
+def test_amqp_message_outside_the_call_chain_waits_in_the_mailbox(make_space: MakeSpace) -> None:
     here, there = make_space(), make_space()
     order: Kept[str] = Kept()
 
@@ -269,7 +271,7 @@ def test_what_is_of_no_chain_waits_for_its_turn(make_space: MakeSpace) -> None:
     ]
 
 
-def test_a_deadline_ends_it_in_the_other_process(make_space: MakeSpace) -> None:
+def test_amqp_request_timeout_cancels_the_action_in_another_process(make_space: MakeSpace) -> None:
     holder = make_space().add(Holder("holder"))
     me = make_space().add(Agent("me"))
     for seconds in (0.25, 1, 4, 16):  # it may be over before the other process has read it
@@ -280,7 +282,7 @@ def test_a_deadline_ends_it_in_the_other_process(make_space: MakeSpace) -> None:
     assert set(holder.ended.wait_for(1)) == {"one cancelled"}
 
 
-def test_what_is_wanted_no_more_ends_in_the_other_process(make_space: MakeSpace) -> None:
+def test_amqp_cancelled_request_ends_in_another_process(make_space: MakeSpace) -> None:
     """What waits never begins, what is async is cancelled, what is plain runs on."""
     there, here = make_space(), make_space()
     holder = there.add(Holder("holder"))
@@ -311,7 +313,7 @@ def test_what_is_wanted_no_more_ends_in_the_other_process(make_space: MakeSpace)
     assert "plain done" in holder.ended
 
 
-def test_an_action_that_is_cancelled_cancels_what_it_asked(make_space: MakeSpace) -> None:
+def test_amqp_cancelled_action_cancels_requests_it_made(make_space: MakeSpace) -> None:
     one, two, three = make_space(), make_space(), make_space()
     holder = three.add(Holder("holder"))
 
@@ -326,7 +328,7 @@ def test_an_action_that_is_cancelled_cancels_what_it_asked(make_space: MakeSpace
     assert holder.ended.wait_for(1) == ["one cancelled"]
 
 
-def test_the_agent_or_its_space_goes_while_it_is_asked(make_space: MakeSpace) -> None:
+def test_amqp_remove_or_close_ends_requests_to_the_agent(make_space: MakeSpace) -> None:
     there, here = make_space(), make_space()
     holder = there.add(Holder("holder"))
     me = here.add(Agent("me"))
@@ -347,7 +349,7 @@ def test_the_agent_or_its_space_goes_while_it_is_asked(make_space: MakeSpace) ->
         held.result(timeout=WAIT_S)
 
 
-def test_dropped_requests_leave_nothing_in_either_process(make_space: MakeSpace) -> None:
+def test_amqp_dropped_requests_leak_nothing_in_either_process(make_space: MakeSpace) -> None:
     there, here = make_space(), make_space()
     holder = there.add(Holder("holder"))
     listener = there.add(Listener("other"))
@@ -373,7 +375,7 @@ def test_dropped_requests_leave_nothing_in_either_process(make_space: MakeSpace)
     assert listener.messages == []
 
 
-def test_what_a_thread_blocks_for_holds_up_no_other_process(
+def test_amqp_blocking_action_delays_no_other_agent(
     make_space: MakeSpace, start: StartProcess, tmp_path: Path
 ) -> None:
     process = start()
@@ -403,7 +405,7 @@ class Late(Agent):
         return found
 
 
-def test_an_agent_that_an_action_adds_is_there_for_what_it_sends_next(
+def test_amqp_agent_added_by_an_action_receives_its_next_message(
     make_space: MakeSpace,
 ) -> None:
     here = make_space()
@@ -414,7 +416,7 @@ def test_an_agent_that_an_action_adds_is_there_for_what_it_sends_next(
     assert me.ask("late", "bring", id="new 1").result(timeout=WAIT_S) == "came"
 
 
-def test_an_agent_that_an_action_adds_and_another_process_has(
+def test_amqp_action_adding_an_id_of_another_process_is_refused(
     make_space: MakeSpace, log: Any
 ) -> None:
     here, there = make_space(), make_space()
@@ -428,7 +430,7 @@ def test_an_agent_that_an_action_adds_and_another_process_has(
     assert other.begun == ["came"]
 
 
-def test_await_on_a_loop_of_ones_own(make_space: MakeSpace) -> None:
+def test_amqp_request_is_awaitable_on_the_callers_event_loop(make_space: MakeSpace) -> None:
     there, here = make_space(), make_space()
     there.add(Holder("holder"))
     me = here.add(Agent("me"))

@@ -30,8 +30,10 @@ def contents(there: Recorder, count: int) -> list[str]:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("cut", (False, True))
-def test_what_an_agent_sends_comes_in_order(cut: bool, make_space: MakeSpace, proxy: Proxy) -> None:
-    """Nothing overtakes what waits for the broker, nor what is sent again."""
+def test_amqp_send_keeps_the_order_of_one_agent(
+    cut: bool, make_space: MakeSpace, proxy: Proxy
+) -> None:
+    """No message overtakes one that waits for the broker or is published again."""
     there = make_space(mailbox=10_000).add(Recorder("there"))
     make_space().add(Recorder("other"))
     gates = {"one": Gate(), "many": Gate()}
@@ -87,10 +89,10 @@ def test_a_thread_waits_in_send_while_the_broker_is_behind(
     sender.join()
 
 
-def test_a_thread_goes_on_in_send_when_the_broker_is_away(
+def test_amqp_send_without_connection_queues_and_does_not_block(
     make_space: MakeSpace, proxy: Proxy, events: Kept[str]
 ) -> None:
-    """What it sends waits for the next connection."""
+    """The messages wait for the next connection."""
     there = make_space(mailbox=10_000).add(Recorder("there"))
     space = make_space(
         amqp_options=AMQPOptions("127.0.0.1", proxy.port),
@@ -145,14 +147,14 @@ def test_a_hundred_thousand_wait_for_the_broker_and_no_more(
     log.wait_for("100001 messages are lost")
 
 
-def test_what_was_returned_before_the_connection_was_lost_is_published_once_on_the_next(
+def test_amqp_returned_message_is_published_once_after_reconnecting(
     make_space: MakeSpace,
     proxy: Proxy,
     events: Kept[str],
     channel: BlockingChannel,
     exchange: str,
 ) -> None:
-    """Its receiver has come meanwhile: that it had no queue is no longer so."""
+    """The receiver was added after the broker returned the message for want of a queue."""
     space = make_space(
         amqp_options=AMQPOptions("127.0.0.1", proxy.port),
         on_connection=lambda what, _: events.add(what),
@@ -171,10 +173,10 @@ def test_what_was_returned_before_the_connection_was_lost_is_published_once_on_t
     assert channel.queue_declare(copies, passive=True).method.message_count == 2
 
 
-def test_what_is_sent_while_a_queue_is_gone_comes_in_order(
+def test_amqp_send_to_a_missing_queue_keeps_order(
     make_space: MakeSpace, proxy: Proxy, channel: BlockingChannel, exchange: str
 ) -> None:
-    """What the broker has returned is before what was not published since."""
+    """Returned messages come before those not yet published."""
     space = make_space(amqp_options=AMQPOptions("127.0.0.1", proxy.port))
     there, mine = space.add(Recorder("there")), make_space()
     me, other = mine.add(Agent("me")), mine.add(Recorder("other"))

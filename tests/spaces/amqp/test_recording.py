@@ -41,10 +41,10 @@ class Silent(Agent):
 
 
 @pytest.mark.parametrize("durable", (False, True))
-def test_one_that_returns_nothing_has_ended(
+def test_amqp_inbox_records_the_end_of_an_action_without_result(
     durable: bool, make_space: MakeSpace, inbox: str, dead: Dead
 ) -> None:
-    """Else the broker would bring no more, and the next process would find it in doubt."""
+    """Without a recorded end, the next process would find the message in doubt."""
     options: dict[str, Any] = {"mailbox": 10, **({"inbox": inbox} if durable else {})}
     there = make_space(**options)
     silent = there.add(Silent("silent"))
@@ -62,7 +62,7 @@ def test_one_that_returns_nothing_has_ended(
     assert (me.messages, dead.count()) == ([], 0)
 
 
-def test_one_has_not_ended_until_the_broker_has_what_it_sent(
+def test_amqp_inbox_records_the_end_only_after_publisher_confirms(
     make_space: MakeSpace,
     start: StartProcess,
     notes: Notes,
@@ -70,7 +70,7 @@ def test_one_has_not_ended_until_the_broker_has_what_it_sent(
     broker: Broker,
     tmp_path: Path,
 ) -> None:
-    """Its process is killed before that: it is in doubt, and its sender is not told of success."""
+    """A process killed before the confirm leaves the message in doubt, and reports no success."""
     me = make_space().add(Recorder("me"))
     go = tmp_path / "go"
     with Proxy(broker.port) as proxy:
@@ -122,7 +122,7 @@ def test_the_answer_of_an_acknowledged_message_is_sent_by_the_next_process(
     assert notes.lines() == ["begun asked", "done asked", "done next"]
 
 
-def test_an_answer_that_the_broker_has_is_not_sent_by_the_next_process(
+def test_amqp_inbox_confirmed_answer_is_not_sent_again_after_restart(
     make_space: MakeSpace,
     start: StartProcess,
     inbox: str,
@@ -142,10 +142,10 @@ def test_an_answer_that_the_broker_has_is_not_sent_by_the_next_process(
     assert channel.queue_declare(copies, passive=True).method.message_count == 1
 
 
-def test_one_that_is_redelivered_while_it_runs_is_acknowledged_when_it_ends(
+def test_amqp_redelivery_of_a_running_message_is_acknowledged_at_its_end(
     make_space: MakeSpace, proxy: Proxy, events: Kept[str]
 ) -> None:
-    """Else the next process would be brought it, and the agent in time no more."""
+    """Without that, the broker would deliver the message again to the next process."""
     here = make_space(
         amqp_options=AMQPOptions("127.0.0.1", proxy.port),
         on_connection=lambda what, _: events.add(what),
@@ -166,7 +166,7 @@ def test_one_that_is_redelivered_while_it_runs_is_acknowledged_when_it_ends(
     assert (holder.begun, other.begun) == (["first", "second"], ["third"])
 
 
-def test_one_that_is_redelivered_while_it_runs_is_not_lost_with_its_process(
+def test_amqp_redelivery_of_a_running_message_survives_a_killed_process(
     make_space: MakeSpace,
     start: StartProcess,
     notes: Notes,
@@ -195,7 +195,7 @@ def test_one_that_is_redelivered_while_it_runs_is_not_lost_with_its_process(
 
 
 @pytest.mark.long
-def test_a_process_that_has_lost_an_id_answers_nothing_of_what_it_had_begun(
+def test_amqp_process_that_lost_an_id_sends_no_answer(
     make_space: MakeSpace, proxy: Proxy, events: Kept[str], log: Any
 ) -> None:
     """The process that has the id now was brought it too.
@@ -234,10 +234,10 @@ def test_a_process_that_has_lost_an_id_answers_nothing_of_what_it_had_begun(
     assert asked.result(timeout=WAIT_S) == "a"
 
 
-def test_one_that_is_removed_without_a_connection_does_not_wait_for_it(
+def test_amqp_remove_without_connection_does_not_wait(
     make_space: MakeSpace, proxy: Proxy, events: Kept[str]
 ) -> None:
-    """What was on its way to it was never confirmed."""
+    """The broker never confirmed the messages in flight to the removed agent."""
     space = make_space(
         amqp_options=AMQPOptions("127.0.0.1", proxy.port),
         on_connection=lambda what, _: events.add(what),
@@ -256,10 +256,10 @@ def test_one_that_is_removed_without_a_connection_does_not_wait_for_it(
     assert not leaving.is_alive()
 
 
-def test_what_ended_long_ago_is_forgotten_faster_than_new_comes(
+def test_amqp_inbox_forgets_two_old_entries_for_each_new_one(
     make_space: MakeSpace, inbox: str
 ) -> None:
-    """So a file that has grown does not stay as it is: of old messages two go for each new one."""
+    """A file that has grown shrinks: two old messages go for each new one."""
     kept = Inbox(inbox)
     for number in range(3_000):
         kept.end(str(number), "me", None)

@@ -31,7 +31,7 @@ def ask(me: Agent, to: str, name: str, text: str) -> Any:
     return me.request(message(to, name, text=text), wait=True)
 
 
-def test_one_that_ended_is_answered_again_and_not_run(
+def test_amqp_inbox_redelivered_ended_message_is_answered_and_not_run(
     make_space: MakeSpace,
     start: StartProcess,
     notes: Notes,
@@ -39,7 +39,7 @@ def test_one_that_ended_is_answered_again_and_not_run(
     broker: Broker,
     tmp_path: Path,
 ) -> None:
-    """Its process had written the end down, and was killed before the broker heard of it."""
+    """The process recorded the end and was killed before the broker had the acknowledgement."""
     me = make_space().add(Recorder("me"))
     go = tmp_path / "go"
     with Proxy(broker.port) as proxy:
@@ -65,7 +65,7 @@ def test_one_that_ended_is_answered_again_and_not_run(
     assert notes.lines() == ["begun asked", "done asked", "done sent"]
 
 
-def test_one_that_had_begun_is_in_doubt_and_what_waited_behind_it_runs(
+def test_amqp_inbox_started_message_is_in_doubt_and_the_next_runs(
     make_space: MakeSpace, start: StartProcess, notes: Notes, inbox: str, dead: Dead
 ) -> None:
     process = start(inbox=inbox)
@@ -91,7 +91,7 @@ def test_one_that_had_begun_is_in_doubt_and_what_waited_behind_it_runs(
     assert dead.count() == 0
 
 
-def test_a_sender_is_told_of_one_in_doubt_and_only_once(
+def test_amqp_inbox_reports_a_message_in_doubt_to_its_sender_once(
     make_space: MakeSpace, start: StartProcess, notes: Notes, inbox: str, dead: Dead
 ) -> None:
     process = start(inbox=inbox)
@@ -113,7 +113,7 @@ def test_a_sender_is_told_of_one_in_doubt_and_only_once(
     assert notes.lines() == ["begun held", "done new"]
 
 
-def test_an_idempotent_one_runs_again(
+def test_amqp_inbox_started_idempotent_action_runs_again(
     make_space: MakeSpace, start: StartProcess, notes: Notes, inbox: str, dead: Dead
 ) -> None:
     process = start(inbox=inbox)
@@ -128,7 +128,7 @@ def test_an_idempotent_one_runs_again(
     assert dead.count() == 0
 
 
-def test_each_thing_said_while_a_message_is_handled_has_an_answer_of_its_own(
+def test_amqp_say_repeated_within_one_message_gets_separate_answers(
     make_space: MakeSpace, tmp_path: Path
 ) -> None:
     class Desk(ReActAgent):
@@ -149,7 +149,7 @@ def test_each_thing_said_while_a_message_is_handled_has_an_answer_of_its_own(
     assert desk.ask("front", "say", content="hello").result(timeout=WAIT_S) == "3 4"
 
 
-def test_without_an_inbox_one_that_had_begun_runs_again(
+def test_amqp_without_inbox_started_message_runs_again(
     make_space: MakeSpace, start: StartProcess, notes: Notes
 ) -> None:
     process = start()
@@ -163,7 +163,7 @@ def test_without_an_inbox_one_that_had_begun_runs_again(
     assert notes.lines() == ["begun held", "begun held", "done held"]
 
 
-def test_a_broadcast_is_remembered_for_each_who_had_it(
+def test_amqp_inbox_records_a_broadcast_per_receiver(
     make_space: MakeSpace, start: StartProcess, notes: Notes, inbox: str, dead: Dead
 ) -> None:
     process = start(inbox=inbox)
@@ -189,7 +189,7 @@ def test_a_broadcast_is_remembered_for_each_who_had_it(
 # -- what is acknowledged before it runs -----------------------------------------------------------
 
 
-def test_a_detached_one_is_acknowledged_before_it_runs_and_then_in_doubt(
+def test_amqp_detached_action_is_acknowledged_first_and_in_doubt_after_a_kill(
     make_space: MakeSpace,
     start: StartProcess,
     notes: Notes,
@@ -224,7 +224,7 @@ def test_a_detached_one_is_acknowledged_before_it_runs_and_then_in_doubt(
     assert {dead.next()[0].headers["agent"] for _ in range(2)} == {"there", "plain"}
 
 
-def test_a_detached_one_that_runs_again_runs_before_what_was_sent_after_it(
+def test_amqp_detached_idempotent_action_runs_again_in_order(
     make_space: MakeSpace, start: StartProcess, notes: Notes, inbox: str
 ) -> None:
     process = start(inbox=inbox)
@@ -242,7 +242,7 @@ def test_a_detached_one_that_runs_again_runs_before_what_was_sent_after_it(
 
 
 @pytest.mark.parametrize("kind", ("request", "send"))
-def test_one_that_awaits_approval_goes_on_after_a_restart(
+def test_amqp_inbox_message_awaiting_approval_is_asked_again_after_restart(
     kind: str,
     make_space: MakeSpace,
     start: StartProcess,
@@ -252,7 +252,7 @@ def test_one_that_awaits_approval_goes_on_after_a_restart(
     waiting: Callable[[str], int],
     unacknowledged: Callable[[], int],
 ) -> None:
-    """A person is asked again, and then it runs, once."""
+    """The approver is asked again, and then the action runs once."""
     process = start(inbox=inbox, says=False)
     process.add("there")
     me = make_space().add(Recorder("me"))
@@ -285,7 +285,7 @@ def test_one_that_awaits_approval_goes_on_after_a_restart(
     assert dead.count() == 0
 
 
-def test_one_that_was_approved_and_had_begun_is_in_doubt(
+def test_amqp_inbox_approved_and_started_message_is_in_doubt(
     make_space: MakeSpace, start: StartProcess, notes: Notes, inbox: str
 ) -> None:
     process = start(inbox=inbox, says=True)
@@ -324,7 +324,7 @@ def approved(
     return asked
 
 
-def test_a_permission_outlives_the_process_that_asked_for_it(
+def test_amqp_inbox_permission_survives_restart(
     approved: Any, start: StartProcess, notes: Notes, inbox: str
 ) -> None:
     start(inbox=inbox, says=False).add("there")
@@ -332,7 +332,7 @@ def test_a_permission_outlives_the_process_that_asked_for_it(
     assert notes.lines().count("asked a") == 1
 
 
-def test_a_permission_is_of_the_message_that_was_asked_about(
+def test_amqp_inbox_permission_does_not_cover_another_message(
     approved: Any,
     make_space: MakeSpace,
     start: StartProcess,
@@ -341,7 +341,7 @@ def test_a_permission_is_of_the_message_that_was_asked_about(
     exchange: str,
     channel: BlockingChannel,
 ) -> None:
-    """Another that comes under its key does not run."""
+    """Another message with the same key does not run."""
     with closing(sqlite3.connect(f"file:{inbox}?mode=ro", uri=True)) as connection:
         (key,) = connection.execute("SELECT key FROM inbox WHERE message IS NOT NULL").fetchone()
     body = {"from": "me", **message("there", "hold_approved", text="other")}
@@ -358,7 +358,7 @@ def test_a_permission_is_of_the_message_that_was_asked_about(
     assert "begun other" not in notes.lines()
 
 
-def test_one_that_is_cancelled_while_its_process_is_away_is_asked_for_no_more(
+def test_amqp_request_cancelled_while_process_is_down_never_runs(
     make_space: MakeSpace, start: StartProcess, notes: Notes, inbox: str
 ) -> None:
     process = start(inbox=inbox, says=False)
@@ -377,7 +377,7 @@ def test_one_that_is_cancelled_while_its_process_is_away_is_asked_for_no_more(
     assert "begun a" not in notes.lines()
 
 
-def test_a_close_leaves_what_awaits_approval_for_the_next(
+def test_amqp_close_leaves_messages_awaiting_approval_to_the_next_process(
     make_space: MakeSpace, start: StartProcess, notes: Notes, inbox: str
 ) -> None:
     process = start(inbox=inbox, says=False)
@@ -394,7 +394,7 @@ def test_a_close_leaves_what_awaits_approval_for_the_next(
 # -- the file --------------------------------------------------------------------------------------
 
 
-def test_a_file_that_another_process_uses(
+def test_amqp_inbox_file_of_another_process_raises_inbox_error(
     make_space: MakeSpace, start: StartProcess, inbox: str
 ) -> None:
     process = start(inbox=inbox)
@@ -408,14 +408,18 @@ def test_a_file_that_another_process_uses(
     assert space.add(Agent("here")).ask("here", "help").result(timeout=WAIT_S) == {}
 
 
-def test_a_file_that_another_space_of_this_process_uses(make_space: MakeSpace, inbox: str) -> None:
+def test_amqp_inbox_file_of_another_space_raises_inbox_error(
+    make_space: MakeSpace, inbox: str
+) -> None:
     make_space(inbox=inbox).add(Agent("one"))
     with pytest.raises(InboxError, match="used already in this process"):
         make_space(inbox=inbox).add(Agent("two"))
 
 
 @pytest.mark.parametrize("what", ("damaged", "no database", "another's", "folder", "nowhere"))
-def test_a_file_that_is_no_inbox(what: str, make_space: MakeSpace, tmp_path: Path) -> None:
+def test_amqp_inbox_file_of_another_kind_raises_inbox_error(
+    what: str, make_space: MakeSpace, tmp_path: Path
+) -> None:
     path = tmp_path / "inbox.db"
     if what == "damaged":
         with make_space(inbox=path) as space:
@@ -446,7 +450,7 @@ def test_a_file_that_is_no_inbox(what: str, make_space: MakeSpace, tmp_path: Pat
     space.close()
 
 
-def test_what_ended_long_ago_is_forgotten(
+def test_amqp_inbox_forgets_entries_older_than_keep(
     make_space: MakeSpace, inbox: str, tmp_path: Path
 ) -> None:
     """Longer ago than messages wait: it does not come again, and the file grows no more."""

@@ -38,7 +38,7 @@ def slow(make_space: MakeSpace, proxy: Proxy, events: Kept[str]) -> AMQPSpace:
     )
 
 
-def test_a_receiver_that_learns_late_that_its_queue_was_deleted_handles_each_request_once(
+def test_amqp_queue_deletion_noticed_late_runs_each_request_once(
     make_space: MakeSpace,
     slow: AMQPSpace,
     proxy: Proxy,
@@ -66,7 +66,7 @@ def test_a_receiver_that_learns_late_that_its_queue_was_deleted_handles_each_req
     assert sorted(map(int, holder.begun)) == list(range(600))
 
 
-def test_every_request_to_one_that_is_removed_ends_however_much_is_on_its_way(
+def test_amqp_remove_ends_every_request_with_large_messages_in_transit(
     make_space: MakeSpace, waiting: Waiting
 ) -> None:
     there = make_space()
@@ -84,7 +84,7 @@ def test_every_request_to_one_that_is_removed_ends_however_much_is_on_its_way(
         assert holder.begun == ["first"]
 
 
-def test_what_waits_for_one_that_left_without_a_connection_waits_for_the_next_of_its_id(
+def test_amqp_remove_without_connection_keeps_messages_for_the_next_agent(
     make_space: MakeSpace,
     slow: AMQPSpace,
     proxy: Proxy,
@@ -110,7 +110,7 @@ def test_what_waits_for_one_that_left_without_a_connection_waits_for_the_next_of
     assert (holder.begun, again.begun) == (["one"], ["waits"])
 
 
-def test_an_agent_begins_after_two_seconds_though_not_all_that_waited_for_it_is_here(
+def test_amqp_add_begins_after_two_seconds_of_slow_delivery(
     make_space: MakeSpace, slow: AMQPSpace, proxy: Proxy, waiting: Waiting
 ) -> None:
     before, me = make_space(), make_space().add(Agent("me"))
@@ -159,7 +159,7 @@ class Careful(Agent):
         self.done.add(path)
 
 
-def test_a_request_given_up_in_its_own_process_is_not_begun_though_word_of_it_is_slow(
+def test_amqp_cancelled_request_of_the_same_process_never_begins(
     make_space: MakeSpace, proxy: Proxy
 ) -> None:
     approver = Approver()

@@ -40,7 +40,7 @@ def came(**more: Any) -> wire.Inbound:
     return wire.read(made.properties(), made.body)
 
 
-def test_a_message_comes_as_it_was_sent() -> None:
+def test_wire_read_returns_the_sent_envelope() -> None:
     found = came()
     assert (found.key, found.kind, found.reply_to) == ("key", wire.REQUEST, "me")
     assert found.envelope == MESSAGE
@@ -51,7 +51,7 @@ def test_a_message_comes_as_it_was_sent() -> None:
 
 @pytest.mark.parametrize("hops", (1, 2, 33))
 @pytest.mark.parametrize("chain", ((), ("one",), ("one", "two")))
-def test_the_chain_that_led_to_it_comes_with_it(hops: int, chain: tuple[str, ...]) -> None:
+def test_wire_read_returns_hops_and_call_chain(hops: int, chain: tuple[str, ...]) -> None:
     found = came(hops=hops, call_chain=chain, original_id="", thread="t", within="r")
     assert (found.hops, found.call_chain, found.original_id) == (hops, chain, "")
     assert found.timeout == 300
@@ -59,19 +59,19 @@ def test_the_chain_that_led_to_it_comes_with_it(hops: int, chain: tuple[str, ...
 
 
 @pytest.mark.parametrize("timeout", (None, 300, 5, 2.5, 0, 0.0, 1e12, float("inf")))
-def test_a_deadline_is_told_as_it_was_given(timeout: float | None) -> None:
+def test_wire_read_keeps_type_and_value_of_timeout(timeout: float | None) -> None:
     found = came(timeout=timeout).timeout
     assert (found, type(found)) == (timeout, type(timeout))
 
 
-def test_a_message_with_no_headers_is_kept_as_it_is() -> None:
+def test_wire_restored_equals_stored_message_without_headers() -> None:
     made = outbound()
     found, permission = wire.restored(wire.stored(made.properties(), made.body))
     assert (found[1:], permission) == (came()[1:], None)
 
 
 @pytest.mark.parametrize("permission", (None, "granted"))
-def test_what_is_kept_of_a_message_is_all_of_it(permission: str | None) -> None:
+def test_wire_restored_equals_stored_message_with_headers(permission: str | None) -> None:
     told_beside = {"timeout": None, "original_id": "o", "thread": "t", "within": "r"}
     made = outbound(hops=3, call_chain=("one",), **told_beside)
     properties = made.properties()
@@ -107,7 +107,7 @@ def given(**wrong: Any) -> Any:
     ),
     ids=str,
 )
-def test_what_is_no_message_is_refused(wrong: dict[str, Any], told: str) -> None:
+def test_wire_read_refuses_invalid_properties(wrong: dict[str, Any], told: str) -> None:
     with pytest.raises(wire.Unreadable, match=told):
         wire.read(given(**wrong), wire.written(MESSAGE))
 
@@ -126,7 +126,7 @@ def test_what_is_no_message_is_refused(wrong: dict[str, Any], told: str) -> None
     ),
     ids=lambda body: body.decode()[:20],
 )
-def test_a_body_that_is_none_is_refused(body: bytes) -> None:
+def test_wire_read_refuses_invalid_body(body: bytes) -> None:
     with pytest.raises(wire.Unreadable):
         wire.read(given(), body)
 
@@ -138,7 +138,7 @@ def test_a_body_has_a_bound() -> None:
 
 
 @pytest.mark.parametrize("body", (b"NaN", b"[Infinity]", b"[" * 100_000))
-def test_an_answer_that_is_no_json_is_refused(body: bytes) -> None:
+def test_wire_read_json_refuses_invalid_json(body: bytes) -> None:
     with pytest.raises(wire.Unreadable, match="it is not JSON"):
         wire.read_json(body)
 
@@ -162,14 +162,14 @@ PLAIN = (
     ),
     ids=lambda error: type(error).__name__,
 )
-def test_an_error_is_raised_as_it_was_where_it_came_from(error: RequestError) -> None:
+def test_wire_error_of_restores_type_and_text(error: RequestError) -> None:
     found = wire.error_of(wire.error_headers(error), {"error": str(error)})
     assert (type(found), str(found)) == (type(error), str(error))
     for part in ("type", "text", "where"):
         assert getattr(found, part, None) == getattr(error, part, None)
 
 
-def test_an_error_that_nobody_knows_is_an_action_error() -> None:
+def test_wire_error_of_unknown_type_is_action_error() -> None:
     found = wire.error_of({"outcome": "OSError", "where": 5}, {"error": "no"})
     assert isinstance(found, ActionError)
     assert (found.type, found.text, found.where) == ("OSError", "no", None)
@@ -182,7 +182,7 @@ def test_the_headers_of_an_error_fit_a_frame() -> None:
     assert all(len(value) <= 1000 for value in wire.error_headers(error).values())
 
 
-def test_a_permission_is_for_one_action_with_its_arguments() -> None:
+def test_wire_fingerprint_differs_by_action_and_arguments() -> None:
     one = wire.fingerprint(MESSAGE._replace(args={"a": 1, "b": 2}), "b")
     assert one == wire.fingerprint(MESSAGE._replace(args={"b": 2, "a": 1}), "b")
     others = (
