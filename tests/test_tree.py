@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import functools
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -432,6 +433,24 @@ def plain_locks(source: Path) -> list[str]:
     return faults
 
 
+# Words that hide which feature a test is about.
+RIDDLES = re.compile(
+    r"^test_(it|its|what|one_that|one_who|one_of)_|"
+    r"_(who|whoever|whose|whom|nobody|somebody|meanwhile|is_told|is_had|at_all)(_|$)"
+)
+
+
+def riddles(tests: Path) -> list[str]:
+    """Tests whose name does not say which feature broke when they fail."""
+    return [
+        f"{path.name}:{node.lineno}: {node.name}"
+        for path in sorted(tests.rglob("*.py") if tests.is_dir() else [tests])
+        for node in ast.walk(parsed(path.read_text(), str(path)))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if node.name.startswith("test_") and RIDDLES.search(node.name)
+    ]
+
+
 RULES = (
     broken_order,
     broken_floors,
@@ -545,6 +564,18 @@ def test_a_tree_that_keeps_the_rules_is_let_through(tmp_path: Path, path: str, t
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f'"""A module."""\n{text}')
     assert [fault for rule in RULES for fault in rule(tmp_path)] == []
+
+
+@pytest.mark.parametrize(
+    "tests", ("memory", "spaces", "test_budget.py", "test_budget_turns.py", "test_shared_budget.py")
+)
+def test_names_of_tests_say_which_feature_broke(tests: str) -> None:
+    assert riddles(ROOT / "tests" / tests) == []
+
+
+def test_a_test_named_by_a_pronoun_is_caught(tmp_path: Path) -> None:
+    (tmp_path / "test_a.py").write_text("def test_it_waits(): ...\ndef test_a_wait_ends(): ...")
+    assert riddles(tmp_path) == ["test_a.py:1: test_it_waits"]
 
 
 def test_importing_moothall_loads_nothing_else() -> None:

@@ -76,13 +76,13 @@ class MemoryConformance:
         """A memory with room for everything that a test adds."""
         return self.make(self.kind, 100_000)
 
-    def test_a_fresh_one_is_empty(self, memory: Any) -> None:
+    def test_memory_new_is_empty(self, memory: Any) -> None:
         assert isinstance(memory, Memory)
         assert memory.get_memories() == []
         assert memory.get_memories(3) == []
         assert memory.get_memories(0) == []
 
-    def test_it_keeps_what_it_is_given_in_order(self, memory: Any) -> None:
+    def test_memory_keeps_items_in_order(self, memory: Any) -> None:
         given = [
             {"role": "system", "content": "Be brief."},
             user("look"),
@@ -111,7 +111,7 @@ class MemoryConformance:
             memory.get_memories(-1)
         assert memory.get_memories() == [user("a")]
 
-    def test_the_list_is_the_callers_own(self, memory: Any) -> None:
+    def test_memory_get_memories_returns_a_new_list(self, memory: Any) -> None:
         for text in "abc":
             memory.add_memory(user(text))
         for limit in (None, 2, 99):
@@ -135,7 +135,7 @@ class MemoryConformance:
             "NaN",
         ),
     )
-    def test_any_text_comes_back_as_it_was(self, memory: Any, text: str) -> None:
+    def test_memory_keeps_any_text_unchanged(self, memory: Any, text: str) -> None:
         item = {"role": "user", "content": text, text: text}
         memory.add_memory(dict(item))
         assert memory.get_memories() == [item]
@@ -151,7 +151,7 @@ class MemoryConformance:
         memory.add_memory(said("done"))
         assert memory.get_memories()[-1] == said("done")
 
-    def test_what_is_no_json_is_kept_or_refused_as_a_whole(self, memory: Any) -> None:
+    def test_memory_keeps_or_refuses_an_item_that_is_not_json_as_a_whole(self, memory: Any) -> None:
         memory.add_memory(user("a"))
         for value in (object(), b"bytes", {1, 2}, float("inf"), {1: "a"}):
             odd = {"role": "user", "content": "odd", "value": value}
@@ -181,7 +181,7 @@ class MemoryConformance:
             # The newest is always there, with its call.
             assert kept[-len(group) :] == group
 
-    def test_threads_may_add_at_the_same_time(self, memory: Any) -> None:
+    def test_memory_add_is_safe_from_several_threads(self, memory: Any) -> None:
         start = threading.Barrier(4)
 
         def add(name: str) -> None:
@@ -200,7 +200,7 @@ class MemoryConformance:
             mine = [text for text in texts if text.startswith(name)]
             assert mine == [f"{name} {number}" for number in range(25)]
 
-    def test_each_thread_has_a_memory_of_its_own(self, memory: Any) -> None:
+    def test_memory_thread_keeps_items_apart(self, memory: Any) -> None:
         memory.add_memory(user("in none"))
         ada, bob = memory.thread("ada"), memory.thread("bob")
         assert type(ada) is type(memory)
@@ -218,11 +218,11 @@ class MemoryConformance:
         assert ada.thread(None) is ada
 
     @pytest.mark.parametrize("id", ("", 7, b"ada"))
-    def test_what_is_no_id_of_a_thread_is_refused(self, memory: Any, id: Any) -> None:
+    def test_memory_thread_refuses_an_id_that_is_not_text(self, memory: Any, id: Any) -> None:
         with pytest.raises(DefinitionError, match="a thread's id is a text"):
             memory.thread(id)
 
-    def test_a_thread_has_the_same_settings(self) -> None:
+    def test_memory_thread_inherits_settings(self) -> None:
         whole = self.make(self.kind, 60)
         thread = whole.thread("ada")
         for number in range(50):
@@ -242,7 +242,7 @@ class MemoryConformance:
         assert memory.get_memories() == [user(text) for text in "abcaa"]
         assert memory.thread("ada").get_memories() == [user("d")]
 
-    def test_an_agent_remembers_with_it(self, memory: Any) -> None:
+    def test_memory_gives_an_agent_its_earlier_messages(self, memory: Any) -> None:
         model = ScriptedModel([{"name": "look", "args": {"where": "attic"}}, "Nothing.", "Ada."])
         agent = ReActAgent("a", model, actions=[look], memory=memory)
         assert agent.reply_sync("I am Ada. What is in the attic?").text == "Nothing."

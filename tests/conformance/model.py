@@ -151,7 +151,7 @@ class ModelConformance:
         assert reply.text.strip()
         reply.text.encode()
 
-    def test_leaves_the_messages_as_they_were(self) -> None:
+    def test_model_complete_leaves_messages_unchanged(self) -> None:
         messages = [{"role": "system", "content": "Be brief."}, *user("Add 2 and 3")]
         before = copy.deepcopy(messages)
         call = Call("c1", "add", {"a": 2, "b": 3})
@@ -195,7 +195,7 @@ class ModelConformance:
         )
         jsonschema.validate(json.loads(reply.text), PERSON)
 
-    def test_callers_at_the_same_time_each_get_their_own_answer(self) -> None:
+    def test_model_concurrent_calls_get_their_own_answers(self) -> None:
         numbers = range(8)
         schemas = [{"const": f"answer {number}"} for number in numbers]
         model = self.make(*(json.dumps(f"answer {number}") for number in numbers))
@@ -207,7 +207,7 @@ class ModelConformance:
         for number, reply in enumerate(run(all_of_them())):
             assert json.loads(reply.text) == f"answer {number}"
 
-    def test_cancelled_it_stops_at_once_and_answers_the_next(self) -> None:
+    def test_model_cancelled_stops_at_once_and_answers_the_next_call(self) -> None:
         model = self.make("warm", never, "again")
 
         async def cancel() -> tuple[float, ModelReply]:
@@ -226,7 +226,7 @@ class ModelConformance:
         assert took_s < AT_ONCE_S
         assert reply.text.strip()
 
-    def test_can_be_used_from_one_event_loop_after_another(self) -> None:
+    def test_model_works_on_several_event_loops_in_turn(self) -> None:
         model = self.make("one", "two")
         assert run(model.complete(user("Say one"))).text.strip()
         assert run(model.complete(user("Say two"))).text.strip()
@@ -248,7 +248,7 @@ class ModelConformance:
         assert self.check(parts).text.strip()
         assert len(parts) > 2
 
-    def test_streams_what_it_completes(self) -> None:
+    def test_model_stream_joins_to_the_completed_reply(self) -> None:
         same = "The answer: здравствуйте 👋 你好"
         model = self.make(same, same, same)
         # The first fills what is cached, which may change the rounding of the others.
@@ -256,7 +256,7 @@ class ModelConformance:
         whole = run(model.complete(user("Say hello")))
         assert self.check(run(parts_of(model, user("Say hello")))) == whole
 
-    def test_streams_calls_as_it_completes_them(self) -> None:
+    def test_model_stream_gives_calls_like_complete(self) -> None:
         answer = {"name": "add", "args": {"a": 2, "b": 3}}
         model = self.make(answer)
         parts = run(parts_of(model, user("Add 2 and 3"), ACTIONS))
@@ -269,7 +269,7 @@ class ModelConformance:
             args = json.loads(call.args) if isinstance(call.args, str) else call.args
             jsonschema.validate(args, action.parameters)
 
-    def test_streams_what_keeps_to_a_schema(self) -> None:
+    def test_model_stream_keeps_to_a_schema(self) -> None:
         model = self.make('{"name": "Ann", "age": 30}')
         reply = self.check(run(parts_of(model, user("A person"), schema=PERSON)))
         jsonschema.validate(json.loads(reply.text), PERSON)
@@ -289,7 +289,7 @@ class ModelConformance:
         assert reply.text or reply.calls
         assert messages == before
 
-    def test_streams_at_the_same_time_do_not_mix(self) -> None:
+    def test_model_concurrent_streams_do_not_mix(self) -> None:
         schemas = [{"const": f"answer {number}"} for number in range(4)]
         model: Any = self.make(*(json.dumps(schema["const"]) for schema in schemas))
 
@@ -311,7 +311,7 @@ class ModelConformance:
         for parts, schema in zip(run(in_turns()), schemas, strict=True):
             assert json.loads(self.check(parts).text) == schema["const"]
 
-    def test_closed_before_its_end_a_stream_ends_at_once(self) -> None:
+    def test_model_stream_closed_early_ends_at_once(self) -> None:
         model: Any = self.make("A long story of a fox.", "again")
 
         async def close() -> ModelReply:
@@ -349,19 +349,19 @@ class ModelConformance:
         assert took_s < AT_ONCE_S
         assert reply.text.strip()
 
-    def test_whoever_consumes_streams_it_like_any_model(self) -> None:
+    def test_model_streamed_works_like_any_model(self) -> None:
         async def consume() -> list[Any]:
             return [part async for part in streamed(self.make("Hello!"), user("Say hello"))]
 
         assert self.check(run(consume())).text.strip()
 
-    def test_nothing_to_stream_an_answer_to_is_an_error(self) -> None:
+    def test_model_stream_without_messages_raises(self) -> None:
         model = self.make("Hello!")
         with pytest.raises(ModelError, match="no messages"):
             run(parts_of(model, []))
         assert self.check(run(parts_of(model, user("Say hello")))).text.strip()
 
-    def test_nothing_to_answer_is_an_error(self) -> None:
+    def test_model_complete_without_messages_raises(self) -> None:
         model = self.make("Hello!")
         with pytest.raises(ModelError, match="no messages"):
             run(model.complete([]))

@@ -64,7 +64,7 @@ def test_a_broadcast_to_a_full_mailbox_reaches_the_others(make_space: Any) -> No
     assert not any(each.done() for each in waiting)
 
 
-def test_what_has_ended_while_waiting_takes_no_room(make_space: Any) -> None:
+def test_mailbox_cancelled_request_frees_the_slot(make_space: Any) -> None:
     space = make_space(mailbox=3)
     holder = space.add(Holder("holder"))
     me = space.add(Agent("me"))
@@ -80,7 +80,7 @@ def test_what_has_ended_while_waiting_takes_no_room(make_space: Any) -> None:
     assert holder.begun == ["one", "0", "2", "again"]
 
 
-def test_what_awaits_approval_takes_room_too(make_space: Any) -> None:
+def test_mailbox_counts_requests_awaiting_approval(make_space: Any) -> None:
     asked, answer = threading.Semaphore(0), threading.Event()
 
     class Careful(Agent):
@@ -121,7 +121,7 @@ def test_a_full_mailbox_within_an_action(make_space: Any) -> None:
     assert not any(each.done() for each in waiting)
 
 
-def test_the_messages_of_an_own_chain_fill_a_mailbox_too(make_space: Any) -> None:
+def test_mailbox_limit_holds_for_messages_of_the_agents_own_call_chain(make_space: Any) -> None:
     space = make_space(mailbox=3)
 
     class Home(Holder):
@@ -151,7 +151,7 @@ def test_the_messages_of_an_own_chain_fill_a_mailbox_too(make_space: Any) -> Non
     assert found.count("full") == 10 - found.count("held")
 
 
-def test_the_messages_of_an_own_chain_and_of_others_share_one_mailbox(make_space: Any) -> None:
+def test_mailbox_limit_is_shared_by_reentrant_and_other_messages(make_space: Any) -> None:
     space = make_space(mailbox=3)
 
     class Home(Holder):

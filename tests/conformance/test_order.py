@@ -59,7 +59,9 @@ FORMS = ["count", "count_slowly", "count_plainly"]
 
 
 @pytest.mark.parametrize("form", (*FORMS, "mixed"))
-def test_what_a_thread_sends_is_handled_in_order_one_at_a_time(space: Any, form: str) -> None:
+def test_order_messages_of_a_thread_are_handled_in_order_one_at_a_time(
+    space: Any, form: str
+) -> None:
     counter = space.add(Counter("counter"))
     senders = [space.add(Recorder(f"sender {i}")) for i in range(4)]
 
@@ -86,7 +88,7 @@ def test_what_a_thread_sends_is_handled_in_order_one_at_a_time(space: Any, form:
 
 @pytest.mark.parametrize("form", (*FORMS, "mixed"))
 @pytest.mark.parametrize("step", ("do", "do_plainly"))
-def test_what_a_handler_sends_is_handled_in_order(space: Any, form: str, step: str) -> None:
+def test_order_messages_of_a_handler_are_handled_in_order(space: Any, form: str, step: str) -> None:
     counter = space.add(Counter("counter"))
 
     def name(n: int) -> str:
@@ -119,7 +121,7 @@ def test_what_a_handler_sends_is_handled_in_order(space: Any, form: str, step: s
     assert counter.most == 1
 
 
-def test_what_a_def_action_sends_comes_before_its_answer(space: Any) -> None:
+def test_order_messages_of_a_plain_action_come_before_its_answer(space: Any) -> None:
     def send(agent: Agent, value: Any) -> Any:
         for n in range(5):
             agent.send(message("me", "say", content=str(n)))
@@ -137,7 +139,7 @@ def test_what_a_def_action_sends_comes_before_its_answer(space: Any) -> None:
         ]
 
 
-def test_what_a_def_action_sends_comes_before_what_the_agent_sends_next(space: Any) -> None:
+def test_order_messages_of_a_plain_action_come_before_the_agents_next(space: Any) -> None:
     def send(agent: Agent, value: Any) -> Any:
         for n in range(5):
             agent.send(message("counter", "count", n=10 * value + n))
@@ -206,7 +208,7 @@ def test_concurrency_is_how_many_are_handled_at_a_time(space: Any, form: str, n:
     assert [each.result(timeout=WAIT_S) for each in requests] == [str(i) for i in range(n + 2)]
 
 
-def test_messages_of_a_chain_do_not_pass_earlier_ones_without_need(space: Any) -> None:
+def test_order_reentrant_messages_pass_earlier_messages_only_if_needed(space: Any) -> None:
     # What is let in passes, since the handler waits for it. A handler that does not wait for it is
     # no reason to: then the order of the one who sent both holds.
     order: Kept[str] = Kept()
@@ -238,7 +240,7 @@ def test_messages_of_a_chain_do_not_pass_earlier_ones_without_need(space: Any) -
     assert order.wait_for(2) == ["first", "second"]
 
 
-def test_later_messages_pass_one_that_awaits_approval(space: Any) -> None:
+def test_order_later_messages_pass_a_message_awaiting_approval(space: Any) -> None:
     gates = {"yes": Gate(), "no": Gate()}
     asked: Kept[str] = Kept()
 
@@ -327,7 +329,7 @@ def test_cancelled_messages_leave_the_order_of_the_others(space: Any) -> None:
     assert counter.seen == []
 
 
-def test_a_request_answered_on_the_spot_does_not_pass_what_waits(space: Any) -> None:
+def test_order_request_answered_at_once_passes_no_waiting_message(space: Any) -> None:
     async def both(agent: Agent, value: Any) -> Any:
         for n in range(50):
             agent.send(message("counter", "count", n=2 * n))
@@ -340,7 +342,7 @@ def test_a_request_answered_on_the_spot_does_not_pass_what_waits(space: Any) -> 
     assert [n for _, n in counter.seen] == list(range(100))
 
 
-def test_one_who_asks_without_end_leaves_others_their_turn(space: Any) -> None:
+def test_order_endless_requests_of_one_agent_let_others_run(space: Any) -> None:
     stop = threading.Event()
 
     async def ask(agent: Agent, value: Any) -> Any:

@@ -239,7 +239,7 @@ def test_a_request_timeout_is_a_timeout_error(space: Any) -> None:
     assert isinstance(late.value, RequestTimeout)
 
 
-def test_a_request_has_all_of_its_time(space: Any) -> None:
+def test_request_timeout_is_not_shortened_by_earlier_requests(space: Any) -> None:
     space.add(Server("server"))
     me = space.add(Agent("me"))
     for _ in range(4):
@@ -262,7 +262,7 @@ def test_an_agent_in_no_space_cannot_request(space: Any) -> None:
         me.request(message("me", "help"))
 
 
-def test_done_says_whether_the_outcome_is_there(space: Any) -> None:
+def test_request_done_tells_if_there_is_an_outcome(space: Any) -> None:
     server = space.add(Server("server"))
     me = space.add(Agent("me"))
     request = me.ask("server", "hold")
@@ -273,7 +273,7 @@ def test_done_says_whether_the_outcome_is_there(space: Any) -> None:
     assert request.done()
 
 
-def test_result_may_be_waited_for_again_after_its_own_timeout(space: Any) -> None:
+def test_request_result_may_be_called_again_after_its_timeout(space: Any) -> None:
     server = space.add(Server("server"))
     me = space.add(Agent("me"))
     request = me.ask("server", "hold")
@@ -286,7 +286,7 @@ def test_result_may_be_waited_for_again_after_its_own_timeout(space: Any) -> Non
     assert request.result(timeout=WAIT_S) == "one"
 
 
-def test_all_who_wait_get_the_same_outcome(space: Any) -> None:
+def test_request_gives_every_waiter_one_outcome(space: Any) -> None:
     server = space.add(Server("server"))
     me = space.add(Agent("me"))
     request = me.ask("server", "hold")
@@ -314,9 +314,7 @@ async def _await(request: Any) -> Any:
 
 
 @pytest.mark.parametrize("timeout", (0, -1, 1e-9))
-def test_a_deadline_that_has_passed_ends_a_request_that_is_not_answered(
-    space: Any, timeout: float
-) -> None:
+def test_request_timeout_already_past_raises_request_timeout(space: Any, timeout: float) -> None:
     server = space.add(Server("server"))
     me = space.add(Agent("me"))
     with pytest.raises(RequestTimeout):
@@ -326,7 +324,7 @@ def test_a_deadline_that_has_passed_ends_a_request_that_is_not_answered(
 
 
 @pytest.mark.parametrize("timeout", (None, math.inf, sys.float_info.max, 10**400, 1e18))
-def test_a_deadline_may_be_as_far_as_one_likes(space: Any, timeout: float | None) -> None:
+def test_request_timeout_may_be_arbitrarily_long(space: Any, timeout: float | None) -> None:
     server = space.add(Server("server"))
     me = space.add(Agent("me"))
     request = me.request(message("server", "hold"), timeout=timeout)
@@ -339,7 +337,7 @@ def test_a_deadline_may_be_as_far_as_one_likes(space: Any, timeout: float | None
 
 
 @pytest.mark.parametrize("timeout", ("1", True, math.nan, [], 1j))
-def test_a_deadline_that_is_no_number_is_refused(space: Any, timeout: Any) -> None:
+def test_request_timeout_refuses_anything_but_a_number(space: Any, timeout: Any) -> None:
     space.add(Server("server"))
     me = space.add(Agent("me"))
     with pytest.raises(DefinitionError, match="timeout"):
@@ -423,7 +421,7 @@ class Thrower(Agent):
 
 @pytest.mark.parametrize("when", ("at_once", "later", "plainly"))
 @pytest.mark.parametrize("kind", RAISED)
-def test_whatever_an_action_raises_is_its_outcome_and_the_agent_goes_on(
+def test_action_exception_of_any_kind_is_the_outcome_and_the_agent_continues(
     space: Any, kind: str, when: str
 ) -> None:
     space.add(Thrower("thrower"))
@@ -443,7 +441,9 @@ def test_whatever_an_action_raises_is_its_outcome_and_the_agent_goes_on(
 
 @pytest.mark.parametrize("form", ("async", "plain"))
 @pytest.mark.parametrize("kind", RAISED)
-def test_whatever_before_action_raises_is_the_outcome(space: Any, kind: str, form: str) -> None:
+def test_before_action_exception_of_any_kind_is_the_outcome(
+    space: Any, kind: str, form: str
+) -> None:
     class Async(Thrower):
         async def before_action(self, message: dict[str, Any]) -> None:
             if message["action"]["name"] == "at_once":
@@ -465,7 +465,7 @@ def test_whatever_before_action_raises_is_the_outcome(space: Any, kind: str, for
 
 @pytest.mark.parametrize("form", ("async", "plain"))
 @pytest.mark.parametrize("kind", RAISED)
-def test_whatever_after_action_raises_the_request_has_one_outcome(
+def test_after_action_exception_of_any_kind_leaves_one_outcome(
     space: Any, kind: str, form: str
 ) -> None:
     class Async(Thrower):
@@ -489,7 +489,7 @@ def test_whatever_after_action_raises_the_request_has_one_outcome(
 
 @pytest.mark.parametrize("form", ("async", "plain"))
 @pytest.mark.parametrize("kind", RAISED)
-def test_whatever_request_permission_raises_refuses(space: Any, kind: str, form: str) -> None:
+def test_request_permission_exception_of_any_kind_refuses(space: Any, kind: str, form: str) -> None:
     class Async(Server):
         async def request_permission(self, proposed_message: dict[str, Any]) -> bool:
             raise RAISED[kind]()
@@ -560,7 +560,7 @@ NO_VALUES: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("what", (*NO_VALUES, "text"))
-def test_a_value_that_cannot_travel_is_an_error_or_converted(space: Any, what: str) -> None:
+def test_action_result_that_is_not_json_is_an_error_or_converted(space: Any, what: str) -> None:
     made = {**NO_VALUES, "text": lambda: EvilText("x")}
 
     async def give(agent: Agent, value: Any) -> Any:
@@ -579,7 +579,7 @@ def test_a_value_that_cannot_travel_is_an_error_or_converted(space: Any, what: s
     assert space.statistics()["agents"]["doer"]["handling"] == []
 
 
-def test_the_value_of_one_who_asks_is_not_the_value_of_another(space: Any) -> None:
+def test_action_result_is_copied_for_every_request(space: Any) -> None:
     kept: list[Any] = [1, {"a": [2]}]
 
     async def give(agent: Agent, value: Any) -> Any:
@@ -640,7 +640,7 @@ def test_a_task_group_over_requests(space: Any) -> None:
     server.ended.wait_for(lambda ended: not server.begun or ended == ["one cancelled"])
 
 
-def test_wait_for_over_a_request_cancels_it(space: Any) -> None:
+def test_request_in_wait_for_is_cancelled_at_the_timeout(space: Any) -> None:
     server = space.add(Server("server"))
 
     async def wait(agent: Agent, value: Any) -> Any:
@@ -656,7 +656,7 @@ def test_wait_for_over_a_request_cancels_it(space: Any) -> None:
     assert server.ended.wait_for(1) == ["one cancelled"]
 
 
-def test_a_shielded_request_outlives_who_waits_for_it(space: Any) -> None:
+def test_request_shielded_outlives_a_cancelled_waiter(space: Any) -> None:
     server = space.add(Server("server"))
     kept: list[Any] = []
 

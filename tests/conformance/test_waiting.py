@@ -14,7 +14,7 @@ from moothall import Agent, action
 from moothall.errors import AgentNotFound, RequestCancelled, RequestTimeout, SpaceClosed
 
 
-def test_for_an_agent_that_never_was(space: Any) -> None:
+def test_request_with_wait_is_answered_by_an_agent_added_later(space: Any) -> None:
     me = space.add(Agent("me"))
     request = me.request(message("later", "note", name="a"), wait=True)
     me.ask("me", "help").result(timeout=WAIT_S)
@@ -24,7 +24,7 @@ def test_for_an_agent_that_never_was(space: Any) -> None:
     assert later.begun == ["a"]
 
 
-def test_for_an_agent_that_was_removed(space: Any) -> None:
+def test_request_with_wait_is_answered_by_an_agent_added_again(space: Any) -> None:
     me = space.add(Agent("me"))
     space.add(Holder("comes back"))
     assert me.ask("comes back", "note", name="first").result(timeout=WAIT_S) == "first"
@@ -38,14 +38,14 @@ def test_for_an_agent_that_was_removed(space: Any) -> None:
     assert again.begun == ["second"]
 
 
-def test_for_one_that_is_there(space: Any) -> None:
+def test_request_with_wait_to_a_present_agent_is_answered(space: Any) -> None:
     me = space.add(Agent("me"))
     space.add(Holder("there"))
     request = me.request(message("there", "note", name="a"), wait=True)
     assert request.result(timeout=WAIT_S) == "a"
 
 
-def test_until_the_deadline_and_then_it_is_not_run(space: Any) -> None:
+def test_request_with_wait_past_its_timeout_never_runs(space: Any) -> None:
     me = space.add(Agent("me"))
     request = me.request(message("later", "note", name="late"), timeout=0.3, wait=True)
     with pytest.raises(RequestTimeout, match=r'"later\.note" in 0\.3 s'):
@@ -55,7 +55,7 @@ def test_until_the_deadline_and_then_it_is_not_run(space: Any) -> None:
     assert later.begun == ["new"]
 
 
-def test_until_it_is_cancelled_or_dropped(space: Any) -> None:
+def test_request_with_wait_cancelled_or_dropped_never_runs(space: Any) -> None:
     me = space.add(Agent("me"))
     request = me.request(message("later", "note", name="cancelled"), wait=True)
     request.cancel()
@@ -69,7 +69,7 @@ def test_until_it_is_cancelled_or_dropped(space: Any) -> None:
     assert later.begun == ["kept"]
 
 
-def test_it_comes_before_what_is_asked_while_its_agent_is_being_added(space: Any) -> None:
+def test_request_with_wait_runs_before_requests_made_during_add(space: Any) -> None:
     later = Holder("later")
 
     class Asker(Agent):
@@ -96,7 +96,7 @@ def test_until_the_space_is_closed(space: Any) -> None:
         request.result(timeout=WAIT_S)
 
 
-def test_in_the_order_in_which_they_were_asked(space: Any) -> None:
+def test_requests_with_wait_run_in_order(space: Any) -> None:
     me = space.add(Agent("me"))
     names = [str(n) for n in range(50)]
     asked = [me.request(message("later", "note", name=name), wait=True) for name in names]
@@ -105,7 +105,7 @@ def test_in_the_order_in_which_they_were_asked(space: Any) -> None:
     assert later.begun == names
 
 
-def test_in_an_action_that_awaits_it(space: Any) -> None:
+def test_request_with_wait_may_be_awaited_in_an_action(space: Any) -> None:
     async def ask(agent: Agent, _: Any) -> Any:
         return await agent.request(message("later", "note", name="a"), wait=True)
 

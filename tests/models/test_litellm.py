@@ -141,14 +141,14 @@ class TestOpenAIForm(Suite):
 
         return of(self.serve([form(each, n) for n, each in enumerate(answers or ("",))]))
 
-    def test_callers_at_the_same_time_each_get_their_own_answer(self) -> None:
+    def test_model_concurrent_calls_get_their_own_answers(self) -> None:
         def echo(request: Request) -> Any:
             schema = request.body["response_format"]["json_schema"]["schema"]
             return text(json.dumps(schema["const"]))
 
         echoing = of(self.serve([echo]))
         self.make = lambda *answers: echoing  # type: ignore[method-assign]
-        super().test_callers_at_the_same_time_each_get_their_own_answer()
+        super().test_model_concurrent_calls_get_their_own_answers()
 
 
 class TestAnthropicForm(Suite):
@@ -170,14 +170,14 @@ class TestAnthropicForm(Suite):
 
         return anthropic(self.serve([form(each, n) for n, each in enumerate(answers or ("",))]))
 
-    def test_callers_at_the_same_time_each_get_their_own_answer(self) -> None:
+    def test_model_concurrent_calls_get_their_own_answers(self) -> None:
         def echo(request: Request) -> Any:
             number = request.body["messages"][0]["content"][0]["text"].removeprefix("Number ")
             return messages_format.text(json.dumps(f"answer {number}"))
 
         echoing = anthropic(self.serve([echo]))
         self.make = lambda *answers: echoing  # type: ignore[method-assign]
-        super().test_callers_at_the_same_time_each_get_their_own_answer()
+        super().test_model_concurrent_calls_get_their_own_answers()
 
 
 # -- both ways -------------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ class TestOpenAIModel(ModelConformance):
         self.servers.append(server)
         return OpenAIModel("m", server.url)
 
-    def test_callers_at_the_same_time_each_get_their_own_answer(self) -> None:
+    def test_model_concurrent_calls_get_their_own_answers(self) -> None:
         def echo(request: Request) -> Any:
             schema = request.body["response_format"]["json_schema"]["schema"]
             return text(json.dumps(schema["const"]))
@@ -118,7 +118,7 @@ class TestOpenAIModel(ModelConformance):
         with OpenAIServer(echo) as server:
             echoing = OpenAIModel("m", server.url)
             self.make = lambda *answers: echoing  # type: ignore[method-assign]
-            super().test_callers_at_the_same_time_each_get_their_own_answer()
+            super().test_model_concurrent_calls_get_their_own_answers()
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +159,7 @@ class TestLlamaServer(ModelConformance):
         assert reply.text.strip() or reply.calls
         assert reply.usage.input_tokens > 0
 
-    def test_streams_calls_as_it_completes_them(self) -> None:
+    def test_model_stream_gives_calls_like_complete(self) -> None:
         reply = self.check(run(parts_of(self.make(), user("Add 2 and 3"), ACTIONS)))
         assert reply.text.strip() or reply.calls
         assert reply.usage.output_tokens > 0

@@ -73,7 +73,7 @@ CASES = {
         "test_an_observer_sees_messages_as_they_are_and_their_answers",
         "test_an_observer_sees_what_is_said_back",
     ),
-    "test_order": ("test_what_a_def_action_sends_comes_before_its_answer",),
+    "test_order": ("test_order_messages_of_a_plain_action_come_before_its_answer",),
 }
 """The cases, by the file that has them."""
 
