@@ -135,7 +135,7 @@ def test_a_run_that_was_stopped_is_told_with_its_exit_code(folder: Path) -> None
     done = moothall("replay", "r", cwd=folder)
     assert done.returncode == 1
     assert "stopped" not in done.stdout
-    assert done.stderr.startswith("\nstopped: time limit reached (")
+    assert done.stderr.startswith("stopped: time limit reached (")
 
 
 def test_a_run_that_has_not_ended_is_not_told(folder: Path) -> None:
