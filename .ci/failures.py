@@ -2,13 +2,24 @@
 
 The file has how many tests ran, then the id of each that failed, one a line. It is not written when
 some tests were not run: then those that failed are not all that is wrong.
+
+When no test has begun or ended for a long time, pytest is ended: the stacks are printed, and
+FILE.still has the tests that were under way, one a line.
 """
 
 from __future__ import annotations
 
+import faulthandler
+import os
 import re
+import threading
+import time
 from pathlib import Path
 from typing import Any
+
+
+SILENT_S = 600
+"""More than any test of `make test` may take, and its worker to end."""
 
 
 class Failures:
@@ -33,6 +44,39 @@ class Failures:
             self._path.write_text("\n".join([str(len(self._failed)), *failed]) + "\n")
 
 
+class Silence:
+    """Ends pytest when no test has begun or ended for a long time."""
+
+    def __init__(self, path: Path, errors: int) -> None:
+        self._path = path
+        self._errors = errors
+        self._under_way: set[str] = set()
+        self._heard = time.monotonic()
+        self._over = threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._heard = time.monotonic()
+        self._under_way.add(nodeid)
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self._heard = time.monotonic()
+        self._under_way.discard(nodeid)
+
+    def pytest_unconfigure(self) -> None:
+        self._over.set()
+
+    def _watch(self) -> None:
+        while not self._over.wait(5):
+            if time.monotonic() - self._heard > SILENT_S:
+                under_way = sorted(self._under_way) or ["none"]
+                self._path.write_text("\n".join(under_way) + "\n")
+                said = f"no test began or ended for {SILENT_S} s; under way: {', '.join(under_way)}"
+                os.write(self._errors, f"\n{said}\n".encode())
+                faulthandler.dump_traceback(self._errors)
+                os._exit(3)
+
+
 def pytest_addoption(parser: Any) -> None:
     parser.addoption("--failures", type=Path)
 
@@ -41,3 +85,5 @@ def pytest_configure(config: Any) -> None:
     # pytest-xdist's workers report to the process that started them.
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Failures(config.getoption("failures")))
+        still = config.getoption("failures").with_suffix(".still")
+        config.pluginmanager.register(Silence(still, os.dup(2)))

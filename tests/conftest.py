@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import fcntl
 import gc
 import os
@@ -82,6 +83,48 @@ def longest(item: pytest.Item) -> float:
     """How many seconds a test may take."""
     timeout = item.get_closest_marker("timeout")
     return float(timeout.args[0]) if timeout is not None else 0.0
+
+
+ERRORS: pytest.StashKey[int] = pytest.StashKey()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep standard error as it was before a test's is captured."""
+    config.stash[ERRORS] = os.dup(2)
+
+
+# What pytest-timeout raises may be lost in a finalizer, a callback or a loop that waits as it closes.
+@pytest.hookimpl(wrapper=True)
+def pytest_timeout_set_timer() -> Generator[None, object, object]:
+    """Raise a test's timeout again until the test ends."""
+    result = yield
+    signal.setitimer(signal.ITIMER_REAL, signal.getitimer(signal.ITIMER_REAL)[0], 20)
+    return result
+
+
+# A lock in C waits all the same, and pytest-timeout does not watch the teardown of a failed test. The
+# process then prints the stacks of all threads and exits, for which pytest-xdist reports a failure.
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """End a test that its timeout did not end."""
+    watch(item)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """Watch again after a failure, at which pytest forgets who watches."""
+    watch(item)
+    return (yield)
+
+
+def watch(item: pytest.Item) -> None:
+    """Exit a minute and a half after the test's timeout, from now."""
+    allowed = longest(item) or float(item.config.getini("timeout"))
+    faulthandler.dump_traceback_later(allowed + 90, exit=True, file=item.config.stash[ERRORS])
 
 
 @pytest.fixture(scope="session")
