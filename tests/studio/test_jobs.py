@@ -247,7 +247,7 @@ def test_what_cannot_begin_or_go_on_is_said(told: Told, studio: Studio, folder: 
         with pytest.raises(MoothallError, match=re.escape(words)):
             begun()
     copy = journal.fork(done)
-    with pytest.raises(StateError, match=f"was forked: resume the fork '{copy}'"):
+    with pytest.raises(StateError, match=f"was forked as '{copy}': resume the fork"):
         jobs.resume(done, {"iterations": 2})
     assert jobs.resume(copy, {"iterations": 2}) == copy
     told.until("job", run=copy, command="research", state="running", told=[])

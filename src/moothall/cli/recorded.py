@@ -14,11 +14,12 @@ from typing import Final
 import click
 
 from moothall.cli.options import is_typed, made_journal, usage
-from moothall.errors import NoSuchRun, StateError
+from moothall.errors import StateError
 from moothall.journal import Entry, Journal, Outline
 from moothall.journal.describe import doubt_line
 from moothall.journal.doubt import Doubt
 from moothall.orders.order import AnyOrder, without_keys
+from moothall.orders.resume import Refusal, refusal
 from moothall.reasoning.resume import ENDED
 from moothall.text import escaped
 
@@ -52,11 +53,6 @@ class Recorded:
     def entries(self) -> list[Entry]:
         """The run's entries."""
         return self.journal.entries(self.run_id)
-
-    @property
-    def copies(self) -> list[str]:
-        """The ids of the run's copies, which were resumed in its place."""
-        return [each.id for each in self.journal.runs() if each.forked_from == self.run_id]
 
     def command(self, name: str, *options: str) -> str:
         """Return a command about the run, as it is typed."""
@@ -112,45 +108,39 @@ def execute_order(
     with made_journal(journal) as found:
         recorded = Recorded(found, run_id or secrets.token_hex(8), order)
         if run_id is not None:
-            refuse_forked(recorded)
-            if refused_in_doubt(recorded, as_json):
+            # What has ended is not resumed: its recorded reply is returned.
+            why = refusal(found, run_id, ended=True)
+            if refused(recorded, why, as_json):
                 return 1
         return by(order, as_json, recorded)
 
 
-def refuse_forked(recorded: Recorded) -> None:
-    """Refuse a run that has a copy: the copy may have executed the same actions."""
-    if found := recorded.copies:
-        copy = replace(recorded, run_id=found[-1])
+def refused(recorded: Recorded, why: Refusal | None, as_json: bool) -> bool:
+    """Return whether a person must decide before a run can continue; if so, print how.
+
+    Raise StateError if the run has a fork.
+    """
+    if why is None:
+        return False
+    if why.fork:
+        fork = replace(recorded, run_id=why.fork)
         raise StateError(
-            f"run {recorded.run_id!r} was forked as {found[-1]!r}: resume the fork by "
-            f"`{copy.command('resume')}`, or this run all the same by "
+            f"{why.text} by `{fork.command('resume')}`, or this run all the same by "
             f"`{recorded.command('resume', '--force')}`"
         )
-
-
-def refused_in_doubt(recorded: Recorded, as_json: bool) -> bool:
-    """Return whether a person must decide before a run can continue; if so, print how."""
-    try:
-        if recorded.outline.state == "running":
-            return False  # a call under way in another process is not in doubt
-        doubts = recorded.journal.in_doubt(recorded.run_id)
-    except NoSuchRun:
-        return False
-    if not doubts:
-        return False
     if as_json:
-        numbers = [each.number for each in doubts]
+        numbers = [each.number for each in why.doubts]
         ways = [command for _, command in recorded.ways("in_doubt", numbers)]
-        found = {"kind": "in_doubt", "run_id": recorded.run_id}
-        print(json.dumps({**found, "actions": [asdict(each) for each in doubts], "resume": ways}))
+        found = {"kind": why.reason, "run_id": recorded.run_id}
+        actions = [asdict(each) for each in why.doubts]
+        print(json.dumps({**found, "actions": actions, "resume": ways}))
     id = escaped(recorded.run_id)
     click.echo(f"moothall: run {id} cannot be resumed before you decide", err=True)
-    print_doubts(doubts, recorded, to_stderr=True)
+    print_doubts(why.doubts, recorded, to_stderr=True)
     return True
 
 
-def print_doubts(doubts: list[Doubt], recorded: Recorded, *, to_stderr: bool = False) -> None:
+def print_doubts(doubts: Sequence[Doubt], recorded: Recorded, *, to_stderr: bool = False) -> None:
     """Print the calls in doubt with their numbers, and what to type to decide."""
     these, each = ("this was", "it") if len(doubts) == 1 else ("these were", "each")
     click.echo(f"outcome unknown, the process ended while {these} running:", err=to_stderr)

@@ -15,7 +15,7 @@ import click
 
 from moothall.cli.ending import interruptible
 from moothall.cli.options import as_written, journal_option, json_option, opened, usage
-from moothall.cli.recorded import NOBODY, Recorded, refuse_forked, refused_in_doubt
+from moothall.cli.recorded import NOBODY, Recorded, refused
 from moothall.cli.run.act import run_act, screen_of
 from moothall.cli.run.ended import exit_code
 from moothall.cli.run.watch import Permission, watched
@@ -24,12 +24,12 @@ from moothall.cli.values import Whole, above_0
 from moothall.errors import DefinitionError, RunMismatch, StateError
 from moothall.journal.describe import doubt_line
 from moothall.journal.doubt import Decision, Done
-from moothall.orders.act import check_journal_apart, is_small
-from moothall.orders.order import AnyOrder, Order, ResearchOrder, order_of
+from moothall.orders.act import check_journal_apart
+from moothall.orders.order import AnyOrder, Order, ResearchOrder
 from moothall.orders.research import write
+from moothall.orders.resume import forked_for, recorded_order, refusal
 from moothall.orders.simulate import SimulateOrder
 from moothall.reasoning.recorded_agent import asked_in
-from moothall.reasoning.resume import ENDED
 from moothall.text import escaped
 
 _ALL: Final = "all"
@@ -112,8 +112,7 @@ def command(
     decisions = _decisions(repeat, skip, done)
     logging.getLogger("moothall").addHandler(logging.NullHandler())
     with opened(journal) as found:
-        outline = found.run(run_id)
-        order = order_of(found.entries(run_id))
+        order, outline = recorded_order(found, run_id), found.run(run_id)
         if order is not None and agent is not None:
             raise click.UsageError(
                 f"it is a run of moothall {order.command}, which sets its agent up by itself: "
@@ -131,15 +130,13 @@ def command(
             about = f"{order.task} ({order.in_words})"
         asks = None if order else agent or NOBODY
         recorded = Recorded(found, run_id, order, asks, about)
-        if not outline.entries and outline.state != "running":
-            raise StateError(
-                f"nothing is recorded of run {run_id!r}, whose process ended as it began: begin "
-                "another"
-            )
         # Checked before anything is decided, also for a run that is over.
         named = None if agent is None else _named(agent, outline.kind)
         # A simulation's results are made again from its last state.
-        if outline.state in ENDED and not isinstance(order, SimulateOrder):
+        again = isinstance(order, SimulateOrder)
+        may = partial(refusal, found, run_id, ended=again, forked=force)
+        why = may()
+        if why is not None and why.reason == "ended":
             with as_written(found):
                 if isinstance(order, ResearchOrder):
                     _write_missing(order, recorded)
@@ -149,10 +146,11 @@ def command(
         if isinstance(order, Order):
             with usage():
                 check_journal_apart(order, found.path)
-        if not force:
-            refuse_forked(recorded)
-        decided = bool(decisions) and _decide(recorded, decisions)
-        if refused_in_doubt(recorded, as_json):
+        decided = False
+        if decisions and not (why and why.fork):
+            decided = _decide(recorded, decisions)
+            why = may()
+        if refused(recorded, why, as_json):
             return 1
         if order is None and named is None:
             return _print_next(recorded, outline.agent, as_json=as_json, decided=decided)
@@ -160,15 +158,9 @@ def command(
         try:
             return run(as_json, recorded)
         except RunMismatch as error:
-            # A small model's actions name the files, so they change with the folder.
-            small = isinstance(order, Order) and is_small(order.model)
-            other_files = small and error.changed == ("actions",)
-            if not (other_files or force):
-                raise
-            why = "the folder has other files now" if other_files else "the program has changed"
-            copy = found.fork(run_id)
+            copy, changed = forked_for(error, found, run_id, order, force)
         id = escaped(copy)
-        print(f"moothall: {why}; resuming a fork, run {id}", file=sys.stderr, flush=True)
+        print(f"moothall: {changed}; resuming a fork, run {id}", file=sys.stderr, flush=True)
         return run(as_json, replace(recorded, run_id=copy))
 
 

@@ -21,6 +21,7 @@ from moothall.journal import Entry, Journal, Outline
 from moothall.journal.describe import doubt_line
 from moothall.models.protocol import ReasoningPiece, TextPiece
 from moothall.orders.order import line_of, order_of
+from moothall.orders.resume import forks
 from moothall.reasoning.dualact.conclusions import Conclusion, DecisionAction, HumanDecision
 from moothall.reasoning.events import (
     BlockEnded,
@@ -135,7 +136,7 @@ def _show(recorded: Recorded, as_json: bool) -> None:
         for doubt in doubts:
             click.echo(f"running: {doubt_line(doubt)}")
         return
-    if made := recorded.copies:
+    if made := forks(recorded.journal, recorded.run_id):
         click.echo(f"it was forked as: {escaped(', '.join(made))}")
         return
     if doubts:

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from moothall.agents.person import Person
 from moothall.approval import CallbackApprover
 from moothall.errors import ConfigError, NoSuchRun, RunMismatch, StateError
-from moothall.orders.act import act_agent, check_journal_apart, is_small, keys
-from moothall.orders.order import AnyOrder, Order, ResearchOrder, order_of, record, without_keys
+from moothall.orders.act import act_agent, check_journal_apart, keys
+from moothall.orders.order import AnyOrder, Order, ResearchOrder, record, without_keys
 from moothall.orders.research import check, researcher, write
+from moothall.orders.resume import forked_for, recorded_order, refusal
 from moothall.orders.simulate import SimulateOrder
 from moothall.reasoning.read_record import check as check_program
-from moothall.reasoning.resume import ENDED
 from moothall.studio.cards import PageDesk
 from moothall.studio.hub import Hub, in_thread
 from moothall.threads import guard
@@ -104,8 +104,7 @@ class Jobs:
         used up its own is resumed too.
         """
         journal = self._hub.journal
-        outline = journal.run(run_id)
-        order = order_of(journal.entries(run_id))
+        order = recorded_order(journal, run_id)
         if order is None:
             raise StateError(
                 f"run {run_id!r} was begun by a program of yours: resume it there by "
@@ -116,26 +115,13 @@ class Jobs:
         if isinstance(order, SimulateOrder):
             self._society.set_up(order, run_id)
             return run_id
-        if outline.state in ENDED and "iterations" not in more:
-            raise StateError(f"run {run_id!r} has ended ({outline.state}): begin another run")
-        copies = [each.id for each in journal.runs() if each.forked_from == run_id]
-        if copies:
-            raise StateError(f"run {run_id!r} was forked: resume the fork {copies[-1]!r}")
-        doubts = [] if outline.state == "running" else journal.in_doubt(run_id)
-        if doubts:
-            raise StateError(
-                f"run {run_id!r} cannot be resumed before you decide: it is unknown whether "
-                f"{', '.join(each.action for each in doubts)} took effect when the process ended: "
-                "decide in the tab Runs"
-            )
+        why = refusal(journal, run_id, ended="iterations" in more)
+        if why is not None:
+            raise StateError(why.text)
         try:
             return self.start(order, run_id=run_id)
         except RunMismatch as error:
-            # The small model's actions name the files, so they change with the folder.
-            small = isinstance(order, Order) and is_small(order.model)
-            if not small or error.changed != ("actions",):
-                raise
-            return self.start(order, run_id=journal.fork(run_id))
+            return self.start(order, run_id=forked_for(error, journal, run_id, order)[0])
 
     def stop(self, run_id: str) -> None:
         """Cancel a run; `resume` can continue it. Raise ConfigError if it is not under way here."""
