@@ -3,8 +3,8 @@
 The file has how many tests ran, then the id of each that failed, one a line. It is not written when
 some tests were not run: then those that failed are not all that is wrong.
 
-When no test has begun or ended for a long time, pytest is ended: the stacks are printed, and
-FILE.still has the tests that were under way, one a line.
+When no test has begun or ended for `--silence` seconds, pytest is ended: the stacks are printed,
+and FILE.still has the tests that were under way, one a line.
 """
 
 from __future__ import annotations
@@ -16,10 +16,6 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
-
-
-SILENT_S = 600
-"""More than any test of `make test` may take, and its worker to end."""
 
 
 class Failures:
@@ -47,8 +43,9 @@ class Failures:
 class Silence:
     """Ends pytest when no test has begun or ended for a long time."""
 
-    def __init__(self, path: Path, errors: int) -> None:
+    def __init__(self, path: Path, longest_s: float, errors: int) -> None:
         self._path = path
+        self._longest_s = longest_s
         self._errors = errors
         self._under_way: set[str] = set()
         self._heard = time.monotonic()
@@ -67,11 +64,12 @@ class Silence:
         self._over.set()
 
     def _watch(self) -> None:
-        while not self._over.wait(5):
-            if time.monotonic() - self._heard > SILENT_S:
+        while not self._over.wait(min(5, self._longest_s / 4)):
+            if time.monotonic() - self._heard > self._longest_s:
                 under_way = sorted(self._under_way) or ["none"]
                 self._path.write_text("\n".join(under_way) + "\n")
-                said = f"no test began or ended for {SILENT_S} s; under way: {', '.join(under_way)}"
+                said = f"no test began or ended for {self._longest_s:g} s; under way: "
+                said += ", ".join(under_way)
                 os.write(self._errors, f"\n{said}\n".encode())
                 faulthandler.dump_traceback(self._errors)
                 os._exit(3)
@@ -79,6 +77,8 @@ class Silence:
 
 def pytest_addoption(parser: Any) -> None:
     parser.addoption("--failures", type=Path)
+    # More than any test of `make test` may take, and its worker to end.
+    parser.addoption("--silence", type=float, default=600)
 
 
 def pytest_configure(config: Any) -> None:
@@ -86,4 +86,5 @@ def pytest_configure(config: Any) -> None:
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Failures(config.getoption("failures")))
         still = config.getoption("failures").with_suffix(".still")
-        config.pluginmanager.register(Silence(still, os.dup(2)))
+        longest_s = config.getoption("silence")
+        config.pluginmanager.register(Silence(still, longest_s, os.dup(2)))

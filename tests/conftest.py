@@ -93,7 +93,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[ERRORS] = os.dup(2)
 
 
-# What pytest-timeout raises may be lost in a finalizer, a callback or a loop that waits as it closes.
+# What pytest-timeout raises may be lost in a finalizer, a callback, or a loop that waits as it
+# closes.
 @pytest.hookimpl(wrapper=True)
 def pytest_timeout_set_timer() -> Generator[None, object, object]:
     """Raise a test's timeout again until the test ends."""
@@ -102,8 +103,8 @@ def pytest_timeout_set_timer() -> Generator[None, object, object]:
     return result
 
 
-# A lock in C waits all the same, and pytest-timeout does not watch the teardown of a failed test. The
-# process then prints the stacks of all threads and exits, for which pytest-xdist reports a failure.
+# A lock in C waits all the same, and pytest-timeout does not watch the teardown of a failed test.
+# The process then prints the stacks of all threads and exits: pytest-xdist reports a failure.
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """End a test that its timeout did not end."""

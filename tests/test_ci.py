@@ -159,3 +159,19 @@ def test_what_ends_soon_is_not_said() -> None:
         [ALOUD, "Working", "echo", "over"], capture_output=True, text=True, check=False, timeout=4
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "over\n", "")
+
+
+def test_a_run_that_stands_still_is_ended_and_begun_again(tmp_path: Path) -> None:
+    tests = """\
+def test_once():
+    if len(runs('once')) == 1:
+        while True: pass
+"""
+    status, lines = ci(tmp_path, PASSES + tests, "--silence=4")
+    assert (status, counts(lines[-1])) == (0, "2 passed")
+    assert "stood still test_it.py::test_once" in lines
+
+
+def test_a_run_that_stands_still_twice_fails(tmp_path: Path) -> None:
+    status, _ = ci(tmp_path, "def test_never():\n    while True: pass\n", "--silence=4")
+    assert status != 0
