@@ -52,11 +52,12 @@ class _Lazy(click.Group):
     context_class = Context
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_COMMANDS)
+        return sorted({*_COMMANDS, *self.commands})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
+        if cmd_name not in _COMMANDS:  # a user's own, by `add_command`
+            own = super().get_command(ctx, cmd_name)
+            return own and _fitting(own)
         module, _, name = _COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(
             importlib.import_module(f"moothall.cli.{module}"), name or "command"
@@ -66,16 +67,18 @@ class _Lazy(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        near = difflib.get_close_matches(args[0], _COMMANDS, 1)
+        known = self.list_commands(ctx)
+        near = difflib.get_close_matches(args[0], known, 1)
         if near and near[0] != args[0] and not ctx.resilient_parsing:
             raise click.UsageError(f"No such command {args[0]!r}. Did you mean {near[0]!r}?", ctx)
-        if args[0] not in _COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+        if args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
             raise click.UsageError(f"No such command {args[0]!r}.", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, _COMMANDS[name][1]) for name in sorted(_COMMANDS)])
+            own = {name: ("", each.get_short_help_str()) for name, each in self.commands.items()}
+            formatter.write_dl([(n, (own | _COMMANDS)[n][1]) for n in self.list_commands(ctx)])
 
 
 @click.group(cls=_Lazy, invoke_without_command=True, context_settings=_SETTINGS)

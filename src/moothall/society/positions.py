@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from moothall.society.arrays import np
-from moothall.society.blocks.needs import RATES
+from moothall.society.blocks import columns
 from moothall.society.steps import Steps
 
-ACTS: Final = (*sorted(RATES), "other")
+ACTS: Final = (*sorted(filter(None, columns.ACTS)), "other")
 """The acts in the order of their codes; `other` is any act that your own blocks name."""
 _CODES: Final = {act: code for code, act in enumerate(ACTS)}
 

@@ -44,7 +44,7 @@ _COLOURS: Final = {  # light, and dark
 
 
 class Tab(Protocol):
-    """One tab of the page; its routes and its script are called `name`."""
+    """One tab of the page; its routes, and its script if it has one, are called `name`."""
 
     name: str
     title: str
@@ -174,5 +174,6 @@ def blocks(tabs: Sequence[Tab], opens: str) -> Any:
             for tab in tabs:
                 with gradio.Tab(tab.title, id=tab.name, elem_id=f"tab-{tab.name}"):
                     tab.form()
-                    mount(tab.name)
+                    if (STATIC / f"{tab.name}.js").exists():  # a user's own tab has no script
+                        mount(tab.name)
     return page

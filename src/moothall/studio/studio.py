@@ -47,6 +47,7 @@ class Studio(Hub):
         jobs: the background runs
         runs: the runs of the journal
         society: the town that pages watch; `studio.society.load(run_id)` resumes a run
+        tabs: the tabs, in order; `launch` serves what is in the list, your own (`page.Tab`) too
         opens: the name of the tab that a page opens with
         url: the address, without the token; None before `launch`
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
@@ -27,7 +27,8 @@ class Need:
         name: its name in `status["needs"]`, and the parameter of `NeedsBlock` with its threshold
         remedy: the activity
         seconds: how long
-        rates: its change in an hour of each act, in thousandths of full
+        rates: its change in an hour of each act, in thousandths of full; of an act that is not
+            there, that of `idle`
         at_home: whether the activity helps at home alone
         in_duty: whether it interrupts work and study
     """
@@ -117,10 +118,6 @@ NEEDS: Final = {
     )
 }
 """All needs by name, in the order of their priority."""
-RATES: Final = {
-    act: tuple(need.rates[act] for need in NEEDS.values()) for act in NEEDS["hunger"].rates
-}
-"""The change of each need in an hour of an act, in thousandths of full."""
 CONTACT: Final = 60
 """A received message raises the social need by this; at most four count in a step."""
 
@@ -135,10 +132,22 @@ def change_of(rate: int, start: int, seconds: int) -> int:
 
 
 @functools.lru_cache(maxsize=64)
-def changes_by(act: str, speed: int, start: int, seconds: int) -> tuple[int, ...]:
-    """Return an act's change of each need; `speed` scales falling needs, in thousandths."""
-    rates = RATES.get(act, RATES["idle"])
+def changes_by(rates: tuple[int, ...], speed: int, start: int, seconds: int) -> tuple[int, ...]:
+    """Return the change of each need at these rates; `speed`, in thousandths, scales falling."""
     return tuple(change_of(r * speed // 1000 if r < 0 else r, start, seconds) for r in rates)
+
+
+def _rates_of(kinds: dict[str, Need]) -> dict[str, tuple[int, ...]]:
+    """Return the change of each need in an hour of each act, in thousandths of full."""
+    return {
+        act: tuple(need.rates.get(act, need.rates["idle"]) for need in kinds.values())
+        for act in ACTS
+        if act
+    }
+
+
+def _columns_of(kinds: dict[str, Need]) -> dict[str, Column]:
+    return {**columns.ACT, **{need: Column("int16", 1000, key=("needs", need)) for need in kinds}}
 
 
 class NeedsBlockParams(CitizenBlockParams):
@@ -163,27 +172,36 @@ class NeedsBlock(CitizenBlock):
     from home. Hunger falls by 0.12, asleep by a quarter of that, so that three meals a day are
     enough; energy falls by 0.05 awake and rises by 0.125 asleep, so that 16 hours and 8 balance, as
     sleep's homeostatic process does (Borbély 1982, "A two process model of sleep regulation"). How
-    much an act restores is assumed (`RATES`): a meal of half an hour 0.8 of hunger, company 0.6 of
+    much an act restores is assumed (`NEEDS`): a meal of half an hour 0.8 of hunger, company 0.6 of
     the social need an hour. The rule is the same with a model.
 
     The act of a step, `status["act"]`, counts at the start of the next; refused work, meals and
     purchases count as `idle`.
+
+    A subclass with a need of its own has all needs in `kinds`, and the thresholds in `ParamsType`.
+
+    Attributes:
+        kinds: the needs by name, in the order of their priority
     """
 
+    kinds: ClassVar[dict[str, Need]] = NEEDS
     description = "Keeps hunger, energy, safety and social needs"
     actions: dict[str, str] = {"feel": "Needs fall with time and rise by what is done"}  # noqa: RUF012
     ParamsType: ClassVar[type[BlockParams]] = NeedsBlockParams
     params: NeedsBlockParams
-    columns: ClassVar[dict[str, Column]] = {
-        **columns.ACT,
-        **{need: Column("int16", 1000, key=("needs", need)) for need in NEEDS},
-    }
+    columns: ClassVar[dict[str, Column]] = _columns_of(kinds)
+    _rates: ClassVar[dict[str, tuple[int, ...]]] = _rates_of(kinds)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "kinds" in vars(cls):
+            cls._rates, cls.columns = _rates_of(cls.kinds), _columns_of(cls.kinds) | cls.columns
 
     async def before_forward(self) -> None:
         """Change the needs by the act of the step before."""
         status = self.status
         needs = status.setdefault("needs", {})
-        for need in NEEDS:
+        for need in self.kinds:
             needs.setdefault(need, 1000)
         perceived = self.perceived
         if perceived.step > 0 and "act" in status:
@@ -194,8 +212,9 @@ class NeedsBlock(CitizenBlock):
             ):
                 act = "idle"
             seconds = perceived.view.lasted
-            changes = changes_by(act, self.params.speed, self.now - seconds, seconds)
-            for need, change in zip(NEEDS, changes, strict=True):
+            rates = self._rates.get(act, self._rates["idle"])
+            changes = changes_by(rates, self.params.speed, self.now - seconds, seconds)
+            for need, change in zip(self.kinds, changes, strict=True):
                 level = needs[need] + change
                 needs[need] = 0 if level < 0 else 1000 if level > 1000 else level
         if perceived.messages:
@@ -216,10 +235,10 @@ class NeedsBlock(CitizenBlock):
                     act[refused & (act == code(each))] = code("idle")
             seconds, speed, did = rows.moment.view.lasted, self.params.speed, act.astype(np.int64)
             start = now_of(rows) - seconds
-            changes = [changes_by(each, speed, start, seconds) for each in ACTS if each]
+            changes = [changes_by(each, speed, start, seconds) for each in self._rates.values()]
             # Clip to int16: beyond ±16,000 a change makes no difference to a need of 0 … 1000.
-            table = np.clip([(0,) * len(NEEDS), *changes], -16_000, 16_000).astype(np.int16)
-            for need, change in zip(NEEDS, table.T, strict=True):
+            table = np.clip([(0,) * len(self.kinds), *changes], -16_000, 16_000).astype(np.int16)
+            for need, change in zip(self.kinds, table.T, strict=True):
                 level = rows[need]
                 level += change.take(did)
                 np.clip(level, 0, 1000, out=level)
@@ -234,9 +253,9 @@ class NeedsBlock(CitizenBlock):
 
     @property
     def urgent(self) -> str:
-        """The first need at or below its threshold, in the order of `NEEDS`; else empty."""
+        """The first need at or below its threshold, in the order of `kinds`; else empty."""
         needs, params = self.status.get("needs", {}), self.params
-        return next((n for n in NEEDS if needs.get(n, 1000) <= getattr(params, n)), "")
+        return next((n for n in self.kinds if needs.get(n, 1000) <= getattr(params, n)), "")
 
     @action(idempotent=True)
     async def needs(self) -> dict[str, int]:

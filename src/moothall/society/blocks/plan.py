@@ -14,7 +14,7 @@ from moothall.params import BlockParams
 from moothall.signature.schema import object_schema
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams, Item
 from moothall.society.blocks.columns import DOES, PLANNED, plan_from_status, plan_to_status
-from moothall.society.blocks.needs import NEEDS, NeedsBlock
+from moothall.society.blocks.needs import NeedsBlock
 from moothall.society.blocks.plan_rows import before_rows, step_rows
 from moothall.society.blocks.rules import LEISURE
 from moothall.society.columns.town import LOOKED_AT
@@ -323,7 +323,7 @@ class PlanBlock(CitizenBlock):
         item = self.item
         if needs is None or item is None or item["do"] in ("sleep", "eat"):
             return
-        need = NEEDS.get(needs.urgent)
+        need = needs.kinds.get(needs.urgent)
         if need is None or (not need.in_duty and item["do"] in ("work", "study")):
             return
         home = self.status.get("home")

@@ -9,7 +9,7 @@ from moothall.society.arrays import np
 from moothall.society.blocks import day_rows
 from moothall.society.blocks.block import now_of
 from moothall.society.blocks.columns import AVOIDS, CHOSEN, KINDS, NONE, WHERE, Plans, code, without
-from moothall.society.blocks.needs import NEEDS, NeedsBlock
+from moothall.society.blocks.needs import NeedsBlock
 from moothall.society.columns import town
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.wants import Move
@@ -96,7 +96,7 @@ def _urgent(rows: Rows, plans: Plans, stays: Any, time: int) -> None:
     if needs is None:
         return
     low = np.zeros(len(rows), bool)
-    for need in NEEDS.values():
+    for need in needs.kinds.values():
         low |= rows.column(need.name) <= getattr(needs.params, need.name)
     do = rows.column("item_do")
     low &= stays & (do != code("sleep")) & (do != code("eat"))
@@ -106,7 +106,7 @@ def _urgent(rows: Rows, plans: Plans, stays: Any, time: int) -> None:
     do, left = do[at], np.ones(len(at), bool)
     remedy, lasts = np.zeros(len(at), np.uint8), np.zeros(len(at), np.int64)
     home = np.zeros(len(at), bool)
-    for need in NEEDS.values():
+    for need in needs.kinds.values():
         urgent = left & (rows.column(need.name)[at] <= getattr(needs.params, need.name))
         left &= ~urgent
         if not need.in_duty:
