@@ -121,15 +121,10 @@ def _changed(
         return await later(tool.execute(**before(kwargs)))
 
     return Action._described(
-        tool.name,
-        functools.wraps(tool.function)(acall if tool.is_async else call),
-        tool.description,
-        tool.parameters,
-        terminal=tool.terminal,
-        access_policy=tool.access_policy,
-        idempotent=tool.idempotent,
-        timeout=tool.timeout,
-        help=tool.help,
+        function=functools.wraps(tool.function)(acall if tool.is_async else call),
+        description=tool.description,
+        parameters=tool.parameters,
+        **tool._options,
     )
 
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
 from typing import Any
 
-from moothall.action import ACCESS_PERMITTED, ActionOptions
+from moothall.action import ACCESS_PERMITTED, Action
 from moothall.agent import CURRENT
 from moothall.approval.approval import not_permitted
 from moothall.context import Context, filled
 from moothall.errors import ActionError, RequestError
 from moothall.jsonvalue import NotJSON, to_json
 from moothall.message import Envelope
-from moothall.signature import Signature
 from moothall.spaces.delivery import ANSWER, ASKING, ENDED, REQUEST, Delivery, RouterPort
 from moothall.spaces.request import settle
 from moothall.text import error_message, log_failure, printable
@@ -31,33 +30,28 @@ _LONGEST = 10_000
 class Offer:
     """An action prepared for handling messages: looked up once for each agent in a space."""
 
+    __slots__ = ("action", "check", "function", "plain", "where")
+
     @classmethod
     def all_of(cls, mailbox: Any) -> dict[str, Offer]:
         """Return the actions of the agent in a mailbox, by name."""
         return {
-            name: cls(mailbox, f"{mailbox.id}.{name}", function, options)
-            for name, (function, options) in mailbox.agent._offered().items()
+            name: cls(mailbox, f"{mailbox.id}.{name}", action)
+            for name, action in mailbox.agent._offered().items()
         }
 
-    def __init__(
-        self, mailbox: Any, where: str, function: Callable[..., Any], options: ActionOptions
-    ) -> None:
-        signature = Signature.of(function, bound_to_self=False)
+    def __init__(self, mailbox: Any, where: str, action: Action) -> None:
         self.where = where  # its name in errors: `Calculator.add`
-        self.function = function
+        self.action = action
+        self.function: Callable[..., Any] = action.function
+        signature = action.signature
         self.check: Callable[[dict[str, Any], str], dict[str, Any]] = signature.check
-        self.policy = options.access_policy
-        self.timeout: float | None = options.timeout
-        self.idempotent: bool = options.idempotent
-        self.detached: bool = options.detached
-        self.injected: Mapping[str, type] = signature.injected
-        self.is_async: bool = is_async(function)
         # Whether handling it is no more than calling it.
         self.plain: bool = (
-            self.is_async
-            and self.policy == ACCESS_PERMITTED
-            and self.timeout is None
-            and not self.injected
+            is_async(action.function)
+            and action.access_policy == ACCESS_PERMITTED
+            and action.timeout is None
+            and not signature.injected
             and not mailbox.before
             and not mailbox.after
         )
@@ -68,20 +62,20 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
     agent = mailbox.agent
     if mailbox.before:
         await call_callback(mailbox, agent.before_action, delivery.message())
-    if offer.injected:
+    if injected := offer.action.signature.injected:
         context: Context[Any] = Context(
             agent, message=delivery.message(), budget=agent.budget, deps=agent.deps
         )
-        kwargs = {**kwargs, **filled(offer.injected, context)}
+        kwargs = {**kwargs, **filled(injected, context)}
     value: Any = None
     failure: BaseException | None = None
     limit: asyncio.TimerHandle | None = None
-    if offer.timeout is not None:
-        late = ActionError("TimeoutError", f'"{offer.where}" took longer than {offer.timeout} s')
+    if (timeout := offer.action.timeout) is not None:
+        late = ActionError("TimeoutError", f'"{offer.where}" took longer than {timeout} s')
         # Like any early end: the sender gets the error, whatever the action does about it.
-        limit = mailbox.router.loop.call_later(offer.timeout, mailbox.router.abort, delivery, late)
+        limit = mailbox.router.loop.call_later(timeout, mailbox.router.abort, delivery, late)
     try:
-        if offer.is_async:
+        if offer.action.is_async:
             value = await offer.function(**kwargs)
             if value.__class__ not in DATA:
                 value = await awaited(value)  # an `await` that was forgotten, perhaps

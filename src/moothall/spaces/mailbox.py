@@ -246,8 +246,8 @@ class Mailbox:
         except BaseException as error:  # a type's own validation may raise anything
             self._refuse(delivery, InvalidArguments(f'"{offer.where}": {text_of(error)}'))
             return
-        if offer.policy != ACCESS_PERMITTED and not delivery.approved:
-            if offer.policy == ACCESS_DENIED:
+        if not (offer.plain or delivery.approved or offer.action.access_policy == ACCESS_PERMITTED):
+            if offer.action.access_policy == ACCESS_DENIED:
                 self._refuse(delivery, NotPermitted(f'"{offer.where}" not permitted'))
             else:
                 delivery.inner = False

@@ -146,8 +146,8 @@ class ReActAgent(RecordedAgent):
         self._model = model
         self.actions = registry_of(actions)
         if self.blocks:
-            for name, (function, told) in block_actions(self.blocks).items():
-                self.actions.register(Action.marked(name, function, told))
+            for each in block_actions(self.blocks).values():
+                self.actions.register(each)
         if isinstance(self.actions, ActionRegistry):
             check_actions(self.actions.actions.values(), id)
         if goals is not None:
