@@ -66,7 +66,7 @@ reasoning.conversation.conversation: Conversation
 reasoning.conversation.order: HandOver RoundRobin
 reasoning.conversation.state: ConversationState Utterance
 reasoning.conversation.termination: Condition Elapsed MaxTokens MaxTurns Said StoppedBy
-reasoning.conversational: Conversational ConversationalAgent
+reasoning.conversational: ConversationalAgent
 reasoning.dualact.agent: DualActAgent
 reasoning.dualact.conclusions: Conclusion DecisionAction HumanDecision
 reasoning.dualact.config: DualActConfig ReviewRule after_budget_share below_confidence no_progress
@@ -76,6 +76,7 @@ reasoning.events: BlockEnded BlockStarted CallEnded CallStarted ConclusionReache
     Event MessageAdded TurnEnded TurnStarted
 reasoning.loop.react: ReActAgent
 reasoning.reply: Reply Step StopReason
+reasoning.reply_request: Conversational
 reasoning.stream: ReplyStream
 research.findings: Citation Findings Narrative Objective Passage ResearchResult ResearchTask
     Resource

@@ -80,7 +80,6 @@ from moothall.reasoning.conversation.termination import MaxTokens as MaxTokens
 from moothall.reasoning.conversation.termination import MaxTurns as MaxTurns
 from moothall.reasoning.conversation.termination import Said as Said
 from moothall.reasoning.conversation.termination import StoppedBy as StoppedBy
-from moothall.reasoning.conversational import Conversational as Conversational
 from moothall.reasoning.conversational import ConversationalAgent as ConversationalAgent
 from moothall.reasoning.dualact.agent import DualActAgent as DualActAgent
 from moothall.reasoning.dualact.conclusions import Conclusion as Conclusion
@@ -108,6 +107,7 @@ from moothall.reasoning.loop.react import ReActAgent as ReActAgent
 from moothall.reasoning.reply import Reply as Reply
 from moothall.reasoning.reply import Step as Step
 from moothall.reasoning.reply import StopReason as StopReason
+from moothall.reasoning.reply_request import Conversational as Conversational
 from moothall.reasoning.stream import ReplyStream as ReplyStream
 from moothall.research.findings import Citation as Citation
 from moothall.research.findings import Findings as Findings

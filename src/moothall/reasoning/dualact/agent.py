@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from moothall.approval import Approver
     from moothall.budget import Budget
     from moothall.journal import Journal, Part
+    from moothall.reasoning.conversational import T
     from moothall.reasoning.dualact.config import Review
-    from moothall.reasoning.stream import ReplyOptions, ReplyStream, T
+    from moothall.reasoning.reply_request import ReplyOptions
+    from moothall.reasoning.stream import ReplyStream
     from moothall.workflow import AgentParts
 
 DecisionFunc: TypeAlias = Callable[
