@@ -393,5 +393,6 @@ def actions_of(cls: type) -> dict[str, tuple[str, MarkedOptions]]:
             raise DefinitionError(
                 f'{cls.__name__}: "{found[name][0]}" and "{attribute}" are both the action "{name}"'
             )
+        check_returns(getattr(cls, attribute), f"{cls.__name__}.{attribute}")  # an override's
         found[name] = (attribute, options)
     return found

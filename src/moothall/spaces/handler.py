@@ -12,14 +12,14 @@ from typing import Any
 from moothall.action import ACCESS_PERMITTED, Action
 from moothall.agent import CURRENT
 from moothall.approval.approval import not_permitted
-from moothall.context import Context, filled
+from moothall.context import Context, filled, injected
 from moothall.errors import ActionError, RequestError
 from moothall.jsonvalue import NotJSON, to_json
 from moothall.message import Envelope
 from moothall.spaces.delivery import ANSWER, ASKING, ENDED, REQUEST, Delivery, RouterPort
 from moothall.spaces.request import settle
 from moothall.text import error_message, log_failure, printable
-from moothall.threads import DATA, WORKERS, awaited, is_async
+from moothall.threads import DATA, WORKERS, awaited, called, is_async
 
 logger: logging.Logger = logging.getLogger("moothall.space")
 
@@ -30,7 +30,7 @@ _LONGEST = 10_000
 class Offer:
     """An action prepared for handling messages: looked up once for each agent in a space."""
 
-    __slots__ = ("action", "check", "function", "plain", "where")
+    __slots__ = ("action", "check", "function", "injected", "plain", "where")
 
     @classmethod
     def all_of(cls, mailbox: Any) -> dict[str, Offer]:
@@ -44,14 +44,14 @@ class Offer:
         self.where = where  # its name in errors: `Calculator.add`
         self.action = action
         self.function: Callable[..., Any] = action.function
-        signature = action.signature
-        self.check: Callable[[dict[str, Any], str], dict[str, Any]] = signature.check
+        self.check: Callable[[dict[str, Any], str], dict[str, Any]] = action.signature.check
+        self.injected = injected(action)
         # Whether handling it is no more than calling it.
         self.plain: bool = (
             is_async(action.function)
             and action.access_policy == ACCESS_PERMITTED
             and action.timeout is None
-            and not signature.injected
+            and not self.injected
             and not mailbox.before
             and not mailbox.after
         )
@@ -62,11 +62,11 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
     agent = mailbox.agent
     if mailbox.before:
         await call_callback(mailbox, agent.before_action, delivery.message())
-    if injected := offer.action.signature.injected:
+    if offer.injected:
         context: Context[Any] = Context(
             agent, message=delivery.message(), budget=agent.budget, deps=agent.deps
         )
-        kwargs = {**kwargs, **filled(injected, context)}
+        kwargs = filled(offer.injected, kwargs, context)
     value: Any = None
     failure: BaseException | None = None
     limit: asyncio.TimerHandle | None = None
@@ -77,10 +77,10 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
     try:
         if offer.action.is_async:
             value = await offer.function(**kwargs)
-            if value.__class__ not in DATA:
-                value = await awaited(value)  # an `await` that was forgotten, perhaps
         else:
-            value = await _in_thread(mailbox.router, offer.function, (), kwargs)
+            value = await _in_thread(mailbox.router, partial(offer.function, **kwargs))
+        if value.__class__ not in DATA:
+            value = await awaited(value)  # an `await` that was forgotten, perhaps
     except BaseException as error:  # raised again after after_action, which runs in any case
         failure = error
     if limit is not None:
@@ -99,15 +99,11 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
 
 
 async def call_callback(mailbox: Any, callback: Callable[..., Any], *args: Any) -> Any:
-    """Call a callback of an agent: `async def` here, `def` in a worker thread."""
-    if is_async(callback):
-        return await awaited(callback(*args))
-    return await _in_thread(mailbox.router, callback, args, {})
+    """Call an action or a callback of an agent: `async def` here, `def` in a worker thread."""
+    return await called(callback, *args, in_thread=partial(_in_thread, mailbox.router))
 
 
-async def _in_thread(
-    router: RouterPort, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
+async def _in_thread(router: RouterPort, call: Callable[[], Any]) -> Any:
     """Call a plain function in a worker thread.
 
     A thread cannot be stopped. When cancelled, this still waits until the thread has ended, because
@@ -121,7 +117,7 @@ async def _in_thread(
         # Through `enter`, so that what the thread sent arrives before its end.
         router.thread.enter(settle, future, (value, error))
 
-    WORKERS.submit(partial(function, *args, **kwargs), context=copy_context(), done=done)
+    WORKERS.submit(call, context=copy_context(), done=done)
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
         try:
@@ -135,7 +131,7 @@ async def _in_thread(
     value, raised = future.result()
     if raised is not None:
         raise raised
-    return await awaited(value)
+    return value
 
 
 def ask_permission(mailbox: Any, delivery: Delivery, offer: Offer) -> None:

@@ -9,16 +9,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.action import ACCESS_DENIED, ACCESS_PERMITTED, Action
+from moothall.action import ACCESS_DENIED, ACCESS_PERMITTED
 from moothall.agent import CURRENT
 from moothall.approval import ApprovalRequest
 from moothall.approval.approval import Decision, not_permitted
-from moothall.context import Context, filled
+from moothall.context import Context, filled, injected
 from moothall.environment import execute_in_thread, failed
 from moothall.errors import (
     BudgetExceeded,
     DeadlineExceeded,
-    DefinitionError,
     HookError,
     InvalidArguments,
     JournalError,
@@ -288,7 +287,9 @@ async def execute(
         call.begun = True
         if step is not NULL_STEP:
             await step.begins(call.args)
-        kwargs = _injected(agent, chosen, call.kwargs, request)
+        kwargs = call.kwargs
+        if kinds := injected(chosen):
+            kwargs = filled(kinds, kwargs, context_of(agent, request))
         method = getattr(environment, "aexecute_action", None)
         if method is None:  # a user's own environment may have only the sync method
             result = await execute_in_thread(environment, chosen, kwargs)
@@ -306,18 +307,6 @@ async def execute(
     if not isinstance(result, dict):
         return failed(TypeError(f"an environment must give a dict, got {type(result).__name__}"))
     return result
-
-
-def _injected(
-    agent: Looping, chosen: Action, kwargs: dict[str, Any], request: ReplyRequest
-) -> dict[str, Any]:
-    try:
-        injected = chosen.signature.injected
-    except DefinitionError:
-        return kwargs  # its parameters were given explicitly: the signature is unusable
-    if injected:
-        return {**kwargs, **filled(injected, context_of(agent, request))}
-    return kwargs
 
 
 def context_of(agent: Any, request: ReplyRequest) -> Context[Any]:
