@@ -64,6 +64,29 @@ ORDER = (
 
 # The same inside a package: its folders and files, from the ground up.
 FLOORS = {
+    "reasoning": (
+        "step",
+        "charging",
+        "reply",
+        "thread",
+        "reply_request",
+        "group",
+        "state",
+        "read_record",
+        "record",
+        "resume",
+        "replying",
+        "hooks",
+        "events",
+        "stream",
+        "threaded",
+        "conversational",
+        "recorded_agent",
+        "members",
+        "loop",
+        "dualact",
+        "conversation",
+    ),
     "research": (
         "findings",
         "sentences",

@@ -73,7 +73,6 @@ from moothall.reasoning.conversation.conversation import Conversation as Convers
 from moothall.reasoning.conversation.order import HandOver as HandOver
 from moothall.reasoning.conversation.order import RoundRobin as RoundRobin
 from moothall.reasoning.conversation.state import ConversationState as ConversationState
-from moothall.reasoning.conversation.state import Utterance as Utterance
 from moothall.reasoning.conversation.termination import Condition as Condition
 from moothall.reasoning.conversation.termination import Elapsed as Elapsed
 from moothall.reasoning.conversation.termination import MaxTokens as MaxTokens
@@ -82,9 +81,6 @@ from moothall.reasoning.conversation.termination import Said as Said
 from moothall.reasoning.conversation.termination import StoppedBy as StoppedBy
 from moothall.reasoning.conversational import ConversationalAgent as ConversationalAgent
 from moothall.reasoning.dualact.agent import DualActAgent as DualActAgent
-from moothall.reasoning.dualact.conclusions import Conclusion as Conclusion
-from moothall.reasoning.dualact.conclusions import DecisionAction as DecisionAction
-from moothall.reasoning.dualact.conclusions import HumanDecision as HumanDecision
 from moothall.reasoning.dualact.config import DualActConfig as DualActConfig
 from moothall.reasoning.dualact.config import ReviewRule as ReviewRule
 from moothall.reasoning.dualact.config import after_budget_share as after_budget_share
@@ -96,13 +92,17 @@ from moothall.reasoning.events import BlockEnded as BlockEnded
 from moothall.reasoning.events import BlockStarted as BlockStarted
 from moothall.reasoning.events import CallEnded as CallEnded
 from moothall.reasoning.events import CallStarted as CallStarted
+from moothall.reasoning.events import Conclusion as Conclusion
 from moothall.reasoning.events import ConclusionReached as ConclusionReached
+from moothall.reasoning.events import DecisionAction as DecisionAction
 from moothall.reasoning.events import DecisionMade as DecisionMade
 from moothall.reasoning.events import Done as Done
 from moothall.reasoning.events import Event as Event
+from moothall.reasoning.events import HumanDecision as HumanDecision
 from moothall.reasoning.events import MessageAdded as MessageAdded
 from moothall.reasoning.events import TurnEnded as TurnEnded
 from moothall.reasoning.events import TurnStarted as TurnStarted
+from moothall.reasoning.events import Utterance as Utterance
 from moothall.reasoning.loop.react import ReActAgent as ReActAgent
 from moothall.reasoning.reply import Reply as Reply
 from moothall.reasoning.reply import Step as Step

@@ -12,7 +12,8 @@ from moothall.errors import NobodyToAsk
 from moothall.jsonvalue import Unreadable, json_text
 from moothall.models.protocol import ChatMessage, Usage
 from moothall.reasoning.conversational import ConversationalAgent
-from moothall.reasoning.dualact.conclusions import DECISION_SCHEMA, DecisionAction, HumanDecision
+from moothall.reasoning.dualact.conclusions import DECISION_SCHEMA
+from moothall.reasoning.events import DecisionAction, HumanDecision
 from moothall.reasoning.reply import Reply, StopReason
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.thread import Thread

@@ -8,11 +8,10 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from moothall.errors import ConfigError, StateError
-from moothall.reasoning.dualact.conclusions import Conclusion, HumanDecision
 from moothall.reasoning.dualact.config import DualActConfig, as_config, review_rule
 from moothall.reasoning.dualact.progress import DualActReply, Progress
 from moothall.reasoning.dualact.rounds import Rounds
-from moothall.reasoning.events import ConclusionReached, DecisionMade
+from moothall.reasoning.events import Conclusion, ConclusionReached, DecisionMade, HumanDecision
 from moothall.reasoning.group import Participant, in_thread
 from moothall.reasoning.members import Group
 from moothall.reasoning.read_record import of_group
