@@ -71,6 +71,7 @@ def test_the_options_of_a_marked_function_are_those_of_its_action():
         terminal=True,
         idempotent=True,
         timeout=2.5,
+        detached=True,
     )
     async def double(n: int) -> int:
         return 2 * n
@@ -79,7 +80,7 @@ def test_the_options_of_a_marked_function_are_those_of_its_action():
     assert made.name == "twice"
     assert made.help == {"my": "own"}
     assert made.access_policy == ACCESS_REQUESTED
-    assert (made.terminal, made.idempotent, made.timeout) == (True, True, 2.5)
+    assert (made.terminal, made.idempotent, made.detached, made.timeout) == (True, True, True, 2.5)
     assert made.is_async
     assert asyncio.run(made.execute(n=2)) == 4
 
@@ -92,11 +93,6 @@ def test_the_decorator_keeps_its_name_whatever_is_imported():
     assert again is action
 
 
-def test_detached_is_true_or_false():
-    with pytest.raises(DefinitionError, match="detached= must be True or False, got 'no'"):
-        action(detached="no")(read_file)
-
-
 def test_help_that_is_no_json_is_refused():
     with pytest.raises(DefinitionError, match="help= must be a JSON value"):
         action(help=object())(read_file)
@@ -106,13 +102,19 @@ def test_help_that_is_no_json_is_refused():
     "option",
     (
         *({"access_policy": "sometimes"}, {"timeout": 0}, {"timeout": True}, {"help": {1}}),
-        *({"terminal": 1}, {"idempotent": "no"}),
+        *({"terminal": 1}, {"idempotent": "no"}, {"detached": 1}),
     ),
     ids=str,
 )
 def test_an_option_that_is_none_is_refused_either_way(option):
     for make in (lambda: action(**option)(print), lambda: Action("print", print, **option)):
         with pytest.raises(DefinitionError, match=f"print.*: {next(iter(option))}"):
+            make()
+
+
+def test_unknown_option_names_the_nearest_either_way():
+    for make in (lambda: action(timout=1)(print), lambda: Action("print", print, timout=1)):
+        with pytest.raises(DefinitionError, match=r"has no argument timout=.*'timeout'"):
             make()
 
 

@@ -64,18 +64,19 @@ params: AgentParams BlockParams
 reasoning.conversation.chosen_by: ChosenBy
 reasoning.conversation.conversation: Conversation
 reasoning.conversation.order: HandOver RoundRobin
-reasoning.conversation.state: ConversationState Utterance
+reasoning.conversation.state: ConversationState
 reasoning.conversation.termination: Condition Elapsed MaxTokens MaxTurns Said StoppedBy
-reasoning.conversational: Conversational ConversationalAgent
+reasoning.conversational: ConversationalAgent
 reasoning.dualact.agent: DualActAgent
-reasoning.dualact.conclusions: Conclusion DecisionAction HumanDecision
 reasoning.dualact.config: DualActConfig ReviewRule after_budget_share below_confidence no_progress
     on_error
 reasoning.dualact.progress: DualActReply
-reasoning.events: BlockEnded BlockStarted CallEnded CallStarted ConclusionReached DecisionMade Done
-    Event MessageAdded TurnEnded TurnStarted
+reasoning.events: BlockEnded BlockStarted CallEnded CallStarted Conclusion ConclusionReached
+    DecisionAction DecisionMade Done Event HumanDecision MessageAdded TurnEnded TurnStarted
+    Utterance
 reasoning.loop.react: ReActAgent
 reasoning.reply: Reply Step StopReason
+reasoning.reply_request: Conversational
 reasoning.stream: ReplyStream
 research.findings: Citation Findings Narrative Objective Passage ResearchResult ResearchTask
     Resource

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, get_args, overload
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
-from moothall.arguments import names_checked
+from moothall.arguments import unknown_argument
 from moothall.errors import DefinitionError, InvalidArguments
 from moothall.jsonvalue import copy_json
 from moothall.signature import Signature, check_parameters, check_returns
@@ -32,34 +32,28 @@ _PARTS = ("name", "function", "description", "parameters")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class ActionOptions(NamedTuple):
-    """The arguments of `@action`, stored on the function, so that methods stay plain methods."""
+class ActionOptions(TypedDict, total=False):
+    """The options of `@action` and `Action`. To add one, add an attribute of `Action`, too."""
 
-    name: str | None = None
-    help: Any = None
-    access_policy: AccessPolicy = ACCESS_PERMITTED
-    terminal: bool = False
-    idempotent: bool = False
-    timeout: float | None = None
-    detached: bool = False
-    stated: bool = False
-    """Whether the access policy was given: a block's action is then offered to other agents."""
+    access_policy: AccessPolicy
+    idempotent: bool
+    timeout: float | None
+    detached: bool
+    help: Any
+
+
+class MarkedOptions(ActionOptions, total=False):
+    """The options of `@action`, with those that `Action` takes by position, too."""
+
+    name: str | None
+    terminal: bool
 
 
 @overload
 def action(function: F, /) -> F: ...
 @overload
-def action(
-    *,
-    name: str | None = None,
-    help: Any = None,
-    access_policy: AccessPolicy = ACCESS_PERMITTED,
-    terminal: bool = False,
-    idempotent: bool = False,
-    timeout: float | None = None,
-    detached: bool = False,
-) -> Callable[[F], F]: ...
-def action(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+def action(**options: Unpack[MarkedOptions]) -> Callable[[F], F]: ...
+def action(function: Callable[..., Any] | None = None, /, **options: Unpack[MarkedOptions]) -> Any:
     """Mark a method (or function) as an action; with or without parentheses.
 
     Args:
@@ -75,7 +69,8 @@ def action(function: Callable[..., Any] | None = None, /, **options: Any) -> Any
     Raises:
         DefinitionError: an option is not one of its values, or a parameter cannot be given by name
     """
-    told = ActionOptions(**options, stated="access_policy" in options)
+    if unknown := unknown_argument(action, options, MarkedOptions.__annotations__):
+        raise unknown
 
     def mark(function: F) -> F:
         where = getattr(function, "__qualname__", repr(function))
@@ -86,33 +81,34 @@ def action(function: Callable[..., Any] | None = None, /, **options: Any) -> Any
                 f"@action marks a function or method of an agent, not {function!r}; "
                 "a static or class method has no agent to act for"
             )
-        _check_options(where, told)
+        if (name := options.get("name")) is not None:
+            _check_name(name, where)
+        _check_options(where, options)
         # Whether the first parameter is `self` is known only on use; the kinds of the parameters
         # are known now, so a bad definition fails on import rather than on first call.
         check_parameters(function, bound_to_self=False, where=where)
         check_returns(function, where)
-        function.__moothall_action__ = told  # type: ignore[attr-defined]
+        function.__moothall_action__ = options  # type: ignore[attr-defined]
         return function
 
     return mark if function is None else mark(function)
 
 
-def _check_options(where: str, options: ActionOptions) -> None:
-    name, help, access_policy, _, _, timeout, *_ = options
-    if not isinstance(access_policy, str) or access_policy not in get_args(AccessPolicy):
+def _check_options(where: str, options: Mapping[str, Any]) -> None:
+    access_policy = options.get("access_policy", ACCESS_PERMITTED)
+    if access_policy not in (ACCESS_PERMITTED, ACCESS_DENIED, ACCESS_REQUESTED):
         wanted = "access_policy must be one of ACCESS_PERMITTED, ACCESS_DENIED, ACCESS_REQUESTED"
         raise DefinitionError(f"{where}: {wanted}, not {access_policy!r}")
-    for option in ("terminal", "idempotent", "detached"):
-        if type(given := getattr(options, option)) is not bool:
+    for option, given in options.items():
+        if type(given) is not bool and isinstance(getattr(Action, option, None), bool):
             raise DefinitionError(f"{where}: {option}= must be True or False, got {given!r:.80}")
-    if name is not None:
-        _check_name(name, where)
+    timeout = options.get("timeout")
     if timeout is not None and not (
         isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout > 0
     ):
         raise DefinitionError(f"{where}: timeout= must be a number above 0, got {timeout!r}")
     try:
-        copy_json(help)
+        copy_json(options.get("help"))
     except ValueError as error:
         raise DefinitionError(f"{where}: help= must be a JSON value: {error}") from None
 
@@ -124,7 +120,6 @@ def _check_name(name: object, where: str) -> None:
         raise DefinitionError(f"{where}: the name {name!r} has characters that no text can carry")
 
 
-@names_checked
 class Action:
     """One capability: a name, a function, and what a caller must know about them.
 
@@ -134,16 +129,28 @@ class Action:
         description: what it does, in words
         parameters: the JSON schema of its arguments, an object schema
         terminal: a successful call ends a model's run; its result is the reply
-        access_policy: who may call it from outside
-        idempotent: two calls have the effect of one
-        timeout: seconds that one call may take
-        help: replaces the whole generated help object
+        options: the other options of `@action`
 
     If `description` or `parameters` is left out, the docstring and the signature supply it.
 
     Raises:
         DefinitionError: an argument is not one of its values, or `parameters` is no object schema
     """
+
+    name: str
+    function: Callable[..., Any]
+    # Each option of `ActionOptions`, with its default; an instance has those that were given.
+    terminal: bool = False
+    access_policy: AccessPolicy = ACCESS_PERMITTED
+    idempotent: bool = False
+    timeout: float | None = None
+    detached: bool = False
+
+    _help: Any = None
+    _description: str | None = None
+    _parameters: dict[str, Any] | None = None
+    _signature: Signature | None = None
+    _validator: Any = None
 
     def __init__(
         self,
@@ -152,31 +159,23 @@ class Action:
         description: str | None = None,
         parameters: dict[str, Any] | None = None,
         terminal: bool = False,
-        *,
-        access_policy: AccessPolicy = ACCESS_PERMITTED,
-        idempotent: bool = False,
-        timeout: float | None = None,
-        help: Any = None,
+        **options: Unpack[ActionOptions],
     ) -> None:
+        if wrong := [each for each in options if each not in ActionOptions.__annotations__]:
+            unknown = unknown_argument(type(self), wrong, ActionOptions.__annotations__)
+            raise unknown or TypeError(f"unexpected {wrong}")
         _check_name(name, "Action")
+        where = f"action {name!r}"
         if not callable(function):
-            raise DefinitionError(f"action {name!r}: function must be callable, not {function!r}")
-        check_returns(function, f"action {name!r}")
-        options = ActionOptions(name, help, access_policy, terminal, idempotent, timeout)
-        _check_options(f"action {name!r}", options)
-        self.name = name
-        self.function = function
-        self.terminal = terminal
-        self.access_policy = access_policy
-        self.idempotent = idempotent
-        self.timeout = timeout
+            raise DefinitionError(f"{where}: function must be callable, not {function!r}")
+        check_returns(function, where)
+        given: dict[str, Any] = {"terminal": terminal, **options}
+        _check_options(where, given)
+        self._take(name, function, given)
         self._description = description
-        self._help = help
         self._parameters = parameters
-        self._signature: Signature | None = None
-        self._validator: Any = None
         if parameters is None:
-            check_parameters(function, bound_to_self=False, where=f"action {name!r}")
+            check_parameters(function, bound_to_self=False, where=where)
         else:
             self._check_parameters(parameters)
 
@@ -228,25 +227,31 @@ class Action:
                 return cls(*(getattr(source, part) for part in _PARTS), terminal)
             text = f"an action must be a function, an @action method or an Action, got {source!r}"
             raise DefinitionError(text)
-        options: ActionOptions = getattr(source, "__moothall_action__", None) or ActionOptions()
-        name = options.name or getattr(source, "__name__", None) or type(source).__name__
-        made = cls.marked(name, source, options)
+        options: Any = {**getattr(source, "__moothall_action__", {})}
+        named = options.pop("name", None) or getattr(source, "__name__", None)
+        made = cls(named or type(source).__name__, source, **options)
         if isinstance(source, types.FunctionType):
             source.__dict__["__moothall_made__"] = made
         return made
 
     @classmethod
-    def marked(cls, name: str, function: Callable[..., Any], options: ActionOptions) -> Action:
-        """Return the action of a function that `@action` has marked."""
-        return cls(
-            name,
-            function,
-            terminal=options.terminal,
-            access_policy=options.access_policy,
-            idempotent=options.idempotent,
-            timeout=options.timeout,
-            help=options.help,
-        )
+    def marked(cls, name: str, function: Callable[..., Any], options: MarkedOptions) -> Action:
+        """Return the action of a method that `@action` has marked and checked."""
+        _check_name(name, "Action")
+        made = cls.__new__(cls)
+        made._take(name, function, options)
+        return made
+
+    def _take(self, name: str, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+        for option, given in options.items():
+            setattr(self, "_help" if option == "help" else option, given)
+        self.name = name
+        self.function = function
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """Return its name and its options, for an action that differs in the rest."""
+        return {option: getattr(self, option) for option in MarkedOptions.__annotations__}
 
     @property
     def signature(self) -> Signature:
@@ -364,10 +369,10 @@ class ActionRegistry:
         return list(self.actions.values())
 
 
-def actions_of(cls: type) -> dict[str, tuple[str, ActionOptions]]:
+def actions_of(cls: type) -> dict[str, tuple[str, MarkedOptions]]:
     """Return the `@action` methods of a class: action name → (attribute, options)."""
     # An override of an inherited action keeps its options, unless it is marked again.
-    marked: dict[str, ActionOptions] = {}
+    marked: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         for attribute, value in vars(base).items():
             options = getattr(value, "__moothall_action__", None)
@@ -377,16 +382,17 @@ def actions_of(cls: type) -> dict[str, tuple[str, ActionOptions]]:
                 raise DefinitionError(
                     f"{base.__name__}.{attribute}: a static or class method has no agent to act for"
                 )
-            if isinstance(options, ActionOptions):
+            if isinstance(options, dict):
                 marked[attribute] = options
             elif attribute in marked and not callable(value):
                 del marked[attribute]  # `say = None` takes the action away
-    found: dict[str, tuple[str, ActionOptions]] = {}
+    found: dict[str, tuple[str, MarkedOptions]] = {}
     for attribute, options in marked.items():
-        name = options.name or attribute
+        name = options.get("name") or attribute
         if name in found:
             raise DefinitionError(
                 f'{cls.__name__}: "{found[name][0]}" and "{attribute}" are both the action "{name}"'
             )
+        check_returns(getattr(cls, attribute), f"{cls.__name__}.{attribute}")  # an override's
         found[name] = (attribute, options)
     return found

@@ -11,14 +11,14 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Never, Protocol, TypeVar
 
-from moothall.action import Action, ActionOptions, action
+from moothall.action import Action, MarkedOptions, action
 from moothall.approval import ApprovalRequest, Approver, approve, check_approver
 from moothall.approval.approval import Decision
 from moothall.arguments import unknown_argument
 from moothall.dispatch import AgentToolbox
 from moothall.errors import DefinitionError, NotInSpace
 from moothall.message import Envelope, Message, address, check_args, check_message, in_reply
-from moothall.workflow import Workflow, block_actions, not_found, offered
+from moothall.workflow import Workflow, block_actions, not_found, own_actions
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
@@ -157,7 +157,7 @@ class Agent(Workflow):
     _mailbox: Mailbox | None = None
     _lanes: int = 16
     """How many lanes are handled side by side."""
-    _moothall_actions: ClassVar[dict[str, tuple[str, ActionOptions]]]
+    _moothall_actions: ClassVar[dict[str, tuple[str, MarkedOptions]]]
 
     def __init__(
         self,
@@ -206,14 +206,15 @@ class Agent(Workflow):
         Help, response and error, which every agent has, are left out.
         """
         every = self._offered().items()
-        return {name: Action.marked(name, *each) for name, each in every if name not in SPECIAL}
+        return {name: each for name, each in every if name not in SPECIAL}
 
-    def _offered(self) -> dict[str, tuple[Callable[..., Any], ActionOptions]]:
-        """Return what `offers` returns, plus help, response and error, as (function, options)."""
-        own = offered(type(self)).items()
-        made = {name: (getattr(self, attribute), options) for name, (attribute, options) in own}
-        blocks = block_actions(self.blocks).items()
-        return made | {name: each for name, each in blocks if each[1].stated}
+    def _offered(self) -> dict[str, Action]:
+        """Return what `offers` returns, plus help, response and error."""
+        made = own_actions(self)
+        if self.blocks:
+            every = block_actions(self.blocks).items()
+            made |= {name: each for name, each in every if "access_policy" in vars(each)}
+        return made
 
     @action(idempotent=True)
     async def help(self, action_name: str | None = None) -> dict[str, Any]:
@@ -229,7 +230,7 @@ class Agent(Workflow):
             return {name: action.help for name, action in self.offers.items()}
         if action_name not in (known := self._offered()):
             raise not_found(self, action_name)
-        return {action_name: Action.marked(action_name, *known[action_name]).help}
+        return {action_name: known[action_name].help}
 
     @action(idempotent=True)
     async def response(self, data: Any, original_message_id: str | None = None) -> None:

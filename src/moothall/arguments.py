@@ -54,9 +54,15 @@ def names_checked(called: T) -> T:
     return checked  # type: ignore[return-value]
 
 
-def unknown_argument(called: Any, given: Iterable[str]) -> DefinitionError | None:
-    """Return the error for the first unknown argument given; None if all are known."""
+def unknown_argument(
+    called: Any, given: Iterable[str], unpacked: Iterable[str] = ()
+) -> DefinitionError | None:
+    """Return the error for the first unknown argument given; None if all are known.
+
+    `unpacked` are the names that the signature has as `**options: Unpack[…]`.
+    """
     known = _names(called) if isinstance(called, type) else _parameters(called)[0]
+    known += unpacked
     unknown = next((name for name in given if name not in known), None)
     if unknown is None:
         return None

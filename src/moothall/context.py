@@ -14,6 +14,7 @@ from moothall.errors import DefinitionError
 from moothall.threads import awaited, loop_is_running
 
 if TYPE_CHECKING:
+    from moothall.action import Action
     from moothall.agent import Agent
     from moothall.budget import Budget
 
@@ -98,11 +99,20 @@ async def prompt_for(given: SystemPrompt | None, context: Context[Any]) -> str:
     return text or ""
 
 
-def filled(injected: Mapping[str, type], context: Context[Any]) -> dict[str, Any]:
-    """Return values for an action's injected parameters: the context, or a new object."""
-    return {
-        name: context if issubclass(kind, Context) else kind() for name, kind in injected.items()
-    }
+def injected(action: Action) -> Mapping[str, type]:
+    """Return the parameters of an action that the callee's side fills in, with their classes."""
+    try:
+        return action.signature.injected
+    except DefinitionError:
+        return {}  # its parameters were given explicitly: the signature is unusable
+
+
+def filled(
+    kinds: Mapping[str, type], kwargs: dict[str, Any], context: Context[Any]
+) -> dict[str, Any]:
+    """Return arguments with values for injected parameters: the context, or a new object."""
+    given = {n: context if issubclass(kind, Context) else kind() for n, kind in kinds.items()}
+    return {**kwargs, **given}
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from moothall.action import Action
 from moothall.text import error_message
-from moothall.threads import DATA, WORKERS, awaited, is_async, is_cancelled, loop_is_running
+from moothall.threads import WORKERS, awaited, is_async, is_cancelled, loop_is_running
 
 
 class AnyEnvironment(Protocol):
@@ -74,12 +74,7 @@ class Environment:
         if not action.is_async or _is_overridden(self):
             return await execute_in_thread(self, action, args)
         try:
-            result = action.execute(**args)
-            if inspect.isawaitable(result):
-                result = await result
-            if result.__class__ not in DATA:
-                result = await awaited(result)  # an `await` that was forgotten, perhaps
-            return self.format_result(result)
+            return self.format_result(await awaited(action.execute(**args)))
         except asyncio.CancelledError as error:
             if is_cancelled():
                 raise

@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
-from moothall.action import Action, ActionOptions, ActionRegistry, actions_of
+from moothall.action import Action, ActionRegistry, MarkedOptions, actions_of
 from moothall.block import Block, checked_params
 from moothall.dispatch import DISPATCHER_PROMPT, KEPT, AgentToolbox, BlockDispatcher, named
 from moothall.errors import ActionNotFound, DefinitionError
@@ -104,8 +104,8 @@ class Workflow:
     def actions(self) -> ActionRegistry:
         """Its blocks' actions, as `block.action`; its model, plan or dispatcher may call them."""
         registry = ActionRegistry()
-        for name, (function, options) in block_actions(self.blocks).items():
-            registry.register(Action.marked(name, function, options))
+        for each in block_actions(self.blocks).values():
+            registry.register(each)
         return registry
 
     @property
@@ -227,7 +227,7 @@ def not_found(agent: Any, name: str) -> ActionNotFound:
     own = [] if name.startswith("_") else [vars(each)[name] for each in bases if name in vars(each)]
     method: Any = own[0] if own else None
     if hasattr(method, "__moothall_action__"):
-        text += f": its method {name} is the action {method.__moothall_action__.name!r}"
+        text += f": its method {name} is the action {method.__moothall_action__.get('name')!r}"
     elif callable(method):
         text += f": its method {name} lacks @action"
     elif near := difflib.get_close_matches(name, sorted(agent._offered()), 1, 0.7):
@@ -235,24 +235,26 @@ def not_found(agent: Any, name: str) -> ActionNotFound:
     return ActionNotFound(text)
 
 
-def offered(cls: type[Any]) -> dict[str, tuple[str, ActionOptions]]:
-    """Return the actions of a class, with help, response and error: name → (attribute, options)."""
-    table: dict[str, tuple[str, ActionOptions]] | None = cls.__dict__.get("_moothall_actions")
+def own_actions(owner: Any, within: str = "") -> dict[str, Action]:
+    """Return the actions of an agent or a block, by name; for an agent also help and the like."""
+    cls = type(owner)
+    table: dict[str, tuple[str, MarkedOptions]] | None = cls.__dict__.get("_moothall_actions")
     if table is None:
-        table = actions_of(cls)
-        cls._moothall_actions = table
-    return table
+        table = cls._moothall_actions = actions_of(cls)
+    return {
+        (full := within + name): Action.marked(full, getattr(owner, attribute), options)
+        for name, (attribute, options) in table.items()
+    }
 
 
-def block_actions(blocks: Iterable[Any]) -> dict[str, tuple[Callable[..., Any], ActionOptions]]:
-    """Return the `@action` methods of blocks, with their options, as `block.action`."""
-    made: dict[str, tuple[Callable[..., Any], ActionOptions]] = {}
+def block_actions(blocks: Iterable[Any]) -> dict[str, Action]:
+    """Return the `@action` methods of blocks, as `block.action`."""
+    made: dict[str, Action] = {}
     for block in blocks:
-        for name, (attribute, options) in offered(type(block)).items():
-            full = f"{named(block)}.{name}"
-            if full in made:
-                raise DefinitionError(f"two blocks have the action {full!r}: name one otherwise")
-            made[full] = getattr(block, attribute), options
+        for name, each in own_actions(block, f"{named(block)}.").items():
+            if name in made:
+                raise DefinitionError(f"two blocks have the action {name!r}: name one otherwise")
+            made[name] = each
     return made
 
 

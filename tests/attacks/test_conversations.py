@@ -18,8 +18,9 @@ from moothall.models.wrappers.scripted import ScriptedModel
 from moothall.reasoning.conversation.chosen_by import ChosenBy
 from moothall.reasoning.conversation.conversation import Conversation
 from moothall.reasoning.conversation.order import HandOver
-from moothall.reasoning.conversation.state import ConversationState, shown
+from moothall.reasoning.conversation.state import ConversationState
 from moothall.reasoning.conversation.termination import MaxTurns, Said, StoppedBy
+from moothall.reasoning.events import shown
 from moothall.reasoning.loop.react import ReActAgent
 from moothall.reasoning.reply import Reply, Step
 from reasoning.talkers import Gated, Talker, agent, answer

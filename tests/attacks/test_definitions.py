@@ -177,6 +177,23 @@ def test_a_function_that_yields_is_no_action(space, make, function):
     works(space)
 
 
+def test_override_that_yields_is_no_action(space):
+    class Counter(Agent):
+        @action
+        async def count(self, n: int) -> int:
+            return n
+
+    class Yielding(Counter):
+        async def count(self, n: int):
+            yield n
+
+    for use in (space.add, lambda agent: agent.offers):
+        with pytest.raises(DefinitionError) as caught:
+            use(Yielding("counter"))
+        refused(caught, "Yielding", "count", "yield")
+    works(space)
+
+
 # -- options ---------------------------------------------------------------------------------------
 
 OPTIONS: dict[str, tuple[dict[str, Any], str]] = {

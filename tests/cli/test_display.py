@@ -15,15 +15,17 @@ from moothall.cli.run.ended import exit_code
 from moothall.cli.run.research import ResearchDisplay
 from moothall.cli.run.show import MAX_ARG, MAX_LINE, MAX_LINES, RunDisplay
 from moothall.models.protocol import ReasoningPiece, TextPiece, Usage
-from moothall.reasoning.dualact.conclusions import Conclusion, DecisionAction, HumanDecision
 from moothall.reasoning.events import (
     BlockEnded,
     BlockStarted,
     CallEnded,
     CallStarted,
+    Conclusion,
     ConclusionReached,
+    DecisionAction,
     DecisionMade,
     Done,
+    HumanDecision,
 )
 from moothall.reasoning.reply import Reply, Step
 from pseudo_terminal import plain

@@ -29,7 +29,7 @@ from moothall.action import ACCESS_REQUESTED
 from moothall.approval import Question
 from moothall.errors import CardGone, ConfigError
 from moothall.journal import Entry
-from moothall.reasoning.dualact.conclusions import DecisionAction, HumanDecision
+from moothall.reasoning.events import DecisionAction, HumanDecision
 from moothall.studio.cards import Cards
 from moothall.studio.feed import Feed
 from moothall.studio.page import filled

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import APIResponse, Browser, Locator, Page, Route, expect
 
 from journal.process import Processes
 from models.openai_server import HANG, OpenAIServer, call, calls, text
@@ -291,6 +291,54 @@ def test_a_killed_run_is_resumed(studio: Studio, page: Page, tmp_path: Path) -> 
         page.get_by_role("tab", name="Runs").click()
         expect(view.get_by_role("button", name="model").nth(1)).to_contain_text("cut off")
         assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("seen", (True, False), ids=("chosen before", "chosen just now"))
+def test_figures_of_a_run_that_ends_while_they_load(studio: Studio, page: Page, seen: bool) -> None:
+    """An answer that comes after the run's end does not hide its final figures."""
+    id, held = f"late-{seen}", list[tuple[Route, APIResponse]]()
+
+    async def asked(number: int, *ends: str) -> None:
+        """Let the run ask its model once more."""
+        part = await studio.journal.begin(id, "Asker", "me", "ask")
+        about = {"key": f"{number}.model", "about": {"model": "m"}}
+        if number == 1:
+            part.note("begun", {"kind": "Asker", "agent": "me", "fingerprint": None, "task": "ask"})
+        part.note("started", about)
+        part.note("ended", {**about, "result": {"type": "reply", "text": "", "usage": [10, 5]}})
+        for reason in ends:
+            part.note("over", {"reason": reason})
+            part.end(reason)
+        await part.commit()
+        part.close()
+
+    def hold(route: Route) -> None:
+        held.append((route, route.fetch()))
+
+    aside(lambda: asyncio.run(asked(1)))
+    listed = page.get_by_role("list", name="Runs").get_by_role("button", name=f"{id} ")
+    view = page.get_by_role("region", name="Run", exact=True)
+    if seen:
+        choose(page, id)
+    asks = f"**/studio/runs/run?run={id}"
+    page.route(asks, hold, times=1)
+    with page.expect_request(asks):
+        if seen:
+            aside(lambda: asyncio.run(asked(2)))
+        else:
+            listed.click()
+    while not held:
+        page.wait_for_timeout(10)
+    aside(lambda: asyncio.run(asked(3, "done")))
+    expect(listed).to_contain_text("finished")
+    final = f"model calls{3 if seen else 2}"
+    if seen:
+        expect(view.locator("dl")).to_contain_text(final)
+    ((route, answer),) = held
+    route.fulfill(response=answer)
+    page.evaluate("fetch('/studio/cards').then((each) => each.text())")
+    expect(view.locator("dl")).to_contain_text(final)
+    expect(view.get_by_role("button", name="Resume")).to_have_count(0)
 
 
 @pytest.mark.long

@@ -15,7 +15,6 @@ from moothall.models.base import streamed
 from moothall.models.protocol import Model, ModelReply
 from moothall.reasoning.group import check_model
 from moothall.reasoning.replying import Replying, within
-from moothall.reasoning.stream import Watched
 from moothall.reasoning.thread import Thread
 from moothall.reasoning.threaded import Threaded
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 _PROMPT: Final = "You are a helpful assistant. Answer in one sentence."
 
 
-class ChattyAI(Watched, Threaded):
+class ChattyAI(Threaded):
     """Answers messages with a model, and remembers its conversation with each sender.
 
     It has one conversation with each sender, or several by `say(thread=)`, and a thousand at most:
@@ -137,5 +136,5 @@ class ChattyAI(Watched, Threaded):
                 if isinstance(part, ModelReply):
                     text = part.text
                 else:
-                    self._tell(replace(part, agent=str(self.id)))
+                    self._watchers.tell(replace(part, agent=str(self.id)))
         return text.strip()

@@ -12,15 +12,16 @@ from moothall.errors import NobodyToAsk
 from moothall.jsonvalue import Unreadable, json_text
 from moothall.models.protocol import ChatMessage, Usage
 from moothall.reasoning.conversational import ConversationalAgent
-from moothall.reasoning.dualact.conclusions import DECISION_SCHEMA, DecisionAction, HumanDecision
+from moothall.reasoning.dualact.conclusions import DECISION_SCHEMA
+from moothall.reasoning.events import DecisionAction, HumanDecision
 from moothall.reasoning.reply import Reply, StopReason
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.thread import Thread
+from moothall.workflow import AgentOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from moothall.reasoning.conversational import ReplyingOptions
 
 _CHOICES = """\
 Choose:
@@ -54,6 +55,12 @@ class Desk(Protocol):
         ...
 
 
+class PersonOptions(AgentOptions, total=False):
+    """What a person takes by name, as every agent that replies does."""
+
+    shared: bool
+
+
 class Person(ConversationalAgent):
     """A person, who sees the agent's requests and writes each answer in a line.
 
@@ -79,7 +86,7 @@ class Person(ConversationalAgent):
         stdin: TextIO | None = None,
         stdout: TextIO | None = None,
         desk: Desk | None = None,
-        **options: Unpack[ReplyingOptions],
+        **options: Unpack[PersonOptions],
     ) -> None:
         super().__init__(id, **options)
         self._terminal = Terminal(stdin, stdout)

@@ -22,14 +22,16 @@ from moothall.journal.describe import doubt_line
 from moothall.models.protocol import ReasoningPiece, TextPiece
 from moothall.orders.order import line_of, order_of
 from moothall.orders.resume import forks
-from moothall.reasoning.dualact.conclusions import Conclusion, DecisionAction, HumanDecision
 from moothall.reasoning.events import (
     BlockEnded,
     BlockStarted,
+    Conclusion,
     ConclusionReached,
+    DecisionAction,
     DecisionMade,
     Done,
     Event,
+    HumanDecision,
     MessageAdded,
 )
 from moothall.reasoning.loop.recording import call_events

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, overload
+
+from typing_extensions import TypeVar
 
 from moothall.action import Action, action
 from moothall.agent import CURRENT, leads_to
@@ -14,9 +17,24 @@ from moothall.errors import DefinitionError, HopLimitExceeded
 from moothall.jsonvalue import readable
 from moothall.message import REPLYING
 from moothall.reasoning.group import check_reply_budget
-from moothall.reasoning.hooks import Hooked, observe_with_hooks, reply_with_hooks
+from moothall.reasoning.hooks import (
+    NO_HOOKS,
+    Hook,
+    Hooks,
+    HookType,
+    observe_with_hooks,
+    reply_with_hooks,
+    with_hook,
+    without_hook,
+)
 from moothall.reasoning.reply import ANSWERED, GIVEN, Reply
-from moothall.reasoning.reply_request import ReplyRequest, as_memory, marked_with, thread_id
+from moothall.reasoning.reply_request import (
+    ReplyOptions,
+    ReplyRequest,
+    as_memory,
+    marked_with,
+    thread_id,
+)
 from moothall.reasoning.replying import (
     JOINED,
     ONCE,
@@ -25,54 +43,25 @@ from moothall.reasoning.replying import (
     own_reply,
     thread_of_caller,
 )
-from moothall.reasoning.stream import Asked, Watched
+from moothall.reasoning.stream import ReplyStream
 from moothall.reasoning.thread import Interruption, Thread, steer
 from moothall.reasoning.threaded import Threaded
+from moothall.threads import refuse_on_loop
 from moothall.workflow import AgentOptions
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import TypeForm, Unpack
 
     from moothall.approval import Approver
+    from moothall.budget import Budget
+
+T = TypeVar("T")
 
 _NESTED = 32
 """How deep replies may be nested, each called by an action of the one before."""
 
 
-@runtime_checkable
-class Conversational(Protocol):
-    """Anything that replies and observes: an agent with a model, a conversation, a person."""
-
-    @property
-    def id(self) -> str | int:
-        """Its id."""
-        ...
-
-    async def reply(
-        self,
-        text: str | list[dict[str, Any]],
-        /,
-        schema: Any = None,
-        thread: str | int | None = None,
-        run_id: str | None = None,
-    ) -> Reply:
-        """Answer."""
-        ...
-
-    async def observe(
-        self, message: str | dict[str, Any], /, thread: str | int | None = None
-    ) -> None:
-        """Remember something without answering."""
-        ...
-
-
-class ReplyingOptions(AgentOptions, total=False):
-    """What every agent that replies takes by name."""
-
-    shared: bool
-
-
-class ConversationalAgent(Hooked, Watched, Asked, Threaded):
+class ConversationalAgent(Threaded):
     """An agent that replies: one reply at a time in each thread, several threads concurrently.
 
     A thread is one conversation, with its own memory. In a space each sender has threads of its
@@ -88,6 +77,7 @@ class ConversationalAgent(Hooked, Watched, Asked, Threaded):
 
     _gives: frozenset[str] = GIVEN
     """The stop reasons for which `say` returns the text."""
+    _hooks: Hooks = NO_HOOKS
 
     def __init__(
         self, id: str | int, *, shared: bool = False, **options: Unpack[AgentOptions]
@@ -133,6 +123,152 @@ class ConversationalAgent(Hooked, Watched, Asked, Threaded):
         return sha256(f"{key}\n{self.id}".encode(errors="surrogatepass")).hexdigest()[:32]
 
     # -- asking it ---------------------------------------------------------------------------------
+
+    @overload
+    async def reply(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: dict[str, Any] | None = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        **options: Unpack[ReplyOptions],
+    ) -> Reply[Any]: ...
+
+    @overload
+    async def reply(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: TypeForm[T],
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        **options: Unpack[ReplyOptions],
+    ) -> Reply[T]: ...
+    async def reply(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: Any = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        *,
+        deps: Any = None,
+        budget: Budget | None = None,
+    ) -> Reply[Any]:
+        """Answer.
+
+        Replies of one thread wait for each other. The exception is a re-entrant call, where the
+        thread's own reply asks another agent that asks back: it is answered within the other reply.
+        Replies of different threads run concurrently.
+
+        Cancelling it stops the model's answer and the actions at their next await; their results
+        until then are remembered.
+
+        Args:
+            text: the prompt: a text, or blocks of content as providers take them, such as
+                `{"type": "text", "text": …}` and `{"type": "image_url", "image_url": {"url": …}}`
+            schema: the form of the answer: a JSON schema, or a type such as a dataclass, a pydantic
+                model or `list[int]`; the reply's `value` is of that form
+            thread: the id of the conversation, each with a memory of its own; defaults to the
+                agent's own
+            run_id: the id of the run; a new one by default. With a journal, an unfinished run of
+                this id is resumed, and one that has ended returns its reply again.
+            deps: what actions find in their `Context` in this reply; defaults to the agent's own
+            budget: what this reply may spend, within the agent's own budget
+
+        Raises:
+            TypeError, ValueError: an argument is not valid
+            DefinitionError: the schema is not valid, the memory has no threads, or the budget
+                limits a cost that is not known
+            ConfigError: the budget is not part of the agent's own
+            RunHeld: the run is in use elsewhere
+            RunMismatch: another program began it
+            JournalError: the journal cannot be used, or is damaged; once the run is under way, it
+                stops with the reason `error` instead
+        """
+        return await self._reply_on_loop(ReplyRequest(text, schema, thread, run_id, deps, budget))
+
+    @overload
+    def reply_sync(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: dict[str, Any] | None = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        **options: Unpack[ReplyOptions],
+    ) -> Reply[Any]: ...
+
+    @overload
+    def reply_sync(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: TypeForm[T],
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        **options: Unpack[ReplyOptions],
+    ) -> Reply[T]: ...
+    def reply_sync(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: Any = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        *,
+        deps: Any = None,
+        budget: Budget | None = None,
+    ) -> Reply[Any]:
+        """Call `reply` from a script, and wait for the answer.
+
+        Raises:
+            RuntimeError: called where an event loop is running, which it would block
+        """
+        refuse_on_loop(f"reply_sync of agent {self.id!r}", "reply(text)")
+        options: Any = {} if deps is None and budget is None else {"deps": deps, "budget": budget}
+        return asyncio.run(self.reply(text, schema, thread, run_id, **options))
+
+    @overload
+    def stream(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: dict[str, Any] | None = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        **options: Unpack[ReplyOptions],
+    ) -> ReplyStream[Reply[Any]]: ...
+
+    @overload
+    def stream(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: TypeForm[T],
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        **options: Unpack[ReplyOptions],
+    ) -> ReplyStream[Reply[T]]: ...
+    def stream(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: Any = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        *,
+        deps: Any = None,
+        budget: Budget | None = None,
+    ) -> ReplyStream[Reply[Any]]:
+        """Answer, and stream the events of the reply.
+
+        The arguments are those of `reply`. The reader sees an action's `CallStarted` before its
+        approver is asked: the reply continues when the next event is requested.
+
+        Returns:
+            An async iterator of events: pieces of text as the model gives them, calls started and
+            ended, messages remembered, and last `Done` with the reply. Closing or dropping it
+            cancels the reply.
+
+        Raises:
+            TypeError, ValueError: an argument is not valid
+            DefinitionError: the schema is not valid
+        """
+        request = ReplyRequest(text, schema, thread, run_id, deps, budget)
+        return ReplyStream(str(self.id), request, self._reply_on_loop)
 
     @action
     async def say(self, content: str, thread: str | None = None) -> str:
@@ -235,6 +371,59 @@ class ConversationalAgent(Hooked, Watched, Asked, Threaded):
             raise TypeError(f"interrupt takes a text, got {type(text).__name__}")
         return steer(self._thread_to_steer(thread), readable(text), self._keep)
 
+    # -- hooks -------------------------------------------------------------------------------------
+
+    def register_hook(self, type: HookType, name: str, fn: Hook) -> None:
+        """Register a function to be called before or after what the agent does.
+
+        It is called as `fn(agent, kwargs)`, and may be async: then the reply's deadline ends it,
+        except a `post_` hook that begins after the deadline, for example to log it. A plain one is
+        called on the event loop and must be short. The dict that it returns is merged into
+        `kwargs`, for the next hook and for the agent; None changes nothing. Hooks are called in
+        order of registration; a hook with the name of an existing one replaces it.
+
+        ==================  ==================================================================
+        type                `kwargs`; those in capitals may be changed
+        ==================  ==================================================================
+        `pre_reply`         `TEXT`, `SCHEMA`
+        `post_reply`        `text`, `schema`, `REPLY`
+        `pre_observe`       `MESSAGE`, as it will be remembered
+        `post_observe`      `message`
+        `pre_reasoning`     `MESSAGES` for the model, `iteration`
+        `post_reasoning`    `iteration`, `ANSWER`
+        `pre_acting`        `action`, `ARGS`, `iteration`, `call_id`
+        `post_acting`       `action`, `args`, `iteration`, `call_id`, `RESULT`
+        ==================  ==================================================================
+
+        All have `thread`, the id of the conversation (None for the agent's own), `run_id` (None for
+        the `observe` hooks), and `deps`, those of the reply or else of the agent.
+
+        If a `pre_acting` hook raises, the call is not executed and the exception is its result. Any
+        other hook that raises ends the reply with the reason `error`. So does any hook that
+        replaces a value by one of another kind.
+
+        Args:
+            type: one of those above
+            name: its name, by which it can be removed or replaced
+            fn: the function
+
+        Raises:
+            DefinitionError: there is no such type, or `fn` is not a function
+        """
+        self._hooks = with_hook(self._hooks, type, name, fn)
+
+    def remove_hook(self, type: HookType, name: str) -> None:
+        """Remove a hook.
+
+        Raises:
+            KeyError: there is no hook of that name
+        """
+        self._hooks = without_hook(self._hooks, type, name)
+
+    def clear_hooks(self, type: HookType | None = None) -> None:
+        """Remove all hooks, or all of one type."""
+        self._hooks = {key: each for key, each in self._hooks.items() if type and key != type}
+
     # -- how it replies ----------------------------------------------------------------------------
 
     async def _reply_on_loop(self, request: ReplyRequest) -> Reply:
@@ -272,7 +461,7 @@ class ConversationalAgent(Hooked, Watched, Asked, Threaded):
         token = REPLYING.set((*outer, mine))
         answer = partial(reply_with_hooks, self) if self._hooks else self._respond
         if self._watchers:
-            answer = partial(self._answered, answer)
+            answer = partial(self._watchers.reply, self.id, answer)
         try:
             if nested:
                 return await answer(request)

@@ -1,14 +1,201 @@
-"""The events of a reply."""
+"""The events of a reply, and what they tell of: utterances, conclusions and decisions."""
 
 from __future__ import annotations
 
+import enum
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
+from moothall.errors import DefinitionError
+from moothall.jsonvalue import NotJSON, deep_json, readable, to_json
 from moothall.models.protocol import ChatMessage, ReasoningPiece, TextPiece
-from moothall.reasoning.conversation.state import Utterance
-from moothall.reasoning.dualact.conclusions import Conclusion, HumanDecision
 from moothall.reasoning.reply import Reply
+from moothall.text import cut, escaped_json
+
+Content: TypeAlias = str | list[dict[str, Any]]
+"""A text, or blocks of content."""
+
+MAX_ERROR: Final = 500
+"""How many characters of an error others read."""
+
+_PLAIN = re.compile(r"[\w .@/+-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """What one speaker said in a turn.
+
+    Attributes:
+        number: counted from 1 over the whole conversation
+        speaker: a participant's id; None for a text from outside
+        content: a text, or blocks of content
+        error: why the participant gave no answer; None if it gave one
+    """
+
+    number: int
+    speaker: str | None
+    content: Content
+    error: str | None = None
+
+    @property
+    def text(self) -> str:
+        """Return the content as text; of blocks, the text in them."""
+        if isinstance(self.content, str):
+            return self.content
+        texts = (block.get("text") for block in self.content if isinstance(block, dict))
+        return "\n".join(text for text in texts if isinstance(text, str))
+
+    @property
+    def size(self) -> int:
+        """Return about how many characters it has."""
+        body = len(self.content) if isinstance(self.content, str) else len(repr(self.content))
+        return body + len(self.error or "")
+
+    def heard(self, ids: Iterable[str] = ()) -> Content:
+        """Return the content for another participant, with the speaker's name at the beginning.
+
+        Everything after the name is that speaker's: each utterance is a message of its own. A text
+        from outside that begins like an utterance of one of the participants, `ids`, is marked.
+        """
+        if self.speaker is None:
+            text, names = self.content, tuple(f"{shown(id)}:" for id in ids)
+            if isinstance(text, str) and text.lstrip().startswith(names):
+                return f"(from outside the conversation) {text}"
+            return text
+        name = shown(self.speaker)
+        if self.error is not None:
+            return f"({name} gave no answer: {cut(self.error, MAX_ERROR)})"
+        if isinstance(self.content, str):
+            return f"{name}: {self.content}"
+        return [{"type": "text", "text": f"{name}:"}, *self.content]
+
+    def message(self, ids: Iterable[str] = ()) -> dict[str, Any]:
+        """Return the chat message that another participant observes."""
+        message: dict[str, Any] = {"role": "user", "content": self.heard(ids)}
+        if self.speaker is not None:
+            message["name"] = self.speaker
+        return message
+
+
+def shown(id: str) -> str:
+    """Return an id as it precedes an utterance; in quotes if it is ambiguous."""
+    if _PLAIN.fullmatch(id) and id == id.strip() and id.isprintable():
+        return id
+    return escaped_json(id)
+
+
+class DecisionAction(enum.Enum):
+    """The kinds of decision."""
+
+    CONTINUE = "CONTINUE"
+    """R goes on, with a new instruction."""
+    TERMINATE = "TERMINATE"
+    """The conclusion is accepted, and the work is done."""
+    REDIRECT = "REDIRECT"
+    """R changes its approach."""
+
+
+@dataclass(frozen=True, slots=True)
+class HumanDecision:
+    """H's decision about a conclusion.
+
+    Attributes:
+        action: the kind of decision
+        new_instruction: what R must do next; with several R, it may be a list with one for each
+        reasoning: the reason
+    """
+
+    action: DecisionAction
+    new_instruction: str | list[str] = ""
+    reasoning: str = ""
+
+    def __post_init__(self) -> None:
+        _check("decision", self, _OF_DECISION)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object by which a model states this decision."""
+        return deep_json(self)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """R's result for one instruction.
+
+    Attributes:
+        summary: what was accomplished; if R answers in plain text, that text
+        steps: what R says that it did
+        suggested_next_action: what R would do next; empty for nothing
+        confidence: how sure R is, from 0 to 1; None if it did not say
+        artifacts: what R made, by name, as JSON data
+        evidence: R's real calls and their results, so that H need not trust the summary
+        error: why R did not finish by itself, or None
+    """
+
+    summary: str = ""
+    steps: list[str] = field(default_factory=list)
+    suggested_next_action: str = ""
+    confidence: float | None = None
+    artifacts: dict[str, Any] = field(default_factory=dict)
+    evidence: list[dict[str, Any]] = field(default_factory=list)
+    error: str | None = None
+
+    def __post_init__(self) -> None:
+        _check("conclusion", self, PARTS_OF_CONCLUSION)
+        object.__setattr__(self, "artifacts", _json_artifacts(self.artifacts))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON data."""
+        return deep_json(self)  # type: ignore[no-any-return]
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
+def _is_share(value: Any) -> bool:
+    return value is None or (type(value) in (int, float) and 0 <= value <= 1)
+
+
+_Parts: TypeAlias = Mapping[str, tuple[str, Callable[[Any], bool]]]
+
+_OF_DECISION: Final[_Parts] = {
+    "action": ("a DecisionAction", lambda value: isinstance(value, DecisionAction)),
+    "new_instruction": (
+        "a text, or a list of texts",
+        lambda value: _is_text(value) or _are_texts(value),
+    ),
+    "reasoning": ("a text", _is_text),
+}
+PARTS_OF_CONCLUSION: Final[_Parts] = {
+    "summary": ("a text", _is_text),
+    "steps": ("a list of texts", _are_texts),
+    "suggested_next_action": ("a text", _is_text),
+    "confidence": ("a number from 0 to 1", _is_share),
+    "artifacts": ("an object", lambda value: isinstance(value, dict)),
+}
+
+
+def _check(what: str, made: Any, parts: _Parts) -> None:
+    for name, (wanted, fits) in parts.items():
+        if not fits(value := getattr(made, name)):
+            raise DefinitionError(f"a {what}'s {name} must be {wanted}, got {cut(repr(value), 80)}")
+
+
+def _json_artifacts(artifacts: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return artifacts as JSON data; a value that is not JSON becomes a text that says so."""
+    made: dict[str, Any] = {}
+    for name, value in artifacts.items():
+        try:
+            made[readable(str(name))] = to_json(value)
+        except (NotJSON, RecursionError) as error:
+            made[readable(str(name))] = f"(a {type(value).__name__} that is not JSON: {error})"
+    return made
 
 
 # Not frozen: that takes four times as long to make, and a streamed turn makes four events.

@@ -44,6 +44,11 @@ Hook: TypeAlias = Callable[
 ]
 """`fn(agent, kwargs)`. The returned dict is merged into `kwargs`; None changes nothing."""
 
+Hooks: TypeAlias = Mapping[str, Mapping[str, Hook]]
+"""An agent's hooks by type and name, in order of registration; replaced when one is added."""
+
+NO_HOOKS: Final[Hooks] = {}
+
 
 async def run_hooks(
     agent: Any,
@@ -152,73 +157,23 @@ def expect_args(made: dict[str, Any]) -> None:
     copy_json(made["args"])
 
 
-class Hooked:
-    """The part of an agent that has hooks."""
+def with_hook(hooks: Hooks, type: HookType, name: str, fn: Hook) -> Hooks:
+    """Return hooks and one more, which replaces one of its name."""
+    _check_type(type)
+    if not isinstance(name, str) or not name:
+        raise DefinitionError(f"the name of a hook must be a text, got {name!r}")
+    if not callable(fn):
+        raise DefinitionError(f"the {type} hook {name!r} must be a function, got {fn!r:.80}")
+    return {**hooks, type: {**hooks.get(type, {}), name: fn}}
 
-    # By type and name, in order of registration. Replaced at each change: a hook may make one.
-    _hooks: Mapping[str, Mapping[str, Hook]] = {}
 
-    def register_hook(self, type: HookType, name: str, fn: Hook) -> None:
-        """Register a function to be called before or after what the agent does.
-
-        It is called as `fn(agent, kwargs)`, and may be async: then the reply's deadline ends it,
-        except a `post_` hook that begins after the deadline, for example to log it. A plain one is
-        called on the event loop and must be short. The dict that it returns is merged into
-        `kwargs`, for the next hook and for the agent; None changes nothing. Hooks are called in
-        order of registration; a hook with the name of an existing one replaces it.
-
-        ==================  ==================================================================
-        type                `kwargs`; those in capitals may be changed
-        ==================  ==================================================================
-        `pre_reply`         `TEXT`, `SCHEMA`
-        `post_reply`        `text`, `schema`, `REPLY`
-        `pre_observe`       `MESSAGE`, as it will be remembered
-        `post_observe`      `message`
-        `pre_reasoning`     `MESSAGES` for the model, `iteration`
-        `post_reasoning`    `iteration`, `ANSWER`
-        `pre_acting`        `action`, `ARGS`, `iteration`, `call_id`
-        `post_acting`       `action`, `args`, `iteration`, `call_id`, `RESULT`
-        ==================  ==================================================================
-
-        All have `thread`, the id of the conversation (None for the agent's own), `run_id` (None for
-        the `observe` hooks), and `deps`, those of the reply or else of the agent.
-
-        If a `pre_acting` hook raises, the call is not executed and the exception is its result. Any
-        other hook that raises ends the reply with the reason `error`. So does any hook that
-        replaces a value by one of another kind.
-
-        Args:
-            type: one of those above
-            name: its name, by which it can be removed or replaced
-            fn: the function
-
-        Raises:
-            DefinitionError: there is no such type, or `fn` is not a function
-        """
-        _check_type(type)
-        if not isinstance(name, str) or not name:
-            raise DefinitionError(f"the name of a hook must be a text, got {name!r}")
-        if not callable(fn):
-            raise DefinitionError(f"the {type} hook {name!r} must be a function, got {fn!r:.80}")
-        self._hooks = {**self._hooks, type: {**self._hooks.get(type, {}), name: fn}}
-
-    def remove_hook(self, type: HookType, name: str) -> None:
-        """Remove a hook.
-
-        Raises:
-            KeyError: there is no hook of that name
-        """
-        _check_type(type)
-        left = dict(self._hooks.get(type, {}))
-        if left.pop(name, None) is None:
-            raise KeyError(f"there is no {type} hook {name!r}")
-        self._hooks = {**self._hooks, type: left}
-
-    def clear_hooks(self, type: HookType | None = None) -> None:
-        """Remove all hooks, or all of one type."""
-        if type is not None:
-            _check_type(type)
-        self._hooks = {key: each for key, each in self._hooks.items() if type and key != type}
+def without_hook(hooks: Hooks, type: HookType, name: str) -> Hooks:
+    """Return hooks without one."""
+    _check_type(type)
+    left = dict(hooks.get(type, {}))
+    if left.pop(name, None) is None:
+        raise KeyError(f"there is no {type} hook {name!r}")
+    return {**hooks, type: left}
 
 
 async def reply_with_hooks(agent: Any, request: ReplyRequest) -> Reply:

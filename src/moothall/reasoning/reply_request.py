@@ -1,4 +1,4 @@
-"""The request of a reply, checked, and the schema of its answer."""
+"""Who replies, the request of a reply, checked, and the schema of its answer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import inspect
 import json
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, runtime_checkable
 
 from moothall.errors import DefinitionError
 from moothall.jsonvalue import NotJSON, Unreadable, copy_json, json_text, read_json, readable
@@ -18,7 +18,42 @@ if TYPE_CHECKING:
     from moothall.action import Action
     from moothall.budget import Budget
     from moothall.journal import Part
+    from moothall.reasoning.reply import Reply
     from moothall.reasoning.thread import Thread
+
+
+class ReplyOptions(TypedDict, total=False):
+    """What `reply`, `reply_sync` and `stream` take by name only."""
+
+    deps: Any
+    budget: Budget | None
+
+
+@runtime_checkable
+class Conversational(Protocol):
+    """Anything that replies and observes: an agent with a model, a conversation, a person."""
+
+    @property
+    def id(self) -> str | int:
+        """Its id."""
+        ...
+
+    async def reply(
+        self,
+        text: str | list[dict[str, Any]],
+        /,
+        schema: Any = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+    ) -> Reply:
+        """Answer."""
+        ...
+
+    async def observe(
+        self, message: str | dict[str, Any], /, thread: str | int | None = None
+    ) -> None:
+        """Remember something without answering."""
+        ...
 
 
 class ReplyRequest:

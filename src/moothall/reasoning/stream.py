@@ -1,4 +1,4 @@
-"""How an agent is asked for a reply: for itself, as a stream of its events, or watched."""
+"""The events of a reply, for whoever reads them as a stream or watches an agent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, overload
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from typing_extensions import TypeVar
 
@@ -16,12 +16,10 @@ from moothall.reasoning.events import Done, Event
 from moothall.reasoning.reply import Reply, StopReason
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.text import error_message, log_failure
-from moothall.threads import Channel, refuse_on_loop, settle
+from moothall.threads import Channel, settle
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeForm, Unpack
-
-    from moothall.budget import Budget
+    pass
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
@@ -134,219 +132,50 @@ class ReplyStream(Generic[R_co]):
                 pass  # its loop has ended
 
 
-class ReplyOptions(TypedDict, total=False):
-    """What `reply`, `reply_sync` and `stream` take by name only."""
+class Watchers:
+    """The callbacks that are shown the events of all replies of an agent."""
 
-    deps: Any
-    budget: Budget | None
+    def __init__(self) -> None:
+        self._callbacks: tuple[Callable[[Event], Any], ...] = ()
 
+    def __bool__(self) -> bool:
+        return bool(self._callbacks)
 
-class Asked:
-    """The part of an agent that is asked: for a reply, or for the stream of its events."""
-
-    id: str | int
-
-    async def _reply_on_loop(self, request: ReplyRequest) -> Reply[Any]:
-        raise NotImplementedError(f"{type(self).__name__} does not say how it replies")
-
-    @overload
-    async def reply(
-        self,
-        text: str | list[dict[str, Any]],
-        schema: dict[str, Any] | None = None,
-        thread: str | int | None = None,
-        run_id: str | None = None,
-        **options: Unpack[ReplyOptions],
-    ) -> Reply[Any]: ...
-
-    @overload
-    async def reply(
-        self,
-        text: str | list[dict[str, Any]],
-        schema: TypeForm[T],
-        thread: str | int | None = None,
-        run_id: str | None = None,
-        **options: Unpack[ReplyOptions],
-    ) -> Reply[T]: ...
-    async def reply(
-        self,
-        text: str | list[dict[str, Any]],
-        schema: Any = None,
-        thread: str | int | None = None,
-        run_id: str | None = None,
-        *,
-        deps: Any = None,
-        budget: Budget | None = None,
-    ) -> Reply[Any]:
-        """Answer.
-
-        Replies of one thread wait for each other. The exception is a re-entrant call, where the
-        thread's own reply asks another agent that asks back: it is answered within the other reply.
-        Replies of different threads run concurrently.
-
-        Cancelling it stops the model's answer and the actions at their next await; their results
-        until then are remembered.
-
-        Args:
-            text: the prompt: a text, or blocks of content as providers take them, such as
-                `{"type": "text", "text": …}` and `{"type": "image_url", "image_url": {"url": …}}`
-            schema: the form of the answer: a JSON schema, or a type such as a dataclass, a pydantic
-                model or `list[int]`; the reply's `value` is of that form
-            thread: the id of the conversation, each with a memory of its own; defaults to the
-                agent's own
-            run_id: the id of the run; a new one by default. With a journal, an unfinished run of
-                this id is resumed, and one that has ended returns its reply again.
-            deps: what actions find in their `Context` in this reply; defaults to the agent's own
-            budget: what this reply may spend, within the agent's own budget
-
-        Raises:
-            TypeError, ValueError: an argument is not valid
-            DefinitionError: the schema is not valid, the memory has no threads, or the budget
-                limits a cost that is not known
-            ConfigError: the budget is not part of the agent's own
-            RunHeld: the run is in use elsewhere
-            RunMismatch: another program began it
-            JournalError: the journal cannot be used, or is damaged; once the run is under way, it
-                stops with the reason `error` instead
-        """
-        return await self._reply_on_loop(ReplyRequest(text, schema, thread, run_id, deps, budget))
-
-    @overload
-    def reply_sync(
-        self,
-        text: str | list[dict[str, Any]],
-        schema: dict[str, Any] | None = None,
-        thread: str | int | None = None,
-        run_id: str | None = None,
-        **options: Unpack[ReplyOptions],
-    ) -> Reply[Any]: ...
-
-    @overload
-    def reply_sync(
-        self,
-        text: str | list[dict[str, Any]],
-        schema: TypeForm[T],
-        thread: str | int | None = None,
-        run_id: str | None = None,
-        **options: Unpack[ReplyOptions],
-    ) -> Reply[T]: ...
-    def reply_sync(
-        self,
-        text: str | list[dict[str, Any]],
-        schema: Any = None,
-        thread: str | int | None = None,
-        run_id: str | None = None,
-        *,
-        deps: Any = None,
-        budget: Budget | None = None,
-    ) -> Reply[Any]:
-        """Call `reply` from a script, and wait for the answer.
-
-        Raises:
-            RuntimeError: called where an event loop is running, which it would block
-        """
-        refuse_on_loop(f"reply_sync of agent {self.id!r}", "reply(text)")
-        options: Any = {} if deps is None and budget is None else {"deps": deps, "budget": budget}
-        return asyncio.run(self.reply(text, schema, thread, run_id, **options))
-
-    @overload
-    def stream(
-        self,
-        text: str | list[dict[str, Any]],
-        schema: dict[str, Any] | None = None,
-        thread: str | int | None = None,
-        run_id: str | None = None,
-        **options: Unpack[ReplyOptions],
-    ) -> ReplyStream[Reply[Any]]: ...
-
-    @overload
-    def stream(
-        self,
-        text: str | list[dict[str, Any]],
-        schema: TypeForm[T],
-        thread: str | int | None = None,
-        run_id: str | None = None,
-        **options: Unpack[ReplyOptions],
-    ) -> ReplyStream[Reply[T]]: ...
-    def stream(
-        self,
-        text: str | list[dict[str, Any]],
-        schema: Any = None,
-        thread: str | int | None = None,
-        run_id: str | None = None,
-        *,
-        deps: Any = None,
-        budget: Budget | None = None,
-    ) -> ReplyStream[Reply[Any]]:
-        """Answer, and stream the events of the reply.
-
-        The arguments are those of `reply`. The reader sees an action's `CallStarted` before its
-        approver is asked: the reply continues when the next event is requested.
-
-        Returns:
-            An async iterator of events: pieces of text as the model gives them, calls started and
-            ended, messages remembered, and last `Done` with the reply. Closing or dropping it
-            cancels the reply.
-
-        Raises:
-            TypeError, ValueError: an argument is not valid
-            DefinitionError: the schema is not valid
-        """
-        request = ReplyRequest(text, schema, thread, run_id, deps, budget)
-        return ReplyStream(str(self.id), request, self._reply_on_loop)
-
-
-class Watched:
-    """The part of an agent that shows the events of all its replies to callbacks."""
-
-    _watchers: tuple[Callable[[Event], Any], ...] = ()
-
-    def watch(self, callback: Callable[[Event], Any]) -> None:
-        """Call `callback(event)` for the events of every reply: those that `stream` yields.
-
-        The last one is `Done`, also where the reply was cancelled or raised: the `stop_reason` of
-        its reply is then `cancelled` or `error`, with nothing but the error in it.
-
-        It is called in the task of the reply, where the agent's `_current_message` is the message
-        being answered, or None. It must not block. If it raises, the error is logged and it is
-        removed.
-
-        Raises:
-            DefinitionError: it is not a plain function
-        """
+    def add(self, callback: Callable[[Event], Any]) -> None:
+        """Show a callback the events from now on."""
         if not callable(callback) or inspect.iscoroutinefunction(callback):
             raise DefinitionError(f"watch takes a plain function, got {callback!r:.80}")
-        self._watchers = (*self._watchers, callback)
+        self._callbacks = (*self._callbacks, callback)
 
-    def unwatch(self, callback: Callable[[Event], Any]) -> None:
-        """Remove a callback.
-
-        Raises:
-            KeyError: it is not registered
-        """
-        if callback not in self._watchers:
+    def remove(self, callback: Callable[[Event], Any]) -> None:
+        """Show a callback nothing more."""
+        if callback not in self._callbacks:
             raise KeyError(f"{callback!r:.80} watches nothing")
-        self._watchers = tuple(each for each in self._watchers if each != callback)
+        self._callbacks = tuple(each for each in self._callbacks if each != callback)
 
-    def _tell(self, event: Event) -> None:
-        for callback in self._watchers:
+    def tell(self, event: Event) -> None:
+        """Show an event; a callback that fails is removed."""
+        for callback in self._callbacks:
             try:
                 callback(event)
             except Exception as error:
                 about = f"{callback!r} failed as it watched, and is called no more"
                 log_failure(logger, about, error)
-                self._watchers = tuple(each for each in self._watchers if each != callback)
+                self._callbacks = tuple(each for each in self._callbacks if each != callback)
 
-    async def _answered(
-        self, answer: Callable[[ReplyRequest], Coroutine[Any, Any, Reply]], request: ReplyRequest
+    async def reply(
+        self,
+        agent: str | int,
+        answer: Callable[[ReplyRequest], Coroutine[Any, Any, Reply]],
+        request: ReplyRequest,
     ) -> Reply:
-        """Reply, and call the watchers."""
+        """Let an agent reply, and show the events."""
         emit = request.emit
 
         def both(event: Event) -> None:
             if emit is not None:
                 emit(event)
-            self._tell(event)
+            self.tell(event)
 
         request.emit = both
         try:
@@ -355,7 +184,7 @@ class Watched:
             reason: StopReason = "error" if isinstance(error, Exception) else "cancelled"
             detail = error_message(error) or type(error).__name__
             ended = Reply("", None, [], [], Usage(), reason, detail, error, request.run_id)
-            self._tell(Done(str(getattr(self, "id", "")), ended, **request.of_run))
+            self.tell(Done(str(agent), ended, **request.of_run))
             raise
-        self._tell(Done(str(getattr(self, "id", "")), reply, **request.of_run))
+        self.tell(Done(str(agent), reply, **request.of_run))
         return reply

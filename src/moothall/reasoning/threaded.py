@@ -1,9 +1,9 @@
-"""Agents that keep threads for each sender."""
+"""Agents that keep threads for each sender, and can be watched."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -14,16 +14,15 @@ from moothall.message import Message, check_message, in_reply
 from moothall.models.base import prepare
 from moothall.reasoning.reply_request import AnswerSchema, thread_id
 from moothall.reasoning.replying import own_reply, thread_of_caller
+from moothall.reasoning.stream import Watchers
 from moothall.reasoning.thread import Thread, Threads, thread_of_sender
 from moothall.threads import WORKERS
 
 if TYPE_CHECKING:
     from moothall.action import Action
+    from moothall.reasoning.events import Event
 
-_USED_BY_REPLIES: Final = (
-    "moothall.models.wrappers.budgeted",
-    "moothall.reasoning.stream",
-)
+_USED_BY_REPLIES: Final = ("moothall.models.wrappers.budgeted",)
 """Modules that are imported when they are first used."""
 
 _MAX_UNHEARD = 100
@@ -31,12 +30,36 @@ _MAX_UNHEARD = 100
 
 
 class Threaded(Agent):
-    """The part of an agent that keeps its threads and finds the thread of a message."""
+    """An agent that keeps its threads, finds the thread of a message, and can be watched."""
 
     shared: bool = False
     _together = False
     """Whether replies of different threads wait for each other."""
     _threads: Threads | None = None
+    _watchers: Watchers | None = None
+
+    def watch(self, callback: Callable[[Event], Any]) -> None:
+        """Call `callback(event)` for the events of every reply: those that `stream` yields.
+
+        The last one is `Done`, also where the reply was cancelled or raised: the `stop_reason` of
+        its reply is then `cancelled` or `error`, with nothing but the error in it.
+
+        It is called in the task of the reply, where the agent's `_current_message` is the message
+        being answered, or None. It must not block. If it raises, the error is logged and it is
+        removed.
+
+        Raises:
+            DefinitionError: it is not a plain function
+        """
+        self.__dict__.setdefault("_watchers", Watchers()).add(callback)
+
+    def unwatch(self, callback: Callable[[Event], Any]) -> None:
+        """Remove a callback.
+
+        Raises:
+            KeyError: it is not registered
+        """
+        (self._watchers or Watchers()).remove(callback)
 
     async def prepare(self) -> None:
         """Do now what its first reply would do once: imports, loading weights, opening files.

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from moothall.action import Action, ActionRegistry
+from moothall.context import injected
 from moothall.errors import DefinitionError, InvalidArguments
 from moothall.jsonvalue import NotJSON, as_json, copy_json, json_text
 from moothall.reasoning.group import check_actions
@@ -121,25 +122,17 @@ def _changed(
         return await later(tool.execute(**before(kwargs)))
 
     return Action._described(
-        tool.name,
-        functools.wraps(tool.function)(acall if tool.is_async else call),
-        tool.description,
-        tool.parameters,
-        terminal=tool.terminal,
-        access_policy=tool.access_policy,
-        idempotent=tool.idempotent,
-        timeout=tool.timeout,
-        help=tool.help,
+        function=functools.wraps(tool.function)(acall if tool.is_async else call),
+        description=tool.description,
+        parameters=tool.parameters,
+        **tool._options,
     )
 
 
 def _gathering(tool: Action, task: ResearchTask, pool: ResourcePool) -> Action:
     """Return a copy of an action whose result holds the resources that it found and read."""
-    try:
-        injected = tool.signature.injected
-    except DefinitionError:
-        injected = {}
-    pools = {name: pool for name, kind in injected.items() if issubclass(kind, ResourcePool)}
+    kinds = injected(tool).items()
+    pools = {name: pool for name, kind in kinds if issubclass(kind, ResourcePool)}
     return _changed(
         tool, lambda given: _gathered(given, task, pool), lambda args: {**args, **pools}
     )

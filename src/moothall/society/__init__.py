@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
+from moothall.society.blocks import NAMES as _BLOCKS
 from moothall.text import lazily
 
 _NAMES = {
     "blocks": "all_blocks",
     "blocks.block": "CitizenBlock",
-    "blocks.economy": "EconomyBlock EconomyBlockParams",
-    "blocks.feed": "FeedBlock FeedBlockParams",
-    "blocks.mobility": "MobilityBlock MobilityBlockParams",
-    "blocks.needs": "NeedsBlock NeedsBlockParams",
-    "blocks.other": "OtherBlock OtherBlockParams",
-    "blocks.plan": "PlanBlock PlanBlockParams",
-    "blocks.social": "SocialBlock SocialBlockParams",
     "kernel.citizen": "AgentType CitizenAgent CitizenAgentParams CitizenMemory",
     "city.city": "City",
     "kernel.facts": "Facts Weather",
@@ -46,6 +40,7 @@ _NAMES = {
     "society": "Society",
     "kernel.wants": "Answer Buy Follow Like Move Pay Post Save Want Work",
 }
+_NAMES |= {f"blocks.{name.lower()}": f"{name}Block {name}BlockParams" for name in _BLOCKS}
 _HOME = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 __all__ = sorted(_HOME)

@@ -15,9 +15,9 @@ from moothall.reasoning.record import APPENDED, Record
 from moothall.reasoning.state import memory_state, restore_memory
 from moothall.society.arrays import np
 from moothall.society.columns.column import Slots
-from moothall.society.columns.want_table import FIELDS, Table
+from moothall.society.columns.want_table import Table
 from moothall.society.kernel.router import Sent, SocietyMailbox
-from moothall.society.kernel.wants import answer_json, answer_of_json, id_order
+from moothall.society.kernel.wants import answer_json, answer_of_json, id_order, kind_named
 from moothall.society.population.messages import PARTS, Messages
 from moothall.society.population.population import Population
 from moothall.society.steps import Steps
@@ -25,7 +25,6 @@ from moothall.society.steps import Steps
 KIND: Final = "Society"
 VERSION: Final = 1
 _PART: Final = 1 << 18  # entries of an array stored under one hash
-_KINDS: Final = {kind.__name__: kind for kind in FIELDS}
 _CHUNK: Final = 500  # agents stored in the journal under one hash; an unchanged part is stored once
 
 
@@ -278,8 +277,8 @@ def _put_answers(books: Any, arrays: dict[str, Any]) -> None:
             kind, _, part = rest.partition(".")
             tables.setdefault(kind, {})[part] = values
     books.answers = {
-        _KINDS[kind]: Table(_KINDS[kind], parts.pop(""), parts, parts.pop("="), parts.pop("#"))
-        for kind, parts in tables.items()
+        kind: Table(kind, parts.pop(""), parts, parts.pop("="), parts.pop("#"))
+        for kind, parts in ((kind_named(name), parts) for name, parts in tables.items())
     }
 
 

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
 from typing import Any
 
-from moothall.action import ACCESS_PERMITTED, ActionOptions
+from moothall.action import ACCESS_PERMITTED, Action
 from moothall.agent import CURRENT
 from moothall.approval.approval import not_permitted
-from moothall.context import Context, filled
+from moothall.context import Context, filled, injected
 from moothall.errors import ActionError, RequestError
 from moothall.jsonvalue import NotJSON, to_json
 from moothall.message import Envelope
-from moothall.signature import Signature
 from moothall.spaces.delivery import ANSWER, ASKING, ENDED, REQUEST, Delivery, RouterPort
 from moothall.spaces.request import settle
 from moothall.text import error_message, log_failure, printable
-from moothall.threads import DATA, WORKERS, awaited, is_async
+from moothall.threads import DATA, WORKERS, awaited, called, is_async
 
 logger: logging.Logger = logging.getLogger("moothall.space")
 
@@ -31,32 +30,27 @@ _LONGEST = 10_000
 class Offer:
     """An action prepared for handling messages: looked up once for each agent in a space."""
 
+    __slots__ = ("action", "check", "function", "injected", "plain", "where")
+
     @classmethod
     def all_of(cls, mailbox: Any) -> dict[str, Offer]:
         """Return the actions of the agent in a mailbox, by name."""
         return {
-            name: cls(mailbox, f"{mailbox.id}.{name}", function, options)
-            for name, (function, options) in mailbox.agent._offered().items()
+            name: cls(mailbox, f"{mailbox.id}.{name}", action)
+            for name, action in mailbox.agent._offered().items()
         }
 
-    def __init__(
-        self, mailbox: Any, where: str, function: Callable[..., Any], options: ActionOptions
-    ) -> None:
-        signature = Signature.of(function, bound_to_self=False)
+    def __init__(self, mailbox: Any, where: str, action: Action) -> None:
         self.where = where  # its name in errors: `Calculator.add`
-        self.function = function
-        self.check: Callable[[dict[str, Any], str], dict[str, Any]] = signature.check
-        self.policy = options.access_policy
-        self.timeout: float | None = options.timeout
-        self.idempotent: bool = options.idempotent
-        self.detached: bool = options.detached
-        self.injected: Mapping[str, type] = signature.injected
-        self.is_async: bool = is_async(function)
+        self.action = action
+        self.function: Callable[..., Any] = action.function
+        self.check: Callable[[dict[str, Any], str], dict[str, Any]] = action.signature.check
+        self.injected = injected(action)
         # Whether handling it is no more than calling it.
         self.plain: bool = (
-            self.is_async
-            and self.policy == ACCESS_PERMITTED
-            and self.timeout is None
+            is_async(action.function)
+            and action.access_policy == ACCESS_PERMITTED
+            and action.timeout is None
             and not self.injected
             and not mailbox.before
             and not mailbox.after
@@ -72,21 +66,21 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
         context: Context[Any] = Context(
             agent, message=delivery.message(), budget=agent.budget, deps=agent.deps
         )
-        kwargs = {**kwargs, **filled(offer.injected, context)}
+        kwargs = filled(offer.injected, kwargs, context)
     value: Any = None
     failure: BaseException | None = None
     limit: asyncio.TimerHandle | None = None
-    if offer.timeout is not None:
-        late = ActionError("TimeoutError", f'"{offer.where}" took longer than {offer.timeout} s')
+    if (timeout := offer.action.timeout) is not None:
+        late = ActionError("TimeoutError", f'"{offer.where}" took longer than {timeout} s')
         # Like any early end: the sender gets the error, whatever the action does about it.
-        limit = mailbox.router.loop.call_later(offer.timeout, mailbox.router.abort, delivery, late)
+        limit = mailbox.router.loop.call_later(timeout, mailbox.router.abort, delivery, late)
     try:
-        if offer.is_async:
+        if offer.action.is_async:
             value = await offer.function(**kwargs)
-            if value.__class__ not in DATA:
-                value = await awaited(value)  # an `await` that was forgotten, perhaps
         else:
-            value = await _in_thread(mailbox.router, offer.function, (), kwargs)
+            value = await _in_thread(mailbox.router, partial(offer.function, **kwargs))
+        if value.__class__ not in DATA:
+            value = await awaited(value)  # an `await` that was forgotten, perhaps
     except BaseException as error:  # raised again after after_action, which runs in any case
         failure = error
     if limit is not None:
@@ -105,15 +99,11 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
 
 
 async def call_callback(mailbox: Any, callback: Callable[..., Any], *args: Any) -> Any:
-    """Call a callback of an agent: `async def` here, `def` in a worker thread."""
-    if is_async(callback):
-        return await awaited(callback(*args))
-    return await _in_thread(mailbox.router, callback, args, {})
+    """Call an action or a callback of an agent: `async def` here, `def` in a worker thread."""
+    return await called(callback, *args, in_thread=partial(_in_thread, mailbox.router))
 
 
-async def _in_thread(
-    router: RouterPort, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
+async def _in_thread(router: RouterPort, call: Callable[[], Any]) -> Any:
     """Call a plain function in a worker thread.
 
     A thread cannot be stopped. When cancelled, this still waits until the thread has ended, because
@@ -127,7 +117,7 @@ async def _in_thread(
         # Through `enter`, so that what the thread sent arrives before its end.
         router.thread.enter(settle, future, (value, error))
 
-    WORKERS.submit(partial(function, *args, **kwargs), context=copy_context(), done=done)
+    WORKERS.submit(call, context=copy_context(), done=done)
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
         try:
@@ -141,7 +131,7 @@ async def _in_thread(
     value, raised = future.result()
     if raised is not None:
         raise raised
-    return await awaited(value)
+    return value
 
 
 def ask_permission(mailbox: Any, delivery: Delivery, offer: Offer) -> None:

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from moothall.action import ACCESS_DENIED, ACCESS_PERMITTED
 from moothall.agent import CURRENT, Agent, Pending, overrides
 from moothall.approval import Approver
-from moothall.errors import InvalidArguments, NotPermitted, RequestError
+from moothall.approval.approval import not_permitted
+from moothall.errors import InvalidArguments, RequestError
 from moothall.jsonvalue import copy_json
 from moothall.message import Envelope, Nested, address
 from moothall.spaces.delivery import (
@@ -246,9 +247,9 @@ class Mailbox:
         except BaseException as error:  # a type's own validation may raise anything
             self._refuse(delivery, InvalidArguments(f'"{offer.where}": {text_of(error)}'))
             return
-        if offer.policy != ACCESS_PERMITTED and not delivery.approved:
-            if offer.policy == ACCESS_DENIED:
-                self._refuse(delivery, NotPermitted(f'"{offer.where}" not permitted'))
+        if not (offer.plain or delivery.approved or offer.action.access_policy == ACCESS_PERMITTED):
+            if offer.action.access_policy == ACCESS_DENIED:
+                self._refuse(delivery, not_permitted(offer.where, False))
             else:
                 delivery.inner = False
                 self._lift(delivery)

@@ -13,13 +13,14 @@ from typing import Any, Final
 from moothall.approval import ApprovalRequest, Question
 from moothall.errors import CardGone, ConfigError
 from moothall.jsonvalue import json_text
-from moothall.reasoning.dualact.conclusions import (
-    DECISION_SCHEMA,
+from moothall.reasoning.dualact.conclusions import DECISION_SCHEMA
+from moothall.reasoning.events import (
     Conclusion,
+    ConclusionReached,
     DecisionAction,
+    Event,
     HumanDecision,
 )
-from moothall.reasoning.events import ConclusionReached, Event
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.studio.feed import Feed
 from moothall.threads import guard

@@ -1,6 +1,6 @@
 """Threads: workers, waiting across threads and loops, locks, and what a forked child renews."""
 
-from moothall.threads.calls import DATA, awaited, called, is_async
+from moothall.threads.calls import DATA, awaited, called, in_worker, is_async
 from moothall.threads.locks import guard, in_child, renewed
 from moothall.threads.waiting import Channel, WaitingLine, settle
 from moothall.threads.workers import (
@@ -23,6 +23,7 @@ __all__ = [
     "called",
     "guard",
     "in_child",
+    "in_worker",
     "is_async",
     "is_cancelled",
     "loop_is_running",

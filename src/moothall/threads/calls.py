@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from moothall.threads.workers import WORKERS
 
@@ -29,8 +29,20 @@ async def awaited(given: Any) -> Any:
     return given
 
 
-async def called(function: Any, *args: Any, in_thread: bool = True) -> Any:
-    """Call a user's function, plain or `async`; a plain one runs in a thread."""
-    if in_thread and not is_async(function):
-        return await awaited(await WORKERS.run(asyncio.get_running_loop(), function, *args))
-    return await awaited(function(*args))
+Runner: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Calls a function in a thread, and returns its value."""
+
+
+async def in_worker(call: Callable[[], Any]) -> Any:
+    """Call a function in a worker thread; if cancelled, its value is dropped."""
+    return await WORKERS.run(asyncio.get_running_loop(), call)
+
+
+async def called(function: Any, *args: Any, in_thread: Runner | None = in_worker) -> Any:
+    """Call a user's function, plain or `async`; a plain one runs in a thread, unless that is None.
+
+    This is how spaces and loops alike call actions and callbacks.
+    """
+    if in_thread is None or is_async(function):
+        return await awaited(function(*args))
+    return await awaited(await in_thread(partial(function, *args)))

@@ -20,7 +20,7 @@ from moothall.cli.company import add_agent
 from moothall.cli.progress import Warnings
 from moothall.errors import ActionNotFound, AgentNotFound, RequestError, SlashError
 from moothall.message import BROADCAST
-from moothall.reasoning.stream import Watched
+from moothall.reasoning.threaded import Threaded
 from moothall.slash import parse_slash
 from moothall.spaces.complete import Help, completed_call, completions
 from moothall.spaces.space import Space
@@ -61,7 +61,7 @@ class Session:
         space.observe(self._observed)
         if console.interactive:
             for agent in members:
-                if isinstance(agent, Watched):
+                if isinstance(agent, Threaded):
                     agent.watch(partial(self._on_event, agent))
             # Without a person at the terminal, Ctrl-C ends the chat.
             self._loop.add_signal_handler(signal.SIGINT, self.interrupt)
@@ -243,7 +243,7 @@ class Session:
             self._quiet.append((asker, id))
         return (asker, id) in self._quiet or (asker == self._me and id == You.asking)
 
-    def _on_event(self, agent: Watched, event: Any) -> None:
+    def _on_event(self, agent: Threaded, event: Any) -> None:
         """Show an event of an agent that answers; called on the space's loop."""
         if not isinstance(agent, Agent) or event.agent != str(agent.id):
             return

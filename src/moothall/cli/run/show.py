@@ -14,13 +14,13 @@ from moothall.cli.recorded import Recorded
 from moothall.cli.run.ended import exit_code, hint, in_words, unsuccessful
 from moothall.errors import MissingExtra
 from moothall.jsonvalue import json_text
-from moothall.reasoning.dualact.conclusions import DecisionAction
 from moothall.reasoning.events import (
     BlockEnded,
     BlockStarted,
     CallEnded,
     CallStarted,
     ConclusionReached,
+    DecisionAction,
     DecisionMade,
     Done,
     Event,

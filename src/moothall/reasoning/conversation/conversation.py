@@ -14,8 +14,9 @@ from moothall.reasoning.conversation.exchange import Exchange
 from moothall.reasoning.conversation.order import Order
 from moothall.reasoning.conversation.participants import KIND, Participants, Setup, restore
 from moothall.reasoning.conversation.record import at_end, prepare, resumed
-from moothall.reasoning.conversation.state import Content, ConversationState
+from moothall.reasoning.conversation.state import ConversationState
 from moothall.reasoning.conversation.termination import Condition
+from moothall.reasoning.events import Content
 from moothall.reasoning.group import Participant, budget_of
 from moothall.reasoning.loop.recording import mark_known
 from moothall.reasoning.members import Group

@@ -13,14 +13,8 @@ from moothall.jsonvalue import readable
 from moothall.models.protocol import Usage
 from moothall.reasoning.conversation.order import Choice, NoChoice
 from moothall.reasoning.conversation.participants import MAX_ERROR, Participants, Setup, Turn
-from moothall.reasoning.conversation.state import (
-    MAX_STEPS,
-    Content,
-    ConversationState,
-    Utterance,
-    shown,
-)
-from moothall.reasoning.events import TurnEnded
+from moothall.reasoning.conversation.state import MAX_STEPS, ConversationState
+from moothall.reasoning.events import Content, TurnEnded, Utterance, shown
 from moothall.reasoning.group import in_thread
 from moothall.reasoning.loop.given import FEW, keep_list
 from moothall.reasoning.members import end_of, in_time

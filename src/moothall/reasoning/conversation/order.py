@@ -13,7 +13,7 @@ from moothall.models.protocol import Usage
 from moothall.reasoning.conversation.state import ConversationState
 from moothall.signature.schema import object_schema
 from moothall.text import excerpt, shorten
-from moothall.threads import called
+from moothall.threads import called, in_worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ async def of_user(function: Callable[[ConversationState], Any], state: Conversat
     """Call a user's function; if there is a deadline, in a thread, so as not to delay it."""
     budget = state.budget
     is_timed = budget is not None and budget.remaining_seconds() is not None
-    return await called(function, state, in_thread=is_timed)
+    return await called(function, state, in_thread=in_worker if is_timed else None)
 
 
 HAND_OVER: Final = "hand_over"

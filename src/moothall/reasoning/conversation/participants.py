@@ -12,9 +12,9 @@ from moothall.arguments import check_count
 from moothall.errors import DefinitionError, JournalError, RunMismatch
 from moothall.message import address
 from moothall.reasoning.conversation.order import Handover, Order, as_order
-from moothall.reasoning.conversation.state import Content, ConversationState, Utterance
+from moothall.reasoning.conversation.state import ConversationState
 from moothall.reasoning.conversation.termination import Condition, as_condition
-from moothall.reasoning.events import Done, TurnStarted
+from moothall.reasoning.events import Content, Done, TurnStarted, Utterance
 from moothall.reasoning.group import Participant, check_part, in_thread
 from moothall.reasoning.loop.recording import catch_up_models
 from moothall.reasoning.members import ask_member, await_own, side_by_side

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from moothall.errors import StateError
 from moothall.models.protocol import Usage
+from moothall.reasoning.events import MAX_ERROR, Content, Utterance
 from moothall.reasoning.record import APPENDED, LIVE, NULL_RECORD
 from moothall.reasoning.reply import Step, StopReason
-from moothall.text import cut, escaped_json
-
-Content: TypeAlias = str | list[dict[str, Any]]
-"""A text, or blocks of content."""
+from moothall.text import cut
 
 MAX_KEPT: Final = 1000
 """How many utterances a transcript keeps, and how many may wait to be heard by a participant."""
@@ -22,65 +19,6 @@ MAX_CHARS: Final = 1_000_000
 """How many characters a transcript keeps; the last utterance is kept at any length."""
 MAX_STEPS: Final = 1000
 """How many of the participants' steps a reply has; the last ones are kept."""
-_MAX_ERROR = 500
-
-_PLAIN = re.compile(r"[\w .@/+-]+")
-
-
-@dataclass(frozen=True, slots=True)
-class Utterance:
-    """What one speaker said in a turn.
-
-    Attributes:
-        number: counted from 1 over the whole conversation
-        speaker: a participant's id; None for a text from outside
-        content: a text, or blocks of content
-        error: why the participant gave no answer; None if it gave one
-    """
-
-    number: int
-    speaker: str | None
-    content: Content
-    error: str | None = None
-
-    @property
-    def text(self) -> str:
-        """Return the content as text; of blocks, the text in them."""
-        if isinstance(self.content, str):
-            return self.content
-        texts = (block.get("text") for block in self.content if isinstance(block, dict))
-        return "\n".join(text for text in texts if isinstance(text, str))
-
-    @property
-    def size(self) -> int:
-        """Return about how many characters it has."""
-        body = len(self.content) if isinstance(self.content, str) else len(repr(self.content))
-        return body + len(self.error or "")
-
-    def heard(self, ids: Iterable[str] = ()) -> Content:
-        """Return the content for another participant, with the speaker's name at the beginning.
-
-        Everything after the name is that speaker's: each utterance is a message of its own. A text
-        from outside that begins like an utterance of one of the participants, `ids`, is marked.
-        """
-        if self.speaker is None:
-            text, names = self.content, tuple(f"{shown(id)}:" for id in ids)
-            if isinstance(text, str) and text.lstrip().startswith(names):
-                return f"(from outside the conversation) {text}"
-            return text
-        name = shown(self.speaker)
-        if self.error is not None:
-            return f"({name} gave no answer: {cut(self.error, _MAX_ERROR)})"
-        if isinstance(self.content, str):
-            return f"{name}: {self.content}"
-        return [{"type": "text", "text": f"{name}:"}, *self.content]
-
-    def message(self, ids: Iterable[str] = ()) -> dict[str, Any]:
-        """Return the chat message that another participant observes."""
-        message: dict[str, Any] = {"role": "user", "content": self.heard(ids)}
-        if self.speaker is not None:
-            message["name"] = self.speaker
-        return message
 
 
 @dataclass(slots=True, eq=False)
@@ -205,12 +143,5 @@ def _as_chat(utterance: Utterance) -> dict[str, Any]:
         return {"role": "user", "content": utterance.content}
     content = utterance.content
     if utterance.error is not None:
-        content = f"(no answer: {cut(utterance.error, _MAX_ERROR)})"
+        content = f"(no answer: {cut(utterance.error, MAX_ERROR)})"
     return {"role": "assistant", "name": utterance.speaker, "content": content}
-
-
-def shown(id: str) -> str:
-    """Return an id as it precedes an utterance; in quotes if it is ambiguous."""
-    if _PLAIN.fullmatch(id) and id == id.strip() and id.isprintable():
-        return id
-    return escaped_json(id)

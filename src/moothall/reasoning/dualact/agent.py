@@ -8,11 +8,10 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from moothall.errors import ConfigError, StateError
-from moothall.reasoning.dualact.conclusions import Conclusion, HumanDecision
 from moothall.reasoning.dualact.config import DualActConfig, as_config, review_rule
 from moothall.reasoning.dualact.progress import DualActReply, Progress
 from moothall.reasoning.dualact.rounds import Rounds
-from moothall.reasoning.events import ConclusionReached, DecisionMade
+from moothall.reasoning.events import Conclusion, ConclusionReached, DecisionMade, HumanDecision
 from moothall.reasoning.group import Participant, in_thread
 from moothall.reasoning.members import Group
 from moothall.reasoning.read_record import of_group
@@ -28,8 +27,10 @@ if TYPE_CHECKING:
     from moothall.approval import Approver
     from moothall.budget import Budget
     from moothall.journal import Journal, Part
+    from moothall.reasoning.conversational import T
     from moothall.reasoning.dualact.config import Review
-    from moothall.reasoning.stream import ReplyOptions, ReplyStream, T
+    from moothall.reasoning.reply_request import ReplyOptions
+    from moothall.reasoning.stream import ReplyStream
     from moothall.workflow import AgentParts
 
 DecisionFunc: TypeAlias = Callable[

@@ -9,7 +9,8 @@ from typing import Any
 
 from moothall.errors import ConfigError
 from moothall.jsonvalue import json_text
-from moothall.reasoning.dualact.conclusions import Conclusion, steps_text
+from moothall.reasoning.dualact.conclusions import steps_text
+from moothall.reasoning.events import Conclusion
 from moothall.text import marked
 
 _DECISION_PLACES = ("original_task", "summary", "steps", "evidence", "confidence")

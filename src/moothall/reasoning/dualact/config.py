@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from moothall.arguments import names_checked
 from moothall.errors import ConfigError
 from moothall.reasoning.dualact.briefing import Briefing
-from moothall.reasoning.dualact.conclusions import Conclusion
+from moothall.reasoning.events import Conclusion
 
 if TYPE_CHECKING:
     from moothall.budget import Budget

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from moothall.jsonvalue import Unreadable
 from moothall.models.protocol import Usage
-from moothall.reasoning.dualact.conclusions import Conclusion, DecisionAction, HumanDecision, merged
+from moothall.reasoning.dualact.conclusions import merged
+from moothall.reasoning.events import Conclusion, DecisionAction, HumanDecision
 from moothall.reasoning.read_record import ReadRecord
 from moothall.reasoning.record import APPENDED, LIVE, loaded
 from moothall.reasoning.reply import Reply, Step, Stop, StopReason, T_co

@@ -14,16 +14,21 @@ from moothall.jsonvalue import Unreadable, json_text
 from moothall.models.ask import Messages, Unusable, ask_json
 from moothall.reasoning.dualact.conclusions import (
     DECISION_SCHEMA,
-    Conclusion,
-    DecisionAction,
-    HumanDecision,
     conclusion_of,
     evidence_of,
     read_decision,
 )
 from moothall.reasoning.dualact.config import DualActConfig, Situation, review_rule
 from moothall.reasoning.dualact.progress import DualActReply, Progress, RunOfR
-from moothall.reasoning.events import ConclusionReached, DecisionMade, Done, Event
+from moothall.reasoning.events import (
+    Conclusion,
+    ConclusionReached,
+    DecisionAction,
+    DecisionMade,
+    Done,
+    Event,
+    HumanDecision,
+)
 from moothall.reasoning.group import in_thread, is_spent_for_all, takes
 from moothall.reasoning.hooks import as_hooked, expect
 from moothall.reasoning.members import Group, ask_member, end_of, in_time, side_by_side

@@ -8,6 +8,7 @@ agent's id, which is any text.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -18,9 +19,11 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from moothall.action import Action
-from moothall.errors import InvalidArguments
+from moothall.context import Context
+from moothall.errors import AskAgain, InvalidArguments
 from moothall.jsonvalue import NotJSON, Unreadable, copy_json, read_json, readable
 from moothall.text import json_type, shorten
+from moothall.threads import awaited
 
 EMPTY = "The answer was empty. Answer with text, or call an action."
 MAX_NAME = 64
@@ -249,3 +252,27 @@ def _without_thread(say: Action) -> Action:
         made = _FOREIGN[say] = copy(say)
         made._parameters, made._validator = {**parameters, "properties": shown}, None
     return made
+
+
+async def fault_of(value: Any, check: Any, context: Context[Any]) -> str:
+    """Return the reason for which a check asks for another answer; empty if it does not."""
+    try:
+        result = await awaited(check(value, context) if _takes_context(check) else check(value))
+    except AskAgain as error:
+        return readable(str(error)) or "Answer again."
+    # A predicate that returned False would else accept everything.
+    if result is not None and result is not value:
+        raise TypeError(
+            f"check= must return None or the value, or raise AskAgain, and returned {result!r:.80}"
+        )
+    return ""
+
+
+def _takes_context(check: Any) -> bool:
+    try:
+        inspect.signature(check).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:  # of a builtin nobody knows the parameters
+        return False
+    return True

@@ -9,16 +9,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.action import ACCESS_DENIED, ACCESS_PERMITTED, Action
+from moothall.action import ACCESS_DENIED, ACCESS_PERMITTED
 from moothall.agent import CURRENT
 from moothall.approval import ApprovalRequest
 from moothall.approval.approval import Decision, not_permitted
-from moothall.context import Context, filled
+from moothall.context import Context, filled, injected
 from moothall.environment import execute_in_thread, failed
 from moothall.errors import (
     BudgetExceeded,
     DeadlineExceeded,
-    DefinitionError,
     HookError,
     InvalidArguments,
     JournalError,
@@ -28,7 +27,7 @@ from moothall.reasoning.events import CallEnded, CallStarted
 from moothall.reasoning.hooks import as_hooked, expect, expect_args, run_hooks
 from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.loop.given import error_of
-from moothall.reasoning.loop.parts import LoopAgent
+from moothall.reasoning.loop.parts import Looping
 from moothall.reasoning.members import side_by_side
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
 from moothall.reasoning.reply import Stop
@@ -73,7 +72,7 @@ def doubts_of(record: Record[Any], iteration: int) -> str:
 class Calls:
     """The calls of one answer, executed concurrently; each gets its result."""
 
-    agent: LoopAgent
+    agent: Looping
     wanted: list[RequestedCall]
     request: ReplyRequest
     record: Record[Any]
@@ -274,7 +273,7 @@ def _change(call: RequestedCall, args: dict[str, Any]) -> None:
 
 
 async def execute(
-    agent: LoopAgent, call: RequestedCall, request: ReplyRequest, step: Step = NULL_STEP
+    agent: Looping, call: RequestedCall, request: ReplyRequest, step: Step = NULL_STEP
 ) -> dict[str, Any]:
     """Execute a call if it is permitted, and return its result."""
     chosen = call.action
@@ -288,7 +287,9 @@ async def execute(
         call.begun = True
         if step is not NULL_STEP:
             await step.begins(call.args)
-        kwargs = _injected(agent, chosen, call.kwargs, request)
+        kwargs = call.kwargs
+        if kinds := injected(chosen):
+            kwargs = filled(kinds, kwargs, context_of(agent, request))
         method = getattr(environment, "aexecute_action", None)
         if method is None:  # a user's own environment may have only the sync method
             result = await execute_in_thread(environment, chosen, kwargs)
@@ -308,19 +309,7 @@ async def execute(
     return result
 
 
-def _injected(
-    agent: LoopAgent, chosen: Action, kwargs: dict[str, Any], request: ReplyRequest
-) -> dict[str, Any]:
-    try:
-        injected = chosen.signature.injected
-    except DefinitionError:
-        return kwargs  # its parameters were given explicitly: the signature is unusable
-    if injected:
-        return {**kwargs, **filled(injected, context_of(agent, request))}
-    return kwargs
-
-
-def context_of(agent: LoopAgent, request: ReplyRequest) -> Context[Any]:
+def context_of(agent: Any, request: ReplyRequest) -> Context[Any]:
     """Return what a reply's own functions may know about it."""
     handling = CURRENT.get()
     message = None if handling is None else handling.message()
@@ -335,7 +324,7 @@ def context_of(agent: LoopAgent, request: ReplyRequest) -> Context[Any]:
 
 
 async def _permits(
-    agent: LoopAgent, call: RequestedCall, request: ReplyRequest, step: Step
+    agent: Looping, call: RequestedCall, request: ReplyRequest, step: Step
 ) -> Decision:
     """Return whether this call may be executed; the approver gets a copy of its arguments."""
     if call.action is None or call.action.access_policy == ACCESS_DENIED:

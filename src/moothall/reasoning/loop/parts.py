@@ -1,4 +1,4 @@
-"""What an agent of the loop is made of: its model, actions, memory and goals, each checked."""
+"""What an agent of the loop is made of: its actions, goals and options, each checked."""
 
 from __future__ import annotations
 
@@ -7,27 +7,21 @@ from collections.abc import Callable, Iterable
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from moothall.action import ACCESS_DENIED, Action, ActionRegistry
+from moothall.action import Action, ActionRegistry
 from moothall.agent import Agent
-from moothall.arguments import check_count
-from moothall.context import Context, SystemPrompt, check_system_prompt
-from moothall.environment import AnyEnvironment, Environment
+from moothall.context import Context, SystemPrompt
+from moothall.environment import AnyEnvironment
 from moothall.errors import DefinitionError, InvalidId
 from moothall.goal import Goal
-from moothall.memory.memory import AnyMemory, Memory
+from moothall.memory.memory import AnyMemory
 from moothall.message import address
-from moothall.reasoning.group import check_actions, check_model, check_part
-from moothall.reasoning.loop.answer import OfferedActions, as_action
-from moothall.reasoning.loop.given import MAX_RESULT_CHARS
-from moothall.reasoning.recorded_agent import RecordedAgent
+from moothall.reasoning.group import check_part
+from moothall.reasoning.hooks import Hooks
+from moothall.reasoning.loop.answer import OfferedActions
 from moothall.reasoning.thread import Thread
-from moothall.reasoning.threaded import describe
-from moothall.workflow import AgentParts, block_actions
+from moothall.workflow import AgentParts
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from moothall.approval import Approver
     from moothall.budget import Budget
     from moothall.journal import Journal
     from moothall.models.protocol import Model
@@ -40,8 +34,6 @@ TRIES = 1
 
 Check: TypeAlias = Callable[[Any], Any] | Callable[[Any, Context[Any]], Any]
 """A check of an answer's value, sync or async; it raises AskAgain to have another answer."""
-
-_ENVIRONMENT = Environment()
 
 
 class AnyAction(Protocol):
@@ -99,224 +91,44 @@ class LoopOptions(AgentParts, total=False):
     journal: Journal | str | os.PathLike[str] | None
 
 
-class LoopAgent(RecordedAgent):
-    """An agent with the parts that a run of the loop needs; `ReActAgent` documents them."""
+class Looping(Protocol):
+    """What a run of the loop needs of its agent; `ReActAgent` documents it."""
 
-    system_prompt: SystemPrompt | None = None
-    max_iterations: int = MAX_ITERATIONS
-    max_result_chars: int = MAX_RESULT_CHARS
-    check: Check | None = None
-    tries: int = TRIES
-    environment: AnyEnvironment = _ENVIRONMENT
-    discover: str | tuple[str, ...] | None = None
-    _memory: AnyMemory | Callable[[str | None], AnyMemory] | None = None
-    _goals: list[Goal] | None = None
-
-    def __init__(
-        self,
-        id: str | int,
-        model: Model | str,
-        *,
-        actions: Actions | None = None,
-        goals: Iterable[Goal] | None = None,
-        memory: AnyMemory | Callable[[str | None], AnyMemory] | None = None,
-        environment: AnyEnvironment | None = None,
-        system_prompt: SystemPrompt | None = None,
-        max_iterations: int = MAX_ITERATIONS,
-        discover: str | Iterable[str | int] | None = None,
-        max_result_chars: int = MAX_RESULT_CHARS,
-        check: Check | None = None,
-        tries: int = TRIES,
-        budget: Budget | None = None,
-        journal: Journal | str | os.PathLike[str] | None = None,
-        shared: bool = False,
-        receive_own_broadcasts: bool = True,
-        concurrency: int | None = None,
-        approver: Approver | None = None,
-        deps: Any = None,
-        **options: Unpack[AgentParts],
-    ) -> None:
-        given: Any = options
-        if shared is not False or receive_own_broadcasts is not True:
-            given |= {"shared": shared, "receive_own_broadcasts": receive_own_broadcasts}
-        if concurrency is not None or approver is not None or deps is not None:
-            given |= {"concurrency": concurrency, "approver": approver, "deps": deps}
-        super().__init__(id, **given)
-        if isinstance(model, type) or not hasattr(model, "complete"):
-            check_model(model, id)
-        # Store only what differs from the class: a society holds very many agents.
-        self._model = model
-        self.actions = _registry(actions)
-        if self.blocks:
-            for name, (function, told) in block_actions(self.blocks).items():
-                self.actions.register(Action.marked(name, function, told))
-        if isinstance(self.actions, ActionRegistry):
-            check_actions(self.actions.actions.values(), id)
-        if goals is not None:
-            self.goals = goals
-        if memory is not None:
-            if not _makes_memories(memory):
-                check_part(memory, ("add_memory", "get_memories"), "memory", id)
-            self._memory = memory
-        if environment is not None:
-            check_part(environment, ("execute_action",), "environment", id)
-            self.environment = environment
-        if system_prompt is not None:
-            check_system_prompt(system_prompt, id)
-            self.system_prompt = system_prompt
-        if max_iterations != MAX_ITERATIONS:
-            check_count(f"agent {id!r}", "max_iterations", max_iterations)
-            self.max_iterations = max_iterations
-        if max_result_chars != MAX_RESULT_CHARS:
-            check_count(f"agent {id!r}", "max_result_chars", max_result_chars)
-            self.max_result_chars = max_result_chars
-        if check is not None:
-            if not callable(check):
-                raise DefinitionError(
-                    f"agent {id!r}: check= must be a function of an answer's value, got "
-                    f"{check!r:.80}"
-                )
-            self.check = check
-        if tries != TRIES:
-            check_count(f"agent {id!r}", "tries", tries, least=0)
-            self.tries = tries
-        if discover is not None:
-            self.discover = _which(discover, id)
-        if budget is not None:
-            check_part(budget, ("reserve", "deadline"), "budget", id)
-            self.budget: Budget | None = budget
-        if journal is not None:
-            self.journal = journal
-
-    def _load(self) -> tuple[Any, list[Action] | None]:
-        super()._load()
-        own = self._kept.default
-        if not _makes_memories(self._memory):  # whether it makes one for this thread, it knows
-            self._memory_of(own)
-        actions = self._show(own, ()).actions
-        describe(actions)
-        return self.model, actions or None
-
-    # -- its parts ---------------------------------------------------------------------------------
+    id: str | int
+    budget: Budget | None
+    check: Check | None
+    deps: Any
+    environment: AnyEnvironment
+    max_iterations: int
+    max_result_chars: int
+    model: Model
+    system_prompt: SystemPrompt | None
+    tries: int
+    _goals: list[Goal] | None
+    _hooks: Hooks
+    _model: Model | str
 
     @property
-    def model(self) -> Model:
-        """Return the model; one given by name is made at its first use."""
-        model = self._model
-        if isinstance(model, str):
-            from moothall.models.names import model as by_name
-
-            model = self._model = by_name(model)
-        return model
-
-    @model.setter
-    def model(self, model: Model | str) -> None:
-        check_model(model, self.id)
-        self._model = model
-
-    @property
-    def memory(self) -> Memory:
-        """Return the memory of the agent's own thread."""
-        return self._memory_of(self._kept.default)
-
-    @memory.setter
-    def memory(self, memory: AnyMemory | Callable[[str | None], AnyMemory]) -> None:
-        self._memory = memory
-        if self._threads is not None:
-            for thread in (self._threads.default, *self._threads):
-                thread.memory = None
-
-    def _memory_of(self, thread: Thread) -> Memory:
-        if thread.memory is None:
-            thread.memory = self._made_for(thread.id)
-        return thread.memory
-
-    def _memory_in(self, thread: str | None) -> Memory:
-        return self._memory_of(self._kept.get(thread))
-
-    def _made_for(self, thread: str | None) -> Memory:
-        given = self._memory
-        if given is None:  # atomic: several OS threads may be here at once
-            given = self.__dict__.setdefault("_memory", self._bounded())
-        if _makes_memories(given):
-            made: Any = given(thread)  # type: ignore[operator]
-            check_part(made, ("add_memory", "get_memories"), "what the function of memory", self.id)
-            return made  # type: ignore[no-any-return]
-        whole: Any = given
-        if thread is None:
-            return whole  # type: ignore[no-any-return]
-        if not callable(getattr(whole, "thread", None)):
-            raise DefinitionError(
-                f"agent {self.id!r}: thread= needs a memory with threads, such as SQLiteMemory, a "
-                "function of the thread's id that makes one, or none given at all; "
-                f"{type(whole).__name__} has no thread(id)"
-            )
-        return whole.thread(thread)  # type: ignore[no-any-return]
-
-    def _end_run(self, key: str, thread: str | None) -> None:
-        memory = self._kept.get(thread).memory
-        if isinstance(memory, Memory):
-            memory._end_run(key)
-
-    def _forget_memory(self, thread: str) -> None:
-        if isinstance(self._memory, Memory):
-            self._memory._forget_thread(thread)
-
-    def _one_thread_only(self) -> str | None:
-        given = self._memory
-        if given is None or _makes_memories(given) or callable(getattr(given, "thread", None)):
-            return None
-        return f"its memory, a {type(given).__name__}, has no thread(id)"
-
-    def _bounded(self) -> Memory:
-        """Return the memory of an agent that was given none."""
-        from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
-
-        model = self.model
-        room = getattr(model, "context_tokens", None)
-        # Keep the other half for the system part, the actions' descriptions and the answer.
-        bound = max(room // 2, 1) if isinstance(room, int) else DEFAULT_TOKENS
-        return TokenBoundedMemory(bound, getattr(model, "count_tokens", None))
-
-    @property
-    def goals(self) -> list[Goal]:
-        """Return the agent's goals."""
-        if self._goals is None:
-            self._goals = []
-        return self._goals
-
-    @goals.setter
-    def goals(self, goals: Iterable[Goal]) -> None:
-        self._goals = _checked_goals(goals, self.id)
-
-    @property
-    def discovered(self) -> dict[str, Action]:
-        """Return other agents' actions, by name, as the last reply of its own thread found them."""
-        return self._kept.default.discovered or {}
+    def actions(self) -> ActionRegistry:
+        """Return the registry of what its model may call."""
+        ...
 
     def _show(self, thread: Thread, offered: tuple[Action, ...]) -> OfferedActions:
-        """Return the current actions as the model sees them, without denied ones."""
-        given = [*self.actions.get_actions(), *offered]
-        # Read anew each time: an action may be registered, or denied, between two answers.
-        now = [(each, getattr(each, "access_policy", None)) for each in given]
-        kept: tuple[list[Any], OfferedActions] | None = thread.shown
-        if kept is not None and kept[0] == now:
-            return kept[1]
-        check_actions(given, self.id)
-        visible = [as_action(each) for each, policy in now if policy != ACCESS_DENIED]
-        names = {each.name for each in given}
-        visible += [a for name, a in (thread.discovered or {}).items() if name not in names]
-        shown = OfferedActions(visible)
-        thread.shown = (now, shown)
-        return shown
+        """Return the current actions as the model sees them."""
+        ...
+
+    async def request_permission(self, message: dict[str, Any]) -> Any:
+        """Decide whether an action may be called."""
+        ...
 
 
-def _makes_memories(memory: Any) -> bool:
+def makes_memories(memory: Any) -> bool:
     """Return whether it is a function of a thread's id rather than a memory."""
     return callable(memory) and not hasattr(memory, "add_memory") and not isinstance(memory, type)
 
 
-def _registry(actions: Actions | None) -> ActionRegistry:
+def registry_of(actions: Actions | None) -> ActionRegistry:
+    """Return what a model may call as a registry."""
     if actions is None:
         return ActionRegistry()
     names = ("get_action", "get_actions")
@@ -343,7 +155,8 @@ def _registry(actions: Actions | None) -> ActionRegistry:
     return registry
 
 
-def _checked_goals(goals: Iterable[Goal], id: str | int) -> list[Goal]:
+def checked_goals(goals: Iterable[Goal], id: str | int) -> list[Goal]:
+    """Return goals as a list, each with a priority that has an order."""
     if isinstance(goals, str) or not isinstance(goals, Iterable):
         wanted = "goals= must be a list of goals"
         given = "one: put it in a list" if hasattr(goals, "priority") else repr(goals)[:80]
@@ -361,7 +174,8 @@ def _checked_goals(goals: Iterable[Goal], id: str | int) -> list[Goal]:
     return checked
 
 
-def _which(discover: str | Iterable[str | int], id: str | int) -> str | tuple[str, ...]:
+def checked_discover(discover: str | Iterable[str | int], id: str | int) -> str | tuple[str, ...]:
+    """Return whose actions are discovered: `*`, or ids."""
     if discover == "*":
         return "*"
     if isinstance(discover, str) or not isinstance(discover, Iterable):

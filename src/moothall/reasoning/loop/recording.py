@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from moothall.journal import Entry
     from moothall.journal.run import RecordedPart
     from moothall.memory.memory import Memory
-    from moothall.reasoning.loop.parts import LoopAgent
+    from moothall.reasoning.loop.parts import Looping
     from moothall.reasoning.reply_request import ReplyRequest
 
 KIND = "ReActAgent"
@@ -59,7 +59,7 @@ def as_it_ended(record: ReadRecord[LoopState], schema: AnswerSchema | None = Non
     return reply_at_end(record, schema, state.messages, state.steps, Usage(*over["usage"]))
 
 
-def program_of(agent: LoopAgent) -> dict[str, Any]:
+def program_of(agent: Looping) -> dict[str, Any]:
     """Return an agent's program: what it does, independent of the request."""
     parts: dict[str, Any] = {
         "agent": [KIND, str(agent.id)],
@@ -88,7 +88,7 @@ def named_prompt(prompt: SystemPrompt | None) -> Any:
 
 
 def catch_up(
-    agent: LoopAgent, record: Record[LoopState], memory: Memory, budget: Budget | None
+    agent: Looping, record: Record[LoopState], memory: Memory, budget: Budget | None
 ) -> None:
     """Restore memory, scripted-model position and budget from the record."""
     try:

@@ -6,8 +6,9 @@ from typing import Any
 
 from moothall.text import lazily
 
-_NAMES = ("Needs", "Plan", "Mobility", "Social", "Economy", "Other", "Feed")
-_HOME = {f"{name}Block{what}": name.lower() for name in _NAMES for what in ("", "Params")}
+NAMES = ("Needs", "Plan", "Mobility", "Social", "Economy", "Other", "Feed")
+"""The blocks of a citizen; of those that fit a situation equally, the first acts."""
+_HOME = {f"{name}Block{what}": name.lower() for name in NAMES for what in ("", "Params")}
 _HOME |= {"CitizenBlock": "block", "CitizenBlockParams": "block"}
 
 __all__ = ["all_blocks", *sorted(_HOME)]
@@ -15,7 +16,7 @@ __all__ = ["all_blocks", *sorted(_HOME)]
 
 def all_blocks() -> list[Any]:
     """Return one of each block with its default parameters, for one citizen."""
-    return [__getattr__(f"{name}Block")() for name in _NAMES]
+    return [__getattr__(f"{name}Block")() for name in NAMES]
 
 
 __getattr__, __dir__ = lazily(__name__, _HOME)

@@ -19,9 +19,10 @@ from moothall.society.blocks.talk import TalkBlock, TalkParams, message_text
 from moothall.society.blocks.ties import Ties, code_of, friend_columns
 from moothall.society.columns.column import Column
 from moothall.society.columns.lists import turns
-from moothall.society.columns.register import WHO, Register
+from moothall.society.columns.register import Register
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.draw import belows
+from moothall.society.kernel.wants import WHO
 
 LONGEST: Final = 280  # the characters of a message at most
 _SHOWN: Final = 20  # the people that a model may choose from, at most

@@ -10,11 +10,10 @@ from typing import Any, Final
 
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
+from moothall.society.kernel.wants import PLACE
 from moothall.text import excerpt
 from moothall.threads import guard
 
-PLACE: Final = "place"
-"""The dtype of a column of places: int32, the number of the place in `city.ids()`, −1 for none."""
 _TYPES: Final = (
     *("bool", "int8", "int16", "int32", "int64"),
     *("uint8", "uint16", "uint32", "uint64", "float32", "float64"),

@@ -8,13 +8,11 @@ from typing import Any, Final
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.city.network import Network
-from moothall.society.columns.column import MONEY, PLACE, PLACES, Column
+from moothall.society.columns.column import MONEY, PLACES, Column
+from moothall.society.kernel.wants import INT, PLACE, WHO, WORD
 from moothall.text import excerpt
 
-WHO: Final = "who"
 STRANGER: Final = -(1 << 30)
-WORD: Final = "word"
-INT: Final = "int"
 
 
 class Register:

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from moothall.errors import ConfigError
 from moothall.society.arrays import np, package
-from moothall.society.columns.column import PLACE, Column
+from moothall.society.columns.column import Column
 from moothall.society.columns.register import Register
+from moothall.society.kernel.wants import PLACE
 from moothall.text import error_text, excerpt
 
 _TABLES: Final = ("tables of a population", "tables")

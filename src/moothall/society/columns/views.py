@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from moothall.society.arrays import np
-from moothall.society.columns.column import PLACE
 from moothall.society.columns.register import Register
-from moothall.society.kernel.wants import id_order
+from moothall.society.kernel.wants import PLACE, id_order
 
 
 class Balances(Mapping[str, int]):

@@ -3,57 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import MISSING, dataclass, fields
+from typing import Annotated, Any, Final
 
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
-from moothall.society.columns.column import PLACE
-from moothall.society.columns.register import INT, WHO, WORD, Register
-from moothall.society.kernel.wants import (
-    Answer,
-    Buy,
-    Follow,
-    Like,
-    Move,
-    Pay,
-    Post,
-    Save,
-    Want,
-    Work,
-)
+from moothall.society.columns.register import Register
+from moothall.society.kernel.wants import KINDS, WHO, Answer, Want, fields_in_rows
 
 
 @dataclass(frozen=True, slots=True)
 class Say(Want):
     """A message of rows to a citizen, delivered in the next step without settling."""
 
-    to: str
+    to: Annotated[str, WHO]
     text: str
     topic: str = ""
     opinion: int = 0
 
-
-FIELDS: Final[dict[type[Want], dict[str, str]]] = {
-    Move: {"to": PLACE, "mode": WORD},
-    Pay: {"to": WHO, "cents": INT, "what": WORD},
-    Work: {"place": PLACE, "seconds": INT},
-    Buy: {"place": PLACE, "kind": WORD, "cents": INT},
-    Save: {"cents": INT},
-    Post: {"text": WORD, "topic": WORD},
-    Follow: {"id": WHO},
-    Like: {"post": INT},
-    Say: {"to": WHO, "text": WORD, "topic": WORD, "opinion": INT},
-}
-"""The fields of each kind of want, and what a number in them is.
-
-`who` is the row of a citizen, −1, −2, … for the first, second, … service in id order, and from
-`STRANGER` down an agent that is neither;
-`place` the number of a place, −1 for none; `word` the number of a text of the population's `words`,
-−1 for None.
-"""
-LEFT_OUT: Final[dict[str, Any]] = {"mode": None, "what": "", "topic": "", "opinion": 0}
-"""The fields that may be left out, and what they then are."""
 
 REFUSED: Final = (
     "",
@@ -114,7 +81,7 @@ class Table:
 
     def want(self, at: int, population: Register) -> Any:
         """Return the want of an entry."""
-        kinds = FIELDS[self.kind]
+        kinds = fields_in_rows(self.kind)
         fields = {
             name: population.decoded(kinds[name], int(values[at]))
             for name, values in self.fields.items()
@@ -126,7 +93,7 @@ def joined(kind: type[Want], parts: Sequence[tuple[Any, Mapping[str, Any]]]) -> 
     """Return one table of the wants of shards, by sender, in each sender's order."""
     sender = np.concatenate([part[0] for part in parts])
     fields = {}
-    for name in FIELDS[kind]:
+    for name in fields_in_rows(kind):
         values = [part[1][name] for part in parts]
         if not any(each.shape for each in values) and len({int(each) for each in values}) == 1:
             fields[name] = np.broadcast_to(values[0], len(sender))  # one number for all
@@ -149,7 +116,7 @@ def encoded(want: Want, population: Register) -> dict[str, Any] | None:
     try:
         return {
             name: np.array([population.encoded(what, getattr(want, name))])
-            for name, what in FIELDS[type(want)].items()
+            for name, what in fields_in_rows(type(want)).items()
         }
     except (KeyError, ConfigError):
         return None
@@ -159,15 +126,16 @@ def checked_fields(
     kind: type[Want], given: Mapping[str, Any], count: int, population: Register
 ) -> dict[str, Any]:
     """Return the fields of wants of rows as int64 arrays. Raises ConfigError: one is wrong."""
-    if kind not in FIELDS:
-        known = ", ".join(each.__name__ for each in FIELDS)
-        raise ConfigError(f"rows can want {known}, got {kind!r:.80}")
-    strange = set(given) - set(FIELDS[kind])
+    if not (isinstance(kind, type) and issubclass(kind, Want)) or kind is Want:
+        raise ConfigError(f"rows can want {', '.join(KINDS)}, or a kind of yours; got {kind!r:.80}")
+    known = fields_in_rows(kind)
+    defaults = {each.name: each.default for each in fields(kind) if each.default is not MISSING}
+    strange = set(given) - set(known)
     if strange:
         raise ConfigError(f"{kind.__name__} has no field {sorted(strange)[0]!r}")
     made = {}
-    for name, what in FIELDS[kind].items():
-        value = given.get(name, LEFT_OUT.get(name, given))
+    for name, what in known.items():
+        value = given.get(name, defaults.get(name, given))
         if value is given:
             raise ConfigError(f"{kind.__name__} needs {name}=")
         if value is None or isinstance(value, str):

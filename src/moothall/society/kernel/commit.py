@@ -1,6 +1,6 @@
 """The commit stage: it settles the wants of all citizens in a step by stated rules, then writes.
 
-Wants are settled kind by kind, in the order of `ORDER`; within a kind by the id of the sender
+Wants are settled kind by kind, in the order of their `turn`; within a kind by the id of the sender
 (numbers by number, then texts); within a sender in the order of its wants. All citizens read before
 any change is written, as in Mesa's staged activation (Kazil, Masad, Crooks 2020, "Utilizing Python
 for Agent-Based Modeling: The Mesa Framework", SBP-BRiMS). Wages come before purchases as in
@@ -20,7 +20,7 @@ from moothall.arguments import check_integer
 from moothall.clock import Clock
 from moothall.errors import ConfigError, DefinitionError, StateError
 from moothall.society.kernel.intervention import has_values, set_values, unknown
-from moothall.society.kernel.wants import ORDER, Answer, Move, Pay, Want, id_order
+from moothall.society.kernel.wants import Answer, Move, Pay, Want, id_order, in_turn
 from moothall.text import error_text, log_failure
 
 logger: logging.Logger = logging.getLogger("moothall.society")
@@ -245,10 +245,11 @@ class Books:
     def settle(self, wanted: Iterable[Wanted], tables: Any = None) -> list[tuple[Any, Answer]]:
         """Settle the wants of a step, given in id order; return each token with its answer."""
         self.worked.clear()
-        by_kind: dict[type[Want], list[Wanted]] = {kind: [] for kind in ORDER}
+        by_kind: dict[type[Want], list[Wanted]] = defaultdict(list)
         for each in wanted:
-            by_kind.setdefault(type(each.want), []).append(each)
-        return [(each.token, self._one(each)) for all_of in by_kind.values() for each in all_of]
+            by_kind[type(each.want)].append(each)
+        ordered = [each for kind in in_turn(by_kind) for each in by_kind[kind]]
+        return [(each.token, self._one(each)) for each in ordered]
 
     def _one(self, wanted: Wanted) -> Answer:
         _, sender, want, _, service = wanted

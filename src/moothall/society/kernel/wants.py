@@ -6,15 +6,31 @@ A citizen changes only itself; the commit stage combines all wants by the rules 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from typing import Annotated, Any, ClassVar, Final, get_type_hints
 
-from moothall.errors import InvalidArguments
+from moothall.errors import ConfigError, InvalidArguments
+
+WHO: Final = "who"
+PLACE: Final = "place"
+WORD: Final = "word"
+INT: Final = "int"
 
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """A citizen's request to the world. Its subclasses are the kinds."""
+    """A citizen's request to the world. Its subclasses are the kinds, frozen dataclasses.
+
+    Rows can want a kind whose fields are numbers there: an `int`; a text, `str` or `str | None`,
+    which a block has in its `words`; `Annotated[str, "who"]`, the id of a citizen or service;
+    `Annotated[str, "place"]` or the field `place`, the id of a place.
+
+    Attributes:
+        turn: kinds are settled by rising turn in a step, those of one turn by name
+    """
+
+    turn: ClassVar[int] = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +42,8 @@ class Move(Want):
         mode: the mode of travel, such as `walk`; None for the city's default
     """
 
-    to: str
+    turn: ClassVar[int] = 50
+    to: Annotated[str, PLACE]
     mode: str | None = None
 
 
@@ -40,7 +57,8 @@ class Pay(Want):
         what: the purpose, such as `rent`
     """
 
-    to: str
+    turn: ClassVar[int] = 20
+    to: Annotated[str, WHO]
     cents: int
     what: str = ""
 
@@ -58,6 +76,7 @@ class Work(Want):
         seconds: the seconds of work
     """
 
+    turn: ClassVar[int] = 10  # wages come before purchases
     place: str
     seconds: int
 
@@ -72,6 +91,7 @@ class Buy(Want):
         cents: the amount to spend at most, 1 or more
     """
 
+    turn: ClassVar[int] = 40
     place: str
     kind: str
     cents: int
@@ -85,6 +105,7 @@ class Save(Want):
         cents: the amount; below 0 is a withdrawal
     """
 
+    turn: ClassVar[int] = 30
     cents: int
 
 
@@ -97,6 +118,7 @@ class Post(Want):
         topic: the topic
     """
 
+    turn: ClassVar[int] = 70
     text: str
     topic: str = ""
 
@@ -109,7 +131,8 @@ class Follow(Want):
         id: the citizen's id
     """
 
-    id: str
+    turn: ClassVar[int] = 60
+    id: Annotated[str, WHO]
 
     def __post_init__(self) -> None:
         if isinstance(self.id, int):
@@ -124,6 +147,7 @@ class Like(Want):
         post: the post's number
     """
 
+    turn: ClassVar[int] = 80
     post: int
 
 
@@ -146,20 +170,62 @@ class Answer:
     value: Any = field(default=None)
 
 
-KINDS: Final[dict[str, type[Want]]] = {
-    kind.__name__: kind for kind in (Move, Pay, Work, Buy, Save, Post, Follow, Like)
-}
-"""moothall's wants by name."""
-ORDER: Final[tuple[type[Want], ...]] = (Work, Pay, Save, Buy, Move, Follow, Post, Like)
-"""The order in which the kinds of wants are settled: wages before purchases."""
-
-
 def _kinds() -> dict[str, type[Want]]:
-    """Return moothall's wants and a user's own by name."""
+    """Return all kinds of wants by name; of one name moothall's, else the last defined."""
     kinds: list[type[Want]] = Want.__subclasses__()
     for kind in kinds:  # the list grows
         kinds += kind.__subclasses__()
-    return {kind.__name__: kind for kind in kinds} | KINDS
+    kinds.sort(key=lambda kind: kind.__module__.startswith("moothall."))
+    return {kind.__name__: kind for kind in kinds}
+
+
+KINDS: Final = _kinds()
+"""moothall's wants by name."""
+
+
+def kind_named(name: str) -> type[Want]:
+    """Return the kind of a name, a user's own too. Raises KeyError: there is none."""
+    return KINDS.get(name) or _kinds()[name]
+
+
+def in_turn(kinds: Iterable[type[Want]]) -> list[type[Want]]:
+    """Return kinds in the order in which they are settled."""
+    return sorted(set(kinds), key=lambda kind: (kind.turn, kind.__name__))
+
+
+_IN_ROWS: Final[dict[type[Want], Mapping[str, str]]] = {}
+
+
+def fields_in_rows(kind: type[Want]) -> Mapping[str, str]:
+    """Return what a number in each field of a kind is: `WHO`, `PLACE`, `WORD` or `INT`.
+
+    `WHO` is the row of a citizen, −1, −2, … for the first, second, … service in id order, and from
+    `STRANGER` down an agent that is neither; `PLACE` the number of a place, −1 for none; `WORD` the
+    number of a text of the population's `words`, −1 for None.
+
+    Raises:
+        ConfigError: a field is nothing that a number stands for
+    """
+    if kind in _IN_ROWS:
+        return _IN_ROWS[kind]
+    known = {int: INT, str: WORD, str | None: WORD}
+    made = {}
+    try:
+        hints = get_type_hints(kind, include_extras=True)
+    except NameError as error:
+        raise ConfigError(f"rows cannot want {kind.__name__}: {error}") from None
+    for each in fields(kind):
+        hint = hints[each.name]
+        what = PLACE if each.name == "place" else known.get(hint)
+        what = next((w for w in getattr(hint, "__metadata__", ()) if w in (WHO, PLACE)), what)
+        if what is None:
+            raise ConfigError(
+                f"rows cannot want {kind.__name__}: its field {each.name!r} must be int or str, "
+                f"got {hint!r:.80}"
+            )
+        made[each.name] = what
+    _IN_ROWS[kind] = made
+    return made
 
 
 def answer_json(answer: Answer) -> list[Any]:
@@ -172,7 +238,7 @@ def answer_json(answer: Answer) -> list[Any]:
 def answer_of_json(given: Any) -> Answer:
     """Return the answer of JSON data."""
     name, values, done, reason, value = given
-    return Answer((KINDS.get(name) or _kinds()[name])(*values), done, reason, value)
+    return Answer(kind_named(name)(*values), done, reason, value)
 
 
 def want_of(name: str, args: dict[str, Any]) -> Want:

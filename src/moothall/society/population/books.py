@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +15,7 @@ from moothall.society.columns.views import Balances, Where
 from moothall.society.columns.want_table import Table, encoded, joined
 from moothall.society.kernel.commit import Books, Service, Wanted, end_services
 from moothall.society.kernel.intervention import set_values
-from moothall.society.kernel.wants import ORDER, Answer, Move, Pay, Want, id_order
+from moothall.society.kernel.wants import Answer, Move, Pay, Want, id_order, in_turn
 from moothall.society.population import moves
 from moothall.society.population.messages import Messages
 from moothall.society.population.population import Population
@@ -99,25 +100,25 @@ class RowBooks(Books):
         self, wanted: Iterable[Wanted], tables: Mapping[type[Want], Table] = MappingProxyType({})
     ) -> list[tuple[Any, Answer]]:
         """Settle `wanted`, of full agents and messages, and `tables`, of rows; answer `wanted`."""
-        by_kind: dict[type[Want], list[Wanted]] = {kind: [] for kind in ORDER}
+        by_kind: dict[type[Want], list[Wanted]] = defaultdict(list)
         for each in wanted:
-            by_kind.setdefault(type(each.want), []).append(each)
+            by_kind[type(each.want)].append(each)
         self.answers, answered = {}, list[tuple[Any, Answer]]()
         self.worked.clear()
         pool, apart, set_out = self.population.pool, [], None
         if pool is not None:
             # What full agents want of the same service is settled here, in its place among these.
-            if Move in tables and not by_kind[Move] and hasattr(self.city, "seconds_rows"):
+            if Move in tables and Move not in by_kind and hasattr(self.city, "seconds_rows"):
                 set_out = pool.submit(moves.planned, self, tables[Move])
-            apart = [kind for kind in ORDER if self._settlers_of(kind).apart]
-            apart = [] if any(map(by_kind.get, apart)) else [k for k in apart if k in tables]
+            apart = [k for k in in_turn({**tables, **by_kind}) if self._settlers_of(k).apart]
+            apart = [] if any(map(by_kind.get, apart)) else apart
             beside = pool.submit(list, map(self.settle_table, [tables[kind] for kind in apart]))
-        for kind, several in by_kind.items():
+        for kind in in_turn({**tables, **by_kind}):
             if kind in apart:
                 self.answers[kind] = tables[kind]
                 continue
             single, parts, later = [], [], []
-            for each in several:
+            for each in by_kind[kind]:
                 row = self.population._row(each.sender)
                 alone = row is None or each.service is not None
                 if alone or (fields := encoded(each.want, self.population)) is None:

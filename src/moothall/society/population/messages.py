@@ -11,9 +11,9 @@ from moothall.errors import MailboxFull
 from moothall.message import BROADCAST, Envelope
 from moothall.society.arrays import np
 from moothall.society.columns.lists import turn_of
-from moothall.society.columns.register import WHO
 from moothall.society.columns.want_table import Say, Table
 from moothall.society.kernel.router import Sent
+from moothall.society.kernel.wants import WHO
 from moothall.society.population.population import Population
 from moothall.spaces.delivery import Delivery
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 from moothall.society.arrays import np
 from moothall.society.columns import town
 from moothall.society.columns import want_table as wants
-from moothall.society.columns.register import WORD
 from moothall.society.columns.want_table import Table
+from moothall.society.kernel.wants import WORD
 
 _ROUNDS: Final = 20  # after so many rounds, who finds room is worked out one after the other
 

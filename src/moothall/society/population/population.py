@@ -11,12 +11,12 @@ from moothall.errors import ConfigError, DefinitionError
 from moothall.society.arrays import np, sha256_of, tune_malloc
 from moothall.society.blocks.row_block import checked, writes
 from moothall.society.city.network import Network
-from moothall.society.columns.column import PLACE, SETTLED
-from moothall.society.columns.register import WORD, Register
+from moothall.society.columns.column import SETTLED
+from moothall.society.columns.register import Register
 from moothall.society.columns.table import arrow_of, columns_of, fill
 from moothall.society.columns.views import Columns
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
-from moothall.society.kernel.wants import id_order
+from moothall.society.kernel.wants import PLACE, WORD, id_order
 from moothall.society.metrics import METRICS
 from moothall.society.population.step import begin
 from moothall.text import excerpt

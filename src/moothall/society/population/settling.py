@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 from moothall.society.arrays import np
 from moothall.society.columns import want_table as wants
 from moothall.society.columns.ledger import in_rows
-from moothall.society.columns.want_table import FIELDS, Table
+from moothall.society.columns.want_table import Table
 from moothall.society.kernel.commit import Service, settled
 from moothall.society.kernel.wants import Want, Work
 from moothall.society.services.feed import Feed
@@ -27,7 +28,7 @@ class Settlers:
         population = books.population
         self.services: list[Service] = []
         self.of_place: Any = None
-        if "place" in FIELDS[kind]:
+        if any(each.name == "place" for each in fields(kind)):
             self.of_place = np.full(len(population.places) + 1, -1, np.int32)
             for place, service in books._by_place[kind].items():
                 number = population._place.get(place)

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from moothall.society.arrays import np
 from moothall.society.columns.lists import NOTHING, Lists
-from moothall.society.columns.register import STRANGER, WHO, WORD, Register
+from moothall.society.columns.register import STRANGER, Register
+from moothall.society.kernel.wants import WHO, WORD
 from moothall.society.services.posts import (
     AUTHORS,
     HOTTEST,

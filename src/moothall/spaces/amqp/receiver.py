@@ -191,10 +191,10 @@ class Receiver:
             # Another message may have come under the same key, and the policy may have changed.
             delivery.approved = (
                 offer is not None
-                and offer.policy == ACCESS_REQUESTED
+                and offer.action.access_policy == ACCESS_REQUESTED
                 and permission == wire.fingerprint(inbound.envelope, mailbox.id)
             )
-        resumes = offer is not None and (offer.idempotent or mailbox.agent._resumes(name))
+        resumes = offer is not None and (offer.action.idempotent or mailbox.agent._resumes(name))
         if entry.state == STARTED and not resumes:
             self._doubt(delivery, mailbox, inbound)
         else:

@@ -76,7 +76,7 @@ class Recorder:
         if delivery.begun:
             return True
         try:
-            if offer.detached:
+            if offer.action.detached:
                 self._accept(delivery)
             self.inbox.start((delivery.ident,))
         except InboxError as error:

@@ -101,6 +101,7 @@ function shownRun(view, id, choose) {
   const at = `run=${encodeURIComponent(id)}`;
   const parts = new Map();
   let about = null;
+  let told = null; // by the stream, since `about` was last asked for
   let last = 0; // the number of the last entry that is shown
   let most = ROWS;
   let loading = null;
@@ -115,13 +116,18 @@ function shownRun(view, id, choose) {
   }
 
   async function load() {
+    const since = (told = {});
+    let found = null;
+    let wrong = "";
     try {
-      about = await call(`runs/run?${at}`);
+      found = await call(`runs/run?${at}`);
     } catch (error) {
-      fail(error.message); // it is gone, or the journal is damaged
-      return;
+      wrong = error.message; // it is gone, or the journal is damaged
     }
-    fail("");
+    if (since !== told) return; // it was asked for again, and that answer is the newer one
+    fail(wrong);
+    if (!found) return;
+    about = Object.assign(found, told); // the stream may have told more than the answer says
     top();
     await fill();
   }
@@ -150,10 +156,9 @@ function shownRun(view, id, choose) {
   }
 
   function become(outline) {
+    for (const each of [told, about]) if (each) Object.assign(each, outline);
+    if (outline.state !== "running") return load(); // its totals, and what is in doubt
     if (!about) return;
-    const ended = outline.state !== about.state && outline.state !== "running";
-    Object.assign(about, outline);
-    if (ended) return load(); // its totals, and what is in doubt
     top();
     if (outline.entries > last) last < most ? fill() : rest();
   }
