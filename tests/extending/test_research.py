@@ -26,8 +26,7 @@ def test_search_tool_of_a_users_own_is_cited(tmp_path: Path) -> None:
                 found.append(Resource(path.as_uri(), mail["Subject"], True, text))
         return found
 
-    report = Researcher("Ann", tools=[search_mail]).run_sync(
-        "Why was the old bridge of Aarau closed?"
-    )
+    question = "Why was the old bridge of Aarau closed?"
+    report = Researcher("Ann", objectives=[question], tools=[search_mail]).report_sync()
     assert "nine centimetres" in report.markdown
-    assert [each.url for each in report.resources] == [(tmp_path / "bridge.eml").as_uri()]
+    assert [each.passage.url for each in report.citations] == [(tmp_path / "bridge.eml").as_uri()]
