@@ -1295,13 +1295,17 @@ def test_the_extractive_form_searches_twice_for_each_reading_where_little_is_kno
     for url in PAGES:
         researcher.resources.add(url)
     (objective,) = researcher.objectives
-    assert [each.tool for each in rules.plan(researcher)] == [
+    assert [each.tool for each in rules.plan(researcher.workbench)] == [
         *("search", "search", "read", "search", "search", "read")
     ]
     objective.expertise = 0.5
-    assert [each.tool for each in rules.plan(researcher)][:3] == ["read", "read", "search"]
+    assert [each.tool for each in rules.plan(researcher.workbench)][:3] == [
+        "read",
+        "read",
+        "search",
+    ]
     objective.expertise = researcher.target
-    assert rules.plan(researcher) == []
+    assert rules.plan(researcher.workbench) == []
 
 
 def test_an_objective_is_answered_from_four_passages_of_one_page_at_most() -> None:
@@ -1411,8 +1415,8 @@ def test_what_seems_to_be_about_a_topic_is_read_first() -> None:
     researcher = Researcher("r", None, "the port of alpha", tools())
     for name, about in (("x", "noodles"), ("y", None), ("z", "alpha, and its port")):
         researcher.resources.add(f"http://web.test/{name}", about)
-    assert [each.url[-1] for each in researcher.unread(2)] == ["z", "x"]
-    assert [each.url[-1] for each in researcher.unread(1, "noodles")] == ["x"]
+    assert [each.url[-1] for each in researcher.workbench.unread(2)] == ["z", "x"]
+    assert [each.url[-1] for each in researcher.workbench.unread(1, "noodles")] == ["x"]
 
 
 def test_for_each_objective_what_seems_to_be_about_it_is_read() -> None:
@@ -1420,7 +1424,9 @@ def test_for_each_objective_what_seems_to_be_about_it_is_read() -> None:
     researcher = Researcher("r", None, objectives, tools(), max_tasks=2)
     for name, about in (("a", "alpha port"), ("b", "alpha, its port"), ("c", "bees dance")):
         researcher.resources.add(f"http://web.test/{name}", about)
-    made = [(each.args["url"][-1], each.reasoning[-5:]) for each in rules.plan(researcher)]
+    made = [
+        (each.args["url"][-1], each.reasoning[-5:]) for each in rules.plan(researcher.workbench)
+    ]
     assert made == [("a", "alpha"), ("c", " bees")]
 
 

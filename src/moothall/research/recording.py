@@ -19,7 +19,7 @@ from moothall.research.report import QUIET, Report, made
 if TYPE_CHECKING:
     from moothall.journal import Entry
     from moothall.journal.run import RecordedPart
-    from moothall.research.workbench import Workbench
+    from moothall.research.workbench import Owner, Workbench
 
 KIND = "Researcher"
 _RESULTS = {
@@ -28,7 +28,7 @@ _RESULTS = {
 }
 
 
-def program_of(researcher: Workbench) -> dict[str, Any]:
+def program_of(researcher: Owner) -> dict[str, Any]:
     """Return the fingerprint of a researcher, without its objectives and iterations."""
     parts: dict[str, Any] = {
         "agent": [KIND, str(researcher.id)],

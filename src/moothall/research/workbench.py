@@ -7,16 +7,13 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from moothall.action import Action
-from moothall.environment import Environment
 from moothall.errors import BudgetExceeded, JournalError
 from moothall.models.ask import Messages, Unusable, ask_json
 from moothall.models.protocol import Usage
 from moothall.reasoning.charging import completed
-from moothall.reasoning.conversational import ConversationalAgent
-from moothall.reasoning.group import check_model
 from moothall.reasoning.loop.calls import Calls, doubts_of
 from moothall.reasoning.record import NULL_RECORD, Record
 from moothall.reasoning.reply import Stop
@@ -38,6 +35,7 @@ from moothall.research.relevance import Index
 from moothall.text import log_failure, shorten
 
 if TYPE_CHECKING:
+    from moothall.budget import Budget
     from moothall.models.protocol import Model
 
 logger: logging.Logger = logging.getLogger("moothall.research")
@@ -45,44 +43,92 @@ logger: logging.Logger = logging.getLogger("moothall.research")
 _MARK = " [unsupported]"
 
 
-class Workbench(ConversationalAgent):
-    """The findings, the tools by name and the model that a researcher's steps work with."""
+class Owner(Protocol):
+    """What a workbench needs of its researcher."""
 
-    environment: ClassVar[Environment] = Environment()
+    id: str | int
     tools: dict[str, Action]
+    steps: dict[str, Any]
     role: str
     target: float
     max_tasks: int
-    steps: dict[str, Any]
-    _model: Any
-    _owner: Any
-    _request: ReplyRequest
-    _record: Record[Progress] = NULL_RECORD  # of the run that is under way
+    iterations: int
+    budget: Budget | None
 
-    def _reset_progress(self, progress: Progress) -> None:
+    @property
+    def model(self) -> Model | None:
+        """The model; None in the extractive form."""
+        ...
+
+    def _noted(self, error: BaseException, step: str, block: Any = None) -> BaseException:
+        """Return an error with a note that says where it was raised."""
+        ...
+
+
+class Workbench:
+    """What is known of one research, and what its steps work with: `forward(researcher)` gets it.
+
+    A researcher has one for its own objectives, and one for each text that it is asked. It has the
+    progress, the resources, the tools by name, and the model. What else a step reads of it is the
+    researcher's.
+
+    Args:
+        agent: the researcher
+        progress: what is known
+    """
+
+    def __init__(self, agent: Owner, progress: Progress) -> None:
+        self.agent = agent
+        self.run_id: str | None = None
+        self.running = False
+        self.is_cut = False  # whether the plan had more tasks than the budget has actions
+        self.request: ReplyRequest
+        self.record: Record[Progress] = NULL_RECORD  # of the run that is under way
+        self.reset(progress)
+
+    def reset(self, progress: Progress) -> None:
+        """Go on from this progress."""
         self.progress = progress
         self.resources: ResourcePool = ResourcePool(progress.changes)
         self.tasks: list[ResearchTask] = []
         self.results: list[ResearchResult] = []
+        self.step = ""  # the one that is under way
         self._passages: dict[str, list[Passage]] = {}
-        self._step = ""
         self._asks = 0
-        self.run_id: str | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "agent":
+            raise AttributeError(name)
+        return getattr(self.agent, name)
+
+    def begin(self, step: str) -> None:
+        """Note that a step begins."""
+        self.step, self._asks = step, 0
+
+    def hear(self, text: str) -> None:
+        """Note what the user says during research, for the next step that asks the model."""
+        self.progress.told.append(text)
+        self.record.hear({"content": text})
+
+    def forget_passages(self) -> None:
+        """Cut the resources into passages anew, as they have changed."""
+        self._passages.clear()
+
+    @property
+    def tools(self) -> dict[str, Action]:
+        """The tools, by name."""
+        return self.agent.tools
 
     @property
     def model(self) -> Model | None:
-        """The model; None in the extractive form. A model given by name is made on first use."""
-        if isinstance(self._model, str):
-            from moothall.models.names import model as by_name
+        """The model of this step; None in the extractive form."""
+        return self.agent.model
 
-            self._model = by_name(self._model)
-        return self._model  # type: ignore[no-any-return]
-
-    @model.setter
-    def model(self, model: Model | str | None) -> None:
-        if model is not None:
-            check_model(model, self.id)
-        self._model = model
+    @property
+    def budget(self) -> Any:
+        """What the run may spend, or None."""
+        own = self.agent.budget
+        return own if self.request.budget is None else self.request.budget
 
     @property
     def objectives(self) -> list[Objective]:
@@ -214,18 +260,18 @@ class Workbench(ConversationalAgent):
         """
         calls = [call_of(task, n, self.tools, self.resources) for n, task in enumerate(tasks, 1)]
         good = [call for call in calls if call.fault is None]
-        if doubts := doubts_of(self._record, self.iteration):
+        if doubts := doubts_of(self.record, self.iteration):
             raise Stop("in_doubt", doubts)
         # A task that the budget refused is done when the run is resumed with more.
         work = Calls(
-            cast(Any, self._owner),
+            cast(Any, self.agent),
             good,
-            self._request,
-            self._record,
+            self.request,
+            self.record,
             self.iteration,
             keeps_refused=False,
         )
-        budget = self._budget
+        budget = self.budget
         try:
             if good:
                 await (work.execute() if budget is None else work.within(budget))
@@ -249,7 +295,7 @@ class Workbench(ConversationalAgent):
         fails or the budget is too small.
         """
         self._asks += 1
-        key = f"{self.iteration}.{self._step}.{self._asks}"
+        key = f"{self.iteration}.{self.step}.{self._asks}"
         answer = None if schema is None else AnswerSchema(schema)
         form = None if answer is None else answer.json
 
@@ -263,29 +309,25 @@ class Workbench(ConversationalAgent):
         try:
             return await ask_json(ask, messages, form, value_of)
         except Unusable as error:
-            why = f"{self._step}: its answer {shorten(str(error), 200)}"
+            why = f"{self.step}: its answer {shorten(str(error), 200)}"
             raise Stop("unreadable", why) from None
 
     async def _answer(self, key: str, prompt: list[Any], schema: dict[str, Any] | None) -> Any:
         name = getattr(self.model, "name", None)
-        ask = partial(completed, self.model, self._budget, prompt, schema)
+        ask = partial(completed, self.model, self.budget, prompt, schema)
         try:
-            given = await self._record.step(key, ask, of=ANSWER, model=name)
+            given = await self.record.step(key, ask, of=ANSWER, model=name)
         except BudgetExceeded as error:
             raise Stop.at_limit(error) from error
         except (JournalError, Stop):
             raise
         except Exception as error:
-            log_failure(logger, f"the model of agent {self.id!r} failed", error)
+            log_failure(logger, f"the model of agent {self.agent.id!r} failed", error)
             raise Stop("error", f"{type(error).__name__}: {error}", error) from error
         usage = getattr(given, "usage", None)
         if isinstance(usage, Usage):
             self.progress.usage = self.progress.usage + usage
         return given
-
-    @property
-    def _budget(self) -> Any:
-        return self._owner.budget if self._request.budget is None else self._request.budget
 
 
 def _key(task: ResearchTask) -> str:
