@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.models.protocol import usage_json
@@ -47,7 +48,7 @@ async def iterate(bench: Workbench) -> None:
     failed = bench.results and all(each.error for each in bench.results)
     # Rules go on with what did not fit into the plan, or was found and not read.
     full = len(bench.tasks) >= agent.max_tasks
-    more = bench.model is None and (bench.unread(1) if failed else full)
+    more = agent.model_of("plan") is None and (bench.unread(1) if failed else full)
     nothing_new = not (progress.fresh or bench.is_cut or len(bench.resources) != known or more)
     if failure and (nothing_new or progress.iteration >= agent.iterations):
         progress.stop, progress.detail = "error", failure
@@ -97,17 +98,17 @@ async def _take_step(bench: Workbench, name: str) -> None:
     emit = bench.request.emit or (lambda event: None)
     emit(BlockStarted(*about, **run))
     bench.begin(name)
-    numbered = len(bench.progress.passages)
+    known = bench.progress
+    before = replace(known, passages=[*known.passages], notes=[*known.notes], used={**known.used})
 
     async def call(step: Step) -> dict[str, Any]:
-        before = bench.progress.usage
         try:
             _take(bench, name, await _within_time(bench, name))
         except Exception as error:
             bench.agent._noted(error, "forward", bench.agent.steps[name])
             raise
-        used = zip(usage_json(bench.progress.usage), usage_json(before), strict=True)
-        data = recording.step_of(bench, name, numbered)
+        used = zip(usage_json(bench.progress.usage), usage_json(before.usage), strict=True)
+        data = recording.step_of(bench, name, before)
         return {**data, "spent": [now - then for now, then in used]}
 
     if name in ("research", "update"):

@@ -19,11 +19,12 @@ from moothall.research.report import QUIET, Report, made
 if TYPE_CHECKING:
     from moothall.journal import Entry
     from moothall.journal.run import RecordedPart
-    from moothall.research.workbench import Owner, Workbench
+    from moothall.research.owner import Owner
+    from moothall.research.workbench import Workbench
 
 KIND = "Researcher"
 _RESULTS = {
-    "narrate": ("narrative", "citations", "unsupported", "uncited"),
+    "narrate": ("narrative", "citations", "unsupported", "uncited", "outline"),
     "evaluate": ("objectives", "generated", "remark"),
 }
 
@@ -42,14 +43,31 @@ def program_of(researcher: Owner) -> dict[str, Any]:
         parts["model"] = getattr(researcher.model, "name", None)
     except MoothallError:
         pass  # a model that cannot be made fails when it is asked
+    if researcher.style:
+        parts["style"] = as_json(researcher.style)
+    if researcher.outline:
+        parts["outline"] = researcher.outline
     return fingerprint(**parts)
 
 
-def step_of(researcher: Workbench, step: str, numbered: int) -> dict[str, Any]:
+def step_of(researcher: Workbench, step: str, before: Progress) -> dict[str, Any]:
     """Return the result of a step as JSON data; that of Research and Update abridged."""
     progress, results = researcher.progress, researcher.results
+    more: dict[str, Any] = {}
+    if notes := progress.notes[len(before.notes) :]:
+        more["notes"] = notes
+    if progress.used != before.used:
+        none = [0, 0]
+        more["used"] = {
+            name: [
+                now - then for now, then in zip(counts, before.used.get(name, none), strict=True)
+            ]
+            for name, counts in progress.used.items()
+        }
     if step == "plan":
-        return {"tasks": as_json(researcher.tasks)}
+        if progress.outline:
+            more["outline"] = as_json(progress.outline)
+        return {"tasks": as_json(researcher.tasks), **more}
     if step == "research":
         named = ("tool", "args", "citation", "error")
         return {"results": [{n: getattr(each, n) for n in named} for each in results]}
@@ -57,8 +75,10 @@ def step_of(researcher: Workbench, step: str, numbered: int) -> dict[str, Any]:
         found = [each for result in results for each in result.resources]
         about = ("url", "description", "visited")
         return {"resources": [{n: getattr(each, n) for n in about} for each in found]}
-    data = {name: as_json(getattr(progress, name)) for name in _RESULTS[step]}
-    return data | ({"passages": as_json(progress.passages[numbered:])} if step == "narrate" else {})
+    data = {name: as_json(getattr(progress, name)) for name in _RESULTS[step]} | more
+    if step == "narrate":
+        data["passages"] = as_json(progress.passages[len(before.passages) :])
+    return data
 
 
 def take_step(progress: Progress, data: dict[str, Any]) -> None:
@@ -66,8 +86,12 @@ def take_step(progress: Progress, data: dict[str, Any]) -> None:
     progress.usage = progress.usage + Usage(*data.get("spent", (0, 0)))
     given = loaded(Progress, data, "a recorded step")
     for name in data.keys() - {"spent", "tasks"}:
-        if name == "passages":
-            progress.passages.extend(given.passages)
+        if name in ("passages", "notes"):
+            getattr(progress, name).extend(getattr(given, name))
+        elif name == "used":
+            for model, counts in given.used.items():
+                known = progress.used.get(model, [0, 0])
+                progress.used[model] = [a + b for a, b in zip(known, counts, strict=True)]
         elif name == "objectives":
             reached = {each.topic: each.expertise for each in given.objectives}
             for each in progress.objectives:

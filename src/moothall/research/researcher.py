@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from moothall.action import Action, ActionRegistry
+from moothall.arguments import check_count
 from moothall.environment import Environment
 from moothall.errors import DefinitionError, JournalError, SearchError
 from moothall.jsonvalue import json_text
@@ -41,6 +42,7 @@ from moothall.research.iteration import OneIteration, is_understood, iterate
 from moothall.research.report import QUIET, Report, made
 from moothall.research.steps import Evaluate, Narrate, Plan, Research, Update
 from moothall.research.workbench import Workbench
+from moothall.research.writing.style import Style, outline_of, style_of
 from moothall.text import log_failure
 from moothall.threads import refuse_on_loop
 
@@ -87,6 +89,13 @@ class Researcher(RecordedAgent):
         plan: a block in the place of Plan; `research`, `update`, `narrate`, `evaluate`: likewise
         target: the expertise, above 0 and at most 1, at which an objective is understood
         max_tasks: how many tasks an iteration has at most
+        outline: whether the report is written by an outline, section by section: True, or the
+            headings; a `length` of 1,500 words or more has one anyhow
+        length: about how many words a model's report has
+        tone: how it writes, such as `for children`
+        language: in which language, such as `French`
+        context_tokens: how many tokens a prompt and its answer may have together; by default what
+            the model, or its server, says
         shared: whether all who ask share one conversation
         **options: the arguments that every `Agent` takes
 
@@ -124,6 +133,11 @@ class Researcher(RecordedAgent):
         evaluate: Any = None,
         target: float = 0.9,
         max_tasks: int = 8,
+        outline: bool | Iterable[str] = False,
+        length: int | None = None,
+        tone: str = "",
+        language: str = "",
+        context_tokens: int | None = None,
         shared: bool = False,
         receive_own_broadcasts: bool = True,
         concurrency: int | None = None,
@@ -152,6 +166,10 @@ class Researcher(RecordedAgent):
                 f"agent {id!r}: target= must be more than 0 and at most 1, got {target!r:.80}"
             )
         self.target: float = float(target)
+        self.style: Style = style_of(length, tone, language, id)
+        self.outline: bool | list[str] = outline_of(outline, id)
+        check_count(f"agent {id!r}", "context_tokens", context_tokens, optional=True)
+        self.context_tokens: int | None = context_tokens
         self.steps: dict[str, Any] = {
             "plan": plan or Plan(),
             "research": research or Research(),
@@ -185,6 +203,10 @@ class Researcher(RecordedAgent):
         if model is not None:
             check_model(model, self.id)
         self._model = model
+
+    def model_of(self, step: str) -> Model | None:
+        """Return the model of a step, by its name; None in the extractive form."""
+        return self.model
 
     # -- what is known of its own objectives -------------------------------------------------------
 
@@ -299,7 +321,13 @@ class Researcher(RecordedAgent):
 
     def _report(self, bench: Workbench) -> Report:
         known = bench.resources.get_all()
-        return made(bench.progress, known, bench.run_id, extractive=self._is_extractive)
+        return made(
+            bench.progress,
+            known,
+            bench.run_id,
+            extractive=self._is_extractive,
+            prices=None if self.budget is None else getattr(self.budget, "prices", None),
+        )
 
     async def forward(self) -> None:
         """Run one iteration of the five steps.

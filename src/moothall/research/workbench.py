@@ -7,12 +7,12 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from moothall.action import Action
 from moothall.errors import BudgetExceeded, JournalError
 from moothall.models.ask import Messages, Unusable, ask_json
-from moothall.models.protocol import Usage
+from moothall.models.protocol import Usage, usage_json
 from moothall.reasoning.charging import completed
 from moothall.reasoning.loop.calls import Calls, doubts_of
 from moothall.reasoning.record import NULL_RECORD, Record
@@ -32,37 +32,20 @@ from moothall.research.findings import (
 )
 from moothall.research.pool import ResourcePool, normalized, passages_of
 from moothall.research.relevance import Index
+from moothall.research.writing.footnote_forms import with_footnotes
+from moothall.research.writing.safe_markdown import safe_markdown
 from moothall.text import log_failure, shorten
 
 if TYPE_CHECKING:
-    from moothall.budget import Budget
     from moothall.models.protocol import Model
+    from moothall.research.owner import Owner
+    from moothall.research.writing.style import Style
+
+T = TypeVar("T")
 
 logger: logging.Logger = logging.getLogger("moothall.research")
 
 _MARK = " [unsupported]"
-
-
-class Owner(Protocol):
-    """What a workbench needs of its researcher."""
-
-    id: str | int
-    tools: dict[str, Action]
-    steps: dict[str, Any]
-    role: str
-    target: float
-    max_tasks: int
-    iterations: int
-    budget: Budget | None
-
-    @property
-    def model(self) -> Model | None:
-        """The model; None in the extractive form."""
-        ...
-
-    def _noted(self, error: BaseException, step: str, block: Any = None) -> BaseException:
-        """Return an error with a note that says where it was raised."""
-        ...
 
 
 class Workbench:
@@ -94,6 +77,8 @@ class Workbench:
         self.results: list[ResearchResult] = []
         self.step = ""  # the one that is under way
         self._passages: dict[str, list[Passage]] = {}
+        self._contexts: dict[str, int | None] = {}
+        self._numbers: dict[tuple[str, str], int] = {}
         self._asks = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -122,7 +107,31 @@ class Workbench:
     @property
     def model(self) -> Model | None:
         """The model of this step; None in the extractive form."""
-        return self.agent.model
+        return self.agent.model_of(self.step)
+
+    @property
+    def style(self) -> Style:
+        """How the report is to be written."""
+        return self.agent.style
+
+    @property
+    def context_tokens(self) -> int | None:
+        """How much a prompt and its answer may take together; None if it is not known."""
+        own = self.agent.context_tokens or getattr(self.model, "context_tokens", None)
+        return own or self._contexts.get(getattr(self.model, "name", ""))
+
+    async def find_context(self) -> None:
+        """Ask the model's server for its context, if it is not known; the answer is recorded."""
+        find = getattr(self.model, "find_context", None)
+        if self.context_tokens or find is None:
+            return
+        name = str(getattr(self.model, "name", ""))
+        if name not in self._contexts:
+
+            async def ask(_: Any) -> int | None:
+                return await find()  # type: ignore[no-any-return]
+
+            self._contexts[name] = await self.record.step(f"context.{name}", ask)
 
     @property
     def budget(self) -> Any:
@@ -223,16 +232,32 @@ class Workbench:
 
     def number_of(self, passage: Passage) -> int:
         """Return the number by which a passage is cited; a new passage gets the next one."""
-        for number, known in self.numbered.items():
-            if (known.url, known.sha256) == (passage.url, passage.sha256):
-                return number
-        self.progress.passages.append(passage)
-        return len(self.progress.passages)
+        passages, numbers = self.progress.passages, self._numbers
+        for number in range(len(numbers) + 1, len(passages) + 1):
+            known = passages[number - 1]
+            numbers.setdefault((known.url, known.sha256), number)
+        key = (passage.url, passage.sha256)
+        if key not in numbers:
+            passages.append(passage)
+            numbers[key] = len(passages)
+        return numbers[key]
+
+    def note(self, text: str) -> None:
+        """Note what a reader of the report must know of how it was made."""
+        self.progress.notes.append(f"iteration {self.iteration}: {text}")
+
+    def replaced(self, what: str, error: Unusable) -> None:
+        """Note that rules took the place of what a model's answers could not be used for."""
+        fault = shorten(str(error), 200).rstrip(".")
+        self.note(f"{what} is by rules, as the model's answer {fault}")
 
     def checked(self, markdown: str, *, by_rules: bool = False) -> Narrative:
         """Check a narrative's footnotes, mark unsupported sentences, and store and return it."""
         from moothall.research.citations import check
 
+        if not by_rules:
+            cited = [each.url for each in self.progress.passages]
+            markdown = safe_markdown(with_footnotes(markdown, self.numbered), cited, hosts=False)
         found = check(markdown, self.numbered, by_rules=by_rules)
         progress = self.progress
         text = found.markdown
@@ -294,29 +319,54 @@ class Workbench:
         and asked once more. Raises `Stop` if the second answer cannot be used either, the model
         fails or the budget is too small.
         """
-        self._asks += 1
-        key = f"{self.iteration}.{self.step}.{self._asks}"
         answer = None if schema is None else AnswerSchema(schema)
-        form = None if answer is None else answer.json
-
-        async def ask(prompt: Messages, number: int) -> Any:
-            return await self._answer(f"{key}.{number}", prompt, form)
 
         def value_of(text: str) -> Any:
             value = text if answer is None else answer.parse(text)
             return value if read is None else read(value)
 
         try:
-            return await ask_json(ask, messages, form, value_of)
+            return await self.asked(messages, value_of, None if answer is None else answer.json)
         except Unusable as error:
-            why = f"{self.step}: its answer {shorten(str(error), 200)}"
-            raise Stop("unreadable", why) from None
+            raise self.unreadable(error) from None
 
-    async def _answer(self, key: str, prompt: list[Any], schema: dict[str, Any] | None) -> Any:
+    def unreadable(self, error: Unusable) -> Stop:
+        """Return the Stop for answers that cannot be used."""
+        return Stop("unreadable", f"{self.step}: its answer {shorten(str(error), 200)}")
+
+    async def asked(
+        self,
+        messages: Messages,
+        read: Callable[[str], T],
+        schema: dict[str, Any] | None = None,
+        *,
+        at: str = "",
+    ) -> T:
+        """Return what `read` makes of the model's answer; raise Unusable if two cannot be used.
+
+        Steps that ask side by side say where they are by `at`, as the answers are recorded by it.
+        """
+        if not at:
+            self._asks += 1
+        key = f"{self.iteration}.{self.step}.{at or self._asks}"
+
+        async def ask(prompt: Messages, number: int) -> Any:
+            given = await self._answer(f"{key}.{number}", prompt, schema, beside=bool(at))
+            calls = getattr(given, "calls", None)
+            if self.step == "plan" and calls and not at:  # a plan, as providers write calls
+                listed = [{"tool": each.name, "args": each.args} for each in calls]
+                return json.dumps({"tasks": listed}, default=str)
+            return given
+
+        return await ask_json(ask, messages, schema, read)
+
+    async def _answer(
+        self, key: str, prompt: list[Any], schema: dict[str, Any] | None, *, beside: bool
+    ) -> Any:
         name = getattr(self.model, "name", None)
         ask = partial(completed, self.model, self.budget, prompt, schema)
         try:
-            given = await self.record.step(key, ask, of=ANSWER, model=name)
+            given = await self.record.step(key, ask, of=ANSWER, beside=beside, model=name)
         except BudgetExceeded as error:
             raise Stop.at_limit(error) from error
         except (JournalError, Stop):
@@ -327,6 +377,9 @@ class Workbench:
         usage = getattr(given, "usage", None)
         if isinstance(usage, Usage):
             self.progress.usage = self.progress.usage + usage
+            before = self.progress.used.get(str(name), [0, 0])
+            now = zip(before, usage_json(usage), strict=True)
+            self.progress.used[str(name)] = [old + new for old, new in now]
         return given
 
 
