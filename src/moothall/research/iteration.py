@@ -7,13 +7,14 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from moothall.errors import DefinitionError, InvalidArguments
 from moothall.models.protocol import usage_json
 from moothall.reasoning.events import BlockEnded, BlockStarted
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Step
 from moothall.reasoning.reply import Stop
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.research import recording
-from moothall.research.calling import sourced
+from moothall.research.calling import sourced, taking
 from moothall.research.findings import (
     Findings,
     Narrative,
@@ -21,10 +22,14 @@ from moothall.research.findings import (
     check_given,
     objectives_of,
 )
+from moothall.research.writing.review import ANSWERS, ProposedPlan
+from moothall.threads import called
 
 if TYPE_CHECKING:
     from moothall.research.workbench import Workbench
 
+_REVIEWS: Final = 20
+"""How often a plan is shown to a reviewer, at most."""
 _GRACE_S: Final = 1.0
 """Seconds in which calls of models and tools end by themselves after the deadline."""
 
@@ -104,6 +109,8 @@ async def _take_step(bench: Workbench, name: str) -> None:
     async def call(step: Step) -> dict[str, Any]:
         try:
             _take(bench, name, await _within_time(bench, name))
+            if name == "plan" and bench.iteration == 1:
+                await _reviewed(bench)
         except Exception as error:
             bench.agent._noted(error, "forward", bench.agent.steps[name])
             raise
@@ -132,6 +139,68 @@ async def _within_time(bench: Workbench, name: str) -> Any:
         if not limit.expired():
             raise
         raise Stop("deadline", f"the run's time limit was reached during {name}") from None
+
+
+async def _reviewed(bench: Workbench) -> None:
+    """Let a person see and change the plan and the outline, until the person lets it begin."""
+    review = bench.agent.review_plan
+    if review is None:
+        return
+    by_model = bench.agent.model_of("plan") is not None
+    fault = ""
+    for _ in range(_REVIEWS):
+        plan = ProposedPlan(
+            [each.topic for each in bench.objectives],
+            [replace(each) for each in bench.tasks],
+            [replace(each) for each in bench.progress.outline],
+        )
+        given = await _review_of(bench, review, plan, fault)
+        fault = ""
+        if given is False:
+            raise Stop("cancelled", "its plan was not accepted")
+        if isinstance(given, str) and by_model:
+            bench.hear(given)
+            bench.progress.outline = []
+            _take(bench, "plan", await bench.agent.steps["plan"].forward(bench))
+            continue
+        if isinstance(given, str):  # rules understand no words: each line is a query
+            tool, name = next(taking(bench.tools, "query"))
+            lines = [each.strip() for each in given.splitlines() if each.strip()]
+            plan.tasks = [ResearchTask(tool, {name: each}, "asked for") for each in lines]
+        elif isinstance(given, ProposedPlan):
+            plan = given
+        elif given not in (None, True):
+            raise DefinitionError(
+                "review_plan= must return a ProposedPlan, a text, True, False or None, got "
+                f"{given!r:.80}"
+            )
+        try:
+            for each in plan.tasks:
+                if each.tool not in bench.tools:
+                    raise InvalidArguments(f"there is no tool {each.tool!r}")
+                bench.tools[each.tool].check(each.args)
+        except InvalidArguments as error:
+            fault = f"The plan cannot be carried out: {error}"
+            continue
+        bench.progress.outline = list(plan.outline)
+        _take(bench, "plan", plan.tasks)
+        return
+    raise Stop("cancelled", f"its plan was not accepted in {_REVIEWS} rounds. {fault}".rstrip())
+
+
+async def _review_of(bench: Workbench, review: Any, plan: ProposedPlan, fault: str) -> Any:
+    """Return what a reviewer says of a plan: a function, or an agent that is asked in words."""
+    if not hasattr(review, "reply"):
+        return await called(review, plan)
+    asked = "\n\n".join(filter(None, (fault, str(plan), ANSWERS)))
+    reply = await review.reply(asked, thread=bench.request.thread)
+    if reply.stop_reason not in ("done", "terminal"):  # such as a person who has left
+        why = reply.detail or reply.stop_reason
+        raise Stop("cancelled", f"its plan was not accepted: {why}")
+    try:
+        return plan.answered(reply.text, bench.tools)
+    except InvalidArguments as error:
+        return f"{reply.text}\n{error}"
 
 
 def _take(bench: Workbench, name: str, given: Any) -> None:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from moothall.action import Action
     from moothall.budget import Budget
     from moothall.models.protocol import Model
+    from moothall.research.writing.review import Reviewer
     from moothall.research.writing.style import Style
 
 
@@ -25,6 +26,7 @@ class Owner(Protocol):
     style: Style
     outline: bool | list[str]
     context_tokens: int | None
+    review_plan: Reviewer | None
 
     @property
     def model(self) -> Model | None:

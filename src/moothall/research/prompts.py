@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from moothall.research.workbench import Workbench
 
 LEAST_TOKENS: Final = 300
+_MOST_TOKENS: Final = 100_000  # of a prompt: models overlook what stands amid more
 _SHOWN_RESOURCES: Final = 30
 _SHOWN_TASKS: Final = 50
 _CHARS: Final = 4  # characters of a token, about
@@ -212,7 +213,7 @@ def _fitting(researcher: Workbench, items: list[Any], tokens: int) -> list[Any]:
 def room(researcher: Workbench) -> int:
     """Return how many tokens a prompt may have: half of the model's context."""
     context = researcher.context_tokens
-    return context // 2 if isinstance(context, int) else DEFAULT_TOKENS
+    return min(context // 2, _MOST_TOKENS) if isinstance(context, int) else DEFAULT_TOKENS
 
 
 def shown_tokens(researcher: Workbench) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from moothall.errors import MoothallError
@@ -43,11 +43,20 @@ def program_of(researcher: Owner) -> dict[str, Any]:
         parts["model"] = getattr(researcher.model, "name", None)
     except MoothallError:
         pass  # a model that cannot be made fails when it is asked
+    steps = ("plan", "narrate", "evaluate")
+    if any(researcher.model_of(each) is not researcher.model for each in steps):
+        named = [getattr(researcher.model_of(each), "name", None) for each in steps]
+        parts["models"] = named
     if researcher.style:
         parts["style"] = as_json(researcher.style)
     if researcher.outline:
         parts["outline"] = researcher.outline
     return fingerprint(**parts)
+
+
+def is_of(steps: Collection[str], entry: Entry) -> bool:
+    """Return whether an entry is of one of these steps; a key is `1.plan.2`."""
+    return str(entry.data.get("key", "")).split(".")[1:2] in [[each] for each in steps]
 
 
 def step_of(researcher: Workbench, step: str, before: Progress) -> dict[str, Any]:

@@ -6,11 +6,11 @@ import asyncio
 import copy
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from moothall.action import Action, ActionRegistry
 from moothall.arguments import check_count
@@ -42,6 +42,7 @@ from moothall.research.iteration import OneIteration, is_understood, iterate
 from moothall.research.report import QUIET, Report, made
 from moothall.research.steps import Evaluate, Narrate, Plan, Research, Update
 from moothall.research.workbench import Workbench
+from moothall.research.writing.review import Reviewer
 from moothall.research.writing.style import Style, outline_of, style_of
 from moothall.text import log_failure
 from moothall.threads import refuse_on_loop
@@ -59,6 +60,9 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("moothall.research")
 
+
+_ASKING: Final = frozenset(("plan", "narrate", "evaluate"))
+"""The steps that ask a model."""
 
 _ITERATING: ContextVar[Workbench | None] = ContextVar("moothall_research", default=None)
 """The workbench whose iteration `run` is about to begin."""
@@ -89,6 +93,8 @@ class Researcher(RecordedAgent):
         plan: a block in the place of Plan; `research`, `update`, `narrate`, `evaluate`: likewise
         target: the expertise, above 0 and at most 1, at which an objective is understood
         max_tasks: how many tasks an iteration has at most
+        models: another model for some steps, by their names: `plan`, `narrate`, `evaluate`; None is
+            the extractive form of that step
         outline: whether the report is written by an outline, section by section: True, or the
             headings; a `length` of 1,500 words or more has one anyhow
         length: about how many words a model's report has
@@ -96,6 +102,8 @@ class Researcher(RecordedAgent):
         language: in which language, such as `French`
         context_tokens: how many tokens a prompt and its answer may have together; by default what
             the model, or its server, says
+        review_plan: sees the first plan and the outline, and may change them, before research
+            begins: a function of a `ProposedPlan`, or an agent that replies, such as a `Person`
         shared: whether all who ask share one conversation
         **options: the arguments that every `Agent` takes
 
@@ -133,11 +141,13 @@ class Researcher(RecordedAgent):
         evaluate: Any = None,
         target: float = 0.9,
         max_tasks: int = 8,
+        models: Mapping[str, Model | str | None] | None = None,
         outline: bool | Iterable[str] = False,
         length: int | None = None,
         tone: str = "",
         language: str = "",
         context_tokens: int | None = None,
+        review_plan: Reviewer | None = None,
         shared: bool = False,
         receive_own_broadcasts: bool = True,
         concurrency: int | None = None,
@@ -155,6 +165,7 @@ class Researcher(RecordedAgent):
             **options,
         )
         self.model = model
+        self._models = self._models_of(models)
         self.tools: dict[str, Action] = tools_of(tools, id)
         self.iterations: int = positive(iterations, f"agent {id!r}: iterations=")
         self.max_tasks: int = positive(max_tasks, f"agent {id!r}: max_tasks=")
@@ -170,6 +181,12 @@ class Researcher(RecordedAgent):
         self.outline: bool | list[str] = outline_of(outline, id)
         check_count(f"agent {id!r}", "context_tokens", context_tokens, optional=True)
         self.context_tokens: int | None = context_tokens
+        if not (review_plan is None or callable(getattr(review_plan, "reply", review_plan))):
+            raise DefinitionError(
+                f"agent {id!r}: review_plan= must be a function or an agent that replies, got "
+                f"{review_plan!r:.80}"
+            )
+        self.review_plan = review_plan
         self.steps: dict[str, Any] = {
             "plan": plan or Plan(),
             "research": research or Research(),
@@ -191,12 +208,7 @@ class Researcher(RecordedAgent):
     @property
     def model(self) -> Model | None:
         """The model; None in the extractive form. A model given by name is made on first use."""
-        known = self._model
-        if isinstance(known, str):
-            from moothall.models.names import model as by_name
-
-            known = self._model = by_name(known)
-        return known
+        return self.model_of("")
 
     @model.setter
     def model(self, model: Model | str | None) -> None:
@@ -206,7 +218,16 @@ class Researcher(RecordedAgent):
 
     def model_of(self, step: str) -> Model | None:
         """Return the model of a step, by its name; None in the extractive form."""
-        return self.model
+        known = self._models.get(step, self._model)
+        if isinstance(known, str):
+            from moothall.models.names import model as by_name
+
+            known = by_name(known)
+            if step in self._models:
+                self._models[step] = known
+            else:
+                self._model = known
+        return known
 
     # -- what is known of its own objectives -------------------------------------------------------
 
@@ -265,6 +286,17 @@ class Researcher(RecordedAgent):
         """The id of the run of its own objectives; None before it has one."""
         return self.workbench.run_id
 
+    def _models_of(self, given: object) -> dict[str, Model | str | None]:
+        if not isinstance(given, Mapping | None) or not set(given or ()) <= _ASKING:
+            steps = ", ".join(sorted(_ASKING))
+            raise DefinitionError(
+                f"agent {self.id!r}: models= must be models by step ({steps}), got {given!r:.80}"
+            )
+        for each in (given or {}).values():
+            if each is not None:
+                check_model(each, self.id)
+        return dict(given or {})
+
     @property
     def task(self) -> str:
         """The agent's own objectives as one text, which identifies a run of them."""
@@ -317,7 +349,7 @@ class Researcher(RecordedAgent):
     @property
     def _is_extractive(self) -> bool:
         """Whether the report is written by rules, not by a model or a step of the user's own."""
-        return self.model is None and type(self.steps["narrate"]) is Narrate
+        return self.model_of("narrate") is None and type(self.steps["narrate"]) is Narrate
 
     def _report(self, bench: Workbench) -> Report:
         known = bench.resources.get_all()
@@ -386,13 +418,15 @@ class Researcher(RecordedAgent):
     async def _restore(self, part: Part, budget: Budget | None) -> None:
         record = Record(part, Progress)
         if record.begun is not None:
-            catch_up_models(record, self._model, self.model, self.budget or budget)
+            self._catch_up(record, self.budget or budget)
 
     def _check_request(self, request: ReplyRequest) -> None:
         if request.answer is not None:
             raise DefinitionError(f"agent {self.id!r} gives a report: leave schema= out")
         if type(self.steps["plan"]) is Plan:  # one of the user's own may need no tools
-            check_tools(self.tools, self.id, extractive=self._model is None)
+            check_tools(
+                self.tools, self.id, extractive=self._models.get("plan", self._model) is None
+            )
         # A run of its own objectives also resumes with more of them.
         request.resumed = (
             request.thread is None
@@ -427,8 +461,8 @@ class Researcher(RecordedAgent):
             request.state.underway = SimpleNamespace(loop=loop, interrupt=bench.hear)
         if record is NULL_RECORD:
             return await self._to_the_end(bench)
-        record.at_end = partial(mark_known, record, self._model, bench.budget)
-        catch_up_models(record, self._model, self.model, bench.budget)
+        record.at_end = partial(self._mark_known, record, bench.budget)
+        self._catch_up(record, bench.budget)
         if self._has_ended(bench, record):
             return recording.replayed(record._read)
         to_the_end, stopped = partial(self._to_the_end, bench), partial(self._stopped, bench)
@@ -455,6 +489,20 @@ class Researcher(RecordedAgent):
         heard = [each["content"] for each in record.heard]
         bench.progress.told += [*(request.state.own or ()), *request.state.hear(), *heard]
         request.state.own = None
+
+    def _catch_up(self, record: Record[Progress], budget: Any) -> None:
+        """Let the models skip the answers that are recorded, and charge the budget for them."""
+        if not self._models:
+            catch_up_models(record, self._model, self.model, budget)
+            return
+        steps = {step: self.model_of(step) for step in ("", *_ASKING)}
+        for model in {id(each): each for each in steps.values() if each is not None}.values():
+            own = frozenset(step for step, each in steps.items() if each is model)
+            catch_up_models(record, model, model, budget, partial(recording.is_of, own))
+
+    def _mark_known(self, record: Record[Progress], budget: Any) -> None:
+        for each in (self._model, *self._models.values()):
+            mark_known(record, each, budget)
 
     def _has_ended(self, bench: Workbench, record: Record[Progress]) -> bool:
         """Return whether a run is over, without more iterations or objectives to do."""
