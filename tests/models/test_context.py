@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from models.openai_server import Answer, OpenAIServer, Request, answer, http, text
+from models.openai_server import Answer, OpenAIServer, Request, text
 from moothall.errors import RemoteForbidden
 from moothall.models import OpenAIModel
 from moothall.research import Researcher, Resource
@@ -20,19 +20,15 @@ LLAMA = {"id": "qwen", "meta": {"n_ctx_train": 40_960, "n_params": 5}}
 def found(served: dict[str, Any], **options: Any) -> tuple[int | None, list[str]]:
     """The context that a model finds, and what its server was asked for."""
 
-    def at(request: Request) -> Answer:
-        value = served.get(request.path)
-        return http(b"{}", 404) if value is None else answer(value)
-
     async def main(url: str) -> int | None:
         async with OpenAIModel("qwen", url, **options) as model:
             context = await model.find_context()
             assert model.context_tokens == context
             return context
 
-    with OpenAIServer(at) as server:
+    with OpenAIServer(about=served) as server:
         context = asyncio.run(main(server.url))
-        return context, [each.path for each in server.requests]
+        return context, server.looked_up
 
 
 @pytest.mark.parametrize(
@@ -89,8 +85,6 @@ def test_research_narrates_by_the_context_that_its_server_states() -> None:
         return Resource(f"http://web.test/{page}", page, True, "Alpha rests upon copper. " * 300)
 
     def at(request: Request) -> Answer:
-        if request.path == "/v1/models":
-            return answer({"data": [{"id": "m", "max_model_len": 128_000}]})
         asks = request.body["messages"][0]["content"]
         told.append(json.dumps(request.body["messages"]).count("Source [^"))
         if "Plan the next" in asks:
@@ -99,7 +93,8 @@ def test_research_narrates_by_the_context_that_its_server_states() -> None:
         return text(evaluation({"alpha": 0.95}) if "Evaluate" in asks else narrated)
 
     told: list[int] = []
-    with OpenAIServer(at) as server:
+    about = {"/v1/models": {"data": [{"id": "m", "max_model_len": 128_000}]}}
+    with OpenAIServer(at, about=about) as server:
         report = Researcher("r", f"{server.url}#m", "alpha", [read]).report_sync()
     assert report.stop_reason == "done"
     assert len(told) == 3  # a plan, all that was read in one prompt, an evaluation

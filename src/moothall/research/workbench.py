@@ -128,10 +128,11 @@ class Workbench:
         name = str(getattr(self.model, "name", ""))
         if name not in self._contexts:
 
-            async def ask(_: Any) -> int | None:
-                return await find()  # type: ignore[no-any-return]
+            async def ask(_: Any) -> dict[str, int | None]:
+                return {"context_tokens": await find()}
 
-            self._contexts[name] = await self.record.step(f"context.{name}", ask)
+            key = f"{self.iteration}.{self.step}.context"
+            self._contexts[name] = (await self.record.step(key, ask))["context_tokens"]
 
     @property
     def budget(self) -> Any:
