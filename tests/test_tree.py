@@ -125,7 +125,6 @@ FLOORS = {
         "questions",
         "tables",
         "society",
-        "classic",
         "experiments",
     ),
     "studio": (

@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from examples.models.opinions import opinions
+from examples.models.wealth import WealthBlock
 from tests.society.population.lives import differing, lived, same
 
 from moothall import Agent, City, Society
@@ -37,7 +39,6 @@ from moothall.society import (
     all_blocks,
 )
 from moothall.society.blocks.block import CitizenBlock
-from moothall.society.classic import WealthBlock, opinions
 
 
 class Thrift(RowBlock):
@@ -606,7 +607,7 @@ async def test_a_state_of_another_population_is_refused() -> None:
 
 
 async def test_interventions_and_surveys_reach_rows() -> None:
-    population = opinions(50, seed=2)
+    population = opinions(2, citizens=50)
     async with Society(population) as society:
         society.intervene(Intervention(1, status={"opinion": 0.25}, citizens=["4", "99"]))
         society.intervene(Intervention(1, pay=[("1", "2", 1), ("1", "99", 1)]))
