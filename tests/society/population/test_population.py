@@ -673,11 +673,11 @@ async def test_rows_move_through_a_city_and_are_on_its_map() -> None:
         assert None not in here.x
 
 
-async def test_a_column_in_blocks_keeps_what_is_written_for_all() -> None:
+async def test_a_column_of_slots_keeps_what_is_written_for_all() -> None:
     class Notes(RowBlock):
         """Counts in each of six places."""
 
-        columns: ClassVar = {"notes": Column("int16", width=6, slots=2)}
+        columns: ClassVar = {"notes": Column("int16", width=6, slots=True)}
 
         async def forward(self) -> None:
             """Nothing."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.city.network import Network
-from moothall.society.columns.column import Slots
 from moothall.society.columns.company import Company
 from moothall.society.columns.register import Register
 from moothall.society.columns.want_table import Table, checked_fields
@@ -182,9 +181,8 @@ class Rows(Company):
                 continue
             if values.dtype.kind == "f":
                 self._check(name, np.isfinite(values), "is not finite")
-            whole = self.population.arrays[name]
-            if self._chosen is not None or isinstance(whole, Slots):
-                whole[self.at] = values
+            if self._chosen is not None:
+                self.population.arrays[name][self.at] = values
         self._gathered = {}
 
     def _check(self, name: str, good: Any, what: str) -> None:
