@@ -110,13 +110,14 @@ class Rows(Company):
         """Their ids."""
         return self.part(self.population.ids)
 
-    def part(self, array: Any) -> Any:
+    def part(self, array: Any) -> NDArray[Any]:
         """Return these rows' entries of an array over the whole population, read-only."""
         return self.inside(array[self.first : self.until])
 
-    def inside(self, array: Any) -> Any:
+    def inside(self, array: NDArray[Any]) -> NDArray[Any]:
         """Return the entries of these rows in an array over the rows `first` … `until` − 1."""
-        return array if self._chosen is None else array[self._chosen]
+        chosen: NDArray[Any] = array if self._chosen is None else array[self._chosen]
+        return chosen
 
     def column(self, name: str) -> Any:
         """Return the current column of these rows, read-only."""
@@ -252,8 +253,10 @@ class Rows(Company):
         degree = self.part(starts[1:]) - self.part(starts[:-1])
         lonely = degree == 0
         at = self.below(np.where(lonely, 1, degree), purpose, draw_) + self.part(starts[:-1])
+        found: NDArray[Any]
         if not lonely.any():
-            return others[at]
+            found = others[at]
+            return found
         found = np.full(len(self), -1, np.int64)
         found[~lonely] = others[at[~lonely]]
         return found

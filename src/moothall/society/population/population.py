@@ -8,7 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.errors import ConfigError, DefinitionError
-from moothall.society.arrays import np, sha256_of, tune_malloc
+from moothall.society.arrays import np, sha256_of
 from moothall.society.blocks.row_block import checked, writes
 from moothall.society.city.network import Network
 from moothall.society.columns.column import SETTLED
@@ -69,7 +69,6 @@ class Population(Register):
         network: Network | None = None,
         metrics: Mapping[str, Callable[[Mapping[str, Any]], float]] | None = None,
     ) -> None:
-        tune_malloc()
         if type(seed) is not int or not 0 <= seed < 1 << 64:
             raise ConfigError(f"seed must be a whole number from 0 to 2**64 - 1, got {seed!r:.80}")
         made = checked(blocks)

@@ -189,7 +189,9 @@ class RowFeed:
             if count > HOTTEST:
                 hot = np.argpartition(self.heat * count + hot, -HOTTEST)[-HOTTEST:]
                 hot.sort()
-            first, end = np.searchsorted(self._liked, (hot + self.first + [[0], [1]]) << 32)
+            first, end = (
+                np.searchsorted(self._liked, (hot + self.first + more) << 32) for more in (0, 1)
+            )
             many = end - first
             at = np.arange(many.sum()) + np.repeat(first - (many.cumsum() - many), many)
             likers = self._place((self._liked[at] & 0xFFFFFFFF) - _MIDDLE)
