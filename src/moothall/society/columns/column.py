@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from moothall.arguments import check_integer
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.kernel.wants import PLACE
@@ -47,8 +48,8 @@ class Column:
     slots: bool = False
 
     def __post_init__(self) -> None:
-        if self.width is not None and (type(self.width) is not int or self.width < 1):
-            raise ConfigError(f"a column's width must be 1 or more, got {excerpt(self.width)}")
+        if self.width is not None:
+            check_integer("a column's width", self.width, 1, None)
         if self.dtype not in (PLACE, *_TYPES):
             raise ConfigError(
                 f"a column's dtype must be of booleans, integers or floats, or 'place', got "
