@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from moothall.action import action
 from moothall.context import SystemPrompt
-from moothall.errors import DefinitionError, InvalidId, ModelError
+from moothall.errors import ConfigError, DefinitionError, InvalidId, ModelError
 from moothall.jsonvalue import json_text
 from moothall.message import address
 from moothall.models.protocol import Model
@@ -172,7 +172,7 @@ def _named(name: str, key: str | None, own: str) -> Model:
     from moothall.models.names import model
 
     if key is not None and not isinstance(key, str):
-        raise DefinitionError(
+        raise ConfigError(
             f"agent {own!r}: openai_api_key= must be a text, got {type(key).__name__}"
         )
     scheme, colon, rest = name.partition(":")
@@ -180,7 +180,7 @@ def _named(name: str, key: str | None, own: str) -> Model:
         return model(name)
     listed = rest if colon and scheme == "openai" else name
     if not listed.strip():
-        raise DefinitionError(f"agent {own!r}: model= must be the name of a model, got {name!r}")
+        raise ConfigError(f"agent {own!r}: model= must be the name of a model, got {name!r}")
     if key:
         from moothall.models.remote.openai import OpenAIModel
 

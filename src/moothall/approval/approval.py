@@ -43,7 +43,7 @@ class Refused:
 
     def __post_init__(self) -> None:
         if not isinstance(self.reason, str):
-            raise DefinitionError(f"Refused: the reason must be a text, got {self.reason!r:.80}")
+            raise ConfigError(f"Refused: the reason must be a text, got {self.reason!r:.80}")
 
     def __bool__(self) -> bool:
         return False

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from moothall.errors import DefinitionError, ModelError
+from moothall.errors import ConfigError, DefinitionError, ModelError
 from moothall.models.base import Answering, Request, in_pieces
 from moothall.models.protocol import Call, ModelReply, StreamPart, TextPiece
 
@@ -56,7 +56,7 @@ class ScriptedModel(Answering):
             )
         self._answers_all = callable(replies) and not isinstance(replies, type)
         if not self._answers_all and not isinstance(replies, Iterable):
-            raise DefinitionError(
+            raise ConfigError(
                 f"ScriptedModel: replies= must be a list of replies or a function, got "
                 f"{replies!r:.80}"
             )

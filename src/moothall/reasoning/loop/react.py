@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from moothall.action import ACCESS_DENIED, Action, ActionRegistry
-from moothall.arguments import check_count
+from moothall.arguments import check_integer
 from moothall.context import SystemPrompt, check_system_prompt
 from moothall.environment import AnyEnvironment, Environment
-from moothall.errors import DefinitionError, StateError
+from moothall.errors import ConfigError, DefinitionError, StateError
 from moothall.goal import Goal
 from moothall.memory.memory import AnyMemory, Memory
 from moothall.reasoning.group import budget_of, check_actions, check_model, check_part
@@ -163,20 +163,20 @@ class ReActAgent(RecordedAgent):
             check_system_prompt(system_prompt, id)
             self.system_prompt = system_prompt
         if max_iterations != MAX_ITERATIONS:
-            check_count(f"agent {id!r}", "max_iterations", max_iterations)
+            check_integer(f"agent {id!r}: max_iterations=", max_iterations)
             self.max_iterations = max_iterations
         if max_result_chars != MAX_RESULT_CHARS:
-            check_count(f"agent {id!r}", "max_result_chars", max_result_chars)
+            check_integer(f"agent {id!r}: max_result_chars=", max_result_chars)
             self.max_result_chars = max_result_chars
         if check is not None:
             if not callable(check):
-                raise DefinitionError(
+                raise ConfigError(
                     f"agent {id!r}: check= must be a function of an answer's value, got "
                     f"{check!r:.80}"
                 )
             self.check = check
         if tries != TRIES:
-            check_count(f"agent {id!r}", "tries", tries, least=0)
+            check_integer(f"agent {id!r}: tries=", tries, low=0)
             self.tries = tries
         if discover is not None:
             self.discover = checked_discover(discover, id)

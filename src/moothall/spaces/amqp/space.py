@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from moothall.approval import Approver
 from moothall.arguments import names_checked
-from moothall.errors import ConfigError, DefinitionError, MissingExtra, RequestError
+from moothall.errors import ConfigError, MissingExtra, RequestError
 from moothall.spaces.amqp.inbox import Inbox
 from moothall.spaces.amqp.options import AMQPOptions, Names
 from moothall.spaces.delivery import CALLBACK, Delivery
@@ -97,7 +97,7 @@ class AMQPSpace(Space):
         if type(quorum) is not bool:
             raise ConfigError(f"quorum= must be True or False, got {quorum!r}")
         if on_connection is not None and (not callable(on_connection) or is_async(on_connection)):
-            raise DefinitionError(f"on_connection= must be a plain function, got {on_connection!r}")
+            raise ConfigError(f"on_connection= must be a plain function, got {on_connection!r}")
         self._options = AMQPOptions.from_environment() if amqp_options is None else amqp_options
         self._names = Names(exchange)
         self._inbox_path = None if inbox is None else os.fspath(inbox)
