@@ -255,11 +255,9 @@ class ResearchDisplay(RunDisplay):
 
     def _bar(self, expertise: float, topic: str) -> None:
         full = round(expertise * _BAR)
-        text = self._text()
-        text.append("■" * full, "green")
-        text.append("·" * (_BAR - full), "dim")
-        text.append(f"  {expertise:.2f}  {one_line(topic, MAX_LINE)}")
-        self._print(text, "  ", "    ")
+        said = f"  {expertise:.2f}  {one_line(topic, MAX_LINE)}"
+        bar = ("■" * full, "green"), ("·" * (_BAR - full), "dim"), (said, "")
+        self._print("  ", "    ", *bar)
 
     def _call(self, event: CallStarted) -> None:
         self._called[event.call_id] = event
