@@ -6,7 +6,6 @@ from moothall.threads.waiting import Channel, WaitingLine, settle
 from moothall.threads.workers import (
     WORKERS,
     WorkerThreads,
-    ask_in_thread,
     is_cancelled,
     loop_is_running,
     refuse_on_loop,
@@ -18,7 +17,6 @@ __all__ = [
     "Channel",
     "WaitingLine",
     "WorkerThreads",
-    "ask_in_thread",
     "awaited",
     "called",
     "guard",
