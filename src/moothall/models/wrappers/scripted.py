@@ -10,6 +10,7 @@ from typing import Any
 from moothall.errors import ConfigError, DefinitionError, ModelError
 from moothall.models.base import Answering, Request, in_pieces
 from moothall.models.protocol import Call, ModelReply, StreamPart, TextPiece
+from moothall.threads import awaited
 
 _OF_A_FUNCTION = 1000
 
@@ -87,9 +88,7 @@ class ScriptedModel(Answering):
             )
         reply = self._replies[0 if self._answers_all else place]
         if not isinstance(reply, type) and callable(reply):
-            reply = reply(request.messages, request.actions)
-            if inspect.isawaitable(reply):
-                reply = await reply
+            reply = await awaited(reply(request.messages, request.actions))
         if not inspect.isasyncgen(reply):
             made = self._reply(reply, place)
             for part in in_pieces(made) if request.stream else (made,):
