@@ -19,7 +19,6 @@ from moothall.text import cut, escaped, marked
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from moothall.approval import Approver
     from moothall.reasoning.loop.parts import LoopOptions
 
 _ELSEWHERE = frozenset(("gguf", "hf", "http", "https", "litellm", "local"))
@@ -68,10 +67,6 @@ class OpenAIFunctionAgent(ReActAgent):
         user_id: str | int | None = None,
         *,
         discover: str | Iterable[str | int] | None = "*",
-        receive_own_broadcasts: bool = False,
-        concurrency: int | None = None,
-        approver: Approver | None = None,
-        deps: Any = None,
         system_prompt: SystemPrompt | None = None,
         **options: Unpack[LoopOptions],
     ) -> None:
@@ -80,14 +75,11 @@ class OpenAIFunctionAgent(ReActAgent):
             self.user_id = _user(user_id, own)
         if system_prompt is None:
             system_prompt = _system_prompt(own, self.user_id)
+        options.setdefault("receive_own_broadcasts", False)
         super().__init__(
             id,
             _named(model, openai_api_key, own) if isinstance(model, str) else model,
             discover=discover,
-            receive_own_broadcasts=receive_own_broadcasts,
-            concurrency=concurrency,
-            approver=approver,
-            deps=deps,
             system_prompt=system_prompt,
             **options,
         )

@@ -19,7 +19,7 @@ from moothall.reasoning.group import check_part
 from moothall.reasoning.hooks import Hooks
 from moothall.reasoning.loop.answer import OfferedActions
 from moothall.reasoning.thread import Thread
-from moothall.workflow import AgentParts
+from moothall.workflow import ReplyingOptions
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
@@ -75,10 +75,9 @@ Actions: TypeAlias = ActionRegistry | AnyRegistry | Iterable[Callable[..., Any] 
 """What a model may call: a registry, or functions, `@action` methods, actions and whole agents."""
 
 
-class LoopOptions(AgentParts, total=False):
+class LoopOptions(ReplyingOptions, total=False):
     """What an agent of the loop takes by name, for those that pass it on."""
 
-    shared: bool
     actions: Actions | None
     goals: Iterable[Goal] | None
     memory: AnyMemory | Callable[[str | None], AnyMemory] | None

@@ -35,12 +35,11 @@ from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.state import memory_state, opened, restore_memory, state
 from moothall.reasoning.thread import Thread, Threads
 from moothall.reasoning.threaded import describe
-from moothall.workflow import AgentParts, block_actions
+from moothall.workflow import ReplyingOptions, block_actions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from moothall.approval import Approver
     from moothall.budget import Budget
     from moothall.journal import Journal, Part
     from moothall.models.protocol import Model
@@ -127,19 +126,9 @@ class ReActAgent(RecordedAgent):
         tries: int = TRIES,
         budget: Budget | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
-        shared: bool = False,
-        receive_own_broadcasts: bool = True,
-        concurrency: int | None = None,
-        approver: Approver | None = None,
-        deps: Any = None,
-        **options: Unpack[AgentParts],
+        **options: Unpack[ReplyingOptions],
     ) -> None:
-        given: Any = options
-        if shared is not False or receive_own_broadcasts is not True:
-            given |= {"shared": shared, "receive_own_broadcasts": receive_own_broadcasts}
-        if concurrency is not None or approver is not None or deps is not None:
-            given |= {"concurrency": concurrency, "approver": approver, "deps": deps}
-        super().__init__(id, **given)
+        super().__init__(id, **options)
         if isinstance(model, type) or not hasattr(model, "complete"):
             check_model(model, id)
         # Store only what differs from the class: a society holds very many agents.
