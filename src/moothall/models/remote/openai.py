@@ -7,8 +7,8 @@ import re
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from moothall.arguments import check_count, names_checked
-from moothall.errors import DefinitionError, ModelError
+from moothall.arguments import check_integer, names_checked
+from moothall.errors import ConfigError, ModelError
 from moothall.http import Client, HTTPError, Response
 from moothall.models.chat_stream import AnswerStream
 from moothall.models.protocol import StreamPart
@@ -94,9 +94,9 @@ class OpenAIModel(RemoteModel):
         options: Mapping[str, Any] | None = None,
     ) -> None:
         if not isinstance(name, str) or not name or not name.isprintable():
-            raise DefinitionError(f"OpenAIModel: name must be text, got {name!r:.80}")
+            raise ConfigError(f"OpenAIModel: name must be text, got {name!r:.80}")
         if options is not None and not isinstance(options, Mapping):
-            raise DefinitionError(f"OpenAIModel: options= must be a dict, got {options!r:.80}")
+            raise ConfigError(f"OpenAIModel: options= must be a dict, got {options!r:.80}")
         limit = next((field for field in _LENGTHS if field in (options or {})), None)
         if limit is not None and options is not None:
             max_tokens = options[limit]
@@ -122,7 +122,7 @@ class OpenAIModel(RemoteModel):
                 "seed": seed,
             },
         )
-        check_count("OpenAIModel", "connections", connections)
+        check_integer("OpenAIModel: connections=", connections)
         if self._key is None and self.base_url == _OPENAI:
             raise ModelError(f"{self.name}: there is no key: set OPENAI_API_KEY, or pass api_key=")
         self.model = name

@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from moothall.arguments import check_count
-from moothall.errors import ContextOverflow, DefinitionError, ModelError
+from moothall.arguments import check_integer
+from moothall.errors import ConfigError, ContextOverflow, DefinitionError, ModelError
 from moothall.http import retry_after_s, tried
 from moothall.http.network import check_allowed
 from moothall.models.base import Answering, Request
@@ -50,13 +50,13 @@ class RemoteModel(Answering):
         fields: Mapping[str, Any],
     ) -> None:
         kind = type(self).__name__
-        check_count(kind, "context_tokens", context_tokens, optional=True)
-        check_count(kind, "max_tokens", max_tokens, optional=True)
-        check_count(kind, "max_retries", max_retries, least=0)
+        check_integer(f"{kind}: context_tokens=", context_tokens, optional=True)
+        check_integer(f"{kind}: max_tokens=", max_tokens, optional=True)
+        check_integer(f"{kind}: max_retries=", max_retries, low=0)
         if not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
-            raise DefinitionError(f"{kind}: timeout= must be seconds above 0, got {timeout!r}")
+            raise ConfigError(f"{kind}: timeout= must be seconds above 0, got {timeout!r}")
         if rate_limit is not None and not callable(getattr(rate_limit, "acquire", None)):
-            raise DefinitionError(f"{kind}: rate_limit= must be a RateLimit, got {rate_limit!r}")
+            raise ConfigError(f"{kind}: rate_limit= must be a RateLimit, got {rate_limit!r}")
         if wrong := sorted(set(self.own_fields) & (options or {}).keys()):
             raise DefinitionError(f"{kind}: options= cannot set {', '.join(wrong)}")
         self.name = name

@@ -14,6 +14,7 @@ from moothall.budget import Budget, Reservation
 from moothall.budget.bill import add_to_bill
 from moothall.errors import (
     BudgetExceeded,
+    ConfigError,
     ContextOverflow,
     DeadlineExceeded,
     DefinitionError,
@@ -92,7 +93,7 @@ class BudgetedModel(Answering):
 
     def __init__(self, model: Model | str, budget: Budget) -> None:
         if not isinstance(budget, Budget):
-            raise DefinitionError(
+            raise ConfigError(
                 f"BudgetedModel: budget= must be a Budget, got {type(budget).__name__}"
             )
         self.budget: Budget = budget
@@ -233,7 +234,7 @@ class BudgetedModel(Answering):
                 "answers; make the model with max_tokens="
             )
         if type(bound) is not int or not 0 <= bound <= _MOST_TOKENS // 2:
-            raise DefinitionError(
+            raise ConfigError(
                 f"{self.name}: max_tokens must be a number of tokens, got {bound!r:.80}"
             )
         return bound

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from moothall.budget.amounts import picodollars
-from moothall.errors import DefinitionError, UnknownPrice
+from moothall.errors import ConfigError, DefinitionError, UnknownPrice
 from moothall.http.network import is_loopback
 from moothall.text import excerpt, shorten
 
@@ -150,7 +150,7 @@ class Prices:
 
     def _state(self, name: object, price: Price) -> None:
         if not isinstance(name, str) or not name:
-            raise DefinitionError(f"Prices: a model's name must be a text, got {excerpt(name)}")
+            raise ConfigError(f"Prices: a model's name must be a text, got {excerpt(name)}")
         self._stated[name] = price
 
     def __repr__(self) -> str:

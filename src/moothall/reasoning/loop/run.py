@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -54,6 +53,7 @@ from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.resume import ended, guarded
 from moothall.reasoning.state import ANSWER
 from moothall.text import counted, error_message, log_failure
+from moothall.threads import awaited
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
@@ -405,8 +405,7 @@ class Run:
         if self.emit is None:
             # Pass a schema only if there is one: a user's own model may not have the parameter.
             more = {} if schema is None else {"schema": schema}
-            given = self.model.complete(prompt, actions=actions, **more)
-            return await given if inspect.isawaitable(given) else given
+            return await awaited(self.model.complete(prompt, actions=actions, **more))
         parts = streamed(self.model, prompt, actions, schema)
         try:
             async for part in parts:
