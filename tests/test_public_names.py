@@ -31,6 +31,7 @@ NAMES = (
     "AgentToolbox",
     "AgentType",
     "ApprovalRequest",
+    "AnthropicModel",
     "Approver",
     "AskAgain",
     "Block",

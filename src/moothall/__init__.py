@@ -51,6 +51,7 @@ message: Message
 models.wrappers.budgeted: BudgetedModel
 models.wrappers.fallback: FallbackModel
 models.wrappers.rate_limit: RateLimit
+models.remote.anthropic: AnthropicModel
 models.remote.litellm: LiteLLMModel
 models.local: LocalModel
 models.local_embedder: LocalEmbedder

@@ -552,6 +552,8 @@ class Run:
     def _add_calls(self, answer: Answer) -> None:
         calls = [{"id": c.id, "name": c.shown, "args": c.args} for c in answer.calls]
         made = {"role": "assistant", "content": answer.text, "tool_calls": calls}
+        if answer.thinking:
+            made["thinking"] = answer.thinking
         self.state.messages.append(made)
 
     def _add_result(self, call: RequestedCall, content: str) -> None:
