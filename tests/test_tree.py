@@ -54,6 +54,7 @@ ORDER = (
     "spaces",
     "reasoning",
     "agents",
+    "skills",
     "research",
     "society",
     "orders",

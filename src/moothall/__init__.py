@@ -84,6 +84,7 @@ research.findings: Citation Findings Narrative Objective Passage ResearchResult 
 research.pool: ResourcePool
 research.report: Report
 research.researcher: Researcher
+skills: Skill Skills check_skill
 slash: format_slash parse_slash
 society.kernel.citizen: AgentType CitizenAgent CitizenAgentParams CitizenMemory
 society.city.city: City

@@ -360,7 +360,7 @@ def test_anthropic_is_made_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert model("anthropic:large") is made
     with OpenAIServer(messages_format.text("ok")) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
-        assert run(model("anthropic:large").complete(user("Hi"))).text == "ok"  # type: ignore[attr-defined]
+        assert run(model("anthropic:large").complete(user("Hi"))).text == "ok"
 
 
 def test_anthropic_key_goes_to_no_other_server(monkeypatch: pytest.MonkeyPatch) -> None:

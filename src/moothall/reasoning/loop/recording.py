@@ -70,6 +70,8 @@ def program_of(agent: Looping) -> dict[str, Any]:
             for action in agent.actions.get_actions()
         ),
     }
+    if guidance := getattr(agent.actions, "guidance", ()):
+        parts["guidance"] = list(guidance)
     try:
         parts["model"] = getattr(agent.model, "name", None)
     except MoothallError:

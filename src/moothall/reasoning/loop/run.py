@@ -430,7 +430,10 @@ class Run:
         own = agent.system_prompt
         if callable(own):
             own = self._system
-        if (own or agent._goals) and (system := system_text(own, agent._goals or ())):
+        guidance = getattr(agent.actions, "guidance", ())
+        if (own or agent._goals or guidance) and (
+            system := system_text(own, agent._goals or (), guidance)
+        ):
             prompt = [{"role": "system", "content": system}, *prompt]
         return prompt
 
