@@ -12,8 +12,8 @@ _HOME = {
     "Person": "person",
     "RemoteAgent": "remote_agent",
     "User": "user",
-    "changing_actions": "file_actions",
-    "file_actions": "file_actions",
+    "changing_actions": "folder_actions",
+    "file_actions": "folder_actions",
 }
 
 __all__ = [*_HOME]

@@ -113,7 +113,7 @@ def act_agent(
 def actions_of(order: Order) -> list[Action]:
     """Return the actions of an order's agent; their access policy says when to ask its approver."""
     from moothall.action import ACCESS_PERMITTED, ACCESS_REQUESTED
-    from moothall.agents.file_actions import changing_actions, file_actions
+    from moothall.agents.folder_actions import changing_actions, file_actions
 
     small = is_small(order.model)
     looking = file_actions(
