@@ -114,9 +114,8 @@ async def _take_step(bench: Workbench, name: str) -> None:
         except Exception as error:
             bench.agent._noted(error, "forward", bench.agent.steps[name])
             raise
-        used = zip(usage_json(bench.progress.usage), usage_json(before.usage), strict=True)
         data = recording.step_of(bench, name, before)
-        return {**data, "spent": [now - then for now, then in used]}
+        return {**data, "spent": usage_json(bench.progress.usage - before.usage)}
 
     if name in ("research", "update"):
         data = await call(NULL_STEP)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from moothall.errors import MoothallError
-from moothall.journal.run import ReadPart
+from moothall.journal.run_parts import ReadPart
 from moothall.jsonvalue import as_json
 from moothall.models.protocol import Usage
 from moothall.reasoning.read_record import ReadRecord, fingerprint
@@ -18,7 +18,7 @@ from moothall.research.report import QUIET, Report, made
 
 if TYPE_CHECKING:
     from moothall.journal import Entry
-    from moothall.journal.run import RecordedPart
+    from moothall.journal.run_parts import RecordedPart
     from moothall.research.owner import Owner
     from moothall.research.workbench import Workbench
 
@@ -66,13 +66,9 @@ def step_of(researcher: Workbench, step: str, before: Progress) -> dict[str, Any
     if notes := progress.notes[len(before.notes) :]:
         more["notes"] = notes
     if progress.used != before.used:
-        none = [0, 0]
-        more["used"] = {
-            name: [
-                now - then for now, then in zip(counts, before.used.get(name, none), strict=True)
-            ]
-            for name, counts in progress.used.items()
-        }
+        none = Usage()
+        spent = {name: each - before.used.get(name, none) for name, each in progress.used.items()}
+        more["used"] = {name: as_json(each) for name, each in spent.items() if each.total}
     if step == "plan":
         if progress.outline:
             more["outline"] = as_json(progress.outline)
@@ -98,9 +94,8 @@ def take_step(progress: Progress, data: dict[str, Any]) -> None:
         if name in ("passages", "notes"):
             getattr(progress, name).extend(getattr(given, name))
         elif name == "used":
-            for model, counts in given.used.items():
-                known = progress.used.get(model, [0, 0])
-                progress.used[model] = [a + b for a, b in zip(known, counts, strict=True)]
+            for model, usage in given.used.items():
+                progress.used[model] = progress.used.get(model, Usage()) + usage
         elif name == "objectives":
             reached = {each.topic: each.expertise for each in given.objectives}
             for each in progress.objectives:

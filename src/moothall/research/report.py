@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
+from decimal import Decimal
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from moothall.errors import StateError, UnknownPrice
 from moothall.models.protocol import Usage
@@ -189,13 +191,23 @@ def _sources(citations: list[Citation]) -> list[str]:
     return lines
 
 
-def _cost(used: dict[str, list[int]], prices: PriceList | None) -> float | None:
+def _cost(used: dict[str, Usage], prices: PriceList | None) -> float | None:
     """Return what tokens cost in US dollars; None if the price of a model is not known."""
     known = prices or Prices()
     try:
-        return float(sum(known.cost(name, *counts) for name, counts in used.items()))
+        return float(sum(_cost_of(known, name, usage) for name, usage in used.items()))
     except UnknownPrice:
         return None
+
+
+def _cost_of(prices: PriceList, name: str, usage: Usage) -> Decimal:
+    counts = (usage.input_tokens, usage.output_tokens)
+    if usage.cache_read_tokens or usage.cache_write_tokens:  # a user's own list may know no cache
+        cached: Any = prices.cost
+        with suppress(TypeError):
+            cost: Decimal = cached(name, *counts, usage.cache_read_tokens, usage.cache_write_tokens)
+            return cost
+    return prices.cost(name, *counts)
 
 
 def _spent(progress: Progress, cost: float | None) -> str:

@@ -13,9 +13,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from moothall.action import Action, ActionRegistry
-from moothall.arguments import check_count
+from moothall.arguments import check_integer
 from moothall.environment import Environment
-from moothall.errors import DefinitionError, JournalError, SearchError
+from moothall.errors import ConfigError, DefinitionError, JournalError, SearchError
 from moothall.jsonvalue import json_text
 from moothall.reasoning.group import check_model, check_part
 from moothall.reasoning.loop.recording import catch_up_models, mark_known
@@ -36,7 +36,6 @@ from moothall.research.findings import (
     ResearchResult,
     ResearchTask,
     objectives_of,
-    positive,
 )
 from moothall.research.iteration import OneIteration, is_understood, iterate
 from moothall.research.report import QUIET, Report, made
@@ -167,22 +166,24 @@ class Researcher(RecordedAgent):
         self.model = model
         self._models = self._models_of(models)
         self.tools: dict[str, Action] = tools_of(tools, id)
-        self.iterations: int = positive(iterations, f"agent {id!r}: iterations=")
-        self.max_tasks: int = positive(max_tasks, f"agent {id!r}: max_tasks=")
+        check_integer(f"agent {id!r}: iterations=", iterations)
+        check_integer(f"agent {id!r}: max_tasks=", max_tasks)
+        self.iterations: int = iterations
+        self.max_tasks: int = max_tasks
         if not isinstance(role, str):
-            raise DefinitionError(f"agent {id!r}: role= must be a text, got {role!r:.80}")
+            raise ConfigError(f"agent {id!r}: role= must be a text, got {role!r:.80}")
         self.role = role
         if not isinstance(target, int | float) or not 0 < target <= 1:
-            raise DefinitionError(
+            raise ConfigError(
                 f"agent {id!r}: target= must be more than 0 and at most 1, got {target!r:.80}"
             )
         self.target: float = float(target)
         self.style: Style = style_of(length, tone, language, id)
         self.outline: bool | list[str] = outline_of(outline, id)
-        check_count(f"agent {id!r}", "context_tokens", context_tokens, optional=True)
+        check_integer(f"agent {id!r}: context_tokens=", context_tokens, optional=True)
         self.context_tokens: int | None = context_tokens
         if not (review_plan is None or callable(getattr(review_plan, "reply", review_plan))):
-            raise DefinitionError(
+            raise ConfigError(
                 f"agent {id!r}: review_plan= must be a function or an agent that replies, got "
                 f"{review_plan!r:.80}"
             )
@@ -289,7 +290,7 @@ class Researcher(RecordedAgent):
     def _models_of(self, given: object) -> dict[str, Model | str | None]:
         if not isinstance(given, Mapping | None) or not set(given or ()) <= _ASKING:
             steps = ", ".join(sorted(_ASKING))
-            raise DefinitionError(
+            raise ConfigError(
                 f"agent {self.id!r}: models= must be models by step ({steps}), got {given!r:.80}"
             )
         for each in (given or {}).values():

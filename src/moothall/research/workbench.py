@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from moothall.action import Action
 from moothall.errors import BudgetExceeded, JournalError
 from moothall.models.ask import Messages, Unusable, ask_json
-from moothall.models.protocol import Usage, usage_json
+from moothall.models.protocol import Usage
 from moothall.reasoning.charging import completed
 from moothall.reasoning.loop.calls import Calls, doubts_of
 from moothall.reasoning.record import NULL_RECORD, Record
@@ -378,9 +378,8 @@ class Workbench:
         usage = getattr(given, "usage", None)
         if isinstance(usage, Usage):
             self.progress.usage = self.progress.usage + usage
-            before = self.progress.used.get(str(name), [0, 0])
-            now = zip(before, usage_json(usage), strict=True)
-            self.progress.used[str(name)] = [old + new for old, new in now]
+            used = self.progress.used
+            used[str(name)] = used.get(str(name), Usage()) + usage
         return given
 
 

@@ -30,6 +30,7 @@ LISTED: Final[Mapping[str, int]] = MappingProxyType(
 )
 """Context windows in tokens, by platform.openai.com/docs/models as of 2025-08."""
 
+_CLAUDE: Final = 200_000  # of all, by docs.claude.com/en/docs/about-claude/models as of 2025-08
 _DATED: Final = re.compile(r"-\d{4}-\d{2}-\d{2}$")
 # What servers call it: llama.cpp's own first, as its model may have been trained for more than the
 # server holds. Then vLLM and SGLang, OpenRouter, Groq, Mistral, LM Studio.
@@ -40,8 +41,8 @@ _FIELDS: Final = (
 
 
 def listed_context(name: str) -> int | None:
-    """Return the context of a model of OpenAI, also of a dated one; None if it is not listed."""
-    return LISTED.get(_DATED.sub("", name))
+    """Return the context of a model of OpenAI or Anthropic, also of a dated one; else None."""
+    return _CLAUDE if name.startswith("claude-") else LISTED.get(_DATED.sub("", name))
 
 
 def stated_context(body: bytes, name: str) -> tuple[int | None, int | None]:

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from moothall.errors import DefinitionError
+from moothall.arguments import check_integer
+from moothall.errors import ConfigError
 from moothall.text import one_line
 
 LONG: Final = 1500
@@ -57,14 +58,10 @@ class Style:
 
 def style_of(length: object, tone: object, language: object, id: str | int) -> Style:
     """Return the style that a researcher was given."""
-    if length is not None and (type(length) is not int or not 1 <= length <= _MOST_WORDS):
-        raise DefinitionError(
-            f"agent {id!r}: length= must be a number of words from 1 to {_MOST_WORDS:,}, got "
-            f"{length!r:.80}"
-        )
+    check_integer(f"agent {id!r}: length=", length, 1, _MOST_WORDS, optional=True)
     for name, given in (("tone", tone), ("language", language)):
         if not isinstance(given, str) or len(given) > 200 or "\n" in given:
-            raise DefinitionError(
+            raise ConfigError(
                 f"agent {id!r}: {name}= must be a line of text of at most 200 characters, got "
                 f"{given!r:.80}"
             )
@@ -80,7 +77,7 @@ def outline_of(given: object, id: str | int) -> bool | list[str]:
         return given
     listed = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else None
     if listed is None or not all(isinstance(each, str) and each.strip() for each in listed):
-        raise DefinitionError(
+        raise ConfigError(
             f"agent {id!r}: outline= must be True, False or a list of headings, got {given!r:.80}"
         )
     return [one_line(each, 120) for each in listed]
