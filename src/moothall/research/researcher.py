@@ -12,7 +12,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from moothall.action import Action, ActionRegistry
-from moothall.errors import DefinitionError, JournalError, SearchError
+from moothall.arguments import check_integer
+from moothall.errors import ConfigError, DefinitionError, JournalError, SearchError
 from moothall.jsonvalue import json_text
 from moothall.reasoning.group import check_part
 from moothall.reasoning.loop.recording import catch_up_models, mark_known
@@ -25,7 +26,7 @@ from moothall.reasoning.state import dumped, loaded, opened, state
 from moothall.reasoning.threaded import describe
 from moothall.research import recording
 from moothall.research.calling import check_tools, tools_of
-from moothall.research.findings import Objective, Progress, objectives_of, positive
+from moothall.research.findings import Objective, Progress, objectives_of
 from moothall.research.iteration import Iterating
 from moothall.research.report import QUIET, Report, made
 from moothall.research.steps import Evaluate, Narrate, Plan, Research, Update
@@ -126,13 +127,15 @@ class Researcher(RecordedAgent, Iterating):
         )
         self.model = model
         self.tools: dict[str, Action] = tools_of(tools, id)
-        self.iterations: int = positive(iterations, f"agent {id!r}: iterations=")
-        self.max_tasks: int = positive(max_tasks, f"agent {id!r}: max_tasks=")
+        check_integer(f"agent {id!r}: iterations=", iterations)
+        check_integer(f"agent {id!r}: max_tasks=", max_tasks)
+        self.iterations: int = iterations
+        self.max_tasks: int = max_tasks
         if not isinstance(role, str):
-            raise DefinitionError(f"agent {id!r}: role= must be a text, got {role!r:.80}")
+            raise ConfigError(f"agent {id!r}: role= must be a text, got {role!r:.80}")
         self.role = role
         if not isinstance(target, int | float) or not 0 < target <= 1:
-            raise DefinitionError(
+            raise ConfigError(
                 f"agent {id!r}: target= must be more than 0 and at most 1, got {target!r:.80}"
             )
         self.target: float = float(target)
