@@ -15,9 +15,9 @@ from moothall.errors import ConfigError
 from moothall.journal.commits import Commits
 from moothall.journal.doubt import Decision, Doubt, decisions_for, in_doubt
 from moothall.journal.entry import Entry, Outline, Outlines, copied
-from moothall.journal.file import JournalFile, as_text
+from moothall.journal.journal_file import JournalFile, as_text
 from moothall.journal.opening import MAX_ID, Runs, check_id
-from moothall.journal.run import Part, ReadPart, reply_of
+from moothall.journal.run_parts import Part, ReadPart, reply_of
 from moothall.jsonvalue import readable
 
 _TASK_CHARS = 500

@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias
 from moothall.errors import ConfigError, JournalError, RunHeld
 from moothall.journal.commits import Commits, OpenRun
 from moothall.journal.entry import Entry
-from moothall.journal.file import JournalFile, Place
+from moothall.journal.journal_file import JournalFile, Place
 from moothall.threads import WORKERS, guard, in_child, renewed
 
 NewRun: TypeAlias = tuple[str, str, str, str | None]

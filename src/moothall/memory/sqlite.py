@@ -15,8 +15,8 @@ from moothall.errors import ConfigError, DefinitionError, StateError
 from moothall.jsonvalue import copy_json
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from moothall.memory.embedder import Embedder
-from moothall.memory.file import MemoryFile
 from moothall.memory.memory import Memory, check_thread, last
+from moothall.memory.memory_file import MemoryFile
 from moothall.memory.recall import Recall, insert, row_of
 from moothall.threads import guard
 

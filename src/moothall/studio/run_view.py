@@ -10,7 +10,7 @@ from typing import Any, Final
 from moothall.errors import UnknownPrice
 from moothall.journal.describe import fault_line, is_refused
 from moothall.journal.entry import ROOT, Entry
-from moothall.journal.run import below
+from moothall.journal.run_parts import below
 from moothall.models.wrappers.prices import Prices
 from moothall.orders.order import line_of
 from moothall.text import shorten

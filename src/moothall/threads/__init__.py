@@ -1,7 +1,7 @@
 """Threads: workers, waiting across threads and loops, locks, and what a forked child renews."""
 
-from moothall.threads.calls import DATA, awaited, called, in_worker, is_async
 from moothall.threads.locks import guard, in_child, renewed
+from moothall.threads.user_functions import DATA, awaited, called, in_worker, is_async
 from moothall.threads.waiting import Channel, WaitingLine, settle
 from moothall.threads.workers import (
     WORKERS,

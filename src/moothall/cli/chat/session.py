@@ -16,7 +16,7 @@ from moothall.agent import Agent
 from moothall.agents.you import You
 from moothall.cli.chat.console import Console
 from moothall.cli.chat.transcript import help_table, shown_message, speaker_prefix
-from moothall.cli.company import add_agent
+from moothall.cli.own_agents import add_agent
 from moothall.cli.progress import Warnings
 from moothall.errors import ActionNotFound, AgentNotFound, RequestError, SlashError
 from moothall.message import BROADCAST

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, overload
 from moothall.agent import CURRENT, leads_to
 from moothall.errors import NotPermitted, StateError
 from moothall.message import REPLYING
+from moothall.reasoning.conversation.conversation_record import at_end, prepare, resumed
+from moothall.reasoning.conversation.conversation_state import ConversationState
 from moothall.reasoning.conversation.exchange import Exchange
-from moothall.reasoning.conversation.order import Order
 from moothall.reasoning.conversation.participants import KIND, Participants, Setup, restore
-from moothall.reasoning.conversation.record import at_end, prepare, resumed
-from moothall.reasoning.conversation.state import ConversationState
+from moothall.reasoning.conversation.speaking_order import Order
 from moothall.reasoning.conversation.termination import Condition
 from moothall.reasoning.events import Content
 from moothall.reasoning.group import Participant, budget_of

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall.arguments import check_integer
 from moothall.errors import ConfigError, DefinitionError, JournalError, RunMismatch
 from moothall.message import address
-from moothall.reasoning.conversation.order import Handover, Order, as_order
-from moothall.reasoning.conversation.state import ConversationState
+from moothall.reasoning.conversation.conversation_state import ConversationState
+from moothall.reasoning.conversation.speaking_order import Handover, Order, as_order
 from moothall.reasoning.conversation.termination import Condition, as_condition
 from moothall.reasoning.events import Content, Done, TurnStarted, Utterance
 from moothall.reasoning.group import Participant, check_part, in_thread

@@ -11,8 +11,8 @@ from typing import Any
 from moothall.arguments import check_integer
 from moothall.errors import DefinitionError
 from moothall.message import address
-from moothall.reasoning.conversation.order import of_user
-from moothall.reasoning.conversation.state import ConversationState
+from moothall.reasoning.conversation.conversation_state import ConversationState
+from moothall.reasoning.conversation.speaking_order import of_user
 from moothall.text import shorten
 from moothall.threads import awaited
 

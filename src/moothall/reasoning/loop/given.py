@@ -18,7 +18,7 @@ from moothall.text import cut
 
 if TYPE_CHECKING:
     from moothall.journal import Entry
-    from moothall.journal.file import JournalFile
+    from moothall.journal.journal_file import JournalFile
     from moothall.reasoning.loop.answer import OfferedActions
     from moothall.reasoning.record import Record
     from moothall.reasoning.thread import Thread

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from moothall.budget import Budget
     from moothall.context import SystemPrompt
     from moothall.journal import Entry
-    from moothall.journal.run import RecordedPart
+    from moothall.journal.run_parts import RecordedPart
     from moothall.memory.memory import Memory
     from moothall.reasoning.loop.parts import Looping
     from moothall.reasoning.reply_request import ReplyRequest

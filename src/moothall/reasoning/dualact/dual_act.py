@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from moothall.errors import ConfigError, StateError
 from moothall.reasoning.dualact.config import DualActConfig, as_config, review_rule
-from moothall.reasoning.dualact.progress import DualActReply, Progress
+from moothall.reasoning.dualact.dual_act_state import DualActReply, Progress
 from moothall.reasoning.dualact.rounds import Rounds
 from moothall.reasoning.events import Conclusion, ConclusionReached, DecisionMade, HumanDecision
 from moothall.reasoning.group import Participant, in_thread
