@@ -54,6 +54,7 @@ ORDER = (
     "spaces",
     "reasoning",
     "agents",
+    "skills",
     "research",
     "society",
     "orders",
@@ -89,6 +90,7 @@ FLOORS = {
         "base",
         "ask",
         "chat_answer",
+        "server_events",
         "chat_stream",
         "weights",
         "fetching",
@@ -225,7 +227,6 @@ FLOORS = {
         "questions",
         "tables",
         "society",
-        "classic",
         "experiments",
     ),
     "orders": (
@@ -536,9 +537,16 @@ def eager(module: Module, extras: set[str]) -> list[str]:
     return faults
 
 
+# What a command or the page reads before anybody has asked for a society.
+WITHOUT_NUMPY = ("society", "society.blocks", "society.metrics")
 # Modules that are nothing but a part of an extra, imported by others only inside functions.
 EXTRA_MODULES = frozenset(
     (
+        *(
+            f"moothall.{module.name}"
+            for module in modules(SOURCE)
+            if module.component == "society" and module.name not in WITHOUT_NUMPY
+        ),
         "moothall.studio.guard",
         "moothall.studio.server",
         *(

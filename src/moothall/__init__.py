@@ -51,6 +51,7 @@ message: Message
 models.wrappers.budgeted: BudgetedModel
 models.wrappers.fallback: FallbackModel
 models.wrappers.rate_limit: RateLimit
+models.remote.anthropic: AnthropicModel
 models.remote.litellm: LiteLLMModel
 models.local: LocalModel
 models.local_embedder: LocalEmbedder
@@ -83,6 +84,7 @@ research.findings: Citation Findings Narrative Objective Passage ResearchResult 
 research.pool: ResourcePool
 research.report: Report
 research.researcher: Researcher
+skills: Skill Skills check_skill
 slash: format_slash parse_slash
 society.kernel.citizen: AgentType CitizenAgent CitizenAgentParams CitizenMemory
 society.city.city: City

@@ -57,6 +57,7 @@ from moothall.models.protocol import ReasoningPiece as ReasoningPiece
 from moothall.models.protocol import StreamingModel as StreamingModel
 from moothall.models.protocol import TextPiece as TextPiece
 from moothall.models.protocol import Usage as Usage
+from moothall.models.remote.anthropic import AnthropicModel as AnthropicModel
 from moothall.models.remote.litellm import LiteLLMModel as LiteLLMModel
 from moothall.models.remote.openai import OpenAIModel as OpenAIModel
 from moothall.models.wrappers.budgeted import BudgetedModel as BudgetedModel
@@ -122,6 +123,9 @@ from moothall.research.findings import Resource as Resource
 from moothall.research.pool import ResourcePool as ResourcePool
 from moothall.research.report import Report as Report
 from moothall.research.researcher import Researcher as Researcher
+from moothall.skills import Skill as Skill
+from moothall.skills import Skills as Skills
+from moothall.skills import check_skill as check_skill
 from moothall.slash import format_slash as format_slash
 from moothall.slash import parse_slash as parse_slash
 from moothall.society.city.city import City as City

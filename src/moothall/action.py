@@ -337,12 +337,13 @@ class ActionRegistry:
 
     def __init__(self) -> None:
         self.actions: dict[str, Action] = {}
+        self.guidance: list[str] = []  # what the prompt of a model says of them
 
     def register(self, action: Action | Callable[..., Any] | _Offering) -> None:
         """Add an action; it replaces one of the same name.
 
         Args:
-            action: what `Action.of` takes, or an agent, which registers every action that it offers
+            action: what `Action.of` takes, or an agent or `Skills`, which register all they offer
 
         Raises:
             DefinitionError: the argument is not an action, or an agent's action has a taken name
@@ -356,6 +357,7 @@ class ActionRegistry:
                     "register its actions under other names, or give agent.as_action(name)"
                 )
             self.actions.update(offers)
+            self.guidance += filter(None, [getattr(action, "guidance", "")])
         else:
             made = Action.of(action)  # type: ignore[arg-type]
             self.actions[made.name] = made

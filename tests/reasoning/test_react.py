@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import logging
 import threading
@@ -1382,7 +1383,7 @@ def test_a_reply_is_json_data_whatever_is_in_it() -> None:
     assert told["error"] == "ModelError: no power"
     assert told["steps"][0]["result"]["result"] == "a hand"
     assert (told["stop_reason"], told["run_id"]) == ("error", reply.run_id)
-    assert told["usage"] == {"input_tokens": 10, "output_tokens": 5}
+    assert told["usage"] == dataclasses.asdict(Usage(10, 5))
     assert reply.usage.total == 15
 
 

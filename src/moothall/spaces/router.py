@@ -35,7 +35,13 @@ _A_TURN = 128
 
 
 class Router(Outcomes):
-    """Takes messages in, in any thread; everything else runs on the loop."""
+    """Takes messages in, in any thread; everything else runs on the loop.
+
+    Attributes:
+        at_own_work: whether the space itself holds the loop, which the watchdog does not report
+    """
+
+    at_own_work: bool = False
 
     def __init__(self, thread: LoopThread, capacity: int) -> None:
         super().__init__(thread)

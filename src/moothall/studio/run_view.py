@@ -104,7 +104,7 @@ def _spent(entry: Entry) -> dict[str, Any] | None:
         return None
     charged = entry.data.get("charged") or {}
     try:
-        input, output = (int(each) for each in reply.get("usage") or (0, 0))
+        input, output = (int(each) for each in (reply.get("usage") or (0, 0))[:2])
         tokens = max(input + output, int(charged.get("tokens", 0)))
         usd: Decimal | None = Decimal(charged.get("usd", 0))
         calls = int(charged.get("model_calls", "model" in about))

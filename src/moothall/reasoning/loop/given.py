@@ -32,9 +32,11 @@ FEW: Final = 8
 NOT_RUN = "not executed, because another call of the same answer was wrong"
 
 
-def system_text(system_prompt: str | None, goals: Iterable[Goal]) -> str:
+def system_text(
+    system_prompt: str | None, goals: Iterable[Goal], guidance: Iterable[str] = ()
+) -> str:
     """Return the system part of a prompt; empty if there is none."""
-    return "\n\n".join(part for part in (system_prompt, format_goals(goals)) if part)
+    return "\n\n".join(part for part in (system_prompt, *guidance, format_goals(goals)) if part)
 
 
 def error_of(result: dict[str, Any]) -> str | None:

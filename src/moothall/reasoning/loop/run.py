@@ -429,7 +429,10 @@ class Run:
         own = agent.system_prompt
         if callable(own):
             own = self._system
-        if (own or agent._goals) and (system := system_text(own, agent._goals or ())):
+        guidance = getattr(agent.actions, "guidance", ())
+        if (own or agent._goals or guidance) and (
+            system := system_text(own, agent._goals or (), guidance)
+        ):
             prompt = [{"role": "system", "content": system}, *prompt]
         return prompt
 
@@ -551,6 +554,8 @@ class Run:
     def _add_calls(self, answer: Answer) -> None:
         calls = [{"id": c.id, "name": c.shown, "args": c.args} for c in answer.calls]
         made = {"role": "assistant", "content": answer.text, "tool_calls": calls}
+        if answer.thinking:
+            made["thinking"] = answer.thinking
         self.state.messages.append(made)
 
     def _add_result(self, call: RequestedCall, content: str) -> None:
