@@ -281,7 +281,7 @@ def test_a_stream_in_openais_form() -> None:
         ReasoningPiece("hm"),
         TextPiece("Go"),
         TextPiece("od"),
-        ModelReply("Good", (), Usage(7, 3), "stop", "hm"),
+        ModelReply("Good", (), Usage(7, 3, reasoning_tokens=1), "stop", "hm"),
     ]
 
 
