@@ -98,6 +98,7 @@ FLOORS = {
         "folder",
         "page",
         "web",
+        "extractive",
         "workbench",
         "report",
         "recording",
