@@ -129,6 +129,15 @@ def narrate(researcher: Workbench) -> Narrative:
     return researcher.checked("\n\n".join(parts), by_rules=True)
 
 
+def quoted(researcher: Workbench, passages: list[Passage], topics: list[str]) -> str:
+    """Return the sentences of some passages that answer topics, quoted and cited."""
+    quotes: dict[str, Passage] = {}
+    for found in (answer(tuple(passages), topic) for topic in topics):
+        for each in found.quotes if found.is_found else ():
+            quotes.setdefault(each.shown, each.passage)
+    return "\n".join(f"- {each} [^{researcher.number_of(quotes[each])}^]" for each in quotes)
+
+
 def evaluate(researcher: Workbench) -> Findings:
     """Rate objectives by how likely what is quoted answers them, and by its sources."""
     passages = tuple(researcher.known_passages())
