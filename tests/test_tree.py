@@ -200,6 +200,7 @@ FLOORS = {
         "folder",
         "page",
         "web",
+        "extractive",
         "writing",
         "owner",
         "workbench",
