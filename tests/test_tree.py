@@ -76,6 +76,7 @@ FLOORS = {
         "budget",
     ),
     "memory": (
+        "memory_config",
         "memory",
         "embedder",
         "memory_file",
