@@ -311,7 +311,7 @@ class Experiments(Steps):
             status = population.status_of(row)
             answers = tuple(answers_of(self.books, row))
             messages = [each.envelope.to_dict() for each in messages_of(self, row)]
-            perceived = Perception(view, id, status, status["place"], messages, answers)
+            perceived = self._perception(view, id, status, status["place"], messages, answers)
             return Respondent(id, "", status, [], perceived)
         citizen: Any = mailbox.agent
         try:
@@ -321,5 +321,9 @@ class Experiments(Steps):
             raise StateError(f"the state of agent {id!r} must be JSON data: {error}") from None
         messages = [each.envelope.to_dict() for each in mailbox.mail]
         place, answers = self.books.where[id], tuple(mailbox.answers)
-        perceived = Perception(view, id, status, place, messages, answers)
+        perceived = self._perception(view, id, status, place, messages, answers)
         return Respondent(id, citizen.name or "", status, stream, perceived)
+
+    def _perception(self, view: View, id: str, status: dict[str, Any], *more: Any) -> Perception:
+        place, messages, answers = more
+        return Perception(view, id, status, place, messages, answers, name_of=self._name_of)

@@ -209,9 +209,9 @@ def test_a_branch_has_the_recording_of_its_trunk(tmp_path: Path, monkeypatch: An
     assert trunk is branch
 
 
-@pytest.mark.parametrize(("limits", "asked"), (({}, 18), ({"max_calls": 4}, 4)))
+@pytest.mark.parametrize(("limits", "asked"), (({}, 6), ({"max_calls": 4}, 4)))
 def test_a_towns_cell_asks_its_model_within_its_limits(limits: Any, asked: int) -> None:
-    model = ScriptedModel(["no"] * 18)  # each question is asked twice
+    model = ScriptedModel(["no"] * 6)  # the plan, asked twice; asleep there is nothing to choose
     without = {"economy": False, "feed": False}
 
     async def lives() -> None:
