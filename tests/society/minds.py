@@ -53,7 +53,9 @@ class Mind(ScriptedModel):
         shown = json.loads(asked.rpartition("\n")[2])
         names = schema["properties"]
         kind = next(
-            name for name in ("plan", "place", "block", "to", "answer", *names) if name in names
+            name
+            for name in ("plan", "place", "block", "to", "answer", "thoughts", *names)
+            if name in names
         )
         answer = json.dumps(getattr(self, f"_{kind}", self._any)(shown, names))
         self.calls[kind] += 1

@@ -17,6 +17,7 @@ from moothall import (
     Journal,
     ScriptedModel,
 )
+from moothall.errors import DefinitionError
 from moothall.memory.bounded import estimate_tokens
 from moothall.models.protocol import ModelReply
 from moothall.society import (
@@ -25,8 +26,12 @@ from moothall.society import (
     OtherBlock,
     Perception,
     PlanBlock,
+    Population,
+    Question,
+    ReflectionBlock,
     SocialBlock,
     Society,
+    Survey,
     View,
     citizens,
     make_economy,
@@ -191,6 +196,57 @@ class Scribe(ScriptedModel):
         who = json.loads(asked.rpartition("\n")[2])["you"]["name"]
         to = schema["properties"]["to"]["enum"][0]
         return ModelReply(json.dumps({"to": to, "content": f"line {len(self.talks)} of {who}"}))
+
+
+async def test_a_run_asks_its_citizens_from_its_progress(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    async def progress(row: dict[str, Any]) -> None:
+        if row["step"] == 1:
+            said.append(await society.interview(1, "How are you?"))
+            answers = await society.survey(Survey("mood", [Question("answer", "Well?")]))
+            said.extend(each.source for each in answers)
+            with pytest.raises(DefinitionError, match="running already"):
+                await society.step()
+
+    with Journal(tmp_path / "journal") as journal:
+        async with Society(3, seed=1, model=Mind(), journal=journal) as society:
+            await society.run(steps=3, progress=progress)
+    assert said[1:] == ["model"] * 3
+
+
+async def test_an_agent_of_a_society_cannot_ask_the_others_in_its_step() -> None:
+    class Asks(CitizenAgent):
+        async def forward(self) -> None:
+            await self.space.interview(1, "How are you?")
+
+    async with Society([Asks(1)]) as society:
+        row = await society.run(steps=1, progress=lambda row: None)
+        assert row[0]["failures"] == 1
+        assert "an agent cannot await a step" in society.failures[0][2]
+
+
+async def test_a_reflection_sums_up_the_day_before_and_is_remembered() -> None:
+    class Thinks(Mind):
+        def _thoughts(self, shown: Any, names: Any) -> Any:
+            (event,) = (each for each in shown["day_before"] if "bridge" in each)
+            return {"thoughts": [f"I must see it: {event[-21:]}"]}
+
+    async def live(*blocks: Any, model: Any) -> list[Any]:
+        memory = CitizenMemory({}, [(0, "It heard from Ann (2): the bridge is closed.")])
+        citizen = CitizenAgent(1, memory=memory, blocks=[*blocks])
+        async with Society([citizen], model=model) as society:
+            await society.run(days=3, step="6h")
+        return citizen.memory.stream
+
+    stream = await live(ReflectionBlock(), model=Thinks())
+    assert stream[1] == (4, "It thought: I must see it: the bridge is closed.")
+    assert len(stream) == 2  # on the third day there is nothing new
+    assert len(await live(ReflectionBlock(), model=None)) == 1
+    assert len(await live(model=Thinks())) == 1
+    people = Population(3, None, [ReflectionBlock()])
+    async with Society(people) as society:
+        await society.run(steps=2)
 
 
 def perceived(step: int, **status: Any) -> Perception:

@@ -69,6 +69,7 @@ class Steps(Space):
         self.news: list[Any] = []
         self.metrics: list[dict[str, Any]] = []
         self.failures: deque[tuple[int, str, str]] = deque(maxlen=_FAILURES)
+        self.unmade: list[tuple[int, str]] = []  # what interventions could not change: step, why
         self._between = asyncio.Lock()  # held by a step, and by work between two steps
         self._order: list[SocietyMailbox] | None = []
         self._come: list[SocietyMailbox] = []

@@ -557,6 +557,37 @@ def test_an_intervention_names_everyone_and_kinds_of_places() -> None:
     assert before - after == 35
 
 
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    (
+        ({"pay": [{"from": "king", "to": "everyone", "cents": 5}]}, "king has no money of its own"),
+        ({"pay": [{"from": "bank", "to": "king", "cents": 5}]}, "there is no king who could be"),
+        ({"status": {"mood": 1}, "citizens": ["99"]}, "there is no citizen '99'"),
+        ({"status": {"mood": 1}, "citizens": {"tail": 2}}, "no citizen's status has tail"),
+    ),
+)
+def test_an_intervention_that_cannot_be_made_ends_its_cell(changes: Any, why: str) -> None:
+    workflow = [{"step": 1}, {"intervene": changes}, {"step": 1}]
+    experiment = Experiment(name="e", society={"citizens": 10, "step": "6h"}, workflow=workflow)
+    with pytest.raises(ConfigError, match=f"the intervention of step 1 could not be made: .*{why}"):
+        run(experiment, jobs=0)
+
+
+def test_a_payment_that_some_cannot_make_is_a_failure_and_the_cell_goes_on() -> None:
+    changes = {"pay": [{"from": "everyone", "to": "bank", "cents": 100_000}]}
+    results = run(
+        Experiment(
+            name="e",
+            society={"citizens": 10, "step": "6h"},
+            metrics=[{"name": "bank", "by": lambda society: society.books.balances["bank"]}],
+            workflow=[{"intervene": changes}, {"step": 1}],
+        ),
+        jobs=0,
+    )
+    before, after = (results.values("bank", step=step)[0] for step in (0, 1))
+    assert 0 < after - before < 10 * 100_000
+
+
 @pytest.mark.parametrize("with_it", ({"llm": "litellm:a/b"}, {"params": {"enable_social": False}}))
 def test_columns_have_neither_a_model_nor_what_citizens_may_do(with_it: dict[str, Any]) -> None:
     society = {"citizens": 10, "columns": True, **with_it}

@@ -18,7 +18,8 @@ SAID: Final = "It said to "
 """How the event begins that it has said something."""
 HEARD: Final = "It heard from "
 BROKE: Final = "Its plan broke: "
-_IMPORTANCE: Final = ((SAID, 1.0), (HEARD, 1.0), (BROKE, 0.6))
+THOUGHT: Final = "It thought: "
+_IMPORTANCE: Final = ((SAID, 1.0), (HEARD, 1.0), (THOUGHT, 1.0), (BROKE, 0.6))
 _OTHER: Final = 0.3  # the importance of any other event
 _HALF_LIFE_S: Final = 12 * 3600  # an event's recency halves in this time
 _PEOPLE: Final = 5  # the people that it knows best are shown
@@ -89,9 +90,9 @@ def recalled(
 
     An event's weight is the sum of its relevance, recency and importance, each from 0 to 1, as in
     Park et al. 2023, "Generative agents" (arXiv:2304.03442), whose importance a model rates; here
-    what was said and heard counts 1, a broken plan 0.6, all else 0.3. Relevance is by the words
-    that the event shares with `about` and the perception, the rare ones most, or an embedder's;
-    the most relevant event counts 1.
+    what was said, heard and thought counts 1, a broken plan 0.6, all else 0.3. Relevance is by the
+    words that the event shares with `about` and the perception, the rare ones most, or an
+    embedder's; the most relevant event counts 1.
 
     Args:
         stream: the events of a `CitizenMemory`
