@@ -187,7 +187,7 @@ def test_a_model_is_told_for_whom_it_decides_and_how_that_one_is() -> None:
         live(agent, 10, city=town())
         assert shown(model)["you"]["name"] == told
     said = shown(model)
-    own = {each: agent.status[each] for each in ("profile", "needs", "money", "opinions")}
+    own = {each: agent.status[each] for each in ("profile", "home", "needs", "money", "opinions")}
     assert said["you"] == {"name": "citizen 1", **own}
     assert model.received[0][0] == model.received[1][0]  # the same for all
     assert [each["place"] for each in said["places"]] == ["shop-1", "shop-2"]

@@ -42,11 +42,11 @@ async def told(agent: Any, about: str) -> dict[str, Any]:
     """
     perceived: Perception = agent.perceived
     status = agent.memory.status
-    own = ("profile", "needs", "money", "opinions", *agent.memory_config)
+    own = ("profile", "home", "work", "school", "needs", "money", "opinions", *agent.memory_config)
     shown: dict[str, Any] = {
         "you": {
             "name": agent.name or f"citizen {agent.id}",
-            **{key: status[key] for key in own if key in status},
+            **{key: status[key] for key in own if status.get(key) is not None},
         }
     }
     relations: dict[str, int] = status.get("relations") or {}
