@@ -25,6 +25,7 @@ _COMMANDS = {
     "completion": ("main:completion", "Print the completion script of a shell."),
     "help": ("main:help_", "Show how a command is used."),
     "dead-letters": ("broker:dead_letters", "Inspect and resend dead-lettered messages."),
+    "mcp": ("mcp", "List an MCP server's tools, and accept their definitions."),
     "models": ("models", "List models, and download weights."),
     "replay": ("runs:replay", "Replay a run from its record."),
     "research": ("run.research", "Research a question, and report with sources."),
