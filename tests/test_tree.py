@@ -161,6 +161,7 @@ FLOORS = {
         "company",
         "runs",
         "broker",
+        "serve",
         "resume",
         "chat",
         "studio",

@@ -31,7 +31,7 @@ _COMMANDS = {
     "research": ("run.research", "Research a question, and report with sources."),
     "resume": ("resume", "Resume a run that was stopped."),
     "runs": ("runs", "List the runs of a journal, or show one."),
-    "serve": ("broker:serve", "Serve an agent over RabbitMQ."),
+    "serve": ("serve", "Serve agents over RabbitMQ, or to MCP clients."),
     "studio": ("studio", "Serve a web page to chat, review and watch."),
     "simulate": ("run.simulate", "Simulate a town of citizens, or run an experiment."),
 }
