@@ -232,3 +232,54 @@ def test_what_is_not_read() -> None:
     assert kind_of("a.rst.txt") == "rest"
     assert read_document("text", "a.txt", b"GIF89a\0\1\2", "file:///a.txt") is None
     assert read_document("source", "a.js", b"var a=1;" * 1000, "file:///a.js") is None
+
+
+def test_a_page_of_documentation_is_read_without_what_stands_beside_its_text() -> None:
+    page = (
+        "<body><div class=navheader><a href=a>Prev</a> Chapter 2 <a href=b>Next</a></div>"
+        "<div class=sect1 id=wal><h2 class=title>Write Ahead Log</h2>"
+        "<div class=toc><ul><li><a href=#a>Settings</a></li></ul></div>"
+        "<p>See <a href=c>the <code>wal</code> guide</a><b>!</b></p>"
+        "<dl><dt id=level><code>level</code> (<code>enum</code>)</dt>"
+        "<dd><p>How much is written.</p>"
+        "<pre>level = 1\n  # low</pre></dd></dl>"
+        "<table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2<br>3</td></tr></table></div>"
+        "<div class=navfooter><a href=a>Prev</a></div><footer>Made by hand</footer></body>"
+    )
+    document = read("a.html", f"<html>{page}</html>")
+    assert document.text == (
+        "Write Ahead Log\n\nSee the wal guide!\n\nlevel (enum)\nHow much is written.\n\n"
+        "level = 1\n  # low\n\na | b\n1 | 2 3"
+    )
+    assert parts(document) == [
+        ("wal", "Write Ahead Log", "Write Ahead Log"),
+        ("level", "Write Ahead Log – level (enum)", "level (enum)"),
+    ]
+
+
+def test_a_page_that_is_nothing_but_links_is_read_all_the_same() -> None:
+    items = "".join(f"<li><a href={n}>The chapter of number {n}</a></li>" for n in range(9))
+    assert "chapter of number 8" in read("a.html", f"<html><body><ul>{items}</ul>").text
+
+
+@pytest.mark.parametrize("order", ("le", "be"))
+def test_markup_in_two_bytes_a_character_is_read_without_a_mark_of_their_order(order: str) -> None:
+    page = "<html><body><p>Un café crème pour la très belle forêt.</p></body></html>"
+    document = read("a.html", page.encode(f"utf-16-{order}"))
+    assert document.text == "Un café crème pour la très belle forêt."
+
+
+@pytest.mark.parametrize(
+    "page",
+    (
+        "<body><div id=root></div><script src=a.js></script></body>",
+        "<body><p>Loading…</p><noscript>Enable JavaScript.</noscript><script>1</script></body>",
+    ),
+    ids=("empty", "asks"),
+)
+def test_a_page_whose_text_scripts_write_is_said_not_to_be_read(page: str) -> None:
+    with pytest.raises(UnreadableDocument, match=r"file:///a\.html needs JavaScript: .* not read"):
+        read("a.html", f"<html><head><title>Shop</title></head>{page}</html>")
+    text = "<p>Cats sleep sixteen hours a day.</p>" * 10
+    read_all = page.replace("<script", f"{text}<script")
+    assert "Cats sleep" in read("a.html", f"<html>{read_all}</html>").text

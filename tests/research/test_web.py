@@ -133,6 +133,22 @@ def test_text_in_two_bytes_a_character_is_no_binary() -> None:
         assert web.visit("/a").content == "naïve €"
 
 
+def test_text_in_two_bytes_a_character_is_read_as_the_server_declares_it() -> None:
+    for charset, data in (("UTF-16LE", "utf-16-le"), ("utf-16be", "utf-16-be")):
+        wide = {"Content-Type": f"text/plain; charset={charset}"}
+        with Web({"/a": http("naïve €".encode(data), 200, wide)}) as web:
+            assert web.visit("/a").content == "naïve €"
+
+
+def test_a_page_that_needs_javascript_is_no_source() -> None:
+    page = "<html><body><div id=app></div><script src=a.js></script></body></html>"
+    with Web({"/a": html(page)}) as web:
+        assert refused(web, "/a") == (
+            "BASE/a needs JavaScript: scripts write its text, and they are not run, so it was not "
+            "read"
+        )
+
+
 def test_latin_1_is_read_as_browsers_do() -> None:
     latin = {"Content-Type": "text/plain; charset=ISO-8859-1"}
     with Web({"/a": http("5 €".encode("cp1252"), 200, latin)}) as web:

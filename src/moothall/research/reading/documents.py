@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 import logging
@@ -17,7 +16,14 @@ from typing import Final, NamedTuple
 
 from moothall.errors import MissingExtra, UnreadableDocument
 from moothall.research.findings import Section
-from moothall.research.reading.html import Document, declared, decoded, plain, read_html
+from moothall.research.reading.html import (
+    Document,
+    declared,
+    decoded,
+    is_binary,
+    plain,
+    read_html,
+)
 
 _KINDS: Final = {
     "text": ".txt .text .log",
@@ -34,7 +40,6 @@ _KINDS: Final = {
 }
 _KIND_OF: Final = {suffix: kind for kind, all in _KINDS.items() for suffix in all.split()}
 
-_LOOKED_AT: Final = 8192  # bytes at the start of a file; with a NUL among them it is binary
 _TITLE: Final = 300  # characters of a heading that are kept
 _LINES: Final = 40
 _ROWS: Final = 10
@@ -42,7 +47,6 @@ _MINIFIED: Final = (".js", ".css", ".mjs", ".svg")
 _LONG: Final = 500  # bytes; longer lines on average were not written by a person
 _NAME: Final = 80  # characters of a column's name, which each row repeats
 
-_UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _DECLARED = re.compile(rb"(?:coding|charset|encoding)[ \t]*[:=][ \t]*[\"']?([\w.-]+)")
 
 _MARKDOWN = re.compile(
@@ -85,12 +89,12 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
     """Read a file of a kind of `kind_of`; None if it is binary or minified; parsers may raise."""
     if kind == "pdf":
         return read_pdf_bytes(data)
-    if b"\0" in data[:_LOOKED_AT] and not data.startswith(_UTF16):
+    if is_binary(data):
         return None
     if name.endswith(_MINIFIED) and len(data) > _LONG * (data.count(b"\n") + 1):
         return None
     if kind == "html":
-        return read_html(data, None, url)
+        return read_html(data, None, url, local=True)
     try:
         text = plain(data.decode("utf-8-sig"))
     except UnicodeDecodeError:

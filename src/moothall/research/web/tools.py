@@ -24,7 +24,7 @@ from moothall.http.network import check_allowed
 from moothall.research.findings import Resource, positive, seconds
 from moothall.research.pool import ResourcePool
 from moothall.research.reading.documents import read_pdf_bytes
-from moothall.research.reading.html import Document, decoded, plain, read_html
+from moothall.research.reading.html import Document, decoded, is_binary, plain, read_html
 from moothall.research.web.addresses import address_check
 from moothall.research.web.fetching import (
     USER_AGENT,
@@ -295,7 +295,7 @@ def _kind(page: Fetched) -> str:
             f"{page.url} is of the type {page.type or '(the server does not say)'}: HTML, PDF and "
             "text are read"
         )
-    if b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if is_binary(page.data[:1024], page.charset):
         raise PageError(f"{page.url} is declared as {page.type} but is binary")
     return kind
 
