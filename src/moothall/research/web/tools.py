@@ -23,8 +23,8 @@ from moothall.http import Client, HTTPError
 from moothall.http.network import check_allowed
 from moothall.research.findings import Resource, positive, seconds
 from moothall.research.pool import ResourcePool
-from moothall.research.reading.documents import read_pdf_bytes
 from moothall.research.reading.html import Document, decoded, is_binary, plain, read_html
+from moothall.research.reading.process import Reading
 from moothall.research.web.addresses import address_check
 from moothall.research.web.fetching import (
     USER_AGENT,
@@ -46,6 +46,11 @@ _SEARCH_BYTES = 4 * 2**20
 _LONGEST_QUERY, _LONGEST_TEXT = 1000, 500
 
 _PDF = "application/pdf"
+_IN_A_PROCESS = {
+    _PDF: "pdf",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
+    "application/epub+zip": "epub",
+}
 _HTML = ("text/html", "application/xhtml+xml")
 _TEXTS = ("application/json", "application/ld+json", "application/x-ndjson", "application/yaml")
 _UNSAID = ("", "application/octet-stream", "binary/octet-stream", "application/x-download")
@@ -266,8 +271,7 @@ async def _visited(
     kind = _kind(page)
     if pdf and kind != _PDF:
         raise PageError(f"{page.url} is not a PDF but {kind}: read it with visit_page")
-    late = UnreadableDocument(f"{page.url}: reading its text took longer than {_READ_S:g} s")
-    read = await _in_thread(lambda: _read(page, kind), _READ_S, late)
+    read = await _read(page, kind)
     if not read.text.strip():
         raise PageError(f"{page.url} has no text that can be read")
     for to, description in read.links:
@@ -286,6 +290,8 @@ def _kind(page: Fetched) -> str:
     start = page.data[:1024].lstrip().lower()
     if page.type == _PDF or (page.type in _UNSAID and start.startswith(b"%pdf-")):
         return _PDF
+    if page.type in _IN_A_PROCESS:
+        return page.type
     if page.type in _HTML or (page.type in _UNSAID and any(each in start for each in _MARKUP)):
         kind = "text/html"
     elif page.type.startswith("text/") or page.type in _TEXTS or page.type.endswith("+json"):
@@ -300,14 +306,18 @@ def _kind(page: Fetched) -> str:
     return kind
 
 
-def _read(page: Fetched, kind: str) -> Document:
-    if kind == _PDF:
+async def _read(page: Fetched, kind: str) -> Document:
+    late = UnreadableDocument(f"{page.url}: reading its text took longer than {_READ_S:g} s")
+    if kind in _IN_A_PROCESS:
+        reading = Reading(_IN_A_PROCESS[kind], page.data)
         try:
-            return read_pdf_bytes(page.data)
+            return await _in_thread(reading.read, _READ_S, late)
         except UnreadableDocument as error:
-            raise UnreadableDocument(f"{page.url}: {error}") from error
+            raise late if error is late else UnreadableDocument(f"{page.url}: {error}") from error
+        finally:
+            reading.stop()  # if this was cancelled; else it has ended
     if kind == "text/html":
-        return read_html(page.data, page.charset, page.url)
+        return await _in_thread(lambda: read_html(page.data, page.charset, page.url), _READ_S, late)
     return Document("", plain(decoded(page.data, page.charset)).strip(), [])
 
 
