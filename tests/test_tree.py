@@ -97,6 +97,9 @@ FLOORS = {
         "calling",
         "folder",
         "page",
+        "word",
+        "references",
+        "safety",
         "web",
         "workbench",
         "report",
@@ -167,7 +170,7 @@ FLOORS = {
 FOLDERS_OF_OURS = (".ci", "benchmarks", "docs", "examples", "scripts", "src", "tests")
 NAMES_THAT_SAY_NOTHING = {"core", "common", "util", "utils", "helper", "helpers", "misc"}
 CODE_FROM_DATA = {"eval", "exec", "compile", "__import__"}
-IMPORTED_AS = {"markdown_it_py": "markdown_it", "pyyaml": "yaml"}
+IMPORTED_AS = {"markdown_it_py": "markdown_it", "python_docx": "docx", "pyyaml": "yaml"}
 MODULES_OF_CODE_FROM_DATA = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "jsonpickle"}
 
 

@@ -15,6 +15,7 @@ from conformance.model import run
 from models.openai_server import Answer, Request, http
 from moothall.errors import ConfigError, PageError
 from moothall.research import (
+    Publication,
     Resource,
     ResourcePool,
     Section,
@@ -22,6 +23,7 @@ from moothall.research import (
     search_web,
     visit_page,
 )
+from moothall.research.pool import passages_of
 from moothall.research.web.fetching import checked
 from research.web_server import PDF, TEXT, Web, html, pdf, redirect
 
@@ -71,6 +73,22 @@ def test_a_page_becomes_a_resource_with_its_text_and_sections() -> None:
     assert page.fetched_at is not None
     assert datetime.fromisoformat(page.fetched_at).utcoffset() is not None
     assert pool.find(f"{web.base}/a") == page
+
+
+def test_a_page_says_who_wrote_it_and_when() -> None:
+    about = (
+        '<meta name=citation_author content="Stone, Ada"><meta name=author content="B  C">'
+        '<meta property="article:published_time" content="2024-05-01T10:00:00Z">'
+        '<meta name=DC.identifier content="doi:10.1000/182"><meta name=author content="http://x">'
+    )
+    with Web({"/a": html(PAGE.replace("<head>", f"<head>{about}")), "/b": html(PAGE)}) as web:
+        found = web.visit("/a")
+        assert found.publication == Publication(
+            ("Stone, Ada", "B C"), "2024-05-01", "10.1000/182", ""
+        )
+        (passage, *_) = passages_of(found)
+        assert passage.publication == found.publication
+        assert web.visit("/b").publication is None
 
 
 def test_a_page_that_marks_no_main_part_keeps_its_headings() -> None:

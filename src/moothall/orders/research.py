@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -27,9 +27,9 @@ class ResearchOrder:
     part: ClassVar[str] = "moothall research"
     may_change: ClassVar[tuple[str, ...]] = (
         *("objectives", "iterations", "max_usd", "max_tokens", "max_seconds"),
-        *("out", "html"),
+        *("out", "html", "sources"),
     )
-    paths: ClassVar[tuple[str, ...]] = ("folder", "out", "html")
+    paths: ClassVar[tuple[str, ...]] = ("folder", "out", "html", "sources")
     addresses: ClassVar[tuple[str, ...]] = ("model", "searxng")
 
     objectives: list[str]
@@ -45,8 +45,9 @@ class ResearchOrder:
     max_usd: float | None = None
     max_tokens: int | None = None
     max_seconds: float | None = None
-    out: str | None = None  # the file of the report
+    out: str | None = None  # the file of the report, in the form that its name says
     html: str | None = None  # the file of the page
+    sources: str | None = None  # the file of the list of sources
 
     @property
     def task(self) -> str:
@@ -67,8 +68,10 @@ def check(order: ResearchOrder) -> None:
     """Check that an order can be carried out, before it is paid; ConfigError tells all faults."""
     if faults := list(_faults(order)):
         raise ConfigError("\n".join(faults))
-    if order.html:
+    if order.html or _form(order.out) == ".html":
         MissingExtra.unless("a report as an HTML page", "research", "markdown_it")
+    if _form(order.out) == ".docx":
+        MissingExtra.unless("a report as a Word document", "research", "docx", "markdown_it")
 
 
 def _faults(order: ResearchOrder) -> Iterator[str]:
@@ -91,13 +94,28 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
     if order.model is None and (order.role or order.max_usd or order.max_tokens):
         which = "--role" if order.role else "--max-usd" if order.max_usd else "--max-tokens"
         yield f"{which} is for a model: give --model too"
-    for name, path in (("--out", order.out), ("--html", order.html)):
+    files = (("--out", order.out), ("--html", order.html), ("--sources", order.sources))
+    for name, path in files:
         if path == "":
             yield f"{name} must be a file, got an empty text"
         elif path and not _is_writable(Path(path).absolute().parent):
             yield f"{name}: nothing can be written in {str(Path(path).parent)!r}"
-    if order.out and order.html and Path(order.out).resolve() == Path(order.html).resolve():
-        yield f"--out and --html must be two files, got {order.out!r} for both"
+    if order.sources and _form(order.sources) not in _LISTS:
+        yield f"--sources must end in .bib or .json, got {order.sources!r}"
+    taken: dict[Path, tuple[str, str]] = {}
+    for name, path in files:
+        if path:
+            other, first = taken.setdefault(Path(path).resolve(), (name, path))
+            if other != name:
+                yield f"{other} and {name} must be two files, got {first!r} for both"
+
+
+_LISTS = (".bib", ".json")
+
+
+def _form(path: str | None) -> str:
+    """Return the end of a file's name, which says what is written there."""
+    return Path(path or "").suffix.lower()
 
 
 def _is_writable(folder: Path) -> bool:
@@ -161,11 +179,22 @@ def write(
     """
     from moothall.research.page import sanitized
 
-    made = (
-        ("page", order.html, report.html),
-        ("report", order.out, lambda: sanitized(report.markdown)),
-    )
-    written = [(what, path, text().encode()) for what, path, text in made if path]
+    forms: dict[str, tuple[str, Callable[[], str | bytes]]] = {
+        ".docx": ("report", report.docx),
+        ".html": ("page", report.html),
+        ".bib": ("sources", report.bibtex),
+        ".json": ("sources", report.csl_json),
+    }
+    written = []
+    for path, form in (
+        (order.html, ".html"),
+        (order.out, _form(order.out)),
+        (order.sources, _form(order.sources)),
+    ):
+        if path:
+            what, make = forms.get(form, ("report", lambda: sanitized(report.markdown)))
+            made = make()
+            written.append((what, path, made if isinstance(made, bytes) else made.encode()))
     if ended_at is not None:
         written = [each for each in written if not _is_there(*each[1:], ended_at)]
     for what, path, data in written:
@@ -193,7 +222,11 @@ def _tools(order: ResearchOrder) -> list[Action]:
     tools: list[Action] = []
     if order.folder:
         # The report files of this order are no sources.
-        own = [Path(os.path.realpath(each)).as_uri() for each in (order.out, order.html) if each]
+        own = [
+            Path(os.path.realpath(each)).as_uri()
+            for each in (order.out, order.html, order.sources)
+            if each
+        ]
         results = 8 if order.model else 24  # a model is paid for what it reads
         tools.append(without(search_folder(order.folder, results=results), own))
     if order.search_web or order.searxng:

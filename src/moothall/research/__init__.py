@@ -5,8 +5,8 @@ from __future__ import annotations
 from moothall.text import lazily
 
 _NAMES = {
-    "findings": "Citation Findings Narrative Objective Passage ResearchResult ResearchTask "
-    "Resource Section",
+    "findings": "Citation Findings Narrative Objective Passage Publication ResearchResult "
+    "ResearchTask Resource Section",
     "folder.index": "search_folder",
     "pool": "ResourcePool",
     "report": "Report",

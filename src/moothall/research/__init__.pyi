@@ -5,6 +5,7 @@ from moothall.research.findings import Findings as Findings
 from moothall.research.findings import Narrative as Narrative
 from moothall.research.findings import Objective as Objective
 from moothall.research.findings import Passage as Passage
+from moothall.research.findings import Publication as Publication
 from moothall.research.findings import ResearchResult as ResearchResult
 from moothall.research.findings import ResearchTask as ResearchTask
 from moothall.research.findings import Resource as Resource

@@ -105,6 +105,7 @@ class ResourcePool:
                 kept.description = given.description  # its own title, rather than a search engine's
             kept.visited = bool(kept.visited or given.visited)
             kept.fetched_at = kept.fetched_at or given.fetched_at
+            kept.publication = kept.publication or given.publication
             _add_content(kept, given)
             return kept
 
@@ -171,7 +172,7 @@ def passages_of(resource: Resource) -> list[Passage]:
         url = f"{resource.url}#{section.anchor}" if section.anchor else resource.url
         named = " – ".join(dict.fromkeys(each for each in (title, section.title) if each))
         read = section.fetched_at or resource.fetched_at or ""
-        made.append(Passage.of(url, text, read, named))
+        made.append(Passage.of(url, text, read, named, resource.publication))
     return made
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
 
-from moothall.errors import StateError
+from moothall.errors import FileError, StateError
 from moothall.models.protocol import Usage
 from moothall.reasoning.reply import Reply, StopReason
 from moothall.research.findings import Citation, Objective, Progress, Resource
 from moothall.research.pool import passages_of
 from moothall.research.relevance import RELEVANT, Index
+from moothall.research.safety import safe
 from moothall.text import counted, display, one_line
 
 ENDED: Final[dict[str, str]] = {
@@ -87,6 +90,42 @@ class Report:
 
         return page(self)
 
+    def docx(self, path: str | os.PathLike[str] | None = None) -> bytes:
+        """Return the report as a Word document, and write it to a file if a path is given.
+
+        Each footnote leads to its passage at the end. The document has no macro and no image, and
+        links to the sources alone.
+
+        Raises:
+            FileError: the file cannot be written
+            MissingExtra: python-docx or markdown-it-py is not installed
+        """
+        from moothall.research.word import word
+
+        written = word(self)
+        if path is not None:
+            try:
+                Path(path).write_bytes(written)
+            except OSError as error:
+                why = error.strerror or error
+                raise FileError(f"the report {str(path)!r} cannot be written: {why}") from error
+        return written
+
+    def bibtex(self) -> str:
+        """Return the sources as BibTeX, with authors, date and DOI where they are known.
+
+        A source that several footnotes cite is one entry.
+        """
+        from moothall.research.references import bibtex
+
+        return bibtex(self)
+
+    def csl_json(self) -> str:
+        """Return the sources as CSL-JSON, a list of items, for word processors and Zotero."""
+        from moothall.research.references import csl_json
+
+        return csl_json(self)
+
     def _repr_html_(self) -> str:
         if find_spec("markdown_it") is None:
             return display.text(self.markdown)
@@ -118,6 +157,7 @@ def made(
     narrative, citations = renumbered(progress.narrative, cited)
     if extractive:
         narrative = _verbatim(narrative, citations)
+    narrative = safe(narrative, {each.passage.url for each in citations})
     stop: StopReason = progress.stop or "max_iterations"
     topics = [each.topic for each in progress.objectives]
     index = Index(passage for each in known if each.visited for passage in passages_of(each))

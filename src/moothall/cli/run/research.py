@@ -74,8 +74,16 @@ _AT_WORK: Final = {
 @click.option("--max-tokens", type=Whole(min=1), help="Limit of tokens, in all.")
 @click.option("--max-seconds", type=above_0(), help="Time limit.")
 @recording_options
-@click.option("--out", metavar="FILE", type=_FILE, help="Write the report to FILE, as Markdown.")
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=_FILE,
+    help="Write the report to FILE: Markdown, or by its end .docx, .html, .bib, .json.",
+)
 @click.option("--html", metavar="FILE", type=_FILE, help="Write it to FILE as HTML, too.")
+@click.option(
+    "--sources", metavar="FILE", type=_FILE, help="Write its sources to FILE: .bib or .json (CSL)."
+)
 @click.option("--studio", "in_studio", is_flag=True, help="Show it on a web page, until Ctrl-C.")
 @json_option
 def command(

@@ -11,7 +11,7 @@ from unicodedata import normalize
 from urllib.parse import urldefrag, urljoin
 
 from moothall.errors import MissingExtra, UnreadableDocument
-from moothall.research.findings import Section
+from moothall.research.findings import Publication, Section
 from moothall.research.reading.flow import HEADINGS, SIGNS, Anchors, flowed
 from moothall.research.reading.hidden import drop_hidden, without_hidden
 from moothall.text import error_text, shorten
@@ -27,6 +27,20 @@ _SHORT, _LITTLE = 25, 200
 # Tags of trafilatura's own form.
 _TAGS = {"list": "ul", "row": "tr", "cell": "td", "lb": "br", "quote": "blockquote"}
 _EMPTY_ROOT = "//*[@id='root' or @id='app' or @id='__next' or @id='__nuxt' or @id='___gatsby']"
+
+# What names the authors, the day, the DOI and the journal.
+_STATED = (
+    "citation_author dc.creator dcterms.creator author article:author",
+    "citation_publication_date citation_date dc.date dcterms.issued dc.date.issued "
+    "article:published_time date",
+    "citation_doi dc.identifier dcterms.identifier",
+    "citation_journal_title og:site_name",
+)
+_DAY = re.compile(
+    r"[12][0-9]{3}(?:[-/](?:0[1-9]|1[0-2])(?:[-/](?:0[1-9]|[12][0-9]|3[01]))?)?(?![0-9])"
+)
+_DOI = re.compile(r"10\.[0-9]{4,9}/[^\s\"<>{}\\]+")
+_AUTHORS = 50
 
 CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2060-\u206f\ud800-\udfff"
@@ -52,6 +66,7 @@ class Document(NamedTuple):
     text: str
     sections: list[Section]
     links: Sequence[tuple[str, str]] = ()  # (URL, text)
+    publication: Publication | None = None
 
 
 def read_html(data: bytes, charset: str | None, url: str, *, local: bool = False) -> Document:
@@ -78,6 +93,7 @@ def read_html(data: bytes, charset: str | None, url: str, *, local: bool = False
         title = _line(tree.find("head/title"))
         anchors = _anchors(tree)
         main = _main(tree)
+        publication = _publication(tree)
         links = [] if local else _links(tree, main, url)
         text, sections = _read(tree, main, anchors, local, elements)
         needs_script = len(text) < _LITTLE and _needs_script(tree, text)
@@ -90,7 +106,7 @@ def read_html(data: bytes, charset: str | None, url: str, *, local: bool = False
             f"{url} needs JavaScript: scripts write its text, and they are not run, so it was not "
             "read"
         )
-    return Document(title, text, sections, links)
+    return Document(title, text, sections, links, publication)
 
 
 def _read(
@@ -239,6 +255,25 @@ def _main(tree: Any) -> Any:
     """Return the part of a page that is marked as the main one, if exactly one is."""
     parts = map(tree.xpath, ("//*[@role='main']", "//article", "//main"))
     return next((found[0] for found in parts if len(found) == 1), None)
+
+
+def _publication(tree: Any) -> Publication | None:
+    """Return what a page states of its authors, date and DOI; None if it states nothing."""
+    stated: dict[str, list[str]] = {}
+    for meta in tree.iter("meta"):
+        name = (meta.get("name") or meta.get("property") or "").lower()
+        said = shorten(" ".join((meta.get("content") or "").split()), _LONGEST_TEXT)
+        if name and said and "://" not in said:
+            stated.setdefault(name, []).append(said)
+    found = [[one for name in names.split() for one in stated.get(name, ())] for names in _STATED]
+    authors, dates, dois, journals = found
+    day = next(filter(None, map(_DAY.match, dates)), None)
+    doi = next(filter(None, map(_DOI.search, dois)), None)
+    if not authors and day is None and doi is None:
+        return None
+    published = "" if day is None else day[0].replace("/", "-")
+    journal = journals[0] if journals else ""
+    return Publication(tuple(authors[:_AUTHORS]), published, doi[0] if doi else "", journal)
 
 
 def _links(tree: Any, main: Any, url: str) -> list[tuple[str, str]]:

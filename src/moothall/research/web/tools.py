@@ -278,7 +278,9 @@ async def _visited(
         if is_on(to, fetcher.site):
             pool.add(to, description or None)
     title = read.title or None
-    resource = Resource(page.url, title, True, read.text, read.sections, page.fetched_at)
+    resource = Resource(
+        page.url, title, True, read.text, read.sections, page.fetched_at, read.publication
+    )
     kept = pool.add(resource)
     if pool.add(url) is not kept:  # it was redirected: this URL was read, too
         pool.visit(url)
