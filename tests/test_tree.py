@@ -89,6 +89,7 @@ FLOORS = {
     ),
     "research": (
         "findings",
+        "scope",
         "sentences",
         "pool",
         "reading",
@@ -108,6 +109,7 @@ FLOORS = {
         "rules",
         "steps",
         "researcher",
+        "asking",
     ),
     "society": (
         "arrays",

@@ -40,6 +40,11 @@ class ResearchOrder:
     model: str | None = None  # None for the extractive form
     role: str = ""  # who the researcher is, in words for the model
     site: str | None = None  # the host that the web is restricted to
+    sites: list[str] = field(default_factory=list)  # the same, of several
+    exclude: list[str] = field(default_factory=list)  # the hosts of the web that are not used
+    since: str | None = None  # a day, month or year: what was published before is not used
+    arxiv: bool = False
+    crossref: bool = False
     # Hosts of this machine or network that may be visited all the same.
     allow_hosts: list[str] = field(default_factory=list)
     max_usd: float | None = None
@@ -60,8 +65,14 @@ class ResearchOrder:
         where = [self.folder] if self.folder else []
         where += [f"the web by {self.searxng}"] if self.searxng else []
         where += ["the web"] if self.search_web and not self.searxng else []
-        site = f", {self.site} alone" if self.site else ""
-        return f"{self.model or 'no model, extractive'}; {' and '.join(where)}{site}"
+        where += [
+            name for name, used in (("arXiv", self.arxiv), ("Crossref", self.crossref)) if used
+        ]
+        sites = " or ".join([*([self.site] if self.site else []), *self.sites])
+        more = f", {sites} alone" if sites else ""
+        more += f", without {' and '.join(self.exclude)}" if self.exclude else ""
+        more += f", since {self.since}" if self.since else ""
+        return f"{self.model or 'no model, extractive'}; {' and '.join(where)}{more}"
 
 
 def check(order: ResearchOrder) -> None:
@@ -78,14 +89,22 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
     if not all(each.strip() for each in order.objectives):
         yield "an OBJECTIVE is empty"
     on_web = order.search_web or order.searxng
-    if not order.folder and not on_web:
+    at_all = on_web or order.arxiv or order.crossref
+    if not order.folder and not at_all:
         yield "there is nothing to search: give --folder DIR, --search-web or --searxng URL"
     if order.folder and not os.path.isdir(order.folder):
         what = "is not a folder" if os.path.exists(order.folder) else "does not exist"
         yield f"--folder: the root folder {json.dumps(order.folder)} {what}"
-    if not on_web and (order.site or order.allow_hosts):
-        which = "--site" if order.site else "--allow-host"
+    of_web = {
+        "--site": order.site,
+        "--sites": order.sites,
+        "--exclude": order.exclude,
+        "--allow-host": order.allow_hosts,
+    }
+    if which := next((name for name, given in of_web.items() if given and not on_web), None):
         yield f"{which} is for the web: give --search-web or --searxng URL too"
+    if order.since and not at_all:
+        yield "--since is for the web: give --search-web, --searxng URL, --arxiv or --crossref too"
     for each in (_check_web, _check_searxng, _check_model):
         try:
             each(order)
@@ -123,11 +142,15 @@ def _is_writable(folder: Path) -> bool:
 
 
 def _check_web(order: ResearchOrder) -> None:
-    if order.search_web or order.searxng:
-        from moothall.research.web.addresses import address_check
-        from moothall.research.web.fetching import checked_site
+    from moothall.research.scope import Scope
 
-        checked_site(order.site, "--site")
+    Scope(order.sites, order.exclude, order.since, "--")
+    if order.search_web or order.searxng:
+        from moothall.research.scope import checked_site
+        from moothall.research.web.addresses import address_check
+
+        if order.site is not None:
+            checked_site(order.site, "--site")
         address_check(order.allow_hosts, "--allow-host")
 
 
@@ -216,7 +239,14 @@ def _is_there(path: str, data: bytes, ended_at: float) -> bool:
 
 
 def _tools(order: ResearchOrder) -> list[Action]:
-    from moothall.research import read_pdf, search_folder, search_web, visit_page
+    from moothall.research import (
+        read_pdf,
+        search_arxiv,
+        search_crossref,
+        search_folder,
+        search_web,
+        visit_page,
+    )
     from moothall.research.calling import without
 
     tools: list[Action] = []
@@ -230,10 +260,20 @@ def _tools(order: ResearchOrder) -> list[Action]:
         results = 8 if order.model else 24  # a model is paid for what it reads
         tools.append(without(search_folder(order.folder, results=results), own))
     if order.search_web or order.searxng:
-        hosts, site = order.allow_hosts, order.site
+        hosts = order.allow_hosts
+        sites = [*([order.site] if order.site else []), *order.sites]
+        exclude, since = order.exclude, order.since
         tools += [
-            search_web(searxng=order.searxng, allow_hosts=hosts, site=site),
-            visit_page(allow_hosts=hosts, site=site),
-            read_pdf(allow_hosts=hosts, site=site),
+            search_web(
+                searxng=order.searxng,
+                allow_hosts=hosts,
+                sites=sites,
+                exclude=exclude,
+                since=since,
+            ),
+            visit_page(allow_hosts=hosts, sites=sites, exclude=exclude, since=since),
+            read_pdf(allow_hosts=hosts, sites=sites, exclude=exclude),
         ]
+    tools += [search_arxiv(since=order.since)] if order.arxiv else []
+    tools += [search_crossref(since=order.since)] if order.crossref else []
     return tools

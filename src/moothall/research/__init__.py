@@ -5,6 +5,7 @@ from __future__ import annotations
 from moothall.text import lazily
 
 _NAMES = {
+    "asking": "ask ask_async",
     "findings": "Citation Findings Narrative Objective Passage Publication ResearchResult "
     "ResearchTask Resource Section",
     "folder.index": "search_folder",
@@ -12,6 +13,7 @@ _NAMES = {
     "report": "Report",
     "researcher": "Researcher",
     "steps": "Evaluate Narrate Plan Research Update",
+    "web.scholarly": "search_arxiv search_crossref",
     "web.tools": "read_pdf search_web visit_page",
 }
 _HOME = {name: home for home, names in _NAMES.items() for name in names.split()}

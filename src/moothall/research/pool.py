@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from string import printable
 from typing import Self
@@ -126,6 +126,11 @@ class ResourcePool:
     def changes(self) -> list[Resource]:
         """Return the resources added to this pool itself, not to the one beyond it."""
         return list(self._of.values())
+
+    def keep(self, taken: Callable[[Resource], bool]) -> None:
+        """Remove the resources added to this pool itself that are not taken."""
+        with self._lock:
+            self._of = {url: each for url, each in self._of.items() if taken(each)}
 
     def get_unvisited(self) -> list[Resource]:
         """Return the resources that were not read yet."""

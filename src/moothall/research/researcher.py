@@ -7,6 +7,7 @@ import copy
 import logging
 import os
 from collections.abc import Iterable
+from datetime import date
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -24,10 +25,11 @@ from moothall.reasoning.resume import guarded
 from moothall.reasoning.state import dumped, loaded, opened, state
 from moothall.reasoning.threaded import describe
 from moothall.research import recording
-from moothall.research.calling import check_tools, tools_of
+from moothall.research.calling import check_tools, chosen, tools_of
 from moothall.research.findings import Objective, Progress, objectives_of, positive
 from moothall.research.iteration import Iterating
 from moothall.research.report import QUIET, Report, made
+from moothall.research.scope import Scope
 from moothall.research.steps import Evaluate, Narrate, Plan, Research, Update
 from moothall.text import log_failure
 from moothall.threads import refuse_on_loop
@@ -72,6 +74,11 @@ class Researcher(RecordedAgent, Iterating):
             the path of one
         budget: what its runs together may spend
         plan: a block in the place of Plan; `research`, `update`, `narrate`, `evaluate`: likewise
+        searchers: more of what it may call, such as `search_arxiv()`
+        sites: hosts of the web, with those below them; nothing else of the web is used
+        exclude: hosts of the web, with those below them, that are not used
+        since: a day, month or year, such as `2024-05`: what is known to have been published before
+            is not used
         target: the expertise, above 0 and at most 1, at which an objective is understood
         max_tasks: how many tasks an iteration has at most
         shared: whether all who ask share one conversation
@@ -106,6 +113,10 @@ class Researcher(RecordedAgent, Iterating):
         update: Any = None,
         narrate: Any = None,
         evaluate: Any = None,
+        searchers: ActionRegistry | Iterable[Any] = (),
+        sites: Iterable[str] = (),
+        exclude: Iterable[str] = (),
+        since: date | str | None = None,
         target: float = 0.9,
         max_tasks: int = 8,
         shared: bool = False,
@@ -125,7 +136,10 @@ class Researcher(RecordedAgent, Iterating):
             **options,
         )
         self.model = model
-        self.tools: dict[str, Action] = tools_of(tools, id)
+        self.tools: dict[str, Action] = chosen(
+            {**tools_of(tools, id), **tools_of(searchers, id)},
+            Scope(sites, exclude, since, f"agent {id!r}: "),
+        )
         self.iterations: int = positive(iterations, f"agent {id!r}: iterations=")
         self.max_tasks: int = positive(max_tasks, f"agent {id!r}: max_tasks=")
         if not isinstance(role, str):

@@ -62,7 +62,18 @@ _AT_WORK: Final = {
 )
 @model_option(help="Have a model plan, write and judge.  [default: extractive]")
 @click.option("--role", metavar="TEXT", default="", help="Role that the model takes, in words.")
+@click.option("--arxiv", is_flag=True, help="Search arXiv for preprints, too.")
+@click.option("--crossref", is_flag=True, help="Search Crossref for published works, too.")
 @click.option("--site", metavar="HOST", help="Visit only this host and its subdomains.")
+@click.option(
+    "--sites", metavar="HOSTS", multiple=True, help="The same for several: a,b. May be repeated."
+)
+@click.option(
+    "--exclude", metavar="HOSTS", multiple=True, help="Hosts that are not visited. May be repeated."
+)
+@click.option(
+    "--since", metavar="DATE", help="Leave out what was published before: 2024, 2024-05-01."
+)
 @click.option(
     "--allow-host",
     "allow_hosts",
@@ -89,6 +100,8 @@ _AT_WORK: Final = {
 def command(
     objectives: tuple[str, ...],
     allow_hosts: tuple[str, ...],
+    sites: tuple[str, ...],
+    exclude: tuple[str, ...],
     journal: str | None,
     run_id: str | None,
     in_studio: bool,
@@ -125,12 +138,23 @@ def command(
     Exit codes: 0 done, 1 failed or stopped,
     2 wrong usage, 130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    order = ResearchOrder(list(dict.fromkeys(objectives)), allow_hosts=list(allow_hosts), **given)
+    order = ResearchOrder(
+        list(dict.fromkeys(objectives)),
+        allow_hosts=list(allow_hosts),
+        sites=_listed(sites),
+        exclude=_listed(exclude),
+        **given,
+    )
     with usage():
         check(order)
     if not in_studio:
         return execute_order(run_research, order, journal, run_id, as_json)
     return _in_studio(order, journal, run_id, as_json)
+
+
+def _listed(given: tuple[str, ...]) -> list[str]:
+    """Return hosts that were given in any number of options, with commas between them."""
+    return [each.strip() for one in given for each in one.split(",")]
 
 
 def _in_studio(order: ResearchOrder, journal: str | None, run_id: str | None, as_json: bool) -> int:
