@@ -7,7 +7,7 @@ import time
 import pytest
 from markdown_it import MarkdownIt
 
-from moothall.research.safety import safe
+from moothall.research.exports.safety import safe
 
 SOURCE = "https://docs.example/a?b=1#part"
 KEPT = (

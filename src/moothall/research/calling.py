@@ -105,9 +105,11 @@ def without(tool: Action, urls: Collection[str]) -> Action:
     return _changed(tool, lambda found, _: [each for each in found if each.url not in urls])
 
 
-def chosen(tools: dict[str, Action], scope: Scope) -> dict[str, Action]:
-    """Return tools that stay within a scope."""
-    return {name: within(tool, scope) for name, tool in tools.items()} if scope else tools
+def tools_within(tools: Any, searchers: Any, chosen: Any, id: str | int) -> dict[str, Action]:
+    """Return a researcher's tools and searchers by name, within its sites, exclude and since."""
+    scope = Scope(*chosen, what=f"agent {id!r}: ")
+    given = {**tools_of(tools, id), **tools_of(searchers, id)}
+    return {name: within(tool, scope) for name, tool in given.items()} if scope else given
 
 
 def within(tool: Action, scope: Scope) -> Action:

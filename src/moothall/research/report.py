@@ -12,10 +12,10 @@ from typing import Final
 from moothall.errors import FileError, StateError
 from moothall.models.protocol import Usage
 from moothall.reasoning.reply import Reply, StopReason
+from moothall.research.exports.safety import safe
 from moothall.research.findings import Citation, Objective, Progress, Resource
 from moothall.research.pool import passages_of
 from moothall.research.relevance import RELEVANT, Index
-from moothall.research.safety import safe
 from moothall.text import counted, display, one_line
 
 ENDED: Final[dict[str, str]] = {
@@ -100,7 +100,7 @@ class Report:
             FileError: the file cannot be written
             MissingExtra: python-docx or markdown-it-py is not installed
         """
-        from moothall.research.word import word
+        from moothall.research.exports.word import word
 
         written = word(self)
         if path is not None:
@@ -116,13 +116,13 @@ class Report:
 
         A source that several footnotes cite is one entry.
         """
-        from moothall.research.references import bibtex
+        from moothall.research.exports.references import bibtex
 
         return bibtex(self)
 
     def csl_json(self) -> str:
         """Return the sources as CSL-JSON, a list of items, for word processors and Zotero."""
-        from moothall.research.references import csl_json
+        from moothall.research.exports.references import csl_json
 
         return csl_json(self)
 

@@ -25,11 +25,10 @@ from moothall.reasoning.resume import guarded
 from moothall.reasoning.state import dumped, loaded, opened, state
 from moothall.reasoning.threaded import describe
 from moothall.research import recording
-from moothall.research.calling import check_tools, chosen, tools_of
+from moothall.research.calling import check_tools, tools_within
 from moothall.research.findings import Objective, Progress, objectives_of, positive
 from moothall.research.iteration import Iterating
 from moothall.research.report import QUIET, Report, made
-from moothall.research.scope import Scope
 from moothall.research.steps import Evaluate, Narrate, Plan, Research, Update
 from moothall.text import log_failure
 from moothall.threads import refuse_on_loop
@@ -75,10 +74,7 @@ class Researcher(RecordedAgent, Iterating):
         budget: what its runs together may spend
         plan: a block in the place of Plan; `research`, `update`, `narrate`, `evaluate`: likewise
         searchers: more of what it may call, such as `search_arxiv()`
-        sites: hosts of the web, with those below them; nothing else of the web is used
-        exclude: hosts of the web, with those below them, that are not used
-        since: a day, month or year, such as `2024-05`: what is known to have been published before
-            is not used
+        sites: hosts that alone are used; `exclude`: that are not; `since`: the oldest day, or year
         target: the expertise, above 0 and at most 1, at which an objective is understood
         max_tasks: how many tasks an iteration has at most
         shared: whether all who ask share one conversation
@@ -136,10 +132,7 @@ class Researcher(RecordedAgent, Iterating):
             **options,
         )
         self.model = model
-        self.tools: dict[str, Action] = chosen(
-            {**tools_of(tools, id), **tools_of(searchers, id)},
-            Scope(sites, exclude, since, f"agent {id!r}: "),
-        )
+        self.tools: dict[str, Action] = tools_within(tools, searchers, (sites, exclude, since), id)
         self.iterations: int = positive(iterations, f"agent {id!r}: iterations=")
         self.max_tasks: int = positive(max_tasks, f"agent {id!r}: max_tasks=")
         if not isinstance(role, str):
@@ -157,8 +150,8 @@ class Researcher(RecordedAgent, Iterating):
             "narrate": narrate or Narrate(),
             "evaluate": evaluate or Evaluate(),
         }
-        for name, block in self.steps.items():
-            check_part(block, ("before_forward", "forward", "after_forward"), name, id)
+        for name, step in self.steps.items():
+            check_part(step, ("before_forward", "forward", "after_forward"), name, id)
         self.blocks: list[Any] = [*self.steps.values(), *self.blocks]
         if budget is not None:
             check_part(budget, ("reserve", "deadline"), "budget", id)
