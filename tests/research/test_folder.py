@@ -320,6 +320,6 @@ def test_what_needs_an_extra_is_read_once_that_is_installed(
     )
     os.utime(page, (10**9, 10**9))
     with monkeypatch.context() as without:
-        without.setitem(sys.modules, "trafilatura", None)
+        without.setitem(sys.modules, "lxml", None)
         assert names(search_folder(docs, index=index), "parliaments convene") == []
     assert names(search_folder(docs, index=index), "parliaments convene") == ["owls.html"]

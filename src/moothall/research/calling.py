@@ -107,7 +107,8 @@ def without(tool: Action, urls: Collection[str]) -> Action:
 
 def tools_within(tools: Any, searchers: Any, chosen: Any, id: str | int) -> dict[str, Action]:
     """Return a researcher's tools and searchers by name, within its sites, exclude and since."""
-    scope = Scope(*chosen, what=f"agent {id!r}: ")
+    sites, exclude, since = chosen
+    scope = Scope(sites, exclude, since, f"agent {id!r}: ")
     given = {**tools_of(tools, id), **tools_of(searchers, id)}
     return {name: within(tool, scope) for name, tool in given.items()} if scope else given
 

@@ -75,8 +75,10 @@ def read_html(data: bytes, charset: str | None, url: str, *, local: bool = False
     What no person sees is left out. A local file is read by its structure alone, faster, and has
     no links.
     """
-    MissingExtra.unless("reading HTML", "research", "lxml", "trafilatura")
+    MissingExtra.unless("reading HTML", "research", "lxml", *(() if local else ("trafilatura",)))
     import lxml.html
+
+    named = "it" if local else url  # a folder's files are named beside their fault
 
     parser = lxml.html.HTMLParser(
         encoding="utf-8", remove_comments=True, remove_pis=True, collect_ids=False
@@ -99,12 +101,12 @@ def read_html(data: bytes, charset: str | None, url: str, *, local: bool = False
         needs_script = len(text) < _LITTLE and _needs_script(tree, text)
     except Exception as error:  # a malicious page can make the parsers raise anything
         raise UnreadableDocument(
-            f"{url} is not HTML that can be read: {error_text(error)}"
+            f"{named} is not HTML that can be read: {error_text(error)}"
         ) from error
     if needs_script:
         raise UnreadableDocument(
-            f"{url} needs JavaScript: scripts write its text, and they are not run, so it was not "
-            "read"
+            f"{named} needs JavaScript: scripts write its text, and they are not run, so it was "
+            "not read"
         )
     return Document(title, text, sections, links, publication)
 
