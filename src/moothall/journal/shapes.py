@@ -49,7 +49,9 @@ def _program(value: Any) -> bool:
 
 
 def _tokens(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(_fits(each, int) for each in value)
+    return (
+        isinstance(value, list) and len(value) in (2, 5) and all(_fits(each, int) for each in value)
+    )
 
 
 def _lists(value: Any) -> bool:

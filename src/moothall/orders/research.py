@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from moothall.errors import ConfigError, FileError, MissingExtra, PageError
-from moothall.orders.models import budget_of, check_model, made_model
+from moothall.orders.named_models import budget_of, check_model, made_model
 
 if TYPE_CHECKING:
     from moothall.action import Action

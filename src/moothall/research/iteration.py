@@ -101,9 +101,8 @@ class Iterating(Workbench):
             except Exception as error:
                 self._noted(error, "forward", self.steps[name])
                 raise
-            used = zip(usage_json(self.progress.usage), usage_json(before), strict=True)
             data = recording.step_of(self, name, numbered)
-            return {**data, "spent": [now - then for now, then in used]}
+            return {**data, "spent": usage_json(self.progress.usage - before)}
 
         if name in ("research", "update"):
             data = await call(NULL_STEP)

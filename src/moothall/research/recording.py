@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from moothall.errors import MoothallError
-from moothall.journal.run import ReadPart
+from moothall.journal.run_parts import ReadPart
 from moothall.jsonvalue import as_json
 from moothall.models.protocol import Usage
 from moothall.reasoning.read_record import ReadRecord, fingerprint
@@ -18,7 +18,7 @@ from moothall.research.report import QUIET, Report, made
 
 if TYPE_CHECKING:
     from moothall.journal import Entry
-    from moothall.journal.run import RecordedPart
+    from moothall.journal.run_parts import RecordedPart
     from moothall.research.workbench import Workbench
 
 KIND = "Researcher"

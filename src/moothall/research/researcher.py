@@ -13,7 +13,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from moothall.action import Action, ActionRegistry
-from moothall.errors import DefinitionError, JournalError, SearchError
+from moothall.arguments import check_integer
+from moothall.errors import ConfigError, DefinitionError, JournalError, SearchError
 from moothall.jsonvalue import json_text
 from moothall.reasoning.group import check_part
 from moothall.reasoning.loop.recording import catch_up_models, mark_known
@@ -26,7 +27,7 @@ from moothall.reasoning.state import dumped, loaded, opened, state
 from moothall.reasoning.threaded import describe
 from moothall.research import recording
 from moothall.research.calling import check_tools, tools_within
-from moothall.research.findings import Objective, Progress, objectives_of, positive
+from moothall.research.findings import Objective, Progress, objectives_of
 from moothall.research.iteration import Iterating
 from moothall.research.report import QUIET, Report, made
 from moothall.research.steps import Evaluate, Narrate, Plan, Research, Update
@@ -131,15 +132,15 @@ class Researcher(RecordedAgent, Iterating):
             deps=deps,
             **options,
         )
-        self.model = model
+        self.model, self.role = model, role
         self.tools: dict[str, Action] = tools_within(tools, searchers, (sites, exclude, since), id)
-        self.iterations: int = positive(iterations, f"agent {id!r}: iterations=")
-        self.max_tasks: int = positive(max_tasks, f"agent {id!r}: max_tasks=")
+        check_integer(f"agent {id!r}: iterations=", iterations)
+        check_integer(f"agent {id!r}: max_tasks=", max_tasks)
+        self.iterations, self.max_tasks = iterations, max_tasks
         if not isinstance(role, str):
-            raise DefinitionError(f"agent {id!r}: role= must be a text, got {role!r:.80}")
-        self.role = role
+            raise ConfigError(f"agent {id!r}: role= must be a text, got {role!r:.80}")
         if not isinstance(target, int | float) or not 0 < target <= 1:
-            raise DefinitionError(
+            raise ConfigError(
                 f"agent {id!r}: target= must be more than 0 and at most 1, got {target!r:.80}"
             )
         self.target: float = float(target)
@@ -150,14 +151,13 @@ class Researcher(RecordedAgent, Iterating):
             "narrate": narrate or Narrate(),
             "evaluate": evaluate or Evaluate(),
         }
-        for name, step in self.steps.items():
-            check_part(step, ("before_forward", "forward", "after_forward"), name, id)
+        for name, block in self.steps.items():
+            check_part(block, ("before_forward", "forward", "after_forward"), name, id)
         self.blocks: list[Any] = [*self.steps.values(), *self.blocks]
         if budget is not None:
             check_part(budget, ("reserve", "deadline"), "budget", id)
             self.budget: Budget | None = budget
-        self.journal = journal
-        self._owner = self
+        self.journal, self._owner = journal, self
         own = objectives_of(objectives, id)
         self._at_first = {each.topic: each.expertise for each in own}
         self._reset_progress(Progress(objectives=own))

@@ -13,18 +13,18 @@ from typing import Any, Final
 import click
 
 from moothall.cli.ending import INTERRUPTED, interruptible
-from moothall.cli.options import (
+from moothall.cli.progress import Warnings
+from moothall.cli.recorded_runs import Recorded, execute_order
+from moothall.cli.run.ended import exit_code
+from moothall.cli.run.run_display import MAX_LINE, RunDisplay
+from moothall.cli.run.watch import JSONLines, Permission, ordered, print_line
+from moothall.cli.shared_options import (
     folders,
     json_option,
     model_option,
     recording_options,
     usage,
 )
-from moothall.cli.progress import Warnings
-from moothall.cli.recorded import Recorded, execute_order
-from moothall.cli.run.ended import exit_code
-from moothall.cli.run.show import MAX_LINE, RunDisplay
-from moothall.cli.run.watch import JSONLines, Permission, ordered, print_line
 from moothall.cli.values import Whole, above_0
 from moothall.journal.describe import call_line
 from moothall.orders.order import ResearchOrder
@@ -287,11 +287,9 @@ class ResearchDisplay(RunDisplay):
 
     def _bar(self, expertise: float, topic: str) -> None:
         full = round(expertise * _BAR)
-        text = self._text()
-        text.append("■" * full, "green")
-        text.append("·" * (_BAR - full), "dim")
-        text.append(f"  {expertise:.2f}  {one_line(topic, MAX_LINE)}")
-        self._print(text, "  ", "    ")
+        said = f"  {expertise:.2f}  {one_line(topic, MAX_LINE)}"
+        bar = ("■" * full, "green"), ("·" * (_BAR - full), "dim"), (said, "")
+        self._print("  ", "    ", *bar)
 
     def _call(self, event: CallStarted) -> None:
         self._called[event.call_id] = event

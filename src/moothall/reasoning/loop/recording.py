@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from moothall.errors import MoothallError
-from moothall.models.protocol import Usage
+from moothall.models.protocol import Usage, usage_json
 from moothall.reasoning.charging import charge_spent, spending
 from moothall.reasoning.events import CallEnded, CallStarted, MessageAdded
 from moothall.reasoning.loop.given import error_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from moothall.budget import Budget
     from moothall.context import SystemPrompt
     from moothall.journal import Entry
-    from moothall.journal.run import RecordedPart
+    from moothall.journal.run_parts import RecordedPart
     from moothall.memory.memory import Memory
     from moothall.reasoning.loop.parts import Looping
     from moothall.reasoning.reply_request import ReplyRequest
@@ -48,7 +48,7 @@ class LoopState:
 
 def over(reply: Reply) -> dict[str, Any]:
     """Return what is recorded of the end, besides the state."""
-    usage = [reply.usage.input_tokens, reply.usage.output_tokens]
+    usage = usage_json(reply.usage)
     return {"detail": reply.detail, "text": reply.text, "value": reply.value, "usage": usage}
 
 
@@ -70,6 +70,8 @@ def program_of(agent: Looping) -> dict[str, Any]:
             for action in agent.actions.get_actions()
         ),
     }
+    if guidance := getattr(agent.actions, "guidance", ()):
+        parts["guidance"] = list(guidance)
     try:
         parts["model"] = getattr(agent.model, "name", None)
     except MoothallError:

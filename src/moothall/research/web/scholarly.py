@@ -10,9 +10,10 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
 from moothall.action import Action
+from moothall.arguments import check_integer
 from moothall.errors import DefinitionError, MissingExtra, PageError, SearchError
 from moothall.http import Client, HTTPError
-from moothall.research.findings import Publication, Resource, positive, seconds
+from moothall.research.findings import Publication, Resource, seconds
 from moothall.research.reading.html import plain
 from moothall.research.scope import Scope
 from moothall.research.sentences import is_stop_word
@@ -60,7 +61,7 @@ def search_arxiv(
     """
     MissingExtra.unless("search_arxiv", "research", "aiohttp", "lxml")
     scope = Scope(since=since, what="search_arxiv: ")
-    positive(results, "search_arxiv: results")
+    check_integer("search_arxiv: results", results)
     ask = _Service("search_arxiv", "arXiv", url, timeout_s, delay_s)
 
     async def search(query: str) -> list[Resource]:
@@ -110,7 +111,7 @@ def search_crossref(
     """
     MissingExtra.unless("search_crossref", "research", "aiohttp", "lxml")
     scope = Scope(since=since, what="search_crossref: ")
-    positive(results, "search_crossref: results")
+    check_integer("search_crossref: results", results)
     ask = _Service("search_crossref", "Crossref", url, timeout_s, 0.0)
 
     async def search(query: str) -> list[Resource]:

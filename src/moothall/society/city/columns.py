@@ -6,12 +6,15 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from operator import eq
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.city.map import Place, numbers_of
 from moothall.text import excerpt
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class PlaceColumns(Sequence[Place]):
@@ -62,12 +65,12 @@ class PlaceColumns(Sequence[Place]):
         self.opens: Any
         self.closes: Any
         self.node: Any
-        kind, self.x, self.y, capacity, self.opens, self.closes, self.node = (
+        of_kind, self.x, self.y, most, self.opens, self.closes, self.node = (
             table[:, column][order] for column in range(7)
         )
         self.kinds: tuple[str, ...] = tuple(sorted(kinds))
-        self.kind: Any = np.array([self.kinds.index(each) for each in kinds], np.int16)[kind]
-        self.capacity: Any = capacity.astype(np.int64)
+        self.kind: Any = np.array([self.kinds.index(each) for each in kinds], np.int16)[of_kind]
+        self.capacity: NDArray[Any] = most.astype(np.int64)
 
     def __len__(self) -> int:
         return len(self.ids)

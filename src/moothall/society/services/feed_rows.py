@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from moothall.society.arrays import np
-from moothall.society.columns.lists import NOTHING, Lists
+from moothall.society.columns.lists import Lists
 from moothall.society.columns.register import STRANGER, Register
 from moothall.society.kernel.wants import WHO, WORD
 from moothall.society.services.posts import (
@@ -189,7 +189,9 @@ class RowFeed:
             if count > HOTTEST:
                 hot = np.argpartition(self.heat * count + hot, -HOTTEST)[-HOTTEST:]
                 hot.sort()
-            first, end = np.searchsorted(self._liked, (hot + self.first + [[0], [1]]) << 32)
+            first, end = (
+                np.searchsorted(self._liked, (hot + self.first + more) << 32) for more in (0, 1)
+            )
             many = end - first
             at = np.arange(many.sum()) + np.repeat(first - (many.cumsum() - many), many)
             likers = self._place((self._liked[at] & 0xFFFFFFFF) - _MIDDLE)
@@ -255,15 +257,12 @@ class RowFeed:
         follow = np.zeros(len(agents), np.uint64)
         pairs = [np.zeros((2, 0), np.int64)]
         count, (of, last, of_hot) = self.follows.count[agents], self._author
-        for which, numbers, position in self.follows.parts(agents):
-            at, column = np.nonzero(numbers != NOTHING)
-            row, place = which[at], self._place(numbers[at, column].astype(np.int64))
-            author = of[place]
+        for slot, row, numbers in self.follows.parts(agents):
+            author = of[self._place(numbers.astype(np.int64))]
             hot = of_hot[author]
-            some = np.flatnonzero(hot >= 0)  # each author is followed once, so bits add up
-            np.add.at(follow, row[some], np.uint64(1) << hot[some].astype(np.uint64))
-            recent = position[at, column] >= count[row] - AUTHORS
-            recent &= author >= 0
+            some = np.flatnonzero(hot >= 0)  # a row is once in a slot
+            follow[row[some]] |= np.uint64(1) << hot[some].astype(np.uint64)
+            recent = (slot >= count[row] - AUTHORS) & (author >= 0)
             pairs.append(np.stack([row[recent], author[recent]]))
         row, author = np.concatenate(pairs, 1)
         post = last[author].reshape(-1)
