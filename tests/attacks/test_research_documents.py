@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import zlib
+from pathlib import Path
 from threading import Timer
 from time import monotonic
 
@@ -137,3 +140,28 @@ def test_a_book_that_is_broken_or_hostile_is_not_read(data: bytes, why: str) -> 
 def test_what_a_word_document_hides_is_left_out(hidden: str) -> None:
     shown = paragraph("Seen", about='<w:vanish w:val="false"/>')
     assert read("docx", docx(shown + hidden)).text == "Seen"
+
+
+def test_a_forked_child_and_its_parent_read_on_and_leave_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_bytes(pdf("Hello"))
+    script = """
+import os, sys
+from pathlib import Path
+from moothall.research.reading.documents import read_document
+data = Path(sys.argv[1]).read_bytes()
+def read():
+    assert read_document("pdf", "a.pdf", data, "file:///a.pdf").text == "Hello"
+read()
+child = os.fork()
+read()
+if child == 0:
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+read()
+print(*Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split())
+"""
+    command = [sys.executable, "-W", "error", "-c", script, str(tmp_path / "a.pdf")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    (kept,) = done.stdout.split()  # one process, and it ends with the program
+    assert not Path(f"/proc/{kept}").exists()

@@ -60,7 +60,7 @@ class _Process:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still runs; it ends by itself if it gets nothing to do."""
+        """Whether it still runs."""
         return self._process.poll() is None
 
     def kill(self) -> None:
@@ -76,6 +76,13 @@ class _Process:
                 with suppress(OSError):
                     pipe.close()
         return code
+
+    def forget(self) -> None:
+        """Leave it to the process that started it, of which this one is a fork."""
+        self._process.returncode = 0
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
 
     def read(self, kind: str, data: bytes, cpu_s: int) -> dict[str, Any] | None:
         """Return its answer about a document; None if it ended before that was there."""
@@ -108,15 +115,34 @@ def _exactly(pipe: Any, size: int) -> bytes | None:
     return b"".join(pieces)
 
 
+IDLE_S: Final = 10.0
+"""Seconds that a process is kept without a document."""
 _guard = guard()
-_idle: list[_Process] = []
-in_child(_idle.clear)  # they are the parent's
+_idle: dict[_Process, threading.Timer] = {}  # with what ends it, once it was idle for long
 
 
 @atexit.register
 def _end() -> None:
     while _idle:
-        _idle.pop().close()
+        process, timer = _idle.popitem()
+        timer.cancel()
+        process.close()
+
+
+def _forget() -> None:
+    for each in _idle:
+        each.forget()
+    _idle.clear()
+
+
+in_child(_forget)  # they are the parent's
+
+
+def _expired(process: _Process) -> None:
+    with _guard:
+        if _idle.pop(process, None) is None:
+            return
+    process.close()
 
 
 class Reading:
@@ -176,8 +202,9 @@ class Reading:
                 _given_back(process)
                 return found, 0
             code = process.close()
-            # One that was kept may have ended by itself just now.
-            if found is not None or not (was_idle and again and code == 0 and not self._why):
+            # One that was kept may have been ended by something else.
+            out_of_time = code == -signal.SIGXCPU
+            if found is not None or self._why or out_of_time or not (was_idle and again):
                 return found, code
         raise AssertionError
 
@@ -186,20 +213,24 @@ def _taken() -> tuple[_Process, bool]:
     """Return a process for a document, and whether it was kept since another one."""
     while True:
         with _guard:
-            process = _idle.pop() if _idle else None
-        if process is None:
+            process, timer = _idle.popitem() if _idle else (None, None)
+        if process is None or timer is None:
             return _Process(), False
+        timer.cancel()
         if process.is_alive:
             return process, True
         process.close()
 
 
 def _given_back(process: _Process) -> None:
+    timer = threading.Timer(IDLE_S, _expired, (process,))
+    timer.daemon = True
     with _guard:
-        keep = not _idle
-        if keep:
-            _idle.append(process)
-    if not keep:
+        if keep := not _idle:
+            _idle[process] = timer
+    if keep:
+        timer.start()
+    else:
         process.close()
 
 

@@ -17,13 +17,12 @@ from moothall.research.reading.html import Document
 from moothall.research.reading.packed import read_docx, read_epub
 from moothall.research.reading.pdf import read_pdf_bytes
 
-_IDLE_S: Final = 10.0
 _LARGE: Final = 300 * 2**10  # KiB; a process that was as large is not used again
 _READERS: Final = {"pdf": read_pdf_bytes, "docx": read_docx, "epub": read_epub}
 
 
 def main() -> None:
-    """Read one document after the other, until ten seconds have none, or the parent ends."""
+    """Read one document after the other, until the parent closes the pipe or ends."""
     memory = int(sys.argv[1])
     for limit, value in (
         (resource.RLIMIT_AS, memory),
@@ -35,10 +34,7 @@ def main() -> None:
     given: queue.SimpleQueue[tuple[dict[str, Any], bytes]] = queue.SimpleQueue()
     threading.Thread(target=_take, args=(given,), daemon=True).start()
     while True:
-        try:
-            about, data = given.get(timeout=_IDLE_S)
-        except queue.Empty:
-            os._exit(0)
+        about, data = given.get()
         used = resource.getrusage(resource.RUSAGE_SELF)
         soft = int(used.ru_utime + used.ru_stime) + 1 + int(about["cpu"])
         with suppress(OSError, ValueError):
