@@ -36,6 +36,10 @@ _BESIDE = re.compile(
     r"|share|social|toc|mini-?toc|table-of-contents)(?=$|[\s_-])",
     re.IGNORECASE,
 )
+_MAY_STAND_BESIDE: Final = (
+    f".//*[@role or ({' or '.join(f'self::{tag}' for tag in sorted(_MAY_BE_BESIDE))}) "
+    "and (@class or @id)]"
+)
 _LINKS_OF_A_MENU: Final = 5
 _SHARE_OF_LINKS: Final = 0.9
 _GAPS: Final = ("", " ", "\n", "\n\n")
@@ -61,7 +65,7 @@ def _beside(root: Any) -> list[Any]:
     """Return the elements that stand beside the text."""
     found = []
     length = None
-    for element in root.xpath(".//*[@class or @id or @role]"):
+    for element in root.xpath(_MAY_STAND_BESIDE):
         named = f"{element.get('class') or ''} {element.get('id') or ''}"
         by_name = element.tag in _MAY_BE_BESIDE and _BESIDE.search(named)
         if by_name or element.get("role") in _ROLES:
