@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from moothall.arguments import unknown_argument
@@ -335,9 +335,10 @@ class _Offering(Protocol):
 class ActionRegistry:
     """Actions by name."""
 
+    guidance: Sequence[str] = ()  # what the prompt of a model says of them
+
     def __init__(self) -> None:
         self.actions: dict[str, Action] = {}
-        self.guidance: list[str] = []  # what the prompt of a model says of them
 
     def register(self, action: Action | Callable[..., Any] | _Offering) -> None:
         """Add an action; it replaces one of the same name.
@@ -357,7 +358,8 @@ class ActionRegistry:
                     "register its actions under other names, or give agent.as_action(name)"
                 )
             self.actions.update(offers)
-            self.guidance += filter(None, [getattr(action, "guidance", "")])
+            if guidance := getattr(action, "guidance", ""):
+                self.guidance = (*self.guidance, guidance)
         else:
             made = Action.of(action)  # type: ignore[arg-type]
             self.actions[made.name] = made

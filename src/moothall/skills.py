@@ -122,7 +122,7 @@ class Skills:
             self.skills[skill.name] = skill
         if not self.skills:
             raise ConfigError(f"there is no skill in {folder}: a skill is a folder with a SKILL.md")
-        scripts = {"access_policy": access_policy, "timeout": None}
+        scripts: Any = {"access_policy": access_policy, "timeout": None}
         self.offers: dict[str, Action] = {
             each.name: each
             for each in (
@@ -335,7 +335,7 @@ def _files(skill: Skill) -> list[str]:
     found: list[str] = []
     folders: Iterable[str] = ["."]
     while folders:
-        below = []
+        below: list[str] = []
         for folder in folders:
             for name in skill.folder.names(folder):
                 whole = name if folder == "." else f"{folder.rstrip('/')}/{name}"

@@ -109,7 +109,7 @@ def test_the_title_of_a_source_writes_no_markdown() -> None:
     script = [plan(("look", {"url": ALPHA})), "Alpha uses port 4711.[^1^]"]
     researcher, _ = research([*script, evaluation({"alpha": 0.95})], tools=[Action.of(look)])
     report = researcher.report_sync()
-    assert "[^1^]: Read \\*me\\* \\[here\\](http://evil.test)" in report.markdown
+    assert "[^1^]: Read \\*me\\* \\[here\\](`http://evil.test`)" in report.markdown
 
 
 @pytest.mark.parametrize("permits", (True, False))
@@ -338,11 +338,11 @@ def test_where_a_search_merely_finds_nothing_the_research_has_not_failed() -> No
 @pytest.mark.parametrize(
     ("answer", "fault"),
     (
-        ("I would search.", "is not JSON"),
+        ("I would search.", 'holds no JSON with "tasks"'),
         ("", "is empty"),
-        (plan(("fly", {})), "is not one of"),
+        (plan(("fly", {})), "there is no tool 'fly'"),
         (plan(("search", {})), 'missing argument "query"'),
-        (plan(("search", {"query": 5})), '"query"'),
+        (plan(("search", {"query": ["a", "b"]})), '"query"'),
     ),
 )
 def test_a_plan_that_cannot_be_used_is_asked_for_once_more(answer: str, fault: str) -> None:
@@ -351,8 +351,20 @@ def test_a_plan_that_cannot_be_used_is_asked_for_once_more(answer: str, fault: s
     assert fault in told(model, 1)
     assert model.received[1][-2]["content"] == (answer or "(no answer)")
 
-    researcher, _ = research([answer, answer])
+    researcher, _ = research([answer, answer, *SCRIPT[1:]])
     report = researcher.report_sync()
+    assert report.stop_reason == "done"
+    assert report.notes[0].startswith("iteration 1: the plan is by rules, as the model's answer ")
+    assert "By rules, or left out: iteration 1: the plan is by rules" in report.markdown
+
+
+def test_research_plan_unreadable_and_no_tool_takes_a_query_ends_as_unreadable() -> None:
+    @action
+    async def look(url: str, page: int) -> str:
+        """Look at a page."""
+        return ""
+
+    report = research(["I would look.", "No."], tools=[look])[0].report_sync()
     assert report.stop_reason == "unreadable"
     with pytest.raises(ModelError, match="unreadable"):
         report.raise_for_error()
@@ -424,7 +436,7 @@ def test_objectives_are_each_there_once_and_smaller_ones_say_something_new() -> 
     assert researcher.findings.remark
 
 
-def test_of_what_was_read_so_much_is_narrated_as_fits_four_prompts() -> None:
+def test_narrate_results_beyond_one_prompt_are_narrated_in_as_many_as_it_takes() -> None:
     @action(idempotent=True)
     async def read(url: str) -> Resource:
         """Read a page.
@@ -433,17 +445,19 @@ def test_of_what_was_read_so_much_is_narrated_as_fits_four_prompts() -> None:
             url: where it is
         """
         about = "Gamma" if url.endswith("6") else "Alpha"
-        return Resource(url, None, True, f"{about} {url[-1]} " + "says nothing else " * 50)
+        return Resource(url, None, True, f"{about} {url[-1]} " + "rests upon copper plates. " * 30)
 
     urls = [f"http://web.test/{number}" for number in range(7)]
-    script = [plan(*(("read", {"url": each}) for each in urls)), *["Alpha."] * 4]
+    script = [
+        plan(*(("read", {"url": each}) for each in urls)),
+        *["It rests upon copper plates.[^1^]"] * 7,
+    ]
     script.append(evaluation({"alpha": 1.0, "gamma": 1.0}))
     researcher, model = research(script, tools=[read], objectives=["alpha", "gamma"])
     model.context_tokens = 1000  # type: ignore[attr-defined]
     assert researcher.report_sync().stop_reason == "done"
-    assert len(model.received) == 6
-    assert [told(model, at).count("Source [^") for at in range(6)] == [0, 1, 1, 1, 1, 0]
-    assert any("Gamma 6" in told(model, at) for at in range(1, 5))  # the best for each objective
+    assert [told(model, at).count("Source [^") for at in range(9)] == [0, *[1] * 7, 0]
+    assert "Gamma 6" in told(model, 1) + told(model, 2)  # the best for each objective come first
 
 
 def test_an_iteration_that_reads_what_was_read_before_found_nothing_new() -> None:
@@ -484,8 +498,11 @@ def test_an_expertise_that_is_none_is_refused(expertise: Any) -> None:
             "remark": "",
         }
     )
-    researcher, _ = research([SCRIPT[0], wrong, wrong])
-    assert researcher.report_sync().stop_reason == "unreadable"
+    researcher, model = research([SCRIPT[0], wrong, wrong], iterations=1)
+    report = researcher.report_sync()
+    assert "states no expertise from 0 to 1 for 'alpha'" in told(model, 2)
+    assert report.objectives[0].expertise == 0.0
+    assert report.notes[0].startswith("iteration 1: the evaluation is by rules")
     with pytest.raises(DefinitionError, match="from 0 to 1"):
         Objective("alpha", expertise)
 
@@ -696,7 +713,8 @@ def test_a_model_that_a_tool_asks_on_the_budget_of_its_context_counts() -> None:
 
     budget = Budget()
     tasks = (("ask", {"query": "alpha"}), ("ask", {"query": "beta"}))
-    script = [plan(*tasks), "Alpha uses port 4711.", "Beta is newer.", "It is.[^1^]", SCRIPT[4]]
+    script = [plan(*tasks), "Alpha uses port 4711.", "Beta is newer.", "Alpha uses port 4711.[^1^]"]
+    script.append(SCRIPT[4])
     research(script, objectives=(), tools=[ask], budget=budget)[0].reply_sync("alpha")
     assert (budget.spent.model_calls, budget.spent.actions) == (5, 2)
 
@@ -1295,13 +1313,17 @@ def test_the_extractive_form_searches_twice_for_each_reading_where_little_is_kno
     for url in PAGES:
         researcher.resources.add(url)
     (objective,) = researcher.objectives
-    assert [each.tool for each in rules.plan(researcher)] == [
+    assert [each.tool for each in rules.plan(researcher.workbench)] == [
         *("search", "search", "read", "search", "search", "read")
     ]
     objective.expertise = 0.5
-    assert [each.tool for each in rules.plan(researcher)][:3] == ["read", "read", "search"]
+    assert [each.tool for each in rules.plan(researcher.workbench)][:3] == [
+        "read",
+        "read",
+        "search",
+    ]
     objective.expertise = researcher.target
-    assert rules.plan(researcher) == []
+    assert rules.plan(researcher.workbench) == []
 
 
 def test_an_objective_is_answered_from_four_passages_of_one_page_at_most() -> None:
@@ -1411,8 +1433,8 @@ def test_what_seems_to_be_about_a_topic_is_read_first() -> None:
     researcher = Researcher("r", None, "the port of alpha", tools())
     for name, about in (("x", "noodles"), ("y", None), ("z", "alpha, and its port")):
         researcher.resources.add(f"http://web.test/{name}", about)
-    assert [each.url[-1] for each in researcher.unread(2)] == ["z", "x"]
-    assert [each.url[-1] for each in researcher.unread(1, "noodles")] == ["x"]
+    assert [each.url[-1] for each in researcher.workbench.unread(2)] == ["z", "x"]
+    assert [each.url[-1] for each in researcher.workbench.unread(1, "noodles")] == ["x"]
 
 
 def test_for_each_objective_what_seems_to_be_about_it_is_read() -> None:
@@ -1420,7 +1442,9 @@ def test_for_each_objective_what_seems_to_be_about_it_is_read() -> None:
     researcher = Researcher("r", None, objectives, tools(), max_tasks=2)
     for name, about in (("a", "alpha port"), ("b", "alpha, its port"), ("c", "bees dance")):
         researcher.resources.add(f"http://web.test/{name}", about)
-    made = [(each.args["url"][-1], each.reasoning[-5:]) for each in rules.plan(researcher)]
+    made = [
+        (each.args["url"][-1], each.reasoning[-5:]) for each in rules.plan(researcher.workbench)
+    ]
     assert made == [("a", "alpha"), ("c", " bees")]
 
 

@@ -114,7 +114,7 @@ _BLOCKS: Final[dict[str, Shape]] = {
     "narrate": {"narrative": str, "citations": list, "unsupported": list},
     "evaluate": {"objectives": _OBJECTIVES, "generated": _OBJECTIVES, "remark": str},
 }
-_SPENT: Final = {"spent?": _tokens}
+_SPENT: Final = {"spent?": _tokens, "notes?": [str]}
 _CONCLUSION: Final = {"summary": str}
 _DECISION: Final = {"action": str, "new_instruction": (str, [str]), "reasoning": str}
 _REPLY: Final = {"text": str, "detail": str}

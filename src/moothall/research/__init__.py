@@ -6,14 +6,15 @@ from moothall.text import lazily
 
 _NAMES = {
     "asking": "ask ask_async",
-    "findings": "Citation Findings Narrative Objective Passage Publication ResearchResult "
-    "ResearchTask Resource Section",
+    "findings": "Citation Findings Heading Narrative Objective Passage Publication "
+    "ResearchResult ResearchTask Resource Section",
     "folder.index": "search_folder",
     "pool": "ResourcePool",
     "report": "Report",
     "researcher": "Researcher",
     "steps": "Evaluate Narrate Plan Research Update",
     "web.scholarly": "search_arxiv search_crossref",
+    "writing.review": "ProposedPlan",
     "web.tools": "read_pdf search_web visit_page",
 }
 _HOME = {name: home for home, names in _NAMES.items() for name in names.split()}

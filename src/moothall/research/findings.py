@@ -249,6 +249,19 @@ class Citation:
 
 
 @dataclass
+class Heading:
+    """A section of a report's outline.
+
+    Attributes:
+        heading: its heading; empty for what stands before the first
+        about: what it is about, in words
+    """
+
+    heading: str
+    about: str = ""
+
+
+@dataclass
 class Progress:
     """The state of research: enough to resume it in another process."""
 
@@ -264,7 +277,10 @@ class Progress:
     uncited: int = 0  # how many sentences have no footnote
     remark: str = ""
     told: list[str] = field(default_factory=list, metadata=APPENDED)  # by the user, meanwhile
+    outline: list[Heading] = field(default_factory=list)  # of a report that is written by section
+    notes: list[str] = field(default_factory=list, metadata=APPENDED)  # for the foot
     usage: Usage = field(default_factory=Usage)
+    used: dict[str, Usage] = field(default_factory=dict)  # the same by model
     fresh: int = 0  # how often the last iteration read what no other had
     stop: StopReason | None = None
     detail: str = ""

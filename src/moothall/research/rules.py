@@ -119,6 +119,17 @@ def narrate(researcher: Workbench) -> Narrative:
     return researcher.checked("\n\n".join(parts), by_rules=True)
 
 
+def quoted(researcher: Workbench, passages: list[Passage], topics: list[str]) -> str:
+    """Return the sentences of some passages that say most about topics, quoted and cited."""
+    index = Index(passages)
+    quotes: dict[str, Passage] = {}
+    for topic in topics:
+        for found in best(index, topic):
+            if said := _quote(found.passage, topic, index):
+                quotes.setdefault(said, found.passage)
+    return "\n".join(f"- “{each}” [^{researcher.number_of(quotes[each])}^]" for each in quotes)
+
+
 def best(index: Index, topic: str) -> list[Found]:
     """Return the best passages for an objective: at most ten, and four of one resource."""
     kept: list[Found] = []

@@ -16,8 +16,9 @@ from moothall.cli.ending import INTERRUPTED, interruptible
 from moothall.cli.progress import Warnings
 from moothall.cli.recorded_runs import Recorded, execute_order
 from moothall.cli.run.ended import exit_code
+from moothall.cli.run.review import PlanReview
 from moothall.cli.run.run_display import MAX_LINE, RunDisplay
-from moothall.cli.run.watch import JSONLines, Permission, ordered, print_line
+from moothall.cli.run.watch import JSONLines, Permission, keyboard, ordered, print_line
 from moothall.cli.shared_options import (
     folders,
     json_option,
@@ -26,9 +27,10 @@ from moothall.cli.shared_options import (
     usage,
 )
 from moothall.cli.values import Whole, above_0
+from moothall.errors import ConfigError
 from moothall.journal.describe import call_line
 from moothall.orders.order import ResearchOrder
-from moothall.orders.research import check, researcher, write
+from moothall.orders.research import check, researcher, step_models, write
 from moothall.reasoning.events import BlockEnded, BlockStarted, CallEnded, CallStarted
 from moothall.reasoning.reply import Reply
 from moothall.reasoning.resume import ENDED
@@ -62,6 +64,22 @@ _AT_WORK: Final = {
 )
 @model_option(help="Have a model plan, write and judge.  [default: extractive]")
 @click.option("--role", metavar="TEXT", default="", help="Role that the model takes, in words.")
+@click.option(
+    "--step-model",
+    "by_step",
+    metavar="STEP=MODEL",
+    multiple=True,
+    help="Another model for plan, narrate or evaluate. May be repeated.",
+)
+@click.option(
+    "--context-tokens", type=Whole(min=1000), help="Context of the model, with its answer."
+)
+@click.option(
+    "--length", type=Whole(min=1), help="About how many words; from 1500 on by an outline."
+)
+@click.option("--tone", metavar="TEXT", default="", help="Tone, such as formal.")
+@click.option("--language", metavar="TEXT", default="", help="Language of the report.")
+@click.option("--review-plan", is_flag=True, help="Show you the plan, to change before it begins.")
 @click.option("--arxiv", is_flag=True, help="Search arXiv for preprints, too.")
 @click.option("--crossref", is_flag=True, help="Search Crossref for published works, too.")
 @click.option("--site", metavar="HOST", help="Visit only this host and its subdomains.")
@@ -102,6 +120,7 @@ def command(
     allow_hosts: tuple[str, ...],
     sites: tuple[str, ...],
     exclude: tuple[str, ...],
+    by_step: tuple[str, ...],
     journal: str | None,
     run_id: str | None,
     in_studio: bool,
@@ -138,15 +157,18 @@ def command(
     Exit codes: 0 done, 1 failed or stopped,
     2 wrong usage, 130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    order = ResearchOrder(
-        list(dict.fromkeys(objectives)),
-        allow_hosts=list(allow_hosts),
-        sites=_listed(sites),
-        exclude=_listed(exclude),
-        **given,
-    )
     with usage():
+        order = ResearchOrder(
+            list(dict.fromkeys(objectives)),
+            allow_hosts=list(allow_hosts),
+            sites=_listed(sites),
+            exclude=_listed(exclude),
+            step_models=step_models(by_step),
+            **given,
+        )
         check(order)
+        if order.review_plan and (as_json or keyboard() is None):
+            raise ConfigError("--review-plan asks you: it needs a terminal, and no --json")
     if not in_studio:
         return execute_order(run_research, order, journal, run_id, as_json)
     return _in_studio(order, journal, run_id, as_json)
@@ -180,14 +202,18 @@ def _in_studio(order: ResearchOrder, journal: str | None, run_id: str | None, as
 def run_research(order: ResearchOrder, as_json: bool, recorded: Recorded | None = None) -> int:
     """Carry out a research order, show it, and write the report; return the exit code."""
     journal = None if recorded is None else recorded.journal
-    with usage():
-        agent = researcher(order, journal, os.environ.get("MOOTHALL_KEY"))
     screen = JSONLines(recorded) if as_json else ResearchDisplay(order.iterations, recorded)
+    permission = Permission(screen)
+    review = PlanReview(permission)
+    with usage():
+        asked = review.review if order.review_plan else None
+        agent = researcher(order, journal, os.environ.get("MOOTHALL_KEY"), asked)
+    review.tools = agent.tools
     to_error = partial(print, file=sys.stderr, flush=True)
     warnings = Warnings(to_error if isinstance(screen, JSONLines) else screen.notes.append)
     _FOLDERS.addHandler(warnings)  # files that cannot be read
     try:
-        reply = interruptible(ordered(agent, Permission(screen), order, recorded))
+        reply = interruptible(ordered(agent, permission, order, recorded))
         status, report, reason = exit_code(reply), reply.value, reply.stop_reason
     except KeyboardInterrupt:
         status, report, reason = INTERRUPTED, agent.report_so_far(), "cancelled"

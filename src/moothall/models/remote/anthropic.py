@@ -12,6 +12,7 @@ from moothall.http import Response
 from moothall.models.base import Request
 from moothall.models.plain_chat import schema_in_words
 from moothall.models.remote.chat_format import may_be_strict
+from moothall.models.remote.context import listed_context
 from moothall.models.remote.http_model import HTTPModel
 from moothall.models.remote.messages_format import messages_body, messages_tools, tools_called
 from moothall.models.remote.messages_stream import MessageStream
@@ -44,7 +45,8 @@ class AnthropicModel(HTTPModel):
         name: the provider's name of the model
         base_url: the server, such as `http://127.0.0.1:8080`; `/v1/messages` is added
         api_key: the key
-        context_tokens: how much a prompt and its answer may take together, if you know it
+        context_tokens: how much a prompt and its answer may take together; by default that of
+            Anthropic's models
         max_tokens: how long an answer may be, reasoning included
         temperature: 0 takes the likeliest token each time; the server decides if left out
         cache: let the provider keep the prompt for a few minutes, so that the next call of the
@@ -103,7 +105,7 @@ class AnthropicModel(HTTPModel):
             f"anthropic:{name}",
             given,
             api_key or (None if base_url else os.environ.get("ANTHROPIC_API_KEY")),
-            context_tokens=context_tokens,
+            context_tokens=listed_context(name) if context_tokens is None else context_tokens,
             max_tokens=max_tokens,
             timeout=timeout,
             max_retries=max_retries,

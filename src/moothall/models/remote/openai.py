@@ -5,12 +5,20 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from moothall.arguments import names_checked
 from moothall.errors import ConfigError, ModelError
-from moothall.http import Response
+from moothall.http import HTTPError, Response
+from moothall.http.network import check_allowed
 from moothall.models.chat_stream import AnswerStream
+from moothall.models.remote.context import (
+    listed_context,
+    root_of,
+    served_context,
+    stated_context,
+)
 from moothall.models.remote.http_model import HTTPModel
 from moothall.models.settings import check_base_url
 
@@ -47,8 +55,9 @@ class OpenAIModel(HTTPModel):
         name: the provider's name of the model
         base_url: the server, such as `http://127.0.0.1:8080/v1`
         api_key: the key
-        context_tokens: how much a prompt and its answer may take together, if you know it; an
-            agent's memory keeps within it
+        context_tokens: how much a prompt and its answer may take together; an agent's memory keeps
+            within it. By default that of OpenAI's model of this name; `find_context` asks another
+            server for it
         max_tokens: how long an answer may be, in the field that the server knows (one that
             `options` names); None leaves it to the server, and then no budget has an upper bound
         temperature: 0 takes the likeliest token each time; the server decides if left out
@@ -105,7 +114,11 @@ class OpenAIModel(HTTPModel):
             f"{given}#{name}" if base_url else f"openai:{name}",
             given,
             api_key or (None if base_url else os.environ.get("OPENAI_API_KEY")),
-            context_tokens=context_tokens,
+            context_tokens=(
+                listed_context(name)
+                if context_tokens is None and given == _OPENAI
+                else context_tokens
+            ),
             max_tokens=max_tokens,
             timeout=timeout,
             max_retries=max_retries,
@@ -138,6 +151,31 @@ class OpenAIModel(HTTPModel):
 
     def __repr__(self) -> str:
         return f"OpenAIModel({self.model!r}, {self.base_url!r})"
+
+    async def find_context(self) -> int | None:
+        """Ask the server how much a prompt and its answer may take together; None if it is silent.
+
+        `context_tokens` is set to it, unless it was known. llama.cpp, vLLM and others say it in
+        their list of models.
+
+        Raises:
+            RemoteForbidden: `MOOTHALL_OFFLINE=1`, and the server is not on this machine
+        """
+        if self.context_tokens is None:
+            check_allowed(self.base_url, self.name)
+            with suppress(HTTPError):
+                stated, trained = stated_context(await self._got("/models"), self.model)
+                if stated is None and trained is not None:  # llama.cpp, before it stated `n_ctx`
+                    props = await self._got("/props", root_of(self.base_url))
+                    stated = served_context(props) or trained
+                self.context_tokens = stated
+        return self.context_tokens
+
+    async def _got(self, path: str, base: str | None = None) -> bytes:
+        """Return what the server has at a path; empty if it refuses."""
+        url = f"{base or self.base_url}{path}"
+        response = await self._client.request("GET", url, headers=self._headers)
+        return response.content if response.status == 200 else b""
 
     def _reader(self, calls_before: int) -> AnswerStream:
         return AnswerStream(self.name, calls_before)

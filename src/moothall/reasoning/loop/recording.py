@@ -100,11 +100,21 @@ def catch_up(
     catch_up_models(record, agent._model, agent.model, budget)
 
 
-def catch_up_models(record: Record[Any], known: Any, model: Any, budget: Budget | None) -> None:
-    """Let a model skip the recorded answers, and charge a budget for them."""
+def catch_up_models(
+    record: Record[Any],
+    known: Any,
+    model: Any,
+    budget: Budget | None,
+    its: Callable[[Entry], bool] | None = None,
+) -> None:
+    """Let a model skip the recorded answers, and charge a budget for them.
+
+    `its` says which entries are of this model, if there are several.
+    """
     entries = record.entries()
     skip: Callable[[int], None] | None = getattr(model, "skip", None)
-    answers = spending(entries[_known(known, record, "entries") :]).answers
+    new = entries[_known(known, record, "entries") :]
+    answers = spending(new if its is None else filter(its, new)).answers
     _set_known(known, record, len(entries))
     if answers and callable(skip):
         skip(answers)

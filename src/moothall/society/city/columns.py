@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
-from moothall.society.city.map import Place, numbers_of
+from moothall.society.city.map import Place
 from moothall.text import excerpt
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class PlaceColumns(Sequence[Place]):
         if twice:
             raise ConfigError(f"places[{min(twice)}]: id {excerpt(ids[min(twice)])} appears twice")
         self.ids: tuple[str, ...] = tuple([ids[number] for number in order])
-        self.numbers: Mapping[str, int] = numbers_of(self.ids)
+        self.numbers: Mapping[str, int] = {id: number for number, id in enumerate(self.ids)}
         for each in self.nodes:
             if each in self.numbers:
                 raise ConfigError(f"nodes: {excerpt(each)} is the id of a place too")
