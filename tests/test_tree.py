@@ -202,6 +202,7 @@ FLOORS = {
         "page",
         "exports",
         "web",
+        "extractive",
         "writing",
         "owner",
         "workbench",

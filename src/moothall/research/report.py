@@ -192,7 +192,7 @@ def made(
     if extractive and stop in QUIET and not under_way:
         lines = progress.narrative.split("\n")  # one objective alone has no heading
         parts.extend(
-            f"No sentence of what was read for “{_plain(topic)}” can be quoted."
+            f"No answer to “{_plain(topic)}” was found in what was read."
             for topic in topics
             if topic not in empty
             and (not written or (len(topics) > 1 and f"## {one_line(topic, 200)}" not in lines))
@@ -274,8 +274,8 @@ def _foot(
     ]
     if extractive:
         lines.append(
-            "This report is extractive: no model wrote it. It quotes the sentences that share the "
-            "most words with each objective, the best first."
+            "This report is extractive: no model wrote it. It quotes the sentences that most "
+            "likely answer each objective, the best first."
         )
     expertise = "; ".join(f"{_plain(o.topic)}: {o.expertise:.2f}" for o in progress.objectives)
     lines.append(f"Expertise reached, from 0 to 1: {expertise}.")
@@ -284,7 +284,7 @@ def _foot(
         shown = [_plain(each) for each in progress.notes[:_NOTES]]
         rest = len(progress.notes) - _NOTES
         shown += [f"and {rest} more"] if rest > 0 else []
-        lines.append(f"By rules, or left out: {'; '.join(shown)}.")
+        lines.append(f"Notes: {'; '.join(shown)}.")
     if spent := _spent(progress, cost):
         lines.append(spent)
     if stop is None:
