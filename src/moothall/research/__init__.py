@@ -5,8 +5,9 @@ from __future__ import annotations
 from moothall.text import lazily
 
 _NAMES = {
+    "citations.support": "support",
     "findings": "Citation Findings Narrative Objective Passage ResearchResult ResearchTask "
-    "Resource Section",
+    "Resource Section Support",
     "folder.index": "search_folder",
     "pool": "ResourcePool",
     "report": "Report",

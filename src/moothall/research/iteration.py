@@ -98,6 +98,10 @@ class Iterating(Workbench):
             before = self.progress.usage
             try:
                 self._take(name, await self._within_time(name))
+                if name == "narrate" and self._judge is not None and not self._is_extractive:
+                    from moothall.research.citations.judging import judge_narrative
+
+                    await judge_narrative(self)
             except Exception as error:
                 self._noted(error, "forward", self.steps[name])
                 raise

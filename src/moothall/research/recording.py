@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 KIND = "Researcher"
 _RESULTS = {
-    "narrate": ("narrative", "citations", "unsupported", "uncited"),
+    "narrate": ("narrative", "citations", "supports", "unsupported", "uncited", "unjudged"),
     "evaluate": ("objectives", "generated", "remark"),
 }
 

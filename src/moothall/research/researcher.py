@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from moothall.action import Action, ActionRegistry
 from moothall.errors import DefinitionError, JournalError, SearchError
 from moothall.jsonvalue import json_text
-from moothall.reasoning.group import check_part
+from moothall.reasoning.group import check_model, check_part
 from moothall.reasoning.loop.recording import catch_up_models, mark_known
 from moothall.reasoning.record import NULL_RECORD, Record
 from moothall.reasoning.recorded_agent import RecordedAgent
@@ -71,6 +71,8 @@ class Researcher(RecordedAgent, Iterating):
         journal: where its runs are recorded, so that they resume after a crash: a `Journal`, or
             the path of one
         budget: what its runs together may spend
+        judge: a model, or the name of one, that judges whether passages support the sentences
+            that cite them; by default the judge in the package does, which is no model
         plan: a block in the place of Plan; `research`, `update`, `narrate`, `evaluate`: likewise
         target: the expertise, above 0 and at most 1, at which an objective is understood
         max_tasks: how many tasks an iteration has at most
@@ -101,6 +103,7 @@ class Researcher(RecordedAgent, Iterating):
         *,
         journal: Journal | str | os.PathLike[str] | None = None,
         budget: Budget | None = None,
+        judge: Model | str | None = None,
         plan: Any = None,
         research: Any = None,
         update: Any = None,
@@ -125,6 +128,9 @@ class Researcher(RecordedAgent, Iterating):
             **options,
         )
         self.model = model
+        if judge is not None:
+            check_model(judge, id)
+        self._judge = judge
         self.tools: dict[str, Action] = tools_of(tools, id)
         self.iterations: int = positive(iterations, f"agent {id!r}: iterations=")
         self.max_tasks: int = positive(max_tasks, f"agent {id!r}: max_tasks=")

@@ -39,6 +39,7 @@ from moothall.text import log_failure, shorten
 
 if TYPE_CHECKING:
     from moothall.models.protocol import Model
+    from moothall.research.citations import Checked
 
 logger: logging.Logger = logging.getLogger("moothall.research")
 
@@ -55,6 +56,7 @@ class Workbench(ConversationalAgent):
     max_tasks: int
     steps: dict[str, Any]
     _model: Any
+    _judge: Any = None
     _owner: Any
     _request: ReplyRequest
     _record: Record[Progress] = NULL_RECORD  # of the run that is under way
@@ -83,6 +85,15 @@ class Workbench(ConversationalAgent):
         if model is not None:
             check_model(model, self.id)
         self._model = model
+
+    @property
+    def judge(self) -> Model | None:
+        """The model that judges citations; None for the learned judge."""
+        if isinstance(self._judge, str):
+            from moothall.models.names import model as by_name
+
+            self._judge = by_name(self._judge)
+        return self._judge  # type: ignore[no-any-return]
 
     @property
     def objectives(self) -> list[Objective]:
@@ -187,7 +198,13 @@ class Workbench(ConversationalAgent):
         """Check a narrative's footnotes, mark unsupported sentences, and store and return it."""
         from moothall.research.citations import check
 
-        found = check(markdown, self.numbered, by_rules=by_rules)
+        # A model that judges needs every footnote: it judges after this step.
+        waits = self._judge is not None and not by_rules
+        found = check(markdown, self.numbered, by_rules=by_rules, keeps_all=waits)
+        return self.note_citations(found)
+
+    def note_citations(self, found: Checked) -> Narrative:
+        """Store a checked narrative, with what was marked before marked again; return it."""
         progress = self.progress
         text = found.markdown
         # A sentence that was marked before and comes back without its footnote is marked again.
@@ -202,6 +219,7 @@ class Workbench(ConversationalAgent):
             text = text.replace(sentence, sentence + _MARK)
         progress.narrative = text
         progress.citations = [(each.number, each.sentence) for each in found.citations]
+        progress.supports = [each.support for each in found.citations if each.support]
         progress.unsupported = [*found.unsupported, *again]
         progress.uncited = max(found.uncited - len(again), 0)
         return self.narrative
