@@ -12,10 +12,10 @@ import numpy as np
 class Settings:
     trees: int = 90
     depth: int = 3
-    rate: float = 0.12
-    least: float = 12.0  # of a leaf's hessian
-    ridge: float = 4.0
-    bins: int = 48
+    rate: float = 0.2
+    least: float = 8.0  # of a leaf's hessian
+    ridge: float = 2.0
+    bins: int = 24
 
 
 def thresholds(column: Any, bins: int) -> Any:

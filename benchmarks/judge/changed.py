@@ -6,10 +6,11 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
+from typing import Any
 
 from benchmarks.judge.public import Pair
 from moothall.research.citations.lexicon import _AGAINST, _ALIKE
-from moothall.research.citations.parsed import parsed, said
+from moothall.research.citations.parsed import Sentence, parsed, said
 from moothall.research.citations.quantities import Quantity
 
 Change = Callable[[str, str, random.Random], str | None]
@@ -59,9 +60,9 @@ def number_of_passage(sentence: str, passage: str, draw: random.Random) -> str |
     return None
 
 
-def _put(ours: object, each: object, text: str) -> str:
-    start, end = ours.spans[each.at][0], ours.spans[each.end - 1][1]  # type: ignore[attr-defined]
-    return ours.text[:start] + text + ours.text[end:]  # type: ignore[attr-defined]
+def _put(ours: Sentence, each: Any, text: str) -> str:
+    start, end = ours.spans[each.at][0], ours.spans[each.end - 1][1]
+    return ours.text[:start] + text + ours.text[end:]
 
 
 def numbers_swapped(sentence: str, passage: str, draw: random.Random) -> str | None:

@@ -98,7 +98,7 @@ class Iterating(Workbench):
             before = self.progress.usage
             try:
                 self._take(name, await self._within_time(name))
-                if name == "narrate" and self._judge is not None and not self._is_extractive:
+                if name == "narrate" and self._judge is not None and self._waits_for_judge:
                     from moothall.research.citations.judging import judge_narrative
 
                     await judge_narrative(self)

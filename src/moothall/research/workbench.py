@@ -57,6 +57,7 @@ class Workbench(ConversationalAgent):
     steps: dict[str, Any]
     _model: Any
     _judge: Any = None
+    _waits_for_judge: bool = False  # the narrative has footnotes that were not judged yet
     _owner: Any
     _request: ReplyRequest
     _record: Record[Progress] = NULL_RECORD  # of the run that is under way
@@ -199,7 +200,7 @@ class Workbench(ConversationalAgent):
         from moothall.research.citations import check
 
         # A model that judges needs every footnote: it judges after this step.
-        waits = self._judge is not None and not by_rules
+        waits = self._waits_for_judge = self._judge is not None and not by_rules
         found = check(markdown, self.numbered, by_rules=by_rules, keeps_all=waits)
         return self.note_citations(found)
 

@@ -9,6 +9,8 @@ from moothall.research.citations.figures import Figures
 from moothall.research.citations.matching import Unit, near, text_of
 from moothall.research.citations.parsed import Name, Place, Sentence, Stored
 
+_APART: Final = frozenset(("from", "and", "or"))  # no one does it to another
+_BEING: Final = frozenset(("was", "were", "is", "are", "been", "be", "being"))
 _MOST_ITEMS: Final = 12
 _MOST_MENTIONS: Final = 40
 
@@ -29,7 +31,7 @@ def _gaps(
     for at, end, mine, mentions in items[:_MOST_ITEMS]:
         if not mine:
             continue
-        marks = {}
+        marks: dict[str, float] = {}
         for number, begin, stop, is_own in mentions[:_MOST_MENTIONS]:
             fit = near(ours, units, at, end, there.sentences[number], number, begin, stop)
             is_mine = any(n == number and begin <= p < stop for n, p in mine)
@@ -127,15 +129,19 @@ def roles(
     names = [
         n
         for n in _named(ours, there)[:_MOST_ITEMS]
-        if any(n.at <= u.at < n.end and u.hits for u in units)
+        if n.said[:1].isupper() and any(n.at <= u.at < n.end and u.hits for u in units)
     ]
     between = [u for u in units if u.kind == "word" and u.hits]
     for place, first in enumerate(names):
         for second in names[place + 1 : place + 3]:
             if ours.clauses[first.at] != ours.clauses[second.at]:
                 continue
-            verbs = [u for u in between if first.end <= u.at < second.at]
-            if not verbs or len(verbs) > 5 or "from" in ours.small[first.end : second.at]:
+            verbs = [u for u in between if first.end <= u.at < second.at and u.best > 0.7]
+            if (
+                not verbs
+                or len(verbs) > 5
+                or _APART.intersection(ours.small[first.end : second.at])
+            ):
                 continue
             passive = _passive(ours, first.end, second.at)
             sides = _sides(there, first, second, verbs, inside)
@@ -160,7 +166,7 @@ def _sides(
         for one in ones:
             for other in others:
                 low, high = sorted((one, other), key=lambda n: n.at)
-                if any(
+                if "and" not in each.small[low.end : high.at] and any(
                     low.end <= at < high.at
                     for verb in verbs
                     for at, q in verb.hits.get(number, ())
@@ -172,6 +178,4 @@ def _sides(
 
 def _passive(each: Sentence, begin: int, end: int) -> bool:
     words = each.small[begin:end]
-    return "by" in words[-3:] and any(
-        w in ("was", "were", "is", "are", "been", "be", "being") for w in words
-    )
+    return "by" in words and not _BEING.isdisjoint(words)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -236,7 +236,7 @@ def _numbers(words: list[str]) -> Iterator[Number]:
         at = max(at, start + 1)
 
 
-def spelled(words: list[str], at: int) -> tuple[int, int]:
+def spelled(words: Sequence[str], at: int) -> tuple[int, int]:
     """Return a number in words, and the place after it; the same place if there is none."""
     total = group = 0
     room = 10**15  # what follows must be smaller

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Final, NamedTuple
 
 from moothall.research.citations.binding import names_bound, numbers_bound, roles
 from moothall.research.citations.evidence import fault
-from moothall.research.citations.figures import figures
+from moothall.research.citations.figures import Figures, figures
 from moothall.research.citations.matching import Unit, units_of, window_of
 from moothall.research.citations.parsed import Sentence, Stored, said, stored
 from moothall.research.citations.strength import denials, strength
@@ -31,7 +32,8 @@ NAMES: Final = (
     "dates_missing", "dates", "bound_numbers", "bound_dates", "own_numbers", "bound_names",
     "own_names", "roles_kept", "roles_turned", "denied_more", "denied_less", "denied_reach",
     "opposed", "planned", "possible", "needed", "all_for_some", "all_added", "cause_added",
-    "exception_lost", "misquoted", "changed_word", "lacks_words", "lacks_thing",
+    "exception_lost", "misquoted", "changed_word", "changed_name", "changed_denial", "lacks_words",
+    "lacks_name", "lacks_number", "conflicts", "conflicts_near",
 )  # fmt: skip
 """The names of the features, in their order."""
 
@@ -52,9 +54,11 @@ def evidence(sentence: str, passage: str, title: str = "") -> Evidence:
         values += more
         whys = [*reasons, *whys]
     why = fault(sentence, passage, title) or ""
-    more, reasons = _compared_words(why)
+    more, reasons = _compared_words(why, ours, there, inside, numbers)
     values += more
     whys = [*reasons, *whys]
+    pooled = _pooled(dict(zip(NAMES, values, strict=False)))
+    values += [pooled, pooled if values[0] > _NEARLY_ALL else 0.0]
     first, last = (
         (there.sentences[window[0]], there.sentences[window[1] - 1]) if inside else (None, None)
     )
@@ -74,7 +78,7 @@ def _covered(
     without = [unit for unit in names if unit.best < 0.5]
     near = pairs = run = longest = ordered = steps = 0
     before: Unit | None = None
-    last: int | None = None
+    last = -1
     for unit in units:
         spots = [at for number in inside for at, _ in unit.hits.get(number, ())]
         if before is not None:
@@ -90,10 +94,8 @@ def _covered(
             longest = max(longest, run)
         before = unit
         if spots:
-            nearest = (
-                min(spots, key=lambda at: abs(at - last - 1)) if last is not None else spots[0]
-            )
-            if last is not None:
+            nearest = min(spots, key=lambda at: abs(at - last - 1)) if last >= 0 else spots[0]
+            if last >= 0:
                 steps += 1
                 ordered += nearest > last
             last = nearest
@@ -138,11 +140,52 @@ def _by_clause(units: list[Unit]) -> tuple[float, ...]:
     return tuple(made)
 
 
-def _compared_words(why: str) -> tuple[list[float], list[str]]:
+_CHANGED: Final = re.compile(r"says (\S+), where the passage says (\S+)")
+
+
+def _compared_words(
+    why: str, ours: Sentence, there: Stored, inside: range, numbers: Figures
+) -> tuple[list[float], list[str]]:
+    """The fault that the comparison of words found, by its kind."""
+    changed = _CHANGED.match(why)
+    word = changed[1] if changed else ""
+    # The wrong one of two names, or a name for another.
+    name = word in there.where or any(
+        each.is_capital and each.small == word for each in ours.about[1:]
+    )
+    absent = "which is not in the passage" in why
+    denied = any(there.sentences[n].denials for n in inside) != bool(ours.denials)
+    figure = any(each.quality < 0.5 for each in numbers.items)
     kinds = [
         why.startswith("quotes"),
-        " where the passage says" in why or "negation" in why,
+        changed and not name,
+        changed and name,
+        "negation" in why and denied,
         why.startswith("shares"),
-        "which is not in the passage" in why and not why.startswith("quotes"),
+        absent and why.startswith("names"),
+        absent and why.startswith("says") and figure,
     ]
-    return [float(each) for each in kinds], [why] if kinds[0] or kinds[1] else []
+    return [float(bool(each)) for each in kinds], [why] if any(kinds[:4]) else []
+
+
+# What counts as a conflict, from which value on, and how much: rare ones are judged by their sum.
+_CONFLICTS: Final[dict[str, tuple[float, float]]] = {
+    "numbers_missing": (1, 1.0), "numbers_unit": (1, 1.0), "numbers_against": (1, 1.0),
+    "dates_missing": (1, 1.0), "bound_dates": (-0.05, 1.0), "bound_numbers": (-0.1, 1.0),
+    "bound_names": (-0.12, 1.0), "roles_turned": (1, 1.0), "denied_more": (1, 1.0),
+    "denied_less": (1, 1.0), "opposed": (0.12, 1.0), "planned": (1, 1.0), "possible": (1, 1.0),
+    "needed": (2, 1.0), "all_for_some": (1, 1.0), "all_added": (1, 0.4), "cause_added": (1, 0.8),
+    "exception_lost": (1, 0.6), "misquoted": (1, 1.0), "changed_word": (1, 0.6),
+    "changed_name": (1, 1.0), "changed_denial": (1, 1.0), "lacks_name": (1, 1.0),
+    "lacks_number": (1, 1.0),
+}  # fmt: skip
+_NEARLY_ALL: Final = 0.8
+
+
+def _pooled(values: dict[str, float]) -> float:
+    """The weight of all conflicts together; in a long passage another name is often nearer."""
+    total = 0.0
+    for name, (limit, weight) in _CONFLICTS.items():
+        value = values[name]
+        total += weight * (value <= limit if name.startswith("bound") else value >= limit)
+    return min(total, 4.0)

@@ -116,7 +116,7 @@ temperature heat warm hot
 cold cool chill
 energy power electricity
 rule regulation
-agree accept approve consent
+agree accept approve consent ratify
 refuse reject decline deny
 plan intend propose
 aim goal target objective purpose
@@ -241,22 +241,25 @@ early | late
 # Words that make a statement weaker or stronger: a claim may not be stronger than its source.
 PLANNED: Final = listed(
     "plan plans planned planning intend intends intended propose proposes proposed proposal "
-    "expect expects expected hope hopes hoped consider considers considered considering aim "
+    "expect expects expected hope hopes hoped want wants wanted consider considers considered "
+    "considering aim "
     "aims aimed seek seeks sought will would shall scheduled forecast forecasts predicted "
     "projected announced pledged promised proposes envisages envisaged draft due upcoming"
 )
 POSSIBLE: Final = listed(
     "may might could can possibly perhaps potentially likely probably suggest suggests "
     "suggested appears appear seems seem suspected alleged allegedly reportedly unclear "
-    "believed thought estimated rumoured rumored optional optionally maybe"
+    "believe believes believed thought estimated rumoured rumored maybe possible"
 )
 NEEDED: Final = listed(
     "must required requires require mandatory obliged compulsory obligatory shall need needs "
     "necessary always"
 )
+NONE: Final = listed("no none nobody never neither")
 ALL: Final = listed(
     "all every each always everyone everybody everything entire entirely whole never none "
-    "nobody nothing only solely exclusively completely fully any invariably unanimous "
+    "nobody nothing everywhere anywhere only solely exclusively completely fully any "
+    "invariably unanimous "
     "unanimously"
 )
 SOME: Final = listed(

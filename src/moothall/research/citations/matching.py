@@ -58,11 +58,15 @@ def _hits(word: Word, there: Stored) -> tuple[dict[int, list[tuple[int, float]]]
         if places and quality > best:
             best = quality
 
-    for number, term in enumerate(word.terms):
-        if term in there.where:
-            add(there.where[term], 0.9 if number else 1.0)
+    parts = word.terms[1:]
+    if word.terms and word.terms[0] in there.where:
+        add(there.where[word.terms[0]], 1.0)
+    elif parts:
+        whole = all(part in there.where for part in parts)
+        for part in parts:
+            add(there.where.get(part, ()), 0.8 if whole else 0.3)
     stem = word.stem
-    if len(stem) >= BEGINNING and not stem[0].isdigit():
+    if len(stem) >= BEGINNING and not parts and not stem[0].isdigit():
         add(there.begun.get(stem[:BEGINNING], ()), 0.85)
     for group in ALIKE.get(stem, ()):
         add(there.groups.get(group, ()), 0.75)

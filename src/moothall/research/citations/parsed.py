@@ -131,16 +131,13 @@ def sentence(text: str, start: int, end: int) -> Sentence:
         known = about(word)
         begin, after = match.span()
         gap = text[last:begin]
-        if number and (
-            _BREAK.search(gap)
-            or ("," in gap and (known.small in _JOINS or (since > 4 and _verb_near(words, number))))
-            or (known.small in _JOINS and known.small != "or" and _verb_near(words, number + 1))
-        ):
-            if since >= 2:
-                clause, since = clause + 1, 0
-            left = 0
-        elif "," in gap:
-            left = 0
+        if gap != " " or known.small in _JOINS:
+            if number and _ends_clause(gap, known.small, words, number, since):
+                if since >= 2:
+                    clause, since = clause + 1, 0
+                left = 0
+            elif "," in gap:
+                left = 0
         last = after
         small.append(known.small)
         spans.append((begin, after))
@@ -163,16 +160,16 @@ def sentence(text: str, start: int, end: int) -> Sentence:
             left, seeks = _REACH, True
             made.denials.append(number)
             if known.small in BACKWARD:
-                for place in range(number):
-                    if made.clauses[place] == clause and stems[place]:
-                        made.denied[place] = True
+                before = [at for at in range(number) if made.clauses[at] == clause and stems[at]]
+                made.heads.extend(before[-1:])
+                for place in before:
+                    made.denied[place] = True
     if since < 2 and clause:  # a tail such as `too`
         made.clauses = [min(each, clause - 1) for each in made.clauses]
     made.forms = set(small)
     made.quantities, made.dates = found(text, small, spans, stems)
-    taken = {
-        place for each in (*made.quantities, *made.dates) for place in range(each.at, each.end)
-    }
+    taken = {place for q in made.quantities for place in range(q.at, q.end)}
+    taken |= {place for d in made.dates for place in range(d.at, d.end)}
     made.names = _names(made, taken)
     return made
 
@@ -192,6 +189,15 @@ def _bounds(words: list[re.Match[str]], at: int) -> bool:
     ):
         return True
     return "than" in following and words[at][0].casefold() in ("no", "not", "never")
+
+
+def _ends_clause(gap: str, small: str, words: list[re.Match[str]], number: int, since: int) -> bool:
+    """Return whether a clause ends before a word, after some content words of it."""
+    if _BREAK.search(gap):
+        return True
+    if "," in gap and (small in _JOINS or (since > 4 and _verb_near(words, number))):
+        return True
+    return small in _JOINS and small != "or" and _verb_near(words, number + 1)
 
 
 def _verb_near(words: list[re.Match[str]], at: int) -> bool:

@@ -53,6 +53,8 @@ class Date(NamedTuple):
         return all(not ours or not theirs or ours == theirs for ours, theirs in pairs)
 
 
+_ARTICLES: Final = frozenset(("a", "an"))
+_FRACTIONAL: Final = frozenset((*FRACTIONS, "and"))
 _NUMBER: Final = re.compile(r"([-+]?)(\d[\d.,_' ]*)([^\W\d_]*)(%?)$")
 _ORDINAL: Final = listed("st nd rd th")
 _ISO: Final = re.compile(r"(\d{4})-(\d{2})-(\d{2})$")
@@ -74,6 +76,9 @@ def found(
     while at < size:
         word = small[at]
         if not (word[0].isdigit() or word[0] in "-+" or word in NUMBER_WORDS):
+            at += 1
+            continue
+        if word in _ARTICLES and not _FRACTIONAL.intersection(small[at + 1 : at + 4]):
             at += 1
             continue
         if date := _date(small, at, text, spans):
@@ -102,6 +107,8 @@ def _date(
         if not day and not year and word in LOOSE_MONTHS:
             return None
         return Date(year, MONTHS_BY_NAME[word], day, at, end, " ".join(small[at:end]))
+    if not word[0].isdigit():
+        return None
     if iso := _ISO.match(word):
         return Date(int(iso[1]), int(iso[2]), int(iso[3]), at, at + 1, word)
     day, end = _day(small, at)

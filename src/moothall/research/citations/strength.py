@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from moothall.research.citations import lexicon
@@ -10,7 +11,10 @@ from moothall.research.citations.matching import Unit, near, word_at
 from moothall.research.citations.parsed import Sentence, Stored
 from moothall.research.sentences import listed
 
-_WEAK: Final = listed("will would shall can could")
+_WEAK: Final = listed("will would shall can")
+_EXCEPTING: Final = frozenset(("unless", "except", "excluding"))
+_CONDITIONS: Final = frozenset(("unless", "if", "otherwise", "other"))
+_IS_TO: Final = re.compile(r"\b(?:is|are|was|were|has|have) (?:yet )?to \w+")
 
 
 def strength(
@@ -19,38 +23,40 @@ def strength(
     """Whether a sentence is stronger than its window: a plan told as done, all for some."""
     mine = ours.forms
     window = [there.sentences[n] for n in inside]
-    forms = set().union(*(each.forms for each in window)) if window else set()
+    forms: set[str] = set().union(*(each.forms for each in window)) if window else set()
+    if any("at most" in each.text for each in window):
+        forms = forms - {"most"}
+    if "than" in mine:  # never more than
+        mine = mine - lexicon.NONE
     planned = possible = exception = 0.0
-    for n in inside:
+    places: dict[int, set[int]] = {n: set() for n in inside}
+    for unit in units:
+        if unit.kind == "word":
+            for n in inside:
+                places[n].update(at for at, q in unit.hits.get(n, ()) if q >= 0.75)
+    most = max(map(len, places.values()), default=0)
+    for n, hits in places.items():
         each = there.sentences[n]
-        hits = {
-            at
-            for unit in units
-            if unit.kind == "word"
-            for at, q in unit.hits.get(n, ())
-            if q >= 0.75
-        }
-        for at, word in enumerate(each.small):
+        for at, word in enumerate(each.small if 2 * len(hits) >= most else ()):
+            if each.small[at + 1 : at + 2] == ["not"]:
+                continue  # may not: it is forbidden
             after = any(place in hits for place in range(at + 1, at + 5))
             if word in lexicon.PLANNED and after:
                 planned = max(planned, 0.4 if word in _WEAK else 1.0)
             elif word in lexicon.POSSIBLE and after:
                 possible = max(possible, 0.4 if word in _WEAK else 1.0)
-            elif word in ("unless", "except", "excluding", "otherwise") and any(
-                p < at for p in hits
-            ):
-                exception = 1.0
-    planned = 0.0 if mine & lexicon.PLANNED else planned
-    possible = 0.0 if mine & (lexicon.POSSIBLE | lexicon.PLANNED) else possible
-    exception = (
-        0.0 if mine & lexicon.SOME or mine & {"unless", "if", "otherwise", "other"} else exception
-    )
+            elif word in _EXCEPTING and any(place < at for place in hits):
+                exception = 1.0 if mine & lexicon.ALL or "exception" in mine else 0.5
+    planned = 0.0 if mine & lexicon.PLANNED or _IS_TO.search(ours.text) else planned
+    possible = 0.0 if mine & lexicon.POSSIBLE else possible
+    exception = 0.0 if mine & (lexicon.SOME - {"exception"} | _CONDITIONS) else exception
     needed = float(bool(mine & lexicon.NEEDED and not forms & lexicon.NEEDED))
     if needed and forms & lexicon.POSSIBLE:
         needed = 2.0
     strong = mine & lexicon.ALL and not mine & {"almost", "nearly", "not"}
     all_added = float(bool(strong and not forms & lexicon.ALL))
-    all_for_some = float(bool(all_added and forms & lexicon.SOME))
+    none = mine & lexicon.NONE and not forms & lexicon.NONE and forms & {"most", "many", "some"}
+    all_for_some = float(bool((all_added or none) and forms & lexicon.SOME))
     cause = float(bool(mine & lexicon.SURELY_CAUSAL and not forms & lexicon.CAUSAL))
     whys = []
     for flag, why in (
@@ -70,7 +76,7 @@ def denials(
     ours: Sentence, there: Stored, units: list[Unit], inside: range
 ) -> tuple[list[float], list[str]]:
     """Whether a negation was added or lost, or a word became its opposite."""
-    more = less = reach = opposed = 0.0
+    more, less, reach, opposed = 0.0, 0.0, 0.0, 0.0
     whys: list[str] = []
     by_place = {unit.at: unit for unit in units}
     denying = {ours.clauses[at] for at in ours.denials}
@@ -91,18 +97,16 @@ def denials(
         for at in there.sentences[n].heads:
             unit = back.get((n, at))
             if unit and unit.clause not in denying and not _denies_at(ours, unit.at):
-                other = [(m, p) for m in inside for p, q in unit.hits.get(m, ()) if q >= 0.75]
-                less += all(there.sentences[m].denied[p] for m, p in other)
+                less += all(there.sentences[m].denied[p] for m, p in _spots(unit, inside))
     for unit in units:
         if unit.kind != "number" and unit.word.weight > 0.5:
-            spots = [(n, p) for n in inside for p, q in unit.hits.get(n, ()) if q >= 0.75]
-            flags = [there.sentences[n].denied[p] for n, p in spots]
-            mine = ours.denied[unit.at]
-            reach += bool(flags) and (not any(flags) if mine else all(flags))
+            flags = [there.sentences[n].denied[p] for n, p in _spots(unit, inside)]
+            is_denied = ours.denied[unit.at]
+            reach += bool(flags) and (not any(flags) if is_denied else all(flags))
     for side, places in ours.sides.items():
         against = OPPOSED[side]
         for at in places[:4]:
-            mine, other, word = 0.0, 0.0, ""
+            mine, against_it, theirs = 0.0, 0.0, ""
             for n in inside:
                 each = there.sentences[n]
                 unit = by_place.get(at)
@@ -119,17 +123,21 @@ def denials(
                             mine = max(mine, 0.9)
                         elif each.denied[p] == ours.denied[at] and not _turned_by(each, p):
                             fit = near(ours, units, at, at + 1, each, n, p, p + 1)
-                            if fit > other:
-                                other, word = fit, word_at(each, p)
-            if other - mine > opposed:
-                opposed = other - mine
+                            if fit > against_it:
+                                against_it, theirs = fit, word_at(each, p)
+            if against_it - mine > opposed:
+                opposed = against_it - mine
                 if opposed > 0.1:
-                    whys.append(f"says {word_at(ours, at)}, where the passage says {word}")
+                    whys.append(f"says {word_at(ours, at)}, where the passage says {theirs}")
     if more:
         whys.append("has a negation that the passage lacks")
     if less:
         whys.append("lacks a negation that the passage has")
     return [min(more, 2.0), min(less, 2.0), min(reach, 4.0), opposed], whys
+
+
+def _spots(unit: Unit, inside: range) -> list[tuple[int, int]]:
+    return [(n, p) for n in inside for p, q in unit.hits.get(n, ()) if q >= 0.75]
 
 
 def _denied_in(each: Sentence, at: int) -> bool:
