@@ -6,13 +6,14 @@ from moothall.text import lazily
 
 _NAMES = {
     "citations.support": "support",
-    "findings": "Citation Findings Narrative Objective Passage ResearchResult ResearchTask "
+    "findings": "Citation Findings Heading Narrative Objective Passage ResearchResult ResearchTask "
     "Resource Section Support",
     "folder.index": "search_folder",
     "pool": "ResourcePool",
     "report": "Report",
     "researcher": "Researcher",
     "steps": "Evaluate Narrate Plan Research Update",
+    "writing.review": "ProposedPlan",
     "web.tools": "read_pdf search_web visit_page",
 }
 _HOME = {name: home for home, names in _NAMES.items() for name in names.split()}

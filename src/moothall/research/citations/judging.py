@@ -86,12 +86,14 @@ async def _judged(
     ]
 
     async def ask(messages: Messages, number: int) -> Any:
-        of = partial(completed, bench.judge, bench._budget, messages, _SCHEMA)
-        name = getattr(bench.judge, "name", None)
-        answer = await bench._record.step(f"{key}.{number}", of, of=ANSWER, model=name)
+        of = partial(completed, bench.agent.judge, bench.budget, messages, _SCHEMA)
+        name = getattr(bench.agent.judge, "name", None)
+        answer = await bench.record.step(f"{key}.{number}", of, of=ANSWER, beside=True, model=name)
         used = getattr(answer, "usage", None)
         if isinstance(used, Usage):
             bench.progress.usage = bench.progress.usage + used
+            known = bench.progress.used
+            known[str(name)] = known.get(str(name), Usage()) + used
         return answer
 
     def read(answer: str) -> Support:
@@ -106,7 +108,9 @@ async def _judged(
     except (JournalError, Stop):
         raise
     except Unusable as error:
-        logger.warning("the judge of agent %r: its answer %s", bench.id, shorten(str(error), 200))
+        logger.warning(
+            "the judge of agent %r: its answer %s", bench.agent.id, shorten(str(error), 200)
+        )
     except Exception as error:
-        log_failure(logger, f"the judge of agent {bench.id!r} failed", error)
+        log_failure(logger, f"the judge of agent {bench.agent.id!r} failed", error)
     return None
