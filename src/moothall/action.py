@@ -103,9 +103,8 @@ def _check_options(where: str, options: Mapping[str, Any]) -> None:
         if type(given) is not bool and isinstance(getattr(Action, option, None), bool):
             raise ConfigError(f"{where}: {option}= must be True or False, got {given!r:.80}")
     timeout = options.get("timeout")
-    if timeout is not None and not (
-        isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout > 0
-    ):
+    positive = isinstance(timeout, int | float) and timeout is not True and timeout > 0
+    if timeout is not None and not positive:
         raise ConfigError(f"{where}: timeout= must be a number above 0, got {timeout!r}")
     try:
         copy_json(options.get("help"))
@@ -358,8 +357,7 @@ class ActionRegistry:
                     "register its actions under other names, or give agent.as_action(name)"
                 )
             self.actions.update(offers)
-            if guidance := getattr(action, "guidance", ""):
-                self.guidance = (*self.guidance, guidance)
+            self.guidance = (*self.guidance, *filter(None, [getattr(action, "guidance", "")]))
         else:
             made = Action.of(action)  # type: ignore[arg-type]
             self.actions[made.name] = made

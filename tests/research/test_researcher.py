@@ -355,7 +355,7 @@ def test_a_plan_that_cannot_be_used_is_asked_for_once_more(answer: str, fault: s
     report = researcher.report_sync()
     assert report.stop_reason == "done"
     assert report.notes[0].startswith("iteration 1: the plan is by rules, as the model's answer ")
-    assert "By rules, or left out: iteration 1: the plan is by rules" in report.markdown
+    assert "Notes: iteration 1: the plan is by rules" in report.markdown
 
 
 def test_research_plan_unreadable_and_no_tool_takes_a_query_ends_as_unreadable() -> None:

@@ -163,7 +163,7 @@ async def _reviewed(bench: Workbench) -> None:
             _take(bench, "plan", await bench.agent.steps["plan"].forward(bench))
             continue
         if isinstance(given, str):  # rules understand no words: each line is a query
-            tool, name = next(taking(bench.tools, "query"))
+            tool, name = next(taking(bench.tools, "query"), ("", ""))
             lines = [each.strip() for each in given.splitlines() if each.strip()]
             plan.tasks = [ResearchTask(tool, {name: each}, "asked for") for each in lines]
         elif isinstance(given, ProposedPlan):

@@ -246,7 +246,7 @@ def _foot(
         shown = [_plain(each) for each in progress.notes[:_NOTES]]
         rest = len(progress.notes) - _NOTES
         shown += [f"and {rest} more"] if rest > 0 else []
-        lines.append(f"By rules, or left out: {'; '.join(shown)}.")
+        lines.append(f"Notes: {'; '.join(shown)}.")
     if spent := _spent(progress, cost):
         lines.append(spent)
     if stop is None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from moothall.action import Action
-from moothall.errors import BudgetExceeded, JournalError
+from moothall.errors import BudgetExceeded, JournalError, ModelError
 from moothall.models.ask import Messages, Unusable, ask_json
 from moothall.models.protocol import Usage
 from moothall.reasoning.charging import completed
@@ -129,7 +130,9 @@ class Workbench:
         if name not in self._contexts:
 
             async def ask(_: Any) -> dict[str, int | None]:
-                return {"context_tokens": await find()}
+                with suppress(ModelError):  # the first prompt will say so
+                    return {"context_tokens": await find()}
+                return {"context_tokens": None}
 
             key = f"{self.iteration}.{self.step}.context"
             self._contexts[name] = (await self.record.step(key, ask))["context_tokens"]

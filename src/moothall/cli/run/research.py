@@ -263,6 +263,8 @@ class ResearchDisplay(RunDisplay):
             self._working = f"iteration {event.iteration}{of}, {what}"
             return
         data = event.result
+        for note in data.get("notes", ()):
+            self._line(one_line(note, MAX_LINE), "yellow", "  note: ", "    ")
         if event.block == "plan":
             count = len(data["tasks"])
             self._line(f"  plan: {counted(count, 'task')}" if count else "  plan: no task is left")
