@@ -16,10 +16,10 @@ import click
 from moothall.cli.ending import interruptible
 from moothall.cli.options import as_written, journal_option, json_option, opened, usage
 from moothall.cli.recorded import NOBODY, Recorded, refused
+from moothall.cli.replay import show_replay
 from moothall.cli.run.act import run_act, screen_of
 from moothall.cli.run.ended import exit_code
 from moothall.cli.run.watch import Permission, watched
-from moothall.cli.runs import show_replay
 from moothall.cli.values import Whole, above_0
 from moothall.errors import DefinitionError, RunMismatch, StateError
 from moothall.journal.describe import doubt_line
