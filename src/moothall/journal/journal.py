@@ -25,7 +25,7 @@ from moothall.journal.find import Moment, Wanted
 from moothall.journal.moving import backed_up, exported, imported
 from moothall.journal.opening import MAX_ID, Runs, check_id
 from moothall.journal.run import Part, ReadPart, reply_of
-from moothall.journal.tally import TASK_CHARS, Tally
+from moothall.journal.tally import TASK_CHARS, Tally, searched
 from moothall.jsonvalue import readable
 
 _OTHERS_S = 0.25
@@ -352,8 +352,8 @@ class Journal:
         with self._file.reading() as db:  # makes no writer wait, however long the run is
             number = self._file.number(db, run_id)
             entries = [entry for entry, _ in self._file.read(db, number, run_id)]
-            about = db.execute("SELECT key, state FROM runs WHERE number = ?", (number,))
-            key, state = about.fetchone()
+            about = db.execute("SELECT key, state, task FROM runs WHERE number = ?", (number,))
+            key, state, task = about.fetchone()
         if upto is not None:
             if type(upto) is not int or not 1 <= upto <= len(entries):
                 raise DefinitionError(f"upto= must be from 1 to {len(entries)}, got {upto!r}")
@@ -377,10 +377,10 @@ class Journal:
                 (new_id, secrets.token_hex(8), number),
             ).lastrowid
             assert made is not None
-            db.execute(
-                "INSERT INTO texts (run, text) SELECT ?, text FROM texts WHERE run = ?",
-                (made, number),
-            )
+            over = entries[-1] if entries and entries[-1].kind == "over" else None
+            said = "" if over is None else over.data.get("text")
+            text = searched(task, said if isinstance(said, str) else "")
+            db.execute("INSERT INTO texts (run, text) VALUES (?, ?)", (made, text))
             times = [entry.at for entry in entries]
             self._file.write(db, made, (0, b""), copies, state, (Tally(), 0.0, 0), times)
         return new_id
