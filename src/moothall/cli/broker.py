@@ -19,8 +19,8 @@ from moothall.agent import Agent
 from moothall.cli.company import add_agent, named_agent
 from moothall.cli.ending import INTERRUPTED
 from moothall.cli.options import journal_option, print_text, recorded, usage
-from moothall.cli.values import FileToWrite, Number
-from moothall.errors import MissingExtra
+from moothall.cli.values import FileToWrite, Number, OneOf
+from moothall.errors import MissingExtra, MoothallError
 from moothall.spaces.amqp.options import AMQPOptions
 from moothall.text import counted, escaped
 
@@ -28,9 +28,13 @@ if TYPE_CHECKING:
     from moothall.spaces.amqp.dead_letters import DeadLetter, DeadLetters
     from moothall.spaces.amqp.space import AMQPSpace
 
+logger: logging.Logger = logging.getLogger("moothall.serve")
+
 EXCHANGE: Final = "moothall"
 GRACE_S: Final = 30.0
 _LOOK_S: Final = 1.0
+_DECIDED_S: Final = 3.0
+"""Seconds between looks for runs that a person has decided about."""
 
 _FILE: Final = click.Path(dir_okay=False)
 _OPTIONS = (
@@ -148,6 +152,14 @@ def _hush_pika() -> None:
     show_default=True,
     help="Seconds for running actions to finish at shutdown.",
 )
+@click.option(
+    "--on-mismatch",
+    type=OneOf(("stop", "fork")),
+    default="stop",
+    show_default=True,
+    metavar="WAY",
+    help="If the agent has changed since a reply was cut off: stop, or go on in a fork of the run.",
+)
 def serve(
     agent: str,
     id: str | None,
@@ -155,6 +167,7 @@ def serve(
     inbox: str | None,
     journal: str | None,
     grace: float,
+    on_mismatch: str,
 ) -> int:
     """Serve an agent over RabbitMQ, until Ctrl-C.
 
@@ -165,7 +178,9 @@ def serve(
     An agent that replies has a separate conversation with each sender, or, made with shared=True,
     one with all. With --inbox, a message that was being handled when the process died is not
     handled twice. With --journal, a ReActAgent, DualActAgent or Conversation then continues the
-    reply that it was giving; `moothall runs` lists these replies.
+    reply that it was giving; `moothall runs` lists these replies. If calls of it are in doubt,
+    decide by `moothall resume` without --agent: this process goes on, and sends the reply to its
+    sender.
 
     SIGINT (Ctrl-C) or SIGTERM stops it: it begins nothing new and finishes what it is handling;
     waiting messages stay at the broker. A second signal stops it at once.
@@ -183,6 +198,10 @@ def serve(
     130 ended at once.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     served = named_agent(agent, id, "MODULE:AGENT")
+    if on_mismatch != "stop":
+        if not hasattr(served, "on_mismatch"):
+            raise click.UsageError(f"--on-mismatch: {agent} gives no replies that are recorded")
+        served.on_mismatch = on_mismatch
     with recorded((served,), journal, agent):
         _log()
         space = place.space(inbox=inbox, grace=grace)
@@ -211,10 +230,12 @@ async def _serve(agent: Agent, space: AMQPSpace, place: Place, grace: float) -> 
         id = escaped(str(agent.id))
         address = place.options().address
         _print_line(f"{id} is served at {address}, exchange {place.name}. Ctrl-C ends it.")
+        decided = asyncio.create_task(_resume_decided(agent))
         # No event tells that the agent has left, or that another process has taken its id.
         while not stopped.is_set() and space.ids():
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopped.wait(), _LOOK_S)
+        decided.cancel()
         if not stopped.is_set():
             click.echo(f"moothall: {id} is in its space no longer", err=True)
             return 1
@@ -226,6 +247,18 @@ async def _serve(agent: Agent, space: AMQPSpace, place: Place, grace: float) -> 
         await asyncio.to_thread(space.close)
     _print_line(f"{id} has stopped.")
     return 0
+
+
+async def _resume_decided(agent: Agent) -> None:
+    """Go on with runs whose calls in doubt a person has decided about, in any process."""
+    resume = getattr(agent, "resume_decided", None)
+    while resume is not None and getattr(agent, "journal", None) is not None:
+        try:
+            for each in await resume():
+                logger.info("run %r is decided: %s", each.run.id, each.outcome)
+        except MoothallError as error:
+            logger.error("what is decided cannot be looked up: %s", error)
+        await asyncio.sleep(_DECIDED_S)
 
 
 def _print_line(text: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from moothall.errors import NoSuchRun, RunMismatch, StateError
-from moothall.journal import Journal
+from moothall.journal import Journal, Outline
 from moothall.journal.doubt import Doubt
 from moothall.orders.act import is_small
 from moothall.orders.order import AnyOrder, Order, order_of
@@ -43,10 +43,10 @@ def refusal(
         forked: whether a run that has a fork may be resumed
     """
     try:
-        run = journal.run(run_id)
-        state = run.state
+        run: Outline | None = journal.run(run_id)
     except NoSuchRun:
-        run = state = None
+        run = None
+    state = None if run is None else run.state
     if state in ENDED and not ended:
         return Refusal("ended", f"run {run_id!r} has ended ({state}): begin another run")
     # The fork may have executed the same actions.
