@@ -417,3 +417,68 @@ def test_a_terminal_obeys_nothing_that_was_read(folder: Path) -> None:
     assert "\x1b" not in shown
     assert "\u202e" not in shown
     assert "port 99" in shown
+
+
+def test_review_plan_at_the_terminal_changes_the_plan_before_anything_is_read(folder: Path) -> None:
+    def model(request: Request) -> Answer:
+        asks = str(request.body["messages"])
+        told.append(asks)
+        if "Plan the next" in asks:
+            query = "beta key" if "Ask about beta." in asks else "alpha port"
+            return text(plan(("search_folder", {"query": query})))
+        cited = "The key of beta is 128 bits long.[^1^]"
+        return text(evaluation({KEY: 0.95}) if "Evaluate" in asks else cited)
+
+    told: list[str] = []
+    with (
+        OpenAIServer(model) as server,
+        Terminal(
+            *("-m", "moothall", "research", KEY, "--folder", "notes", "--review-plan"),
+            *("--model", f"{server.url}#m", "--tone", "brief", "--context-tokens", "9000"),
+            *("--step-model", f"evaluate={server.url}#judge"),
+            cwd=folder,
+            environment=environment(folder),
+            columns=200,
+        ) as terminal,
+    ):
+        terminal.until("Begin? ")
+        terminal.type("Ask about beta.\r")
+        terminal.until("beta key")
+        terminal.until("Begin? ")
+        terminal.type("\r")
+        assert terminal.end() == 0
+        assert [each.body["model"] for each in server.requests] == ["m", "m", "m", "judge"]
+    assert 'search_folder {"query": "alpha port"}' in uncoloured(terminal.raw)
+    assert "Tone: brief." in told[2]
+
+
+def test_review_plan_refused_at_the_terminal_ends_the_research(folder: Path) -> None:
+    with Terminal(
+        *("-m", "moothall", "research", PORT, "--folder", "notes", "--review-plan"),
+        cwd=folder,
+        environment=environment(folder),
+    ) as terminal:
+        terminal.until("Begin? ")
+        terminal.type("n\r")
+        assert terminal.end() == 1
+    assert "4711" not in terminal.raw
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    (
+        (["--length", "5"], "--length is for a model: give --model too"),
+        (["--language", "French"], "--language is for a model"),
+        (["--step-model", "plan"], "write plan=MODEL, narrate=MODEL or evaluate=MODEL"),
+        (["--model", "local", "--step-model", "read=local"], "there is no step 'read'"),
+        (["--model", "local", "--step-model", "plan=nobody"], "--step-model: there is no model"),
+        (["--review-plan"], "--review-plan asks you: it needs a terminal, and no --json"),
+    ),
+)
+def test_option_of_a_model_that_is_wrong_is_told_before_anything_begins(
+    folder: Path, options: list[str], fault: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["research", PORT, "--folder", str(folder / "notes"), *options])
+    assert ended.value.code == 2
+    assert fault in capsys.readouterr().err

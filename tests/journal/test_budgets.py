@@ -124,7 +124,7 @@ def test_a_budget_is_deleted(journal: Journal, tmp_path: Path) -> None:
             use("team/anna")
     with pytest.raises(DefinitionError, match="there is no limit 'money'; there are tokens"):
         journal.budgets.limit("team", money=3)
-    with pytest.raises(DefinitionError, match="tokens= must be an integer"):
+    with pytest.raises(DefinitionError, match="tokens= must be a whole number"):
         journal.budgets.limit("team", tokens=-1)
     assert only(journal).set == ()
 

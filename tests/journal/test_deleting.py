@@ -188,7 +188,7 @@ def test_prune_deletes_what_is_old_enough(journal: Journal) -> None:
     assert journal.prune(3600).runs == []
     with pytest.raises(DefinitionError, match="older_than must be from 0 seconds"):
         journal.prune(-1)
-    with pytest.raises(DefinitionError, match="keep= must be an integer from 0"):
+    with pytest.raises(DefinitionError, match="keep= must be a whole number from 0"):
         journal.prune(0, keep=-1)
     assert journal.prune(0).runs == ["R"]
 

@@ -167,7 +167,7 @@ def test_some_entries_of_a_long_run_cost_what_they_are(journal: Journal, tmp_pat
     ("wanted", "told"),
     (
         ({"sort": "age"}, "sort= must be one of began, changed"),
-        ({"limit": 0}, "limit= must be an integer from 1"),
+        ({"limit": 0}, "limit= must be a whole number from 1"),
         ({"since": "yesterday"}, "since= must be seconds since 1970 or a datetime"),
         ({"text": 3}, "text= must be a text"),
         ({"state": [None]}, "state= must be a text"),

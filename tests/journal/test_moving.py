@@ -125,8 +125,8 @@ def test_a_file_that_is_no_exported_run_is_refused_and_adds_nothing(
 
 
 def test_made_up_entries_with_right_checksums_are_refused(journal: Journal, tmp_path: Path) -> None:
-    from moothall.journal.file import _sum as sum_of
-    from moothall.journal.file import as_text
+    from moothall.journal.journal_file import _sum as sum_of
+    from moothall.journal.journal_file import as_text
 
     reply(journal, "R", "a")
     journal.export("R", tmp_path / "r.jsonl")

@@ -260,7 +260,7 @@ def test_a_model_searches(docs: Path, index: Path) -> None:
 
 
 def test_what_is_given_wrongly_is_said(docs: Path, index: Path, tmp_path: Path) -> None:
-    with pytest.raises(DefinitionError, match="results must be a whole number from 1, got 0"):
+    with pytest.raises(DefinitionError, match="results must be a whole number from 1 up, got 0"):
         search_folder(docs, index=index, results=0)
     with pytest.raises(DefinitionError, match="pattern must be a text, got 5"):
         search_folder(docs, index=index, pattern=5)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from moothall.budget import Left, Spent, StoredBudget
-from moothall.cli.options import journal_option, opened, usage
+from moothall.cli.shared_options import journal_option, opened, usage
 from moothall.cli.values import Whole, above_0
 from moothall.text import escaped
 

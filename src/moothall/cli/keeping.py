@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from moothall.cli.options import journal_option, made_journal, opened, usage
+from moothall.cli.shared_options import journal_option, made_journal, opened, usage
 from moothall.cli.values import Age, FileToWrite, Whole
 from moothall.errors import ConfigError
 from moothall.journal import Deleted, Journal

@@ -12,16 +12,16 @@ from typing import Any
 import click
 
 from moothall.cli.keeping import COMMANDS
-from moothall.cli.options import journal_option, reading
-from moothall.cli.recorded import NOBODY, Recorded, print_doubts
+from moothall.cli.recorded_runs import NOBODY, Recorded, print_doubts
 from moothall.cli.run.ended import WORDS
+from moothall.cli.shared_options import journal_option, reading
 from moothall.cli.values import Moment, OneOf, Whole
 from moothall.journal import Journal, Outline
 from moothall.journal.describe import doubt_line
 from moothall.journal.entry import Sums
 from moothall.journal.find import SORTS
 from moothall.orders.order import line_of, order_of
-from moothall.orders.resume import forks
+from moothall.orders.resumable import forks
 from moothall.reasoning.reply import ANSWERED
 from moothall.text import counted, escaped
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from moothall.budget.shared import STATED
 from moothall.budget.stored import StoredBudget, limited, name_of, released, reset, stored
-from moothall.errors import DefinitionError
-from moothall.journal.file import JournalFile, as_text
+from moothall.errors import ConfigError
+from moothall.journal.journal_file import JournalFile, as_text
 from moothall.journal.opening import Runs
 
 
@@ -59,7 +59,7 @@ class SharedBudgets:
         """Return all budgets, in the order of their names.
 
         Raises:
-            DefinitionError: one is not in the file as it was written
+            ConfigError: one is not in the file as it was written
             JournalError: the file cannot be read
         """
         return [stored(key, state, self._is_alive) for key, state in self._states().items()]
@@ -74,7 +74,7 @@ class SharedBudgets:
             The budget, as it is now.
 
         Raises:
-            DefinitionError: there is no budget of that name
+            ConfigError: there is no budget of that name
             JournalError: the file cannot be written
         """
         return self._change(name, partial(reset, is_alive=self._is_alive))
@@ -91,7 +91,7 @@ class SharedBudgets:
             The budget, as it is now.
 
         Raises:
-            DefinitionError: there is no budget of that name
+            ConfigError: there is no budget of that name
             JournalError: the file cannot be written
         """
         return self._change(name, partial(released, is_alive=self._is_alive))
@@ -110,11 +110,11 @@ class SharedBudgets:
             The budget, as it is now.
 
         Raises:
-            DefinitionError: there is no budget of that name, or a limit is not valid
+            ConfigError: there is no budget of that name, or a limit is not valid
             JournalError: the file cannot be written
         """
         if unknown := limits.keys() - set(STATED):
-            raise DefinitionError(
+            raise ConfigError(
                 f"limit: there is no limit {min(unknown)!r}; there are {', '.join(STATED)}"
             )
         return self._change(name, partial(limited, limits=limits))
@@ -126,7 +126,7 @@ class SharedBudgets:
             name: the name of the budget
 
         Raises:
-            DefinitionError: there is no budget of that name
+            ConfigError: there is no budget of that name
             JournalError: the file cannot be written
         """
         key = self._key_of(name)
@@ -149,9 +149,7 @@ class SharedBudgets:
         names = {name_of(key): key for key in self._states()}
         if name not in names:
             told = ", ".join(map(repr, names)) or "none at all"
-            raise DefinitionError(
-                f"journal {self._file.name!r} has no budget {name!r}; it has {told}"
-            )
+            raise ConfigError(f"journal {self._file.name!r} has no budget {name!r}; it has {told}")
         return names[name]
 
     def _change(

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from moothall.errors import TooManyThreads
 from moothall.journal.entry import Entry
-from moothall.journal.file import JournalFile, Place
+from moothall.journal.journal_file import JournalFile, Place
 from moothall.journal.tally import Tally
 from moothall.threads import WORKERS, guard, renewed
 

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from moothall.arguments import check_count
-from moothall.errors import DefinitionError, RunHeld
+from moothall.arguments import check_integer
+from moothall.errors import ConfigError, RunHeld
 from moothall.journal.doubt import in_doubt
 from moothall.journal.entry import ENDED
-from moothall.journal.file import JournalFile
 from moothall.journal.find import OF_THREAD, threads_of
 from moothall.journal.holders import SLICE_S, Holders, Pace, holder_of
+from moothall.journal.journal_file import JournalFile
 from moothall.journal.opening import Runs
 
 _ROWS: Final = 50
@@ -77,10 +77,10 @@ class Deletions:
     def prune(self, older_than: float, keep: int) -> Deleted:
         """Delete the runs that were last written so many seconds ago, but for the newest."""
         if isinstance(older_than, bool) or not isinstance(older_than, int | float):
-            raise DefinitionError(f"prune: older_than must be seconds, got {older_than!r:.80}")
+            raise ConfigError(f"prune: older_than must be seconds, got {older_than!r:.80}")
         if not 0 <= older_than <= _LONGEST_S:
-            raise DefinitionError(f"prune: older_than must be from 0 seconds, got {older_than!r}")
-        check_count("prune", "keep", keep, least=0)
+            raise ConfigError(f"prune: older_than must be from 0 seconds, got {older_than!r}")
+        check_integer("keep=", keep, 0)
         with self._file.reading() as db:
             rows = db.execute(
                 "SELECT number, id, state FROM runs WHERE NOT deleted AND changed < ? AND number "

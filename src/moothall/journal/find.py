@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
-from moothall.arguments import check_count
-from moothall.errors import DefinitionError
+from moothall.arguments import check_integer
+from moothall.errors import ConfigError
 from moothall.jsonvalue import readable
 
 Moment: TypeAlias = float | datetime
@@ -57,7 +57,7 @@ class Wanted:
         column, descending = self.sort.removeprefix("-"), self.sort.startswith("-")
         if column not in SORTS:
             names = ", ".join(SORTS)
-            raise DefinitionError(
+            raise ConfigError(
                 f"runs: sort= must be one of {names}, or one of them with a '-' before it for the "
                 f"largest first, got {self.sort!r:.80}"
             )
@@ -65,7 +65,7 @@ class Wanted:
         order = f"{column} DESC, number DESC" if descending else f"{column}, number"
         limit = ""
         if self.limit is not None:
-            check_count("runs", "limit", self.limit)
+            check_integer("limit=", self.limit)
             limit = f" LIMIT {self.limit}"
         return f"SELECT {_COLUMNS} FROM runs{where} ORDER BY {order}{limit}", values
 
@@ -119,7 +119,7 @@ def moment(name: str, given: object) -> float:
     if isinstance(given, datetime):
         return given.timestamp()
     if isinstance(given, bool) or not isinstance(given, int | float):
-        raise DefinitionError(
+        raise ConfigError(
             f"runs: {name}= must be seconds since 1970 or a datetime, got {given!r:.80}"
         )
     return float(given)
@@ -133,7 +133,7 @@ def _states(given: str | Iterable[str] | None) -> list[str] | tuple[str, ...] | 
 
 def _text(name: str, given: object) -> str:
     if not isinstance(given, str):
-        raise DefinitionError(f"runs: {name}= must be a text, got {given!r:.80}")
+        raise ConfigError(f"runs: {name}= must be a text, got {given!r:.80}")
     return readable(given)
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from moothall.journal.file import JournalFile
+from moothall.journal.journal_file import JournalFile
 from moothall.journal.opening import Runs
 
 _HASH: Final = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")

@@ -13,18 +13,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from moothall.arguments import check_count
-from moothall.errors import DefinitionError
+from moothall.arguments import check_integer
 from moothall.journal.books import SharedBudgets
 from moothall.journal.commits import Commits
 from moothall.journal.deleting import Deleted, Deletions
 from moothall.journal.doubt import Decision, Doubt, decisions_for, in_doubt
 from moothall.journal.entry import Entry, Outline, Outlines, Sums, copied
-from moothall.journal.file import JournalFile
 from moothall.journal.find import Moment, Wanted
+from moothall.journal.journal_file import JournalFile
 from moothall.journal.moving import backed_up, exported, imported
 from moothall.journal.opening import MAX_ID, Runs, check_id
-from moothall.journal.run import Part, ReadPart, reply_of
+from moothall.journal.run_parts import Part, ReadPart, reply_of
 from moothall.journal.tally import TASK_CHARS, Tally, searched
 from moothall.jsonvalue import readable
 
@@ -54,7 +53,7 @@ class Journal:
         timeout: seconds to wait while another process holds the file locked
 
     Raises:
-        DefinitionError: an argument is wrong
+        ConfigError: an argument is wrong
         JournalError: the file cannot be used; the text says why and what to do
     """
 
@@ -123,7 +122,7 @@ class Journal:
             limit: the most runs
 
         Raises:
-            DefinitionError: an argument is not valid
+            ConfigError: an argument is not valid
             JournalError: the file cannot be read
         """
         wanted = Wanted(
@@ -170,7 +169,7 @@ class Journal:
             needs_person: likewise
 
         Raises:
-            DefinitionError: an argument is not valid
+            ConfigError: an argument is not valid
             JournalError: the file cannot be read
         """
         wanted = Wanted(
@@ -208,11 +207,11 @@ class Journal:
             most: at most so many; only these are read
 
         Raises:
-            DefinitionError: `most` is not a whole number from 0 on
+            ConfigError: `most` is not a whole number from 0 on
             NoSuchRun: there is no run of that id
             JournalError: the file cannot be read, or is damaged
         """
-        check_count("entries", "most", most, least=0, optional=True)
+        check_integer("most=", most, 0, optional=True)
         with self._file.reading() as db:
             number = self._file.number(db, run_id)
             limit = -1 if most is None else most
@@ -312,7 +311,7 @@ class Journal:
             The calls that were decided about; none, if none was in doubt.
 
         Raises:
-            DefinitionError: a decision is wrong, or there is no call of such a number
+            ConfigError: a decision is wrong, or there is no call of such a number
             NoSuchRun: there is no run of that id
             RunHeld: another writer has the run
             JournalError: the file cannot be written, or is damaged
@@ -344,7 +343,7 @@ class Journal:
         Raises:
             NoSuchRun: there is no run of that id
             ValueError: there is a run of the new id, or the new id is not valid
-            DefinitionError: `upto` is not the number of an entry
+            ConfigError: `upto` is not the number of an entry
             JournalError: the file cannot be written, or is damaged
         """
         if new_id is not None:
@@ -355,8 +354,7 @@ class Journal:
             about = db.execute("SELECT key, state, task FROM runs WHERE number = ?", (number,))
             key, state, task = about.fetchone()
         if upto is not None:
-            if type(upto) is not int or not 1 <= upto <= len(entries):
-                raise DefinitionError(f"upto= must be from 1 to {len(entries)}, got {upto!r}")
+            check_integer("upto=", upto, 1, len(entries))
             state = state if upto == len(entries) else None
             del entries[upto:]
         copies = [
@@ -423,7 +421,7 @@ class Journal:
             What was deleted, and why others were left.
 
         Raises:
-            DefinitionError: an argument is not valid
+            ConfigError: an argument is not valid
             JournalError: the file cannot be written, or is damaged
         """
         if isinstance(older_than, timedelta):
@@ -479,7 +477,7 @@ class Journal:
         Raises:
             FileError: the file cannot be read, or is not an exported run; the text says where
             ValueError: there is a run of that id
-            DefinitionError: `run_id` is not a valid id
+            ConfigError: `run_id` is not a valid id
             JournalError: the journal cannot be written
         """
         return imported(self._file, Path(path), run_id)

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from moothall.errors import DefinitionError, FileError, JournalError, NoSuchFile
+from moothall.errors import ConfigError, FileError, JournalError, NoSuchFile
 from moothall.files import written_whole
-from moothall.journal.file import JournalFile, as_text, hash_of
 from moothall.journal.holders import named
+from moothall.journal.journal_file import JournalFile, as_text, hash_of
 from moothall.journal.opening import check_id
 from moothall.journal.shapes import fault_of
 from moothall.journal.tally import Tally, searched
@@ -197,7 +197,7 @@ class _Import:
             )
         try:
             check_id(head["id"])
-        except DefinitionError as error:
+        except ConfigError as error:
             raise self._fault(str(error)) from error
         for name in ("kind", "agent", "task", "thread", "state", "key"):
             text = head[name]

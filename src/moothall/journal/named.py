@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from moothall.errors import DefinitionError
+from moothall.errors import ConfigError
 from moothall.journal.journal import Journal
 
 
@@ -14,6 +14,4 @@ def as_journal(given: Journal | str | os.PathLike[str], whose: str) -> Journal:
         return given
     if isinstance(given, str | os.PathLike):
         return Journal(given)
-    raise DefinitionError(
-        f"{whose}: journal= must be a Journal or the path of one, got {given!r:.80}"
-    )
+    raise ConfigError(f"{whose}: journal= must be a Journal or the path of one, got {given!r:.80}")

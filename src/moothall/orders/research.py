@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from moothall.errors import ConfigError, FileError, MissingExtra, PageError
-from moothall.orders.models import budget_of, check_model, made_model
+from moothall.orders.named_models import budget_of, check_model, made_model
 
 if TYPE_CHECKING:
     from moothall.action import Action
     from moothall.journal import Journal
     from moothall.research.report import Report
     from moothall.research.researcher import Researcher
+    from moothall.research.writing.review import Reviewer
+
+STEPS: Final = ("plan", "narrate", "evaluate")
+"""The steps that may have a model of their own."""
+_FORM: Final = "write plan=MODEL, narrate=MODEL or evaluate=MODEL"
+
+
+def step_models(given: Iterable[str]) -> dict[str, str]:
+    """Return models by step, as `plan=MODEL` on a command line."""
+    models = {}
+    for each in given:
+        step, equals, name = each.partition("=")
+        if not (equals and name):
+            raise ConfigError(f"--step-model: got {each!r:.80}; {_FORM}")
+        models[step] = name
+    return models
 
 
 @dataclass(frozen=True)
@@ -42,6 +58,12 @@ class ResearchOrder:
     site: str | None = None  # the host that the web is restricted to
     # Hosts of this machine or network that may be visited all the same.
     allow_hosts: list[str] = field(default_factory=list)
+    length: int | None = None  # how many words the report has, about
+    tone: str = ""
+    language: str = ""
+    context_tokens: int | None = None  # of the model, with its answer
+    step_models: dict[str, str] = field(default_factory=dict)  # other models, by step
+    review_plan: bool = False  # whether a person at the terminal sees the plan before it begins
     max_usd: float | None = None
     max_tokens: int | None = None
     max_seconds: float | None = None
@@ -88,9 +110,19 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
             each(order)
         except ConfigError as error:
             yield str(error)
-    if order.model is None and (order.role or order.max_usd or order.max_tokens):
-        which = "--role" if order.role else "--max-usd" if order.max_usd else "--max-tokens"
-        yield f"{which} is for a model: give --model too"
+    if order.model is None:
+        for_model: dict[str, object] = {
+            "--role": order.role,
+            "--max-usd": order.max_usd,
+            "--max-tokens": order.max_tokens,
+            "--length": order.length,
+            "--tone": order.tone,
+            "--language": order.language,
+            "--context-tokens": order.context_tokens,
+            "--step-model": order.step_models,
+        }
+        if said := next((name for name, given in for_model.items() if given), None):
+            yield f"{said} is for a model: give --model too"
     for name, path in (("--out", order.out), ("--html", order.html)):
         if path == "":
             yield f"{name} must be a file, got an empty text"
@@ -129,17 +161,29 @@ def _check_model(order: ResearchOrder) -> None:
             check_model(order.model)
         except ConfigError as error:
             raise ConfigError(f"--model: {error}") from None
+    for step, name in order.step_models.items():
+        if step not in STEPS:
+            raise ConfigError(f"--step-model: there is no step {step!r}; {_FORM}")
+        try:
+            check_model(name)
+        except ConfigError as error:
+            raise ConfigError(f"--step-model: {error}") from None
 
 
 def researcher(
-    order: ResearchOrder, journal: Journal | None = None, key: str | None = None
+    order: ResearchOrder,
+    journal: Journal | None = None,
+    key: str | None = None,
+    review_plan: Reviewer | None = None,
 ) -> Researcher:
     """Return the researcher that an order asks for; `key` is for its model."""
     from moothall.research.researcher import Researcher
 
     model = None if order.model is None else made_model(order.model, key)
+    # The key is for the server of `--model`.
+    models = {step: made_model(name, None) for step, name in order.step_models.items()}
     limits = {"seconds": order.max_seconds, "tokens": order.max_tokens, "usd": order.max_usd}
-    budget = budget_of(order.command, model, **limits)
+    budget = budget_of(order.command, model, *models.values(), **limits)
     return Researcher(
         "researcher",
         model,
@@ -149,6 +193,12 @@ def researcher(
         order.role,
         journal=journal,
         budget=budget,
+        models=models,
+        length=order.length,
+        tone=order.tone,
+        language=order.language,
+        context_tokens=order.context_tokens,
+        review_plan=review_plan,
     )
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from moothall.agent import CURRENT
-from moothall.arguments import check_count
-from moothall.errors import DefinitionError, RunHeld, RunMismatch
+from moothall.arguments import check_integer
+from moothall.errors import ConfigError, DefinitionError, RunHeld, RunMismatch
 from moothall.jsonvalue import as_json, json_text
 from moothall.message import check_message
 from moothall.reasoning.conversational import ConversationalAgent
@@ -111,10 +111,10 @@ class RecordedAgent(ConversationalAgent):
             raise DefinitionError(
                 f"agent {self.id!r} has no journal=, so there is no run to resume"
             )
-        check_count(f"agent {self.id!r}: resume_runs", "concurrency", concurrency)
+        check_integer(f"agent {self.id!r}: resume_runs: concurrency=", concurrency)
         for name, fn in (("deps", deps), ("budget", budget)):
             if fn is not None and not callable(fn):
-                raise DefinitionError(
+                raise ConfigError(
                     f"agent {self.id!r}: resume_runs: {name}= must be a function of the run, "
                     f"got {fn!r:.80}"
                 )

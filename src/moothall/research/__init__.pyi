@@ -2,6 +2,7 @@
 
 from moothall.research.findings import Citation as Citation
 from moothall.research.findings import Findings as Findings
+from moothall.research.findings import Heading as Heading
 from moothall.research.findings import Narrative as Narrative
 from moothall.research.findings import Objective as Objective
 from moothall.research.findings import Passage as Passage
@@ -21,3 +22,4 @@ from moothall.research.steps import Update as Update
 from moothall.research.web.tools import read_pdf as read_pdf
 from moothall.research.web.tools import search_web as search_web
 from moothall.research.web.tools import visit_page as visit_page
+from moothall.research.writing.review import ProposedPlan as ProposedPlan

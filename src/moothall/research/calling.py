@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from moothall.action import Action, ActionRegistry
 from moothall.context import injected
-from moothall.errors import DefinitionError, InvalidArguments
+from moothall.errors import ConfigError, DefinitionError, InvalidArguments
 from moothall.jsonvalue import NotJSON, as_json, copy_json, json_text
 from moothall.reasoning.group import check_actions
 from moothall.reasoning.loop.answer import RequestedCall
@@ -28,7 +28,7 @@ def tools_of(given: Any, id: str | int) -> dict[str, Action]:
         return {each.name: each for each in given.get_actions()}
     registry = ActionRegistry()
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise DefinitionError(f"agent {id!r}: tools= must be a list of actions, got {given!r:.80}")
+        raise ConfigError(f"agent {id!r}: tools= must be a list of actions, got {given!r:.80}")
     for each in given:
         registry.register(each)
     check_actions(registry.get_actions(), id)

@@ -32,7 +32,7 @@ class Objective:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "topic" and (not isinstance(value, str) or not value.strip()):
-            raise DefinitionError(f"an objective's topic must be a text, got {value!r:.80}")
+            raise ConfigError(f"an objective's topic must be a text, got {value!r:.80}")
         if name == "expertise":
             value = checked_expertise(value, self.topic)
         super().__setattr__(name, value)
@@ -41,17 +41,10 @@ class Objective:
 def checked_expertise(given: Any, topic: str) -> float:
     """Return an expertise, from 0 to 1; anything else raises DefinitionError."""
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
-        raise DefinitionError(
+        raise ConfigError(
             f"objective {topic!r:.80}: expertise must be from 0 to 1, got {given!r:.80}"
         )
     return float(given)
-
-
-def positive(number: Any, what: str) -> int:
-    """Return a whole number of at least 1; anything else raises ConfigError."""
-    if type(number) is not int or number < 1:
-        raise ConfigError(f"{what} must be a whole number from 1, got {number!r:.80}")
-    return number
 
 
 def seconds(number: Any, what: str, *, zero: bool = False) -> float:
@@ -66,7 +59,7 @@ def objectives_of(given: Any, id: str | int) -> list[Objective]:
     """Return the objectives that a researcher was given, each topic once."""
     listed = [given] if isinstance(given, str | Objective) else given
     if not isinstance(listed, Iterable):
-        raise DefinitionError(
+        raise ConfigError(
             f"agent {id!r}: objectives= must be texts or objectives, got {given!r:.80}"
         )
     made = [each if isinstance(each, Objective) else Objective(each) for each in listed]
@@ -228,6 +221,19 @@ class Citation:
 
 
 @dataclass
+class Heading:
+    """A section of a report's outline.
+
+    Attributes:
+        heading: its heading; empty for what stands before the first
+        about: what it is about, in words
+    """
+
+    heading: str
+    about: str = ""
+
+
+@dataclass
 class Progress:
     """The state of research: enough to resume it in another process."""
 
@@ -243,7 +249,10 @@ class Progress:
     uncited: int = 0  # how many sentences have no footnote
     remark: str = ""
     told: list[str] = field(default_factory=list, metadata=APPENDED)  # by the user, meanwhile
+    outline: list[Heading] = field(default_factory=list)  # of a report that is written by section
+    notes: list[str] = field(default_factory=list, metadata=APPENDED)  # for the foot
     usage: Usage = field(default_factory=Usage)
+    used: dict[str, Usage] = field(default_factory=dict)  # the same by model
     fresh: int = 0  # how often the last iteration read what no other had
     stop: StopReason | None = None
     detail: str = ""

@@ -169,10 +169,19 @@ def passages_of(resource: Resource) -> list[Passage]:
     made = []
     for text, section in pieces(resource.content or "", resource.sections):
         url = f"{resource.url}#{section.anchor}" if section.anchor else resource.url
-        named = " – ".join(dict.fromkeys(each for each in (title, section.title) if each))
+        named = _named(title, section.title)
         read = section.fetched_at or resource.fetched_at or ""
         made.append(Passage.of(url, text, read, named))
     return made
+
+
+def _named(title: str, section: str) -> str:
+    """Return the titles of a resource and of its part as one, each once.
+
+    A page is often called as its first heading is: `6. Tools — The Manual`, `6. Tools – 6.1. Saws`.
+    """
+    parts = [each for each in section.split(" – ") if each and not title.startswith(each)]
+    return " – ".join(dict.fromkeys([title, *parts] if title else parts or [section]))
 
 
 def _packed(content: str, start: int, end: int) -> Iterator[tuple[int, int]]:

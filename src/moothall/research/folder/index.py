@@ -17,9 +17,10 @@ from typing import Any, Final
 
 from moothall.action import Action
 from moothall.agents.folder import Folder
-from moothall.errors import DefinitionError, FolderIndexError, SearchError
+from moothall.arguments import check_integer
+from moothall.errors import ConfigError, FolderIndexError, SearchError
 from moothall.models import weights
-from moothall.research.findings import Resource, Section, positive
+from moothall.research.findings import Resource, Section
 from moothall.research.folder.files import MAX_BYTES, FileRead, read_file, walk
 from moothall.research.folder.ranking import ranked
 from moothall.research.pool import pieces
@@ -116,9 +117,9 @@ def search_folder(
         FileError: the folder does not exist, or is not a folder
         FolderIndexError: the index cannot be used, or belongs to another folder or program
     """
-    positive(results, "search_folder: results")
+    check_integer("search_folder: results", results)
     if not isinstance(pattern, str | None):
-        raise DefinitionError(f"search_folder: pattern must be a text, got {pattern!r:.80}")
+        raise ConfigError(f"search_folder: pattern must be a text, got {pattern!r:.80}")
     files = FolderIndex(path, None if index is None else os.fspath(index), pattern)
 
     def search(query: str) -> list[Resource]:

@@ -14,9 +14,10 @@ from typing import NamedTuple
 from urllib.parse import urldefrag, urljoin, urlsplit
 from weakref import WeakKeyDictionary
 
+from moothall.arguments import check_integer
 from moothall.errors import ConfigError, PageError
 from moothall.http import Client, HTTPError, Response
-from moothall.research.findings import positive, seconds
+from moothall.research.findings import seconds
 from moothall.research.web.addresses import address_check
 from moothall.research.web.robots import Robots
 from moothall.text import excerpt, one_line
@@ -68,17 +69,19 @@ class Fetcher:
         site: str | None = None,
     ) -> None:
         seconds(timeout_s, f"{name}: timeout_s")
+        check_integer(f"{name}: max_bytes", max_bytes)
+        check_integer(f"{name}: per_host", per_host)
         if not isinstance(user_agent, str) or not re.match(r"\s*[^\s/]", user_agent):
             raise ConfigError(f"{name}: user_agent must have a name, got {user_agent!r:.80}")
         if not (user_agent.isprintable() and user_agent.isascii()):  # it is a header
             raise ConfigError(f"{name}: user_agent must be ASCII in one line, got {user_agent!r}")
         check = address_check(allow_hosts)
         make = partial(Client, name, timeout_s=timeout_s, check_address=check, extra="research")
-        self._client = make(max_bytes=positive(max_bytes, f"{name}: max_bytes"), max_retries=1)
+        self._client = make(max_bytes=max_bytes, max_retries=1)
         self._robots = make(max_bytes=_ROBOTS_BYTES, max_retries=0)
         self._user_agent = user_agent
         self._name = user_agent.partition("/")[0].split()[0]  # our name in robots.txt
-        self._per_host = positive(per_host, f"{name}: per_host")
+        self._per_host = per_host
         self._delay_s = seconds(delay_s, f"{name}: delay_s", zero=True)
         self.site: str | None = checked_site(site, f"{name}: site")
         self._kept: OrderedDict[str, tuple[dict[str, str], Fetched]] = OrderedDict()

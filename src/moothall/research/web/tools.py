@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from moothall.action import Action
+from moothall.arguments import check_integer
 from moothall.errors import (
     ConfigError,
     DefinitionError,
@@ -21,7 +22,7 @@ from moothall.errors import (
 )
 from moothall.http import Client, HTTPError
 from moothall.http.network import check_allowed
-from moothall.research.findings import Resource, positive, seconds
+from moothall.research.findings import Resource, seconds
 from moothall.research.pool import ResourcePool
 from moothall.research.reading.documents import read_pdf_bytes
 from moothall.research.reading.html import Document, decoded, plain, read_html
@@ -79,7 +80,7 @@ def search_web(
         DefinitionError: `searxng` is not an address
         MissingExtra: aiohttp is not installed, or ddgs if it is needed
     """
-    positive(results, "search_web: results")
+    check_integer("search_web: results", results)
     seconds(timeout_s, "search_web: timeout_s")
     if not isinstance(region, str) or not re.fullmatch("[A-Za-z]{2}-[A-Za-z]{2,3}", region):
         raise ConfigError(f"search_web: region must be one such as us-en, got {region!r:.80}")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from moothall.approval import Approver
 from moothall.arguments import names_checked
-from moothall.errors import ConfigError, DefinitionError, MissingExtra, RequestError
+from moothall.errors import ConfigError, MissingExtra, RequestError
+from moothall.spaces.amqp.amqp_options import AMQPOptions, Names
 from moothall.spaces.amqp.inbox import Inbox
-from moothall.spaces.amqp.options import AMQPOptions, Names
 from moothall.spaces.delivery import CALLBACK, Delivery
 from moothall.spaces.loop import on_a_space
 from moothall.spaces.mailbox import Mailbox
@@ -23,7 +23,7 @@ from moothall.text import log_failure
 from moothall.threads import is_async
 
 if TYPE_CHECKING:
-    from moothall.spaces.amqp.router import AMQPRouter
+    from moothall.spaces.amqp.amqp_router import AMQPRouter
 
 logger: logging.Logger = logging.getLogger("moothall.amqp")
 
@@ -97,7 +97,7 @@ class AMQPSpace(Space):
         if type(quorum) is not bool:
             raise ConfigError(f"quorum= must be True or False, got {quorum!r}")
         if on_connection is not None and (not callable(on_connection) or is_async(on_connection)):
-            raise DefinitionError(f"on_connection= must be a plain function, got {on_connection!r}")
+            raise ConfigError(f"on_connection= must be a plain function, got {on_connection!r}")
         self._options = AMQPOptions.from_environment() if amqp_options is None else amqp_options
         self._names = Names(exchange)
         self._inbox_path = None if inbox is None else os.fspath(inbox)
@@ -123,7 +123,7 @@ class AMQPSpace(Space):
         self._inbox = Inbox(self._inbox_path)
 
     def _make_router(self) -> Router:
-        from moothall.spaces.amqp.router import AMQPRouter
+        from moothall.spaces.amqp.amqp_router import AMQPRouter
 
         self._router = AMQPRouter(
             self._thread,

@@ -24,11 +24,11 @@ from moothall.message import BROADCAST as EVERYONE
 from moothall.message import Envelope
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.agent_queues import AgentQueues
+from moothall.spaces.amqp.amqp_options import AMQPOptions, Names
 from moothall.spaces.amqp.broker import Broker
 from moothall.spaces.amqp.connection import LinkLost, Refused
 from moothall.spaces.amqp.inbox import Inbox
 from moothall.spaces.amqp.observers import Observers
-from moothall.spaces.amqp.options import AMQPOptions, Names
 from moothall.spaces.amqp.publisher import (
     CONFIRMED,
     FULL,

@@ -10,7 +10,7 @@ from moothall.action import Action
 from moothall.errors import AskAgain, DefinitionError, MoothallError
 from moothall.message import address
 from moothall.models.protocol import Usage
-from moothall.reasoning.conversation.state import ConversationState
+from moothall.reasoning.conversation.conversation_state import ConversationState
 from moothall.signature.schema import object_schema
 from moothall.text import excerpt, shorten
 from moothall.threads import called, in_worker

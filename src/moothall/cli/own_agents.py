@@ -15,7 +15,8 @@ from moothall.agent import Agent
 from moothall.agents.chatty import ChattyAI
 from moothall.agents.function import OpenAIFunctionAgent
 from moothall.agents.host import Host
-from moothall.cli.options import (
+from moothall.cli.run.watch import keyboard, says_yes
+from moothall.cli.shared_options import (
     FILE,
     is_typed,
     model_option,
@@ -24,11 +25,10 @@ from moothall.cli.options import (
     source_of,
     usage,
 )
-from moothall.cli.run.watch import keyboard, says_yes
 from moothall.errors import DefinitionError, MoothallError
 from moothall.memory.bounded import TokenBoundedMemory
 from moothall.orders.act import is_small
-from moothall.orders.models import chosen_model, made_model
+from moothall.orders.named_models import chosen_model, made_model
 from moothall.reasoning.thread import Thread
 from moothall.spaces.space import Space
 from moothall.text import escaped

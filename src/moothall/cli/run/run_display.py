@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any, Final, TextIO
 
-from moothall.agents.terminal import shown_lines
-from moothall.cli.recorded import Recorded
+from moothall.cli.recorded_runs import Recorded
 from moothall.cli.run.ended import exit_code, hint, in_words, unsuccessful
+from moothall.cli.screen import Screen
 from moothall.errors import MissingExtra
 from moothall.jsonvalue import json_text
 from moothall.reasoning.events import (
@@ -59,12 +57,8 @@ class RunDisplay:
         to: TextIO | None = None,
     ) -> None:
         MissingExtra.unless("showing a run (without --json)", "cli", "rich")
-        from rich.console import Console
-        from rich.text import Text
-
-        self._text = Text
-        self._made = partial(Console, highlight=False, markup=False, emoji=False)
-        self._print_to(sys.stdout if to is None else to)
+        self._out = sys.stdout if to is None else to
+        self._screen = Screen(self._out)
         self._whole = frozenset(whole)
         self._reviewed = reviewed
         self._to_a_person = to_a_person
@@ -80,39 +74,31 @@ class RunDisplay:
         self._answered = False  # whether the last answer was shown as it was written
         self._model = model
         self.is_loaded: Callable[[], bool] = lambda: True
-        self._loop: asyncio.AbstractEventLoop | None = None  # while a run is under way
-        self._since = 0.0  # when the last step was shown
-        self._held = 0  # how many questions to a person are open
-        self._status_there = False
-        self._tick: asyncio.TimerHandle | None = None
+        self._waits = False  # whether a run is under way
 
     def _print_to(self, out: TextIO) -> None:
         self._out = out
-        self._console = self._made(file=out)
+        self._screen = Screen(out)
 
     def begin(self) -> None:
         """Show from now on, on a terminal, what the run is waiting for and how long."""
-        if self._console.is_terminal and not self._console.is_dumb_terminal:
-            self._loop = asyncio.get_running_loop()
-            self._since = self._loop.time()
-            self._show_status()
+        self._waits = True
+        self._screen.wait(self._status)
 
     def finish(self) -> None:
         """Stop showing what the run is waiting for."""
-        self._erase_status()
-        self._loop = None
+        self._waits = False
+        self._screen.wait(None)
 
     def hold(self) -> None:
         """Leave the terminal to a question until `release`."""
-        self._erase_status()
-        self._held += 1
+        self._screen.hold()
 
     def release(self) -> None:
         """Take the terminal back: the question is answered."""
-        self._held -= 1
-        if self._loop is not None:
-            self._since = self._loop.time()
-        self._show_status()
+        if self._waits:
+            self._screen.wait(self._status)
+        self._screen.release()
 
     def unanswered(self, action: str) -> None:
         """Forget a call that was never executed: its question was cut off."""
@@ -121,13 +107,14 @@ class RunDisplay:
 
     def event(self, event: Event, seconds: float | None) -> None:
         """Show an event."""
-        self._erase_status()
+        self._screen.status("")
         try:
             self._show(event, seconds)
         finally:
-            if self._loop is not None and self._shows(event):
-                self._since = self._loop.time()
-            self._show_status()
+            if self._waits and self._shows(event):
+                self._screen.wait(self._status)
+            else:
+                self._screen.renew()
 
     def _show(self, event: Event, seconds: float | None) -> None:
         if self._recorded is not None and not self._begun:
@@ -156,7 +143,8 @@ class RunDisplay:
             self._open.pop(event.call_id, None)
             self._result(event)
         elif isinstance(event, DecisionMade):
-            self._held -= self._to_a_person
+            if self._to_a_person:
+                self._screen.release()
             self._decision(event)
         elif isinstance(event, ConclusionReached):
             if self._to_a_person:
@@ -185,7 +173,7 @@ class RunDisplay:
 
     def _set_apart(self, shown_on: TextIO) -> None:
         """Print an empty line before the end, except as the first of a file of errors."""
-        if self._console.is_terminal or self._out is shown_on:
+        if self._out.isatty() or self._out is shown_on:
             self._line("")
 
     # -- the kinds of events -----------------------------------------------------------------------
@@ -219,16 +207,14 @@ class RunDisplay:
 
     def _call(self, event: CallStarted) -> None:
         args = ", ".join(f"{escaped(k)}={_argument(v)}" for k, v in event.args.items())
-        text = self._text()
-        text.append(escaped(event.action), "bold cyan")
-        text.append(f"({args})")
-        self._print(text, "→ ", "    ")
-        self._last = self._calls[event.agent, event.call_id] = text
+        call = (event.action, "bold cyan"), (f"({args})", "")
+        self._print("→ ", "    ", *call)
+        self._last = self._calls[event.agent, event.call_id] = call
 
     def _result(self, event: CallEnded) -> None:
         call = self._calls.pop((event.agent, event.call_id), None)
         if call is not None and call is not self._last:  # calls at the same time end in any order
-            self._print(call, "← ", "    ")
+            self._print("← ", "    ", *call)
         self._last = None
         if event.error is not None:
             self._line(event.error, "red", "  ✗ ", "    ")
@@ -279,23 +265,15 @@ class RunDisplay:
     def _ways(self, stop_reason: str) -> None:
         """Print how to continue the run."""
         for words, command in () if self._recorded is None else self._recorded.ways(stop_reason):
-            # Not folded, so that it can be copied.
-            self._console.print(f"{words}: {escaped(command)}", soft_wrap=True)
+            self._screen.show(
+                f"{words}: {escaped(command)}"
+            )  # in one line, so that it can be copied
 
     # -- what is waited for ------------------------------------------------------------------------
 
-    def _show_status(self) -> None:
-        """Write the line that says what the run is waiting for, and renew it each second."""
-        if self._loop is None or self._held > 0:
-            return
-        seconds = int(self._loop.time() - self._since)
-        text = escaped(f"{self._at_work()}{f', {seconds} s' if seconds else ''} (Ctrl-C stops it)")
-        text = text[: self._console.width - 1]
-        dim, normal = ("", "") if self._console.no_color else ("\x1b[2m", "\x1b[0m")
-        self._out.write(f"\r\x1b[K{dim}{text}{normal}")
-        self._out.flush()
-        self._status_there = True
-        self._tick = self._loop.call_later(1, self._show_status)
+    def _status(self, seconds: float) -> str:
+        since = f", {int(seconds)} s" if seconds >= 1 else ""
+        return f"{self._at_work()}{since} (Ctrl-C stops it)"
 
     def _at_work(self) -> str:
         if self._open:
@@ -305,33 +283,14 @@ class RunDisplay:
             return f"loading the model {self._model}"
         return f"{self._model} is thinking"
 
-    def _erase_status(self) -> None:
-        if self._tick is not None:
-            self._tick.cancel()
-            self._tick = None
-        if self._status_there:
-            self._status_there = False
-            self._out.write("\r\x1b[K")
-            self._out.flush()
-
     # -- printing ----------------------------------------------------------------------------------
 
     def _line(self, text: str, style: str = "", first: str = "", rest: str | None = None) -> None:
-        """Print a text that is not escaped yet; a line that is too long continues below."""
-        for line in shown_lines(text).split("\n"):
-            self._print(self._text(line, style), first, first if rest is None else rest)
-            first = rest if rest is not None else first
+        """Print a text; a line that is too long continues below, as do the text's other lines."""
+        self._print(first, first if rest is None else rest, (text, style))
 
-    def _print(self, text: Any, first: str, rest: str) -> None:
-        """Print one line of escaped text, folded to the width of a terminal, else not folded."""
-        console = self._console
-        lines = [text]
-        if console.is_terminal:
-            room = max(console.width - max(len(first), len(rest)), 10)
-            lines = list(text.wrap(console, room)) or [text]
-        for number, line in enumerate(lines):
-            line.rstrip()
-            console.print(self._text(rest if number else first) + line, soft_wrap=True)
+    def _print(self, first: str, rest: str, *spans: tuple[str, str]) -> None:
+        self._screen.show(self._screen.lines(first, *spans, indent=rest, chops=True))
 
 
 def _argument(value: Any) -> str:

@@ -73,8 +73,8 @@ def below(path: str, name: str) -> str:
 # journal, so they are only named here.
 _TOLD_BY: Final = {
     "ReActAgent": "moothall.reasoning.loop.recording",
-    "DualActAgent": "moothall.reasoning.dualact.progress",
-    "Conversation": "moothall.reasoning.conversation.record",
+    "DualActAgent": "moothall.reasoning.dualact.dual_act_state",
+    "Conversation": "moothall.reasoning.conversation.conversation_record",
     "Researcher": "moothall.research.recording",
 }
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from moothall.errors import ConfigError, StateError
 from moothall.reasoning.dualact.config import DualActConfig, as_config, review_rule
-from moothall.reasoning.dualact.progress import DualActReply, Progress
+from moothall.reasoning.dualact.dual_act_state import DualActReply, Progress
 from moothall.reasoning.dualact.rounds import Rounds
 from moothall.reasoning.events import Conclusion, ConclusionReached, DecisionMade, HumanDecision
 from moothall.reasoning.group import Participant, in_thread
@@ -24,14 +24,13 @@ from moothall.reasoning.thread import Thread
 if TYPE_CHECKING:
     from typing_extensions import TypeForm, Unpack
 
-    from moothall.approval import Approver
     from moothall.budget import Budget
     from moothall.journal import Journal, Part
     from moothall.reasoning.conversational import T
     from moothall.reasoning.dualact.config import Review
     from moothall.reasoning.reply_request import ReplyOptions
     from moothall.reasoning.stream import ReplyStream
-    from moothall.workflow import AgentParts
+    from moothall.workflow import ReplyingOptions
 
 DecisionFunc: TypeAlias = Callable[
     [Conclusion | None, Any], HumanDecision | Awaitable[HumanDecision]
@@ -64,7 +63,7 @@ class DualActAgent(Group):
         budget: what H and R may spend together
         journal: a `Journal`, or the path of one, that records its runs and what H and R do in them,
             so that they can be resumed after a crash
-        **options: the options of `Agent`
+        **options: the options of `Agent`, and `shared=`
 
     Raises:
         ConfigError: H or R has a budget that is not part of this one's
@@ -90,12 +89,7 @@ class DualActAgent(Group):
         review: Review | None = None,
         budget: Budget | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
-        shared: bool = False,
-        receive_own_broadcasts: bool = True,
-        concurrency: int | None = None,
-        approver: Approver | None = None,
-        deps: Any = None,
-        **options: Unpack[AgentParts],
+        **options: Unpack[ReplyingOptions],
     ) -> None:
         given = {
             "human": human,
@@ -110,15 +104,7 @@ class DualActAgent(Group):
         }
         self.config: DualActConfig = as_config(config, given)
         config = self.config
-        super().__init__(
-            "dualact" if id is None else id,
-            shared=shared,
-            receive_own_broadcasts=receive_own_broadcasts,
-            concurrency=concurrency,
-            approver=approver,
-            deps=deps,
-            **options,
-        )
+        super().__init__("dualact" if id is None else id, **options)
         self._decide_by: DecisionFunc | None = None
         self._extract_by: ConclusionExtractor | None = None
         if budget is not None:

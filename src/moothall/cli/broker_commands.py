@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from moothall.agent import Agent
-from moothall.cli.company import add_agent, named_agent
 from moothall.cli.ending import INTERRUPTED
-from moothall.cli.options import journal_option, print_text, recorded, usage
+from moothall.cli.own_agents import add_agent, named_agent
+from moothall.cli.shared_options import journal_option, print_text, recorded, usage
 from moothall.cli.values import FileToWrite, Number, OneOf
 from moothall.errors import MissingExtra, MoothallError
-from moothall.spaces.amqp.options import AMQPOptions
+from moothall.spaces.amqp.amqp_options import AMQPOptions
 from moothall.text import counted, escaped
 
 if TYPE_CHECKING:
+    from moothall.spaces.amqp.amqp_space import AMQPSpace
     from moothall.spaces.amqp.dead_letters import DeadLetter, DeadLetters
-    from moothall.spaces.amqp.space import AMQPSpace
 
 logger: logging.Logger = logging.getLogger("moothall.serve")
 
@@ -95,7 +95,7 @@ class Place:
 
     def space(self, **options: Any) -> AMQPSpace:
         """Return a space there."""
-        from moothall.spaces.amqp.space import AMQPSpace
+        from moothall.spaces.amqp.amqp_space import AMQPSpace
 
         _hush_pika()
         at = self.options()

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from pydantic_core import to_json as plain_json
 
-from moothall.errors import DefinitionError, JournalError, NoSuchRun
+from moothall.errors import ConfigError, DefinitionError, JournalError, NoSuchRun
 from moothall.files import written_whole
 from moothall.journal.entry import Entry
 from moothall.journal.shapes import Shapes
@@ -148,7 +148,7 @@ class JournalFile(SQLitePool[JournalError]):
 
     def __init__(self, path: str | os.PathLike[str], durability: str, timeout: float) -> None:
         if durability not in DURABILITY:
-            raise DefinitionError(
+            raise ConfigError(
                 f"durability= must be {' or '.join(map(repr, DURABILITY))}, got {durability!r:.80}"
             )
         file = SQLiteFile(

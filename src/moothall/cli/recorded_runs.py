@@ -13,13 +13,13 @@ from typing import Final
 
 import click
 
-from moothall.cli.options import is_typed, made_journal, usage
+from moothall.cli.shared_options import is_typed, made_journal, usage
 from moothall.errors import StateError
 from moothall.journal import Entry, Journal, Outline
 from moothall.journal.describe import doubt_line
 from moothall.journal.doubt import Doubt
 from moothall.orders.order import AnyOrder, without_keys
-from moothall.orders.resume import Refusal, refusal
+from moothall.orders.resumable import Refusal, refusal
 from moothall.reasoning.resume import ENDED
 from moothall.text import escaped
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from moothall.models.protocol import Usage
+from moothall.reasoning.conversation.conversation_state import MAX_STEPS, ConversationState
 from moothall.reasoning.conversation.participants import Setup, restore
-from moothall.reasoning.conversation.state import MAX_STEPS, ConversationState
 from moothall.reasoning.events import TurnEnded, TurnStarted
 from moothall.reasoning.read_record import ReadRecord
 from moothall.reasoning.record import Record, loaded
@@ -16,7 +16,7 @@ from moothall.reasoning.resume import ended, reply_at_end
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
-    from moothall.journal.run import RecordedPart
+    from moothall.journal.run_parts import RecordedPart
     from moothall.reasoning.reply_request import ReplyRequest
 
 

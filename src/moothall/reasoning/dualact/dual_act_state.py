@@ -19,7 +19,7 @@ from moothall.reasoning.resume import ended
 from moothall.text import counted, display
 
 if TYPE_CHECKING:
-    from moothall.journal.run import RecordedPart
+    from moothall.journal.run_parts import RecordedPart
     from moothall.reasoning.reply_request import AnswerSchema
 
 

@@ -7,9 +7,9 @@ import threading
 from typing import Any, Final
 
 from moothall.action import ACCESS_PERMITTED, ACCESS_REQUESTED, AccessPolicy, Action
-from moothall.agents.command import check_limits, run
 from moothall.agents.folder import MAX_BYTES, Folder
 from moothall.agents.sandbox import SandboxChoice, sandbox_for
+from moothall.agents.shell import check_limits, run
 from moothall.agents.text_file import edited
 from moothall.errors import FileError
 from moothall.threads import renewed

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
 
+from moothall.arguments import check_integer
 from moothall.errors import ConfigError
 
 _VARIABLES = {
@@ -99,9 +100,7 @@ class AMQPOptions:
         if self.port is None:
             object.__setattr__(self, "port", _TLS_PORT if self.use_ssl else _PORT)
         for name in ("port", "heartbeat"):
-            value = getattr(self, name)
-            if type(value) is not int or not 1 <= value <= 65535:
-                raise ConfigError(f"AMQPOptions: {name}= must be 1 to 65535, got {value!r}")
+            check_integer(f"AMQPOptions: {name}=", getattr(self, name), 1, 65535)
         for host, port in _places(self):
             if not 0 < _size(host) <= _LONGEST or not 1 <= port <= 65535:
                 raise ConfigError(
