@@ -104,7 +104,7 @@ class OpenRun:
     def kept(self, hash: str) -> bytes:
         """Return a stored value."""
         with self._guard:
-            found = self._kept.get(hash) or self._unnamed.get(hash)
+            found = self._kept.get(hash, self._unnamed.get(hash))
         return self.file.kept(hash) if found is None else found
 
     async def commit(self, upto: int | None = None) -> None:

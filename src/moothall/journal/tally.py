@@ -19,10 +19,10 @@ class Tally:
     __slots__ = ("actions", "model_calls", "said", "tokens", "usd")
 
     def __init__(self) -> None:
-        self.tokens = 0
-        self.usd = 0.0
-        self.model_calls = 0
-        self.actions = 0
+        self.tokens: int = 0
+        self.usd: float = 0.0
+        self.model_calls: int = 0
+        self.actions: int = 0
         self.said: str | None = None  # the reply, once the run is over
 
     def count(self, path: str, kind: str, data: dict[str, Any]) -> None:
@@ -50,7 +50,8 @@ class Tally:
             calls = charged.get("model_calls", 1)
             if tokens and not usd:
                 usd = _price(data["about"]["model"], input, tokens - input)
-            self.tokens, self.usd = self.tokens + tokens, self.usd + usd
+            self.tokens += tokens
+            self.usd += usd
             self.model_calls += calls
         except (TypeError, ValueError, AttributeError):
             pass  # a user's own orchestrator uses these names for something else
