@@ -66,6 +66,23 @@ def objectives_of(given: Any, id: str | int) -> list[Objective]:
     return list({each.topic: each for each in made}.values())
 
 
+@dataclass(frozen=True)
+class Publication:
+    """What is known of a work that was published, for lists of references.
+
+    Attributes:
+        authors: their names: `Stone, Ada`, or as the source has them
+        published: the day, month or year, as ISO 8601: `2024-05-01`, `2024-05` or `2024`
+        doi: its DOI, such as `10.1000/182`; empty if none is known
+        journal: the journal, book or site that it is part of; empty if none is known
+    """
+
+    authors: tuple[str, ...] = ()
+    published: str = ""
+    doi: str = ""
+    journal: str = ""
+
+
 @dataclass
 class Section:
     """Where a part of a resource's content begins.
@@ -94,6 +111,7 @@ class Resource:
         content: its text, once it was read
         sections: where the parts of the content begin, in order; empty for a single part
         fetched_at: when it was read, as ISO 8601 with its offset; None if it was not
+        publication: its authors, date and DOI, where they are known
     """
 
     url: str
@@ -102,6 +120,7 @@ class Resource:
     content: str | None = None
     sections: list[Section] = field(default_factory=list)
     fetched_at: str | None = None
+    publication: Publication | None = None
 
 
 @dataclass(frozen=True)
@@ -114,6 +133,7 @@ class Passage:
         fetched_at: when it was read, as ISO 8601
         sha256: the hash of the text as UTF-8, in hex
         title: the titles of the resource and of the part
+        publication: the authors, date and DOI of the resource, where they are known
     """
 
     url: str
@@ -121,12 +141,20 @@ class Passage:
     fetched_at: str
     sha256: str
     title: str = ""
+    publication: Publication | None = None
 
     @classmethod
-    def of(cls, url: str, text: str, fetched_at: str, title: str = "") -> Passage:
+    def of(
+        cls,
+        url: str,
+        text: str,
+        fetched_at: str,
+        title: str = "",
+        publication: Publication | None = None,
+    ) -> Passage:
         """Return a passage with the hash of its text."""
         digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        return cls(url, text, fetched_at, digest, title)
+        return cls(url, text, fetched_at, digest, title, publication)
 
 
 @dataclass

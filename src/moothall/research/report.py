@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.errors import StateError, UnknownPrice
+from moothall.errors import FileError, StateError, UnknownPrice
 from moothall.models.protocol import Usage
 from moothall.models.wrappers.prices import Prices
 from moothall.reasoning.reply import Reply, StopReason
@@ -102,6 +104,42 @@ class Report:
         from moothall.research.page import page
 
         return page(self)
+
+    def docx(self, path: str | os.PathLike[str] | None = None) -> bytes:
+        """Return the report as a Word document, and write it to a file if a path is given.
+
+        Each footnote leads to its passage at the end. The document has no macro and no image, and
+        links to the sources alone.
+
+        Raises:
+            FileError: the file cannot be written
+            MissingExtra: python-docx or markdown-it-py is not installed
+        """
+        from moothall.research.exports.word import word
+
+        written = word(self)
+        if path is not None:
+            try:
+                Path(path).write_bytes(written)
+            except OSError as error:
+                why = error.strerror or error
+                raise FileError(f"the report {str(path)!r} cannot be written: {why}") from error
+        return written
+
+    def bibtex(self) -> str:
+        """Return the sources as BibTeX, with authors, date and DOI where they are known.
+
+        A source that several footnotes cite is one entry.
+        """
+        from moothall.research.exports.references import bibtex
+
+        return bibtex(self)
+
+    def csl_json(self) -> str:
+        """Return the sources as CSL-JSON, a list of items, for word processors and Zotero."""
+        from moothall.research.exports.references import csl_json
+
+        return csl_json(self)
 
     def _repr_html_(self) -> str:
         if find_spec("markdown_it") is None:

@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
+from datetime import date
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -27,7 +28,7 @@ from moothall.reasoning.resume import guarded
 from moothall.reasoning.state import dumped, loaded, opened, state
 from moothall.reasoning.threaded import describe
 from moothall.research import recording
-from moothall.research.calling import check_tools, tools_of
+from moothall.research.calling import check_tools, tools_within
 from moothall.research.findings import (
     Findings,
     Narrative,
@@ -90,6 +91,8 @@ class Researcher(RecordedAgent):
             the path of one
         budget: what its runs together may spend
         plan: a block in the place of Plan; `research`, `update`, `narrate`, `evaluate`: likewise
+        searchers: more of what it may call, such as `search_arxiv()`
+        sites: hosts that alone are used; `exclude`: that are not; `since`: the oldest day, or year
         target: the expertise, above 0 and at most 1, at which an objective is understood
         max_tasks: how many tasks an iteration has at most
         judge: a model, or the name of one, that judges whether passages support the sentences
@@ -141,6 +144,10 @@ class Researcher(RecordedAgent):
         update: Any = None,
         narrate: Any = None,
         evaluate: Any = None,
+        searchers: ActionRegistry | Iterable[Any] = (),
+        sites: Iterable[str] = (),
+        exclude: Iterable[str] = (),
+        since: date | str | None = None,
         target: float = 0.9,
         max_tasks: int = 8,
         judge: Model | str | None = None,
@@ -172,7 +179,7 @@ class Researcher(RecordedAgent):
         if judge is not None:
             check_model(judge, id)
         self._judge = judge
-        self.tools: dict[str, Action] = tools_of(tools, id)
+        self.tools: dict[str, Action] = tools_within(tools, searchers, (sites, exclude, since), id)
         check_integer(f"agent {id!r}: iterations=", iterations)
         check_integer(f"agent {id!r}: max_tasks=", max_tasks)
         self.iterations: int = iterations
