@@ -94,7 +94,8 @@ def _grow(
     low = _leaf(gradient[ones].sum(), hessian[ones].sum(), settings, bounds)
     high = _leaf(gradient[others].sum(), hessian[others].sum(), settings, bounds)
     middle = (low + high) / 2
-    below, above = bounds, bounds
+    below: tuple[Any, Any] = bounds
+    above: tuple[Any, Any] = bounds
     if signs[j] > 0:
         below, above = (bounds[0], middle), (middle, bounds[1])
     elif signs[j] < 0:
@@ -108,7 +109,7 @@ def _grow(
 
 def predict(start: float, trees: list[Any], rows: Any) -> Any:
     """The probability of each row."""
-    score = np.full(len(rows), start)
+    score: Any = np.full(len(rows), start)
     for tree in trees:
         score += _value(tree, rows, np.arange(len(rows)))
     return 1 / (1 + np.exp(-score))

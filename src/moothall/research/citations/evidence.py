@@ -77,11 +77,13 @@ def fault(sentence: str, passage: str, title: str = "") -> str | None:
 
 
 def verbatim(sentence: str, passage: str, title: str = "") -> bool:
-    """Return whether a passage has a sentence, or a whole quotation, word for word."""
+    """Return whether a passage has a sentence word for word, or all that it mostly quotes."""
     stored, said = _stored(passage, title), claim(sentence)
-    even = _even(said.text).strip(".!?… ")
-    whole = [found[0] for found in _QUOTED.finditer(said.text)] == [said.text]
-    return even in stored.sentences or (whole and _misquoted(said.text, stored) is None)
+    if _even(said.text).strip(".!?… ") in stored.sentences:
+        return True
+    quoted = [found[0] for found in _QUOTED.finditer(said.text) if found[0][0] != "`"]
+    most = sum(len(words(each)) for each in quoted) > len(said.words) / 2
+    return most and fault(sentence, passage, title) is None
 
 
 class _Stored(NamedTuple):

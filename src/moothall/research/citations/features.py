@@ -129,7 +129,7 @@ def _covered(
 
 
 def _by_clause(units: list[Unit]) -> tuple[float, ...]:
-    """Return how much of each clause two neighbouring sentences have, at best."""
+    """Return how much of each clause the passage has."""
     clauses: dict[int, list[Unit]] = {}
     for unit in units:
         clauses.setdefault(unit.clause, []).append(unit)
@@ -183,7 +183,7 @@ _NEARLY_ALL: Final = 0.8
 
 
 def _pooled(values: dict[str, float]) -> float:
-    """The weight of all conflicts together; in a long passage another name is often nearer."""
+    """Return the weight of all conflicts together."""
     total = 0.0
     for name, (limit, weight) in _CONFLICTS.items():
         value = values[name]
