@@ -20,18 +20,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from examples.models.epidemic import EpidemicBlock, EpidemicParams
+from examples.models.opinions import opinions
+from examples.models.schelling import SchellingBlock, SchellingParams
+from examples.models.wealth import wealth
 
 from benchmarks.measure import emit, installed
 from moothall import Society
 from moothall.society import Grid, Network, Population
-from moothall.society.classic import (
-    EpidemicBlock,
-    EpidemicParams,
-    SchellingBlock,
-    SchellingParams,
-    opinions,
-    wealth,
-)
 
 WEALTH = {"citizens": 300, "mean": 20, "steps": 6_000}
 SCHELLING = {"width": 40, "alike": 375, "steps": 60}
@@ -72,7 +68,7 @@ def wealth_pair(seed: int) -> tuple[float, float]:
     import mesa
 
     count, mean, steps = WEALTH["citizens"], WEALTH["mean"], WEALTH["steps"]
-    ours = lived(wealth(count, mean=mean, seed=seed), steps)
+    ours = lived(wealth(seed, citizens=count, mean=mean), steps)
 
     class Giver(mesa.Agent):
         wealth = mean
@@ -148,7 +144,7 @@ def opinions_pair(seed: int, bound: float = 0.2) -> tuple[float, float]:
     import mesa
 
     count, steps = OPINIONS["citizens"], OPINIONS["steps"]
-    ours = lived(opinions(count, bound=bound, seed=seed), steps)
+    ours = lived(opinions(seed, citizens=count, bound=bound), steps)
 
     class Listener(mesa.Agent):
         def __init__(self, model: Any) -> None:

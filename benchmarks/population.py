@@ -21,6 +21,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+from examples.models.epidemic import epidemic
+from examples.models.opinions import opinions
+from examples.models.schelling import schelling
+from examples.models.wealth import wealth
 
 from benchmarks.measure import emit, installed
 from moothall import Society
@@ -34,13 +38,12 @@ from moothall.society import (
     all_blocks,
     make_economy,
 )
-from moothall.society.classic import epidemic, opinions, schelling, wealth
 
 MODELS: dict[str, Callable[[int], Population]] = {
-    "wealth": lambda n: wealth(n, seed=1),
-    "segregation": lambda n: schelling(max(3, int((n / 0.9) ** 0.5)), seed=1),
-    "epidemic": lambda n: epidemic(n, infected=n // 100, meets=4, seed=1),
-    "opinions": lambda n: opinions(n, seed=1),
+    "wealth": lambda n: wealth(1, citizens=n),
+    "segregation": lambda n: schelling(1, width=max(3, int((n / 0.9) ** 0.5))),
+    "epidemic": lambda n: epidemic(1, citizens=n, infected=n // 100, meets=4),
+    "opinions": lambda n: opinions(1, citizens=n),
 }
 
 
@@ -135,12 +138,12 @@ def threads(count: int) -> None:
         begin = time.perf_counter()
         list(pool.map(work, data))
         bare = alone / (time.perf_counter() - begin)
-    one, _ = asyncio.run(rate(opinions(count, seed=1), 10, LocalEngine()))
-    two, _ = asyncio.run(rate(opinions(count, seed=1), 10, LocalEngine(threads=2)))
+    one, _ = asyncio.run(rate(opinions(1, citizens=count), 10, LocalEngine()))
+    two, _ = asyncio.run(rate(opinions(1, citizens=count), 10, LocalEngine(threads=2)))
     emit("threads", "2 over 1", two / one, "x", limit=bare, ratio=two / one / bare, target=0.8)
     if installed("ray"):
-        first, _ = asyncio.run(rate(opinions(count, seed=1), 10, RayEngine(workers=1)))
-        second, _ = asyncio.run(rate(opinions(count, seed=1), 10, RayEngine(workers=2)))
+        first, _ = asyncio.run(rate(opinions(1, citizens=count), 10, RayEngine(workers=1)))
+        second, _ = asyncio.run(rate(opinions(1, citizens=count), 10, RayEngine(workers=2)))
         emit("ray", "2 workers over 1", second / first, "x", target=1.25, rate=second)
 
 

@@ -108,7 +108,27 @@ def on_files(files: Files, config: Any) -> Files:
     for name in ROOT_PAGES:
         text = (ROOT / name).read_text()
         files.append(File.generated(config, name, content=text.replace("](docs/", "](")))
+    files.append(File.generated(config, "llms.txt", content=llms(config.nav, config)))
     return files
+
+
+def llms(nav: Any, config: Any) -> str:
+    """The list of pages for language models, in the form of https://llmstxt.org."""
+    lines = [f"# {config.site_name}", "", f"> {config.site_description}"]
+
+    def add(title: str, path: str) -> None:
+        lines.append(f"- [{title}]({path.removesuffix('.md')}.html)")
+
+    for entry in nav:
+        ((title, below),) = entry.items()
+        lines += ["", f"## {title}", ""]
+        if isinstance(below, str):
+            add(title, below)
+        else:
+            for each in below:
+                ((name, path),) = each.items()
+                add(name, path)
+    return "\n".join(lines) + "\n"
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

@@ -25,7 +25,7 @@ from typing import Any
 # The commands import it where they want it.
 MODULES = (
     "aiohttp",
-    "moothall.agents.files",
+    "moothall.agents.folder_actions",
     "moothall.models.names",
     "moothall.models.remote.openai",
     "docstring_parser",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import fcntl
+import io
 import os
 import pty
 import re
@@ -37,6 +38,20 @@ def plain(text: str) -> str:
 def uncoloured(text: str) -> str:
     """A text without the codes that colour it."""
     return _COLOURS.sub("", text)
+
+
+class Written(io.StringIO):
+    """Takes what is written as a terminal does."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def new(self) -> str:
+        """What was written since."""
+        text = self.getvalue()
+        self.seek(0)
+        self.truncate()
+        return text
 
 
 class Terminal:

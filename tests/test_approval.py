@@ -207,56 +207,26 @@ def test_asking_can_be_cancelled():
     assert asyncio.run(cancelled()) == "cancelled"
 
 
-def test_a_question_cancelled_in_the_line_is_not_asked():
-    asked = []
-    free, sixty_four = threading.Event(), threading.Event()
-
-    def approves(request):
-        asked.append(request.args["n"])
-        if len(asked) == 64:  # so many are asked at a time
-            sixty_four.set()
-        return free.wait(10)
-
-    async def all_at_once():
-        approver = CallbackApprover(approves)
-        asking = [asyncio.create_task(approve(approver, proposed(n=n))) for n in range(70)]
-        assert await asyncio.to_thread(sixty_four.wait, 10)
-        for task in asking[64:]:
-            task.cancel()
-        await asyncio.wait(asking[64:])
-        free.set()
-        assert await asyncio.wait_for(asyncio.gather(*asking[:64]), 10) == [True] * 64
-        assert await asyncio.wait_for(approve(approver, proposed(n="after")), 10)
-
-    asyncio.run(all_at_once())
-    assert sorted(asked[:-1]) == list(range(64))
-    assert asked[-1] == "after"
-
-
-def test_a_loop_that_is_blocked_holds_up_the_questions_of_no_other():
-    free, in_line, over = threading.Event(), threading.Event(), threading.Event()
-    approver = CallbackApprover(lambda request: free.wait(10))
+def test_blocked_questions_to_a_plain_approver_hold_up_no_other():
+    """Neither on this loop nor on another, even if that is blocked as well."""
+    free, over = threading.Event(), threading.Event()
+    waits = CallbackApprover(lambda request: free.wait(10) if "n" in request.args else True)
 
     async def blocked():
-        asking = asyncio.create_task(approve(approver, proposed()))
-        await asyncio.sleep(0)  # it stands in the line
-        in_line.set()
+        asking = [asyncio.create_task(approve(waits, proposed(n=n))) for n in range(50)]
+        await asyncio.sleep(0)
         assert over.wait(10)
-        return await asking
+        return await asyncio.gather(*asking)
 
     async def both():
-        first = [asyncio.create_task(approve(approver, proposed())) for _ in range(64)]
-        await asyncio.sleep(0)  # so many are asked at a time
         other = asyncio.create_task(asyncio.to_thread(asyncio.run, blocked()))
-        assert await asyncio.to_thread(in_line.wait, 10)
-        later = asyncio.create_task(approve(approver, proposed()))
-        await asyncio.sleep(0)
-        free.set()
+        asking = [asyncio.create_task(approve(waits, proposed(n=n))) for n in range(100)]
         try:
-            assert await asyncio.wait_for(later, 5) is True
+            assert await asyncio.wait_for(approve(waits, proposed()), 10)
         finally:
+            free.set()
             over.set()
-        assert await asyncio.gather(other, *first) == [True] * 65
+        assert [*await other, *await asyncio.gather(*asking)] == [True] * 150
 
     asyncio.run(both())
 

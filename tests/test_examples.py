@@ -15,7 +15,11 @@ from models.openai_server import OpenAIServer, Request, call, calls, text
 ROOT = Path(__file__).resolve().parent.parent
 # They have tests of their own.
 OWN = ("demo.py", "service.py", "studio.py")
-EXAMPLES = tuple(p for p in sorted((ROOT / "examples").glob("*.py")) if p.name not in OWN)
+MODELS = sorted((ROOT / "examples" / "models").glob("*.py"))
+EXAMPLES = (
+    *(p for p in sorted((ROOT / "examples").glob("*.py")) if p.name not in OWN),
+    *MODELS,
+)
 EXAMPLES_BY_NAME = {path.name: path for path in EXAMPLES}
 
 
@@ -31,6 +35,12 @@ def test_the_example_runs(example: Path, tmp_path: Path, weights: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip(), "an example shows something"
+
+
+def test_segregation_prints_what_its_page_shows() -> None:
+    model = ROOT / "examples" / "models" / "schelling.py"
+    done = subprocess.run([sys.executable, model], capture_output=True, text=True, check=True)
+    assert f"```text\n{done.stdout}```" in (ROOT / "docs" / "population.md").read_text()
 
 
 def test_what_the_readme_serves_is_an_agent_of_the_examples() -> None:

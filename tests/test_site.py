@@ -77,6 +77,14 @@ def test_every_public_name_is_in_the_reference(site: Path) -> None:
     assert missing == []
 
 
+def test_llms_txt_lists_every_page_of_the_table_of_contents(site: Path) -> None:
+    text = (site / "llms.txt").read_text()
+    assert text.startswith("# moothall\n\n> ")
+    listed = re.findall(r"^- \[.+\]\((.+)\)$", text, re.MULTILINE)
+    assert {"agents.html", "howto/errors.html", "reference/index.html"} <= set(listed)
+    assert [each for each in listed if not (site / each).is_file()] == []
+
+
 def test_the_search_knows_the_pages(site: Path) -> None:
     index = (site / "search" / "search_index.json").read_text()
     for words in ("In doubt", "ReActAgent", "Come from another framework"):

@@ -20,8 +20,8 @@ agents.chatty: ChattyAI
 agents.function: OpenAIFunctionAgent
 agents.host: Host
 agents.person: Person ask_person
-agents.remote: RemoteAgent
-agents.show: show
+agents.remote_agent: RemoteAgent
+agents.show_reply: show
 agents.user: User
 approval: ApprovalRequest Approver CallbackApprover Question RefuseAll Refused Rule RuleApprover
     TerminalApprover
@@ -52,6 +52,7 @@ message: Message
 models.wrappers.budgeted: BudgetedModel
 models.wrappers.fallback: FallbackModel
 models.wrappers.rate_limit: RateLimit
+models.remote.anthropic: AnthropicModel
 models.remote.litellm: LiteLLMModel
 models.local: LocalModel
 models.local_embedder: LocalEmbedder
@@ -64,14 +65,14 @@ models.wrappers.scripted: ScriptedModel
 params: AgentParams BlockParams
 reasoning.conversation.chosen_by: ChosenBy
 reasoning.conversation.conversation: Conversation
-reasoning.conversation.order: HandOver RoundRobin
-reasoning.conversation.state: ConversationState
+reasoning.conversation.speaking_order: HandOver RoundRobin
+reasoning.conversation.conversation_state: ConversationState
 reasoning.conversation.termination: Condition Elapsed MaxTokens MaxTurns Said StoppedBy
 reasoning.conversational: ConversationalAgent
-reasoning.dualact.agent: DualActAgent
+reasoning.dualact.dual_act: DualActAgent
 reasoning.dualact.config: DualActConfig ReviewRule after_budget_share below_confidence no_progress
     on_error
-reasoning.dualact.progress: DualActReply
+reasoning.dualact.dual_act_state: DualActReply
 reasoning.events: BlockEnded BlockStarted CallEnded CallStarted Conclusion ConclusionReached
     DecisionAction DecisionMade Done Event HumanDecision MessageAdded TurnEnded TurnStarted
     Utterance
@@ -84,12 +85,13 @@ research.findings: Citation Findings Narrative Objective Passage ResearchResult 
 research.pool: ResourcePool
 research.report: Report
 research.researcher: Researcher
+skills: Skill Skills check_skill
 slash: format_slash parse_slash
 society.kernel.citizen: AgentType CitizenAgent CitizenAgentParams CitizenMemory
 society.city.city: City
 society.society: Society
-spaces.amqp.options: AMQPOptions
-spaces.amqp.space: AMQPSpace
+spaces.amqp.amqp_options: AMQPOptions
+spaces.amqp.amqp_space: AMQPSpace
 spaces.native: NativeSpace
 """
 

@@ -14,8 +14,8 @@ from moothall.agents.function import OpenAIFunctionAgent as OpenAIFunctionAgent
 from moothall.agents.host import Host as Host
 from moothall.agents.person import Person as Person
 from moothall.agents.person import ask_person as ask_person
-from moothall.agents.remote import RemoteAgent as RemoteAgent
-from moothall.agents.show import show as show
+from moothall.agents.remote_agent import RemoteAgent as RemoteAgent
+from moothall.agents.show_reply import show as show
 from moothall.agents.user import User as User
 from moothall.approval import ApprovalRequest as ApprovalRequest
 from moothall.approval import Approver as Approver
@@ -57,6 +57,7 @@ from moothall.models.protocol import ReasoningPiece as ReasoningPiece
 from moothall.models.protocol import StreamingModel as StreamingModel
 from moothall.models.protocol import TextPiece as TextPiece
 from moothall.models.protocol import Usage as Usage
+from moothall.models.remote.anthropic import AnthropicModel as AnthropicModel
 from moothall.models.remote.litellm import LiteLLMModel as LiteLLMModel
 from moothall.models.remote.openai import OpenAIModel as OpenAIModel
 from moothall.models.wrappers.budgeted import BudgetedModel as BudgetedModel
@@ -70,9 +71,11 @@ from moothall.params import AgentParams as AgentParams
 from moothall.params import BlockParams as BlockParams
 from moothall.reasoning.conversation.chosen_by import ChosenBy as ChosenBy
 from moothall.reasoning.conversation.conversation import Conversation as Conversation
-from moothall.reasoning.conversation.order import HandOver as HandOver
-from moothall.reasoning.conversation.order import RoundRobin as RoundRobin
-from moothall.reasoning.conversation.state import ConversationState as ConversationState
+from moothall.reasoning.conversation.conversation_state import (
+    ConversationState as ConversationState,
+)
+from moothall.reasoning.conversation.speaking_order import HandOver as HandOver
+from moothall.reasoning.conversation.speaking_order import RoundRobin as RoundRobin
 from moothall.reasoning.conversation.termination import Condition as Condition
 from moothall.reasoning.conversation.termination import Elapsed as Elapsed
 from moothall.reasoning.conversation.termination import MaxTokens as MaxTokens
@@ -80,14 +83,14 @@ from moothall.reasoning.conversation.termination import MaxTurns as MaxTurns
 from moothall.reasoning.conversation.termination import Said as Said
 from moothall.reasoning.conversation.termination import StoppedBy as StoppedBy
 from moothall.reasoning.conversational import ConversationalAgent as ConversationalAgent
-from moothall.reasoning.dualact.agent import DualActAgent as DualActAgent
 from moothall.reasoning.dualact.config import DualActConfig as DualActConfig
 from moothall.reasoning.dualact.config import ReviewRule as ReviewRule
 from moothall.reasoning.dualact.config import after_budget_share as after_budget_share
 from moothall.reasoning.dualact.config import below_confidence as below_confidence
 from moothall.reasoning.dualact.config import no_progress as no_progress
 from moothall.reasoning.dualact.config import on_error as on_error
-from moothall.reasoning.dualact.progress import DualActReply as DualActReply
+from moothall.reasoning.dualact.dual_act import DualActAgent as DualActAgent
+from moothall.reasoning.dualact.dual_act_state import DualActReply as DualActReply
 from moothall.reasoning.events import BlockEnded as BlockEnded
 from moothall.reasoning.events import BlockStarted as BlockStarted
 from moothall.reasoning.events import CallEnded as CallEnded
@@ -120,6 +123,9 @@ from moothall.research.findings import Resource as Resource
 from moothall.research.pool import ResourcePool as ResourcePool
 from moothall.research.report import Report as Report
 from moothall.research.researcher import Researcher as Researcher
+from moothall.skills import Skill as Skill
+from moothall.skills import Skills as Skills
+from moothall.skills import check_skill as check_skill
 from moothall.slash import format_slash as format_slash
 from moothall.slash import parse_slash as parse_slash
 from moothall.society.city.city import City as City
@@ -128,8 +134,8 @@ from moothall.society.kernel.citizen import CitizenAgent as CitizenAgent
 from moothall.society.kernel.citizen import CitizenAgentParams as CitizenAgentParams
 from moothall.society.kernel.citizen import CitizenMemory as CitizenMemory
 from moothall.society.society import Society as Society
-from moothall.spaces.amqp.options import AMQPOptions as AMQPOptions
-from moothall.spaces.amqp.space import AMQPSpace as AMQPSpace
+from moothall.spaces.amqp.amqp_options import AMQPOptions as AMQPOptions
+from moothall.spaces.amqp.amqp_space import AMQPSpace as AMQPSpace
 from moothall.spaces.native import NativeSpace as NativeSpace
 
 __version__: Final[str]

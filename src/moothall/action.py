@@ -8,12 +8,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from moothall.arguments import unknown_argument
-from moothall.errors import DefinitionError, InvalidArguments
+from moothall.errors import ConfigError, DefinitionError, InvalidArguments
 from moothall.jsonvalue import copy_json
 from moothall.signature import Signature, check_parameters, check_returns
 from moothall.signature.schema import WrongSchema, check_schema, validator
@@ -103,21 +103,20 @@ def _check_options(where: str, options: Mapping[str, Any]) -> None:
         raise DefinitionError(f"{where}: {wanted}, not {access_policy!r}")
     for option, given in options.items():
         if type(given) is not bool and isinstance(getattr(Action, option, None), bool):
-            raise DefinitionError(f"{where}: {option}= must be True or False, got {given!r:.80}")
+            raise ConfigError(f"{where}: {option}= must be True or False, got {given!r:.80}")
     timeout = options.get("timeout")
-    if timeout is not None and not (
-        isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout > 0
-    ):
-        raise DefinitionError(f"{where}: timeout= must be a number above 0, got {timeout!r}")
+    positive = isinstance(timeout, int | float) and timeout is not True and timeout > 0
+    if timeout is not None and not positive:
+        raise ConfigError(f"{where}: timeout= must be a number above 0, got {timeout!r}")
     try:
         copy_json(options.get("help"))
     except ValueError as error:
-        raise DefinitionError(f"{where}: help= must be a JSON value: {error}") from None
+        raise ConfigError(f"{where}: help= must be a JSON value: {error}") from None
 
 
 def _check_name(name: object, where: str) -> None:
     if not isinstance(name, str) or not 0 < len(name) <= 255:
-        raise DefinitionError(f"{where}: a name must be 1 to 255 characters, got {name!r}")
+        raise ConfigError(f"{where}: a name must be 1 to 255 characters, got {name!r}")
     if printable(name) != name:
         raise DefinitionError(f"{where}: the name {name!r} has characters that no text can carry")
 
@@ -170,7 +169,7 @@ class Action:
         _check_name(name, "Action")
         where = f"action {name!r}"
         if not callable(function):
-            raise DefinitionError(f"{where}: function must be callable, not {function!r}")
+            raise ConfigError(f"{where}: function must be callable, not {function!r}")
         check_returns(function, where)
         given: dict[str, Any] = {"terminal": terminal, **options}
         _check_options(where, given)
@@ -199,14 +198,14 @@ class Action:
     def _check_parameters(self, parameters: object) -> None:
         where = f"action {self.name!r}: parameters"
         if not isinstance(parameters, dict):
-            raise DefinitionError(f"{where} must be a JSON schema (a dict), not {parameters!r}")
+            raise ConfigError(f"{where} must be a JSON schema (a dict), not {parameters!r}")
         try:
             if parameters:
                 check_schema(parameters)
         except WrongSchema as error:
             raise DefinitionError(f"{where} is not a JSON schema: {error}") from None
         if (kind := parameters.get("type", "object")) != "object":
-            raise DefinitionError(f'{where} must be of type "object", got {kind!r:.80}')
+            raise ConfigError(f'{where} must be of type "object", got {kind!r:.80}')
 
     @classmethod
     def of(cls, source: Action | Callable[..., Any]) -> Action:
@@ -346,8 +345,8 @@ class _Source(Protocol):
 class ActionRegistry:
     """Actions by name."""
 
-    _sources: tuple[_Source, ...] = ()
-    """Agents whose actions come and go, such as those of a server."""
+    guidance: Sequence[str] = ()  # what the prompt of a model says of them
+    _sources: tuple[_Source, ...] = ()  # agents whose actions come and go, such as a server's
 
     def __init__(self) -> None:
         self.actions: dict[str, Action] = {}
@@ -356,7 +355,7 @@ class ActionRegistry:
         """Add an action; it replaces one of the same name.
 
         Args:
-            action: what `Action.of` takes, or an agent, which registers every action that it offers
+            action: what `Action.of` takes, or an agent or `Skills`, which register all they offer
 
         Raises:
             DefinitionError: the argument is not an action, or an agent's action has a taken name
@@ -374,6 +373,7 @@ class ActionRegistry:
                     "register its actions under other names, or give agent.as_action(name)"
                 )
             self.actions.update(offers)
+            self.guidance = (*self.guidance, *filter(None, [getattr(action, "guidance", "")]))
         else:
             made = Action.of(action)  # type: ignore[arg-type]
             self.actions[made.name] = made

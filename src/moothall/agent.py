@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Never, Protocol, TypeVar
 from moothall.action import Action, MarkedOptions, action
 from moothall.approval import ApprovalRequest, Approver, approve, check_approver
 from moothall.approval.approval import Decision
-from moothall.arguments import unknown_argument
+from moothall.arguments import check_integer, unknown_argument
 from moothall.dispatch import AgentToolbox
-from moothall.errors import DefinitionError, NotInSpace
+from moothall.errors import NotInSpace
 from moothall.message import Envelope, Message, address, check_args, check_message, in_reply
 from moothall.workflow import Workflow, block_actions, not_found, note_on, own_actions
 
@@ -178,9 +178,8 @@ class Agent(Workflow):
         if others:
             raise unknown_argument(self.__class__, others) or TypeError(f"unexpected {[*others]}")
         address(id)
-        if concurrency is not None and (concurrency.__class__ is not int or concurrency < 1):
-            wrong = f"agent {id!r}: concurrency= must be 1 or more, got {concurrency!r}"
-            raise DefinitionError(wrong)
+        if concurrency is not None:
+            check_integer(f"agent {id!r}: concurrency=", concurrency)
         self.id = id
         # Only what differs from the class is stored: a city holds very many agents.
         if not receive_own_broadcasts:

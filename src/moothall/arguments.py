@@ -91,32 +91,18 @@ def _parameters(function: Callable[..., Any]) -> tuple[list[str], bool]:
     return named, any(each.kind is each.VAR_KEYWORD for each in parameters)
 
 
-def check_count(
-    what: str,
-    name: str,
-    value: Any,
-    least: int = 1,
-    most: int | None = None,
-    optional: bool = False,
+def check_integer(
+    name: str, value: object, low: int = 1, high: int | None = None, *, optional: bool = False
 ) -> None:
-    """Raise unless the value is an integer from `least` to `most`."""
+    """Raise ConfigError unless a value is an int (no bool) in a range; `high` None: no bound."""
     if value is None and optional:
         return
-    if type(value) is not int or value < least or (most is not None and value > most):
-        to = "" if most is None else f" to {most}"
-        raise DefinitionError(
-            f"{what}: {name}= must be an integer from {least}{to}, got {value!r:.80}"
-        )
+    if type(value) is not int or value < low or (high is not None and value > high):
+        bounds = f"from {low} up" if high is None else f"from {low} to {high}"
+        raise ConfigError(f"{name} must be a whole number {bounds}, got {excerpt(value)}")
 
 
 def check_text(name: str, value: object) -> None:
     """Raise ConfigError unless a value is 1–255 printable characters."""
     if not isinstance(value, str) or not 0 < len(value) <= 255 or not value.isprintable():
         raise ConfigError(f"{name} must be 1–255 printable characters, got {excerpt(value)}")
-
-
-def check_integer(name: str, value: object, low: int, high: int | None) -> None:
-    """Raise ConfigError unless a value is a whole number in a range; `high` None: no bound."""
-    if type(value) is not int or value < low or (high is not None and value > high):
-        bounds = f"from {low} up" if high is None else f"from {low} to {high}"
-        raise ConfigError(f"{name} must be a whole number {bounds}, got {excerpt(value)}")

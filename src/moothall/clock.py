@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from moothall.arguments import check_integer
 from moothall.errors import ConfigError
 from moothall.text import excerpt
 
@@ -68,7 +69,8 @@ class Clock:
     ) -> None:
         object.__setattr__(self, "start", _moment(start))
         object.__setattr__(self, "step_s", seconds_of(step))
-        object.__setattr__(self, "index", _steps(index))
+        check_integer("a number of steps", index, 0)
+        object.__setattr__(self, "index", index)
         object.__setattr__(self, "before", before)
         try:
             _ = self.moment
@@ -84,7 +86,8 @@ class Clock:
 
     def after(self, steps: int = 1) -> Clock:
         """Return the moment `steps` steps after this one."""
-        return self.at(self.index + _steps(steps))
+        check_integer("a number of steps", steps, 0)
+        return self.at(self.index + steps)
 
     def steps_in(self, length: str | timedelta | int) -> int:
         """Return how many steps a length of time has.
@@ -147,11 +150,3 @@ def _moment(start: object) -> datetime:
             f"'2026-01-05T00:00', got {shown}"
         )
     return start
-
-
-def _steps(number: object) -> int:
-    if type(number) is not int or number < 0:
-        raise ConfigError(
-            f"a number of steps must be a whole number from 0 up, got {excerpt(number)}"
-        )
-    return number

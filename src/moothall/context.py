@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 from typing_extensions import TypeVar
 
 from moothall.approval import Question, answer
-from moothall.errors import DefinitionError
+from moothall.errors import ConfigError, DefinitionError
 from moothall.threads import awaited, loop_is_running
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ SystemPrompt: TypeAlias = (
 def check_system_prompt(given: object, agent: object) -> None:
     """Check `system_prompt=` of an agent."""
     if given is not None and not isinstance(given, str) and not callable(given):
-        raise DefinitionError(
+        raise ConfigError(
             f"agent {agent!r}: system_prompt= must be a text or a function of the Context, got "
             f"{given!r:.80}"
         )

@@ -21,11 +21,11 @@ class MoothallError(Exception):
 
 
 class DefinitionError(MoothallError, TypeError):
-    """An action, agent or model is defined in a way that cannot work."""
+    """An action, agent or model is defined in a way that cannot work, or an argument is wrong."""
 
 
 class ConfigError(DefinitionError, ValueError):
-    """A setting has a value that is not allowed."""
+    """An argument or a setting has a value that is not allowed; its text says which are."""
 
 
 class UnknownPrice(DefinitionError):

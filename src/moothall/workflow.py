@@ -42,6 +42,12 @@ class AgentOptions(AgentParts, AgentSettings, total=False):
     """What every agent takes by name; `Agent` documents it."""
 
 
+class ReplyingOptions(AgentOptions, total=False):
+    """What every agent takes by name that replies; `ConversationalAgent` documents it."""
+
+    shared: bool
+
+
 class Workflow:
     """One step of an agent, `run()`, as seed 000 defines it; override what the agent needs.
 

@@ -44,7 +44,9 @@ def untouched(budget: Budget) -> bool:
 def test_what_is_no_count_is_no_limit_and_no_amount(limit: str, wrong: Any) -> None:
     budget = Budget(tokens=10, model_calls=10, actions=10)
     for call in (Budget, budget.child, budget.reserve, budget.reserve_rest):
-        with pytest.raises(DefinitionError, match=f"{limit}= must be an integer from 0") as caught:
+        with pytest.raises(
+            DefinitionError, match=f"{limit}= must be a whole number from 0"
+        ) as caught:
             call(**{limit: wrong})
         assert len(str(caught.value)) < 200
     assert untouched(budget)

@@ -17,8 +17,8 @@ from moothall.errors import DefinitionError, InvalidId, MailboxFull, ModelError,
 from moothall.models.wrappers.scripted import ScriptedModel
 from moothall.reasoning.conversation.chosen_by import ChosenBy
 from moothall.reasoning.conversation.conversation import Conversation
-from moothall.reasoning.conversation.order import HandOver
-from moothall.reasoning.conversation.state import ConversationState
+from moothall.reasoning.conversation.conversation_state import ConversationState
+from moothall.reasoning.conversation.speaking_order import HandOver
 from moothall.reasoning.conversation.termination import MaxTurns, Said, StoppedBy
 from moothall.reasoning.events import shown
 from moothall.reasoning.loop.react import ReActAgent

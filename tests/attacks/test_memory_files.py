@@ -127,7 +127,7 @@ def test_a_file_that_is_deleted_is_not_quietly_made_anew(path: Path) -> None:
 def test_a_migration_that_fails_leaves_the_file_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from moothall.memory import file
+    from moothall.memory import memory_file as file
 
     path = tmp_path / "memory.db"
     with SQLiteMemory(path) as memory:

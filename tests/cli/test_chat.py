@@ -27,8 +27,8 @@ from models.openai_server import (
     text,
 )
 from moothall import Journal, ScriptedModel
-from moothall.cli.company import Forgetful
 from moothall.cli.main import main
+from moothall.cli.own_agents import Forgetful
 from pseudo_terminal import CONTROL_C, Terminal
 
 WAIT = 30

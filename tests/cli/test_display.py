@@ -13,7 +13,7 @@ import pytest
 from moothall.cli.progress import Warnings
 from moothall.cli.run.ended import exit_code
 from moothall.cli.run.research import ResearchDisplay
-from moothall.cli.run.show import MAX_ARG, MAX_LINE, MAX_LINES, RunDisplay
+from moothall.cli.run.run_display import MAX_ARG, MAX_LINE, MAX_LINES, RunDisplay
 from moothall.models.protocol import ReasoningPiece, TextPiece, Usage
 from moothall.reasoning.events import (
     BlockEnded,
@@ -28,7 +28,7 @@ from moothall.reasoning.events import (
     HumanDecision,
 )
 from moothall.reasoning.reply import Reply, Step
-from pseudo_terminal import plain
+from pseudo_terminal import Written, plain
 
 
 def seen(*events: Any, seconds: float | None = 2.0, **options: Any) -> list[str]:
@@ -148,26 +148,12 @@ def test_a_review_is_shown_by_its_conclusions_and_decisions() -> None:
     assert "Done so far." not in seen(*mine, reviewed=True, to_a_person=True)
 
 
-class Terminal(io.StringIO):
-    """Takes what is written as a terminal does."""
-
-    def isatty(self) -> bool:
-        return True
-
-    def new(self) -> str:
-        """What was written since."""
-        text = self.getvalue()
-        self.seek(0)
-        self.truncate()
-        return text
-
-
 def test_a_terminal_is_told_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a line that is taken back before anything else is shown, and while a person is asked."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setenv("NO_COLOR", "1")
-    out = Terminal()
+    out = Written()
 
     def status(text: str) -> str:
         return f"\r\x1b[K{text} (Ctrl-C stops it)"
@@ -197,7 +183,7 @@ def test_a_terminal_is_told_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) 
         display.event(begun(3), 0.0)
         assert "stops it" not in out.new()
         display.event(Done("a", Reply("Yes.")), 0.0)
-        assert out.new().startswith("Yes.\n\n\x1b[1mdone: ")
+        assert out.new().startswith("Yes.\n\ndone: ")
         monkeypatch.setenv("TERM", "dumb")
         dumb = RunDisplay(to=out)
         dumb.begin()
@@ -209,7 +195,7 @@ def test_a_terminal_is_told_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) 
 def test_a_researcher_tells_of_tasks_of_one_kind_by_their_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    out = Terminal()
+    out = Written()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stderr", out)
 

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import subprocess
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,21 @@ def test_the_report_and_the_page_are_written_and_are_no_source(folder: Path) -> 
     assert '<li id="passage-1">' in page
 
 
+def test_the_report_is_written_in_the_form_that_its_name_says(folder: Path) -> None:
+    order = (PORT, "--folder", ".", "--out", "report.docx", "--sources", "list.bib")
+    done = research(*order, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.endswith("report: report.docx\nsources: list.bib\n")
+    with zipfile.ZipFile(folder / "report.docx") as written:
+        assert b"uses port 4711" in written.read("word/document.xml")
+    assert (folder / "list.bib").read_text().startswith("@misc{")
+    done = research(PORT, "--folder", "notes", "--out", "list.JSON", cwd=folder)
+    (item,) = json.loads((folder / "list.JSON").read_text())
+    assert item["type"] == "document"
+    done = research(PORT, "--folder", "notes", "--out", "page.html", cwd=folder)
+    assert (folder / "page.html").read_text().startswith("<!DOCTYPE html>")
+
+
 def test_events_are_lines_of_json_and_the_last_is_the_report(folder: Path) -> None:
     done = research(PORT, "--folder", "notes", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -161,6 +177,10 @@ def test_events_are_lines_of_json_and_the_last_is_the_report(folder: Path) -> No
         ([" ", "--folder", "notes"], "an OBJECTIVE is empty"),
         ([PORT, "--folder", "nowhere"], "--folder: "),
         ([PORT, "--folder", "notes", "--site", "a.org"], "--site is for the web"),
+        ([PORT, "--folder", "notes", "--exclude", "a.org"], "--exclude is for the web"),
+        ([PORT, "--folder", "notes", "--since", "2024"], "--since is for the web"),
+        ([PORT, "--search-web", "--sites", "a.org,b/c"], "--sites: each must be a host such as"),
+        ([PORT, "--arxiv", "--since", "May"], "--since must be a day such as 2024-05-01"),
         ([PORT, "--search-web", "--allow-host", ""], "--allow-host: a host is like 'localhost'"),
         ([PORT, "--searxng", "localhost:8888"], "--searxng: only http and https are read"),
         ([PORT, "--search-web", "--site", "http://a.org/"], "--site must be a host such as"),
@@ -173,6 +193,10 @@ def test_events_are_lines_of_json_and_the_last_is_the_report(folder: Path) -> No
         (
             [PORT, "--folder", "notes", "--out", "r", "--html", "./r"],
             "--out and --html must be two files, got 'r' for both",
+        ),
+        (
+            [PORT, "--folder", "notes", "--sources", "list.txt"],
+            "--sources must end in .bib or .json, got 'list.txt'",
         ),
         ([PORT, "--folder", "notes", "--model", "nothing"], "there is no model 'nothing'"),
     ),
@@ -417,3 +441,68 @@ def test_a_terminal_obeys_nothing_that_was_read(folder: Path) -> None:
     assert "\x1b" not in shown
     assert "\u202e" not in shown
     assert "port 99" in shown
+
+
+def test_review_plan_at_the_terminal_changes_the_plan_before_anything_is_read(folder: Path) -> None:
+    def model(request: Request) -> Answer:
+        asks = str(request.body["messages"])
+        told.append(asks)
+        if "Plan the next" in asks:
+            query = "beta key" if "Ask about beta." in asks else "alpha port"
+            return text(plan(("search_folder", {"query": query})))
+        cited = "The key of beta is 128 bits long.[^1^]"
+        return text(evaluation({KEY: 0.95}) if "Evaluate" in asks else cited)
+
+    told: list[str] = []
+    with (
+        OpenAIServer(model) as server,
+        Terminal(
+            *("-m", "moothall", "research", KEY, "--folder", "notes", "--review-plan"),
+            *("--model", f"{server.url}#m", "--tone", "brief", "--context-tokens", "9000"),
+            *("--step-model", f"evaluate={server.url}#judge"),
+            cwd=folder,
+            environment=environment(folder),
+            columns=200,
+        ) as terminal,
+    ):
+        terminal.until("Begin? ")
+        terminal.type("Ask about beta.\r")
+        terminal.until("beta key")
+        terminal.until("Begin? ")
+        terminal.type("\r")
+        assert terminal.end() == 0
+        assert [each.body["model"] for each in server.requests] == ["m", "m", "m", "judge"]
+    assert 'search_folder {"query": "alpha port"}' in uncoloured(terminal.raw)
+    assert "Tone: brief." in told[2]
+
+
+def test_review_plan_refused_at_the_terminal_ends_the_research(folder: Path) -> None:
+    with Terminal(
+        *("-m", "moothall", "research", PORT, "--folder", "notes", "--review-plan"),
+        cwd=folder,
+        environment=environment(folder),
+    ) as terminal:
+        terminal.until("Begin? ")
+        terminal.type("n\r")
+        assert terminal.end() == 1
+    assert "4711" not in terminal.raw
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    (
+        (["--length", "5"], "--length is for a model: give --model too"),
+        (["--language", "French"], "--language is for a model"),
+        (["--step-model", "plan"], "write plan=MODEL, narrate=MODEL or evaluate=MODEL"),
+        (["--model", "local", "--step-model", "read=local"], "there is no step 'read'"),
+        (["--model", "local", "--step-model", "plan=nobody"], "--step-model: there is no model"),
+        (["--review-plan"], "--review-plan asks you: it needs a terminal, and no --json"),
+    ),
+)
+def test_option_of_a_model_that_is_wrong_is_told_before_anything_begins(
+    folder: Path, options: list[str], fault: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["research", PORT, "--folder", str(folder / "notes"), *options])
+    assert ended.value.code == 2
+    assert fault in capsys.readouterr().err

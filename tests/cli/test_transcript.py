@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from moothall.cli.chat.transcript import Transcript, folded, help_table
+from moothall.cli.chat.transcript import Transcript, help_table
+from moothall.cli.screen import Screen, folded
 from moothall.text import escaped
+from pseudo_terminal import Written
 
 # What the tests look for in what was written is not among them.
 TEXTS = st.text(
@@ -25,10 +28,20 @@ STEPS = st.lists(
 )
 
 
-def screen(written: list[str]) -> list[str]:
+def lines_of(written: str) -> list[str]:
     """The lines that stand there in the end."""
     # What is erased stands before what is written anew.
-    return [line.rpartition("\r\x1b[K")[2] for line in "".join(written).split("\n")]
+    return [line.rpartition("\r\x1b[K")[2] for line in written.split("\n")]
+
+
+def screen_of(kind: str = "xterm") -> tuple[Written, Screen, Transcript]:
+    """A terminal of a kind, without colours, and what writes there."""
+    written = Written()
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("TERM", kind)
+        environment.setenv("NO_COLOR", "1")
+        screen = Screen(written)
+    return written, screen, Transcript(screen)
 
 
 def shown(text: str) -> str:
@@ -38,8 +51,7 @@ def shown(text: str) -> str:
 
 @given(STEPS, st.booleans())
 def test_each_answer_stands_there_once(steps: list[tuple[str, str]], dumb: bool) -> None:
-    written: list[str] = []
-    transcript = Transcript(written.append, None if dumb else ("", ""))
+    written, screen, transcript = screen_of("dumb" if dumb else "xterm")
     said = {"A": "", "B": ""}
     lines = 0
     for what, text in steps:
@@ -47,21 +59,24 @@ def test_each_answer_stands_there_once(steps: list[tuple[str, str]], dumb: bool)
             transcript.piece(what, text)
             said[what] += text
         elif what == "line":
-            transcript.line(text)
+            screen.show(text)
             lines += 1
         elif what == "hold":
-            transcript.hold()
-        elif what == "release":
-            transcript.release()
+            screen.hold()
+        elif what == "release" and screen.held:
+            screen.release()
+            transcript.go_on()
         else:
-            transcript.at_work(["A", "B"], int(text))
-    transcript.release()
+            screen.status(f"A, B are at work, {text} s")
+    while screen.held:
+        screen.release()
+    transcript.go_on()
     for id, text in said.items():
         transcript.answered(id, text.strip())
-    transcript.at_work([])
+    screen.status("")
     found = {"A": "", "B": "", "#a line#": ""}
     whose = ""
-    for line in screen(written)[:-1]:
+    for line in lines_of(written.getvalue())[:-1]:
         if line and not line.startswith(" "):  # what goes on is indented
             whose, _, line = line.partition(": ")
         if whose == "#a line#":
@@ -86,71 +101,64 @@ def test_no_line_is_too_wide_and_no_word_broken(text: str, width: int) -> None:
 
 
 def test_an_answer_that_came_to_something_else_is_shown_too() -> None:
-    written: list[str] = []
-    transcript = Transcript(written.append, ("", ""))
+    written, _screen, transcript = screen_of()
     transcript.piece("A", "I will see. ")
     transcript.answered("A", "It is 3.")
-    assert "".join(written) == "A: I will see.\nA: It is 3.\n"
+    assert written.getvalue() == "A: I will see.\nA: It is 3.\n"
 
 
 def test_what_was_said_before_a_call_is_another_text() -> None:
-    written: list[str] = []
-    transcript = Transcript(written.append, ("", ""))
+    written, screen, transcript = screen_of()
     transcript.piece("A", "I will see. ")
     transcript.over("A")
-    transcript.line("#a call#")
+    screen.show("#a call#")
     transcript.piece("A", "It is")
     transcript.answered("A", "It is 3.")
-    assert "".join(written) == "A: I will see.\n#a call#\nA: It is 3.\n"
+    assert written.getvalue() == "A: I will see.\n#a call#\nA: It is 3.\n"
 
 
-def test_who_is_at_work_stands_in_the_last_line_until_something_is_shown() -> None:
+def test_the_status_is_the_last_line_until_something_is_shown() -> None:
     """Not below an answer that is still written; as much of it as the terminal is wide."""
-    written: list[str] = []
-    transcript = Transcript(written.append, ("<", ">"))
-
-    def new() -> str:
-        text = "".join(written)
-        written.clear()
-        return text
-
-    transcript.at_work(["A", "B"])
-    assert new() == "<A, B are at work>"
-    transcript.at_work(["B\x1b"], 3)
-    assert new() == "\r\x1b[K<B\\x1b is at work, 3 s>"
-    transcript.line("#")
-    assert new() == "\r\x1b[K#\n<B\\x1b is at work, 3 s>"
+    written, screen, transcript = screen_of()
+    screen.status("A, B are at work")
+    assert written.new() == "\r\x1b[KA, B are at work"
+    screen.status("B\x1b is at work, 3 s")
+    assert written.new() == "\r\x1b[KB\\x1b is at work, 3 s"
+    screen.show("#")
+    assert written.new() == "\r\x1b[K#\n\r\x1b[KB\\x1b is at work, 3 s"
     transcript.piece("B", "It is")
-    assert new() == "\r\x1b[KB: It"
-    transcript.at_work(["B"], 4)
-    assert new() == ""
+    assert written.new() == "\r\x1b[KB: It"
+    screen.status("B is at work, 4 s")
+    assert written.new() == ""
     transcript.answered("B", "It is 3.")
-    assert new() == " is 3.\n<B is at work, 4 s>"
-    transcript.hold()
+    assert written.new() == " is 3.\n\r\x1b[KB is at work, 4 s"
+    screen.hold()
     transcript.answered("C", "Later.")
-    transcript.at_work([])
-    assert new() == "\r\x1b[K"
-    transcript.release()
-    assert new() == "C: Later.\n"
-    transcript.at_work(["字" * 60])
-    assert new() == f"<{'字' * 39}>"  # of 80 columns, if it is unknown how many there are
-    transcript.hold()
-    new()
-    transcript.at_work(["A"])
-    assert new() == ""  # a question has the screen
-    transcript.release()
-    assert new() == "<A is at work>"
+    screen.status("")
+    assert written.new() == "\r\x1b[K"
+    screen.release()
+    transcript.go_on()
+    assert written.new() == "C: Later.\n"
+    screen.status("字" * 60)
+    assert (
+        written.new() == "\r\x1b[K" + "字" * 39
+    )  # of 80 columns, if it is unknown how many there are
+    screen.hold()
+    written.new()
+    screen.status("A is at work")
+    assert written.new() == ""  # a question has the screen
+    screen.release()
+    assert written.new() == "\r\x1b[KA is at work"
 
 
 def test_a_long_answer_is_cut_however_it_comes() -> None:
     shown = []
     for pieces in (["word " * 400] * 3, []):
-        written: list[str] = []
-        transcript = Transcript(written.append, ("", ""))
+        written, _screen, transcript = screen_of()
         for piece in pieces:
             transcript.piece("A", piece)
         transcript.answered("A", "word " * 1200)
-        shown.append("".join(written))
+        shown.append(written.getvalue())
     assert shown[0].split() == shown[1].split()
     assert 4000 < len("".join(shown[0])) < 4200
 

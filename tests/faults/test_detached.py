@@ -12,7 +12,7 @@ from benchmarks.broker import Broker
 from faults.process import Process
 from faults.worker import ID
 from moothall import Agent, AMQPOptions, AMQPSpace, InDoubt
-from moothall.spaces.amqp.options import Names
+from moothall.spaces.amqp.amqp_options import Names
 
 pytestmark = pytest.mark.xdist_group("faults")
 

@@ -13,7 +13,7 @@ from benchmarks.proxy import Proxy
 
 from faults.process import wait_for
 from moothall import Agent, AMQPOptions, AMQPSpace, BrokerError, action
-from moothall.spaces.amqp.options import Names
+from moothall.spaces.amqp.amqp_options import Names
 
 pytestmark = pytest.mark.xdist_group("faults")
 

@@ -22,7 +22,7 @@ from faults.process import Process, wait_for
 from faults.record import read
 from faults.worker import ID
 from moothall import AMQPOptions, AMQPSpace
-from moothall.spaces.amqp.options import Names
+from moothall.spaces.amqp.amqp_options import Names
 
 TOTAL = 1_000
 WINDOW = 400

@@ -33,7 +33,7 @@ from moothall import (
 )
 from moothall.action import action
 from moothall.models.protocol import Call, ModelReply, Usage
-from moothall.reasoning.dualact.progress import DualActReply
+from moothall.reasoning.dualact.dual_act_state import DualActReply
 from moothall.reasoning.reply import Reply
 from moothall.sqlite import SQLiteConnection
 

@@ -13,7 +13,7 @@ import pytest
 
 from moothall import Journal, ReActAgent, ScriptedModel
 from moothall.errors import JournalError, MoothallError, NoSuchRun
-from moothall.journal.file import APPLICATION, MIGRATIONS
+from moothall.journal.journal_file import APPLICATION, MIGRATIONS
 from moothall.models.protocol import Call
 from moothall.sqlite import SQLiteFile
 

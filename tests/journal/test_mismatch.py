@@ -195,7 +195,9 @@ def test_a_copy_of_the_beginning_of_a_run_goes_on_from_there(tmp_path: Path) -> 
         assert journal.run(journal.fork("R", upto=len(entries))).state == "done"
         assert journal.entries("R") == entries
         for upto in (0, len(entries) + 1, True):
-            with pytest.raises(DefinitionError, match=f"upto= must be from 1 to {len(entries)}"):
+            with pytest.raises(
+                DefinitionError, match=f"upto= must be a whole number from 1 to {len(entries)}"
+            ):
                 journal.fork("R", upto=upto)
 
 

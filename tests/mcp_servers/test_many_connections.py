@@ -27,7 +27,8 @@ def descriptors() -> int:
 def children() -> set[str]:
     found = set()
     for each in Path("/proc/self/task").iterdir():
-        found |= set((each / "children").read_text().split())
+        with suppress(FileNotFoundError):  # a thread that ends just now
+            found |= set((each / "children").read_text().split())
     return found
 
 
@@ -80,7 +81,7 @@ def many(count: int, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     one(0, tmp_path / "warm")
     gc.collect()
-    before = descriptors()
+    before, others = descriptors(), children()
     for number in range(count):
         log = tmp_path / f"log{number}"
         one(number, log)
@@ -90,7 +91,7 @@ def many(count: int, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         if each.name == "moothall-mcp":
             each.join(20)
     assert descriptors() <= before + 2
-    assert not children()
+    assert children() <= others
     assert not [each for each in threading.enumerate() if each.name == "moothall-mcp"]
     assert not [each for each in caplog.messages if "cancel scope" in each or "Task" in each]
     used = time.process_time()
@@ -101,7 +102,7 @@ def many(count: int, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
 def test_mcp_connections_that_end_in_any_way_leave_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    many(8, tmp_path, caplog)
+    many(4, tmp_path, caplog)
 
 
 @pytest.mark.long

@@ -138,7 +138,7 @@ def test_token_bounded_memory_counts_content_other_than_text() -> None:
 
 @pytest.mark.parametrize("bound", (0, -1, 1.5, True, "8192", None))
 def test_the_bound_is_a_positive_integer(bound: Any) -> None:
-    with pytest.raises(DefinitionError, match="max_tokens= must be an integer from 1, got "):
+    with pytest.raises(DefinitionError, match="max_tokens= must be a whole number from 1 up, got "):
         TokenBoundedMemory(bound)
 
 

@@ -98,6 +98,6 @@ def test_hash_embedder_gives_equal_vectors_in_every_process() -> None:
 @pytest.mark.parametrize("dimensions", (0, 7, 65537, True, 8.0, "8", None))
 def test_the_dimensions_are_checked(dimensions: object) -> None:
     with pytest.raises(
-        DefinitionError, match="dimensions= must be an integer from 8 to 65536, got"
+        DefinitionError, match="dimensions= must be a whole number from 8 to 65536, got"
     ):
         HashEmbedder(dimensions)  # type: ignore[arg-type]

@@ -649,7 +649,7 @@ def test_sqlite_memory_copies_items_in_and_out(path: Path) -> None:
 
 @pytest.mark.parametrize("tokens", (0, -1, 1.5, True, "8192"))
 def test_the_bound_is_a_positive_integer(path: Path, tokens: Any) -> None:
-    with pytest.raises(DefinitionError, match="tokens= must be an integer from 1, got "):
+    with pytest.raises(DefinitionError, match="tokens= must be a whole number from 1 up, got "):
         SQLiteMemory(path, tokens=tokens)
     assert not path.exists()
 

@@ -53,6 +53,9 @@ def streamed(*blocks: dict[str, Any], stop_reason: str = "end_turn") -> Answer:
         for place in range(0, len(whole), 3):
             piece = {"type": delta, field: whole[place : place + 3]}
             events.append({"type": "content_block_delta", "index": index, "delta": piece})
+        if block.get("signature"):
+            signed = {"type": "signature_delta", "signature": block["signature"]}
+            events.append({"type": "content_block_delta", "index": index, "delta": signed})
         events.append({"type": "content_block_stop", "index": index})
     stop = {"stop_reason": stop_reason, "stop_sequence": None}
     events.append({"type": "message_delta", "delta": stop, "usage": {"output_tokens": 3}})

@@ -3,7 +3,8 @@
     with OpenAIServer(text("Hello"), status(429), CUT) as server: …
 
 Each request takes the next of the answers, and the last again when there are no more. An answer is
-bytes for the whole of HTTP, or one of the forms below. `server.requests` holds what came in, and
+bytes for the whole of HTTP, or one of the forms below. What is asked about its models is no request
+of these: `about=` has the answers, `looked_up` the paths. `server.requests` holds what came in, and
 `server.closed` counts the connections that the client closed while its request was unanswered.
 """
 
@@ -173,7 +174,9 @@ SOON = {"retry_after_ms": "1"}
 class OpenAIServer:
     """The server; `url` is what a model is given as `base_url`."""
 
-    def __init__(self, *answers: Any) -> None:
+    def __init__(self, *answers: Any, about: dict[str, Any] | None = None) -> None:
+        self.about = about or {}  # what it says of its models and itself, by path
+        self.looked_up: list[str] = []
         self.answers = list(answers)
         self.requests: list[Request] = []
         self.connections = 0
@@ -251,6 +254,12 @@ class OpenAIServer:
         body = await reader.readexactly(int(headers.get("content-length", 0)))
         method, path, _ = head[0].split(" ")
         request = Request(path, headers, json.loads(body) if body else None, method)
+        if method == "GET" and path in ("/v1/models", "/props"):
+            self.looked_up.append(path)
+            known = self.about.get(path)
+            writer.write(b"".join((http(b"{}", 404) if known is None else answer(known)).pieces))  # type: ignore[arg-type]
+            await writer.drain()
+            return True
         place = min(len(self.requests), len(self.answers) - 1)
         self.requests.append(request)
         self.came.release()

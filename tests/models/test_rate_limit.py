@@ -280,7 +280,7 @@ def test_who_waited_on_a_loop_that_was_closed_holds_nobody_up(clock: SetClock) -
 
 @pytest.mark.parametrize("wrong", ({"requests_per_minute": 0}, {"tokens_per_minute": 1.5}), ids=str)
 def test_what_is_no_limit_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(DefinitionError, match="must be an integer from 1"):
+    with pytest.raises(DefinitionError, match="must be a whole number from 1"):
         RateLimit(**wrong)
 
 

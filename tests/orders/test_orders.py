@@ -24,7 +24,7 @@ from moothall.errors import (
 from moothall.journal import Entry
 from moothall.models.names import model
 from moothall.orders.act import act_agent, actions_of, check_journal_apart, keys
-from moothall.orders.models import budget_of, chosen_model, made_model
+from moothall.orders.named_models import budget_of, chosen_model, made_model
 from moothall.orders.order import (
     Order,
     ResearchOrder,

@@ -15,7 +15,7 @@ from typing import Any
 from moothall.models.protocol import ModelReply, Usage
 from moothall.reasoning.conversation.chosen_by import ChosenBy
 from moothall.reasoning.conversation.conversation import Conversation
-from moothall.reasoning.conversation.order import HandOver
+from moothall.reasoning.conversation.speaking_order import HandOver
 from moothall.reasoning.conversation.termination import MaxTokens, MaxTurns, Said
 from moothall.reasoning.events import TurnEnded
 from moothall.reasoning.loop.react import ReActAgent

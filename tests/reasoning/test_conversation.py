@@ -32,9 +32,9 @@ from moothall.models.protocol import Usage
 from moothall.models.wrappers.scripted import ScriptedModel
 from moothall.reasoning.conversation.chosen_by import ChosenBy
 from moothall.reasoning.conversation.conversation import Conversation
-from moothall.reasoning.conversation.order import HandOver, RoundRobin
+from moothall.reasoning.conversation.conversation_state import ConversationState
 from moothall.reasoning.conversation.participants import NOTHING_NEW
-from moothall.reasoning.conversation.state import ConversationState
+from moothall.reasoning.conversation.speaking_order import HandOver, RoundRobin
 from moothall.reasoning.conversation.termination import MaxTurns, Said
 from moothall.reasoning.events import Done, TurnEnded, TurnStarted
 from moothall.reasoning.loop.react import ReActAgent

@@ -412,7 +412,7 @@ def test_prompts_of_ones_own() -> None:
         ({"reactive": "R"}, "reactive= needs an agent that replies"),
         ({"reactive": []}, "reactive="),
         ({"reactive": ReActAgent}, "reactive= needs an agent that replies"),
-        ({"max_hr_loops": 0}, "max_hr_loops= must be 1 or more, got 0"),
+        ({"max_hr_loops": 0}, "max_hr_loops= must be a whole number from 1 up, got 0"),
         ({"max_hr_loops": 2.5}, "max_hr_loops="),
         ({"first": "both"}, 'first= must be "human" or "reactive"'),
         ({"human_decision_prompt": "{sumary}"}, r"a place \{sumary\} that is not known; known: "),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import logging
 import threading
@@ -1186,9 +1187,9 @@ def test_names_that_models_cannot_say_are_mapped_and_back() -> None:
         ({"actions": add}, "actions= must be a registry, or a list"),
         ({"actions": [7]}, "an action must be a function"),
         ({"actions": [add, add]}, "actions= has two of one name, the second being <function add"),
-        ({"max_iterations": 0}, "max_iterations= must be an integer from 1, got 0"),
-        ({"max_iterations": 2.5}, "max_iterations= must be an integer from 1, got 2.5"),
-        ({"max_result_chars": 0}, "max_result_chars= must be an integer from 1"),
+        ({"max_iterations": 0}, "max_iterations= must be a whole number from 1 up, got 0"),
+        ({"max_iterations": 2.5}, "max_iterations= must be a whole number from 1 up, got 2.5"),
+        ({"max_result_chars": 0}, "max_result_chars= must be a whole number from 1"),
         ({"discover": "Bob"}, 'discover= must be "\\*" or a list of ids'),
         ({"discover": ["*"]}, 'discover= has an invalid id: "\\*" is not an id'),
         ({"discover": ["Bob", ""]}, "discover= has an invalid id: an id has 1 to 255"),
@@ -1382,7 +1383,7 @@ def test_a_reply_is_json_data_whatever_is_in_it() -> None:
     assert told["error"] == "ModelError: no power"
     assert told["steps"][0]["result"]["result"] == "a hand"
     assert (told["stop_reason"], told["run_id"]) == ("error", reply.run_id)
-    assert told["usage"] == {"input_tokens": 10, "output_tokens": 5}
+    assert told["usage"] == dataclasses.asdict(Usage(10, 5))
     assert reply.usage.total == 15
 
 

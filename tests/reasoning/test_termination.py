@@ -11,7 +11,7 @@ import pytest
 
 from moothall.errors import DefinitionError, InvalidId
 from moothall.reasoning.conversation.conversation import Conversation
-from moothall.reasoning.conversation.state import ConversationState
+from moothall.reasoning.conversation.conversation_state import ConversationState
 from moothall.reasoning.conversation.termination import (
     Condition,
     Elapsed,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from examples.models.opinions import opinions
 
 from moothall import Budget, ConfigError, Journal, ScriptedModel
 from moothall.errors import ModelError, RunMismatch
@@ -23,7 +24,6 @@ from moothall.society import (
     Survey,
     SurveyAnswer,
 )
-from moothall.society.classic import opinions
 from moothall.society.kernel.perception import Perception, View
 from moothall.society.survey import in_words
 from society.life import busy, state_of, town
@@ -316,6 +316,6 @@ async def test_what_else_waits_for_the_loop_goes_on_during_a_survey_of_many() ->
         asked.append(-1)
         return 1.0
 
-    async with Society(opinions(3000, seed=1)) as society:
+    async with Society(opinions(1, citizens=3000)) as society:
         await society.survey(Survey("x", [Question("q", "?", "number", by=rule)]))
     assert 0 < max(asked) < 2000

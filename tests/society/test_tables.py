@@ -15,11 +15,11 @@ from typing import Any
 
 import pyarrow.parquet
 import pytest
+from examples.models.wealth import wealth
 
 from moothall import Agent, Journal
 from moothall.errors import FileError
 from moothall.society import Society, read_people
-from moothall.society.classic import wealth
 from society.life import Bank, busy, town
 
 NAMES = ("metrics", "messages", "citizens")
@@ -164,7 +164,7 @@ async def test_memory_stays_flat_over_time(tmp_path: Path, is_recorded: bool) ->
     def money(number: int) -> Any:
         return lambda columns: float(columns["money"][0]) + number / 7
 
-    population = wealth(20, seed=1)
+    population = wealth(1, citizens=20)
     population.metrics.update({f"m{number}": money(number) for number in range(1000)})
     tracemalloc.start()
     try:

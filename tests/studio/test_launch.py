@@ -39,7 +39,7 @@ def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (
         ({"port": -1}, "port must be a whole number from 0 to 65535, got -1"),
         ({"port": 65536}, "port must be"),
-        ({"port": "8080"}, "port must be a whole number from 0 to 65535, got '8080'"),
+        ({"port": "8080"}, 'port must be a whole number from 0 to 65535, got "8080"'),
         ({"port": True}, "port must be"),
         ({"port": 8080.0}, "port must be"),
         ({"host": None}, "host must be a name or an address, got None"),

@@ -10,10 +10,10 @@ _HOME = {
     "Host": "host",
     "OpenAIFunctionAgent": "function",
     "Person": "person",
-    "RemoteAgent": "remote",
+    "RemoteAgent": "remote_agent",
     "User": "user",
-    "changing_actions": "files",
-    "file_actions": "files",
+    "changing_actions": "folder_actions",
+    "file_actions": "folder_actions",
 }
 
 __all__ = [*_HOME]

@@ -1,11 +1,11 @@
 """The names of `__init__.py` for type checkers and editors."""
 
 from moothall.agents.chatty import ChattyAI as ChattyAI
-from moothall.agents.files import changing_actions as changing_actions
-from moothall.agents.files import file_actions as file_actions
 from moothall.agents.folder import Folder as Folder
+from moothall.agents.folder_actions import changing_actions as changing_actions
+from moothall.agents.folder_actions import file_actions as file_actions
 from moothall.agents.function import OpenAIFunctionAgent as OpenAIFunctionAgent
 from moothall.agents.host import Host as Host
 from moothall.agents.person import Person as Person
-from moothall.agents.remote import RemoteAgent as RemoteAgent
+from moothall.agents.remote_agent import RemoteAgent as RemoteAgent
 from moothall.agents.user import User as User

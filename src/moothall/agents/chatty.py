@@ -21,8 +21,7 @@ from moothall.reasoning.threaded import Threaded
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from moothall.approval import Approver
-    from moothall.workflow import AgentParts
+    from moothall.workflow import AgentOptions
 
 
 # No name: a small model that is given one, such as Chatty, repeats it without end.
@@ -54,20 +53,9 @@ class ChattyAI(Threaded):
         model: Model | str = "local",
         *,
         system_prompt: SystemPrompt | None = None,
-        receive_own_broadcasts: bool = True,
-        concurrency: int | None = None,
-        approver: Approver | None = None,
-        deps: Any = None,
-        **options: Unpack[AgentParts],
+        **options: Unpack[AgentOptions],
     ) -> None:
-        super().__init__(
-            id,
-            receive_own_broadcasts=receive_own_broadcasts,
-            concurrency=concurrency,
-            approver=approver,
-            deps=deps,
-            **options,
-        )
+        super().__init__(id, **options)
         check_system_prompt(system_prompt, id)
         self.system_prompt: SystemPrompt = _PROMPT if system_prompt is None else system_prompt
         check_model(model, id)

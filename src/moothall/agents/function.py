@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from moothall.action import action
 from moothall.context import SystemPrompt
-from moothall.errors import DefinitionError, InvalidId, ModelError
+from moothall.errors import ConfigError, DefinitionError, InvalidId, ModelError
 from moothall.jsonvalue import json_text
 from moothall.message import address
 from moothall.models.protocol import Model
@@ -19,7 +19,6 @@ from moothall.text import cut, escaped, marked
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from moothall.approval import Approver
     from moothall.reasoning.loop.parts import LoopOptions
 
 _ELSEWHERE = frozenset(("gguf", "hf", "http", "https", "litellm", "local"))
@@ -68,10 +67,6 @@ class OpenAIFunctionAgent(ReActAgent):
         user_id: str | int | None = None,
         *,
         discover: str | Iterable[str | int] | None = "*",
-        receive_own_broadcasts: bool = False,
-        concurrency: int | None = None,
-        approver: Approver | None = None,
-        deps: Any = None,
         system_prompt: SystemPrompt | None = None,
         **options: Unpack[LoopOptions],
     ) -> None:
@@ -80,14 +75,11 @@ class OpenAIFunctionAgent(ReActAgent):
             self.user_id = _user(user_id, own)
         if system_prompt is None:
             system_prompt = _system_prompt(own, self.user_id)
+        options.setdefault("receive_own_broadcasts", False)
         super().__init__(
             id,
             _named(model, openai_api_key, own) if isinstance(model, str) else model,
             discover=discover,
-            receive_own_broadcasts=receive_own_broadcasts,
-            concurrency=concurrency,
-            approver=approver,
-            deps=deps,
             system_prompt=system_prompt,
             **options,
         )
@@ -172,7 +164,7 @@ def _named(name: str, key: str | None, own: str) -> Model:
     from moothall.models.names import model
 
     if key is not None and not isinstance(key, str):
-        raise DefinitionError(
+        raise ConfigError(
             f"agent {own!r}: openai_api_key= must be a text, got {type(key).__name__}"
         )
     scheme, colon, rest = name.partition(":")
@@ -180,7 +172,7 @@ def _named(name: str, key: str | None, own: str) -> Model:
         return model(name)
     listed = rest if colon and scheme == "openai" else name
     if not listed.strip():
-        raise DefinitionError(f"agent {own!r}: model= must be the name of a model, got {name!r}")
+        raise ConfigError(f"agent {own!r}: model= must be the name of a model, got {name!r}")
     if key:
         from moothall.models.remote.openai import OpenAIModel
 

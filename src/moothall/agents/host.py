@@ -7,10 +7,10 @@ import sys
 
 from moothall.action import ACCESS_REQUESTED, action
 from moothall.agent import Agent
-from moothall.agents.command import check_limits
-from moothall.agents.command import run as run
 from moothall.agents.folder import Folder
 from moothall.agents.sandbox import SandboxChoice, sandbox_for
+from moothall.agents.shell import check_limits
+from moothall.agents.shell import run as run
 from moothall.approval import Approver, TerminalApprover
 from moothall.arguments import names_checked
 

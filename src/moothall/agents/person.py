@@ -17,7 +17,7 @@ from moothall.reasoning.events import DecisionAction, HumanDecision
 from moothall.reasoning.reply import Reply, StopReason
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.thread import Thread
-from moothall.workflow import AgentOptions
+from moothall.workflow import ReplyingOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -55,12 +55,6 @@ class Desk(Protocol):
         ...
 
 
-class PersonOptions(AgentOptions, total=False):
-    """What a person takes by name, as every agent that replies does."""
-
-    shared: bool
-
-
 class Person(ConversationalAgent):
     """A person, who sees the agent's requests and writes each answer in a line.
 
@@ -86,7 +80,7 @@ class Person(ConversationalAgent):
         stdin: TextIO | None = None,
         stdout: TextIO | None = None,
         desk: Desk | None = None,
-        **options: Unpack[PersonOptions],
+        **options: Unpack[ReplyingOptions],
     ) -> None:
         super().__init__(id, **options)
         self._terminal = Terminal(stdin, stdout)

@@ -27,10 +27,12 @@ class Sandbox:
     The command sees the whole file system, and can write only below its folder and in its own
     `/tmp`, which is deleted at its end. `/run`, with the sockets of the system's services, is
     hidden. The command sees only its own processes, and no network unless `network` is true.
+    Folders that are `readable` are there to read, even below `/tmp`.
     """
 
     program: str
     network: bool = False
+    readable: tuple[str, ...] = ()
 
     def wrap(self, folder: str, command: list[str], about: int | None = None) -> list[str]:
         """Return the command line that runs a command there, with a folder that it may write to.
@@ -51,6 +53,7 @@ class Sandbox:
             *("--tmpfs", "/tmp"),
             *("--tmpfs", "/run"),
             *(word for path in run for word in ("--ro-bind-try", path, path)),
+            *(word for path in self.readable for word in ("--ro-bind", path, path)),
             *(() if everything else ("--bind", folder, folder)),
             *("--unshare-pid", "--unshare-ipc"),
             *(() if self.network else ("--unshare-net",)),

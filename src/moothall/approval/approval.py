@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import hashlib
-import inspect
 import io
 import json
 import logging
@@ -30,7 +29,7 @@ from moothall.errors import (
 )
 from moothall.slash import format_slash
 from moothall.text import escaped, escaped_json, log_failure, printable
-from moothall.threads import ask_in_thread, awaited, renewed
+from moothall.threads import called, renewed
 
 logger: logging.Logger = logging.getLogger("moothall.approval")
 
@@ -43,7 +42,7 @@ class Refused:
 
     def __post_init__(self) -> None:
         if not isinstance(self.reason, str):
-            raise DefinitionError(f"Refused: the reason must be a text, got {self.reason!r:.80}")
+            raise ConfigError(f"Refused: the reason must be a text, got {self.reason!r:.80}")
 
     def __bool__(self) -> bool:
         return False
@@ -176,7 +175,7 @@ async def approve(approver: Approver | None, request: ApprovalRequest) -> Decisi
     if approver is None:
         return False
     try:
-        answer = await _asked(approver, approver.approve, request)
+        answer = await called(approver.approve, request)
     except Exception as error:
         log_failure(logger, f"approver {approver!r} failed on {request}, so it is refused", error)
         return False
@@ -197,19 +196,12 @@ async def answer(approver: Approver | None, question: Question) -> str:
             f"agent {question.agent!r} has a question and nobody to ask, since {who}; give it or "
             "its space an approver= such as TerminalApprover()"
         )
-    given = await _asked(approver, method, question)
+    given = await called(method, question)
     if not isinstance(given, str):
         raise TypeError(
             f"the answer to a question of agent {question.agent!r} must be text, got {given!r:.80}"
         )
     return given
-
-
-async def _asked(approver: Any, function: Callable[[Any], Any], request: Any) -> Any:
-    """Return what an approver's function gives; one that is not `async` runs in a thread."""
-    if inspect.iscoroutinefunction(function):
-        return await awaited(function(request))
-    return await awaited(await ask_in_thread(approver, function, request))
 
 
 class RefuseAll:
@@ -246,7 +238,7 @@ class CallbackApprover:
 
     async def approve(self, request: ApprovalRequest) -> Decision:
         """Return the function's decision."""
-        decision: Decision = await _asked(self, self.function, request)
+        decision: Decision = await called(self.function, request)
         return decision
 
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+from moothall.arguments import check_integer
 from moothall.budget.period import is_period
-from moothall.errors import DefinitionError
+from moothall.errors import ConfigError, DefinitionError
 from moothall.text import excerpt, shorten
 
 # The quantities that are reserved, by their place in `Amounts`.
@@ -68,7 +69,7 @@ def checked_amounts(
 ) -> Amounts:
     """Check amounts and return them in the units in which they are counted."""
     for name, count in (("tokens", tokens), ("model_calls", model_calls), ("actions", actions)):
-        check_count(what, name, count)
+        check_integer(f"{what}: {name}=", count, 0, MOST)
     pico = picodollars(what, usd) if usd or type(usd) is not int else 0
     return tokens, pico, model_calls, actions
 
@@ -82,22 +83,13 @@ def checked_limits(
 ) -> tuple[int | None, ...]:
     """Check limits and return them in counted units; the limit of time is only checked."""
     for limit, value in (("tokens", tokens), ("model_calls", model_calls), ("actions", actions)):
-        if value is not None:
-            check_count("Budget", limit, value)
+        check_integer(f"Budget: {limit}=", value, 0, MOST, optional=True)
     if seconds is not None and not (type(seconds) in (int, float) and 0 <= seconds <= MOST):
-        raise DefinitionError(
+        raise ConfigError(
             f"Budget: seconds= must be a number of seconds from 0 to {MOST}, got {_shown(seconds)}"
         )
     pico = None if usd is None else picodollars("Budget", usd, up=False)
     return tokens, pico, model_calls, actions
-
-
-def check_count(what: str, name: str, value: object) -> None:
-    """Raise unless the value is a count."""
-    if type(value) is not int or not 0 <= value <= MOST:
-        raise DefinitionError(
-            f"{what}: {name}= must be an integer from 0 to {MOST}, got {_shown(value)}"
-        )
 
 
 def _shown(value: object) -> str:
@@ -124,7 +116,7 @@ def picodollars(what: str, usd: object, name: str = "usd", *, up: bool = True) -
     else:
         value = Decimal("NaN")
     if not value.is_finite() or not 0 <= value <= _MOST_USD:
-        raise DefinitionError(
+        raise ConfigError(
             f"{what}: {name}= must be a number of US dollars from 0 to {_MOST_USD}, got "
             f"{_shown(usd)}"
         )

@@ -25,7 +25,7 @@ from moothall.budget.ledger import Ledger, Reservation
 from moothall.budget.period import Per, checked_per
 from moothall.budget.shared import Books, SharedLedger
 from moothall.budget.turns import in_turn
-from moothall.errors import BudgetExceeded, DefinitionError
+from moothall.errors import BudgetExceeded, ConfigError, DefinitionError
 from moothall.text import excerpt, shorten
 
 
@@ -98,11 +98,11 @@ class Budget:
         checked_per(per)
         title = _title(name, "the budget")
         if prices is not None and not callable(getattr(prices, "cost", None)):
-            raise DefinitionError(
+            raise ConfigError(
                 f"Budget: prices= must be Prices({{name: Price(…)}}), got {excerpt(prices)}"
             )
         if clock is not None and not callable(getattr(clock, "now", None)):
-            raise DefinitionError(f"Budget: clock= must be a clock, got {excerpt(clock)}")
+            raise ConfigError(f"Budget: clock= must be a clock, got {excerpt(clock)}")
         self.name = name
         self.prices = prices
         self._now: Callable[[], float] = time.monotonic if clock is None else clock.now
@@ -110,7 +110,7 @@ class Budget:
         if journal is None:
             self._ledger = Ledger(title, utc)
         elif not isinstance(journal, Books):
-            raise DefinitionError(f"Budget: journal= must be a Journal, got {excerpt(journal)}")
+            raise ConfigError(f"Budget: journal= must be a Journal, got {excerpt(journal)}")
         elif name is None:
             raise DefinitionError(
                 "Budget: with journal= it needs a name=, by which others share it"
@@ -395,5 +395,5 @@ def _title(name: Any, unnamed: str) -> str:
     if name is None:
         return unnamed
     if not isinstance(name, str) or not name or not name.isprintable():
-        raise DefinitionError(f"Budget: name= must be a text of one line, got {excerpt(name)}")
+        raise ConfigError(f"Budget: name= must be a text of one line, got {excerpt(name)}")
     return f"budget {shorten(name)!r}"

@@ -10,17 +10,18 @@ from decimal import Decimal
 from functools import partial
 from typing import NoReturn, TypeVar
 
+from moothall.arguments import check_integer
 from moothall.budget.account import Account, Accounts, add, begin, left, refuse_if_closed, take
 from moothall.budget.amounts import (
     KINDS,
     LIMITS,
+    MOST,
     NOTHING,
     PICO,
     TOKENS,
     UNITS,
     USD,
     Amounts,
-    check_count,
     digits,
     picodollars,
 )
@@ -254,7 +255,7 @@ class Reservation:
         reserved = self._amounts
         if tokens is None:
             tokens = reserved[TOKENS]
-        check_count("settle", "tokens", tokens)
+        check_integer("settle: tokens=", tokens, 0, MOST)
         pico = reserved[USD] if usd is None else picodollars("settle", usd)
         self._ledger.settle(self, (tokens, pico, reserved[2], reserved[3]))
 

@@ -6,7 +6,7 @@ import time
 from datetime import date, timedelta
 from typing import Final, Literal, TypeAlias
 
-from moothall.errors import DefinitionError
+from moothall.errors import ConfigError
 from moothall.text import excerpt
 
 Per: TypeAlias = Literal["day", "month"]
@@ -16,7 +16,7 @@ _FORMATS: Final = {"day": "%Y-%m-%d", "month": "%Y-%m"}
 def checked_per(per: Per | None) -> Per | None:
     """Check `per=`."""
     if per is not None and (not isinstance(per, str) or per not in _FORMATS):
-        raise DefinitionError(f"Budget: per= must be 'day' or 'month', got {excerpt(per)}")
+        raise ConfigError(f"Budget: per= must be 'day' or 'month', got {excerpt(per)}")
     return per
 
 

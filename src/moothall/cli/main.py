@@ -24,7 +24,7 @@ _COMMANDS = {
     "chat": ("chat.command", "Talk with agents at the terminal."),
     "completion": ("main:completion", "Print the completion script of a shell."),
     "help": ("main:help_", "Show how a command is used."),
-    "dead-letters": ("broker:dead_letters", "Inspect and resend dead-lettered messages."),
+    "dead-letters": ("broker_commands:dead_letters", "Inspect and resend dead-lettered messages."),
     "mcp": ("mcp", "List an MCP server's tools, and accept their definitions."),
     "models": ("models", "List models, and download weights."),
     "replay": ("runs:replay", "Replay a run from its record."),

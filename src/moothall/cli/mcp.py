@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from moothall.cli.ending import FAILED, NotBegun
-from moothall.cli.options import print_text, usage
+from moothall.cli.shared_options import print_text, usage
 from moothall.text import counted, one_line
 
 _KEPT = {"allow_interspersed_args": False}  # what follows the target's first word is the target's

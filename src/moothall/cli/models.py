@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 
 import click
 
-from moothall.cli.options import print_text, usage, weights_of
 from moothall.cli.progress import Progress
+from moothall.cli.shared_options import print_text, usage, weights_of
 from moothall.errors import MissingExtra, ModelError
 from moothall.http.network import is_loopback, is_offline
 from moothall.models import fetching, names, weights

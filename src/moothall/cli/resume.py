@@ -14,12 +14,12 @@ from typing import Any, Final
 import click
 
 from moothall.cli.ending import interruptible
-from moothall.cli.options import as_written, journal_option, json_option, opened, usage
-from moothall.cli.recorded import NOBODY, Recorded, refused
+from moothall.cli.recorded_runs import NOBODY, Recorded, refused
 from moothall.cli.run.act import run_act, screen_of
 from moothall.cli.run.ended import exit_code
 from moothall.cli.run.watch import Permission, watched
 from moothall.cli.runs import show_replay
+from moothall.cli.shared_options import as_written, journal_option, json_option, opened, usage
 from moothall.cli.values import Whole, above_0
 from moothall.errors import DefinitionError, RunMismatch, StateError
 from moothall.journal.describe import doubt_line
@@ -27,7 +27,7 @@ from moothall.journal.doubt import Decision, Done
 from moothall.orders.act import check_journal_apart
 from moothall.orders.order import AnyOrder, Order, ResearchOrder
 from moothall.orders.research import write
-from moothall.orders.resume import forked_for, recorded_order, refusal
+from moothall.orders.resumable import forked_for, recorded_order, refusal
 from moothall.orders.simulate import SimulateOrder
 from moothall.reasoning.recorded_agent import asked_in
 from moothall.text import escaped
@@ -166,7 +166,7 @@ def command(
 
 def _named(name: str, kind: str) -> Any:
     """Return the agent of a name; DefinitionError if it is not of the run's kind."""
-    from moothall.cli.company import named_agent
+    from moothall.cli.own_agents import named_agent
 
     agent = named_agent(name)
     if kind not in (each.__name__ for each in type(agent).__mro__):

@@ -12,16 +12,16 @@ from typing import Any
 
 import click
 
-from moothall.cli.options import journal_option, json_option, reading
-from moothall.cli.recorded import NOBODY, Recorded, print_doubts
+from moothall.cli.recorded_runs import NOBODY, Recorded, print_doubts
 from moothall.cli.run.act import screen_of
 from moothall.cli.run.ended import WORDS, exit_code
+from moothall.cli.shared_options import journal_option, json_option, reading
 from moothall.errors import StateError
 from moothall.journal import Entry, Journal, Outline
 from moothall.journal.describe import doubt_line
 from moothall.models.protocol import ReasoningPiece, TextPiece
 from moothall.orders.order import line_of, order_of
-from moothall.orders.resume import forks
+from moothall.orders.resumable import forks
 from moothall.reasoning.events import (
     BlockEnded,
     BlockStarted,

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from moothall.cli.broker import (
+from moothall.cli.broker_commands import (
     GRACE_S,
     Place,
     log_to_stderr,
     place_options,
     serve_over_broker,
 )
-from moothall.cli.company import named_agent
 from moothall.cli.ending import NotBegun
-from moothall.cli.options import journal_option, recorded, usage
+from moothall.cli.own_agents import named_agent
+from moothall.cli.shared_options import journal_option, recorded, usage
 from moothall.cli.values import FileToWrite, Number
 from moothall.doors.checks import is_loopback_address
 from moothall.errors import MissingExtra

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from moothall.cli.broker import Place, place_options
-from moothall.cli.company import Company, add_agent, company_options
-from moothall.cli.options import journal_option, usage
+from moothall.cli.broker_commands import Place, place_options
+from moothall.cli.own_agents import Company, add_agent, company_options
+from moothall.cli.shared_options import journal_option, usage
 from moothall.cli.values import Whole
 from moothall.errors import MissingExtra
 from moothall.spaces.native import NativeSpace

@@ -5,6 +5,6 @@ from __future__ import annotations
 from moothall.journal.doubt import Done
 from moothall.journal.entry import Entry, Outline
 from moothall.journal.journal import Journal
-from moothall.journal.run import Part
+from moothall.journal.run_parts import Part
 
 __all__ = ["Done", "Entry", "Journal", "Outline", "Part"]

@@ -15,7 +15,7 @@ from typing import Any
 
 from moothall.errors import TooManyThreads
 from moothall.journal.entry import Entry
-from moothall.journal.file import JournalFile, Place
+from moothall.journal.journal_file import JournalFile, Place
 from moothall.threads import WORKERS, guard, renewed
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from moothall.errors import DefinitionError
+from moothall.errors import ConfigError, DefinitionError
 from moothall.journal.entry import Entry
 from moothall.jsonvalue import NotJSON, to_json
 
@@ -45,7 +45,7 @@ class Doubt:
     args: dict[str, Any]
 
     def __str__(self) -> str:
-        from moothall.journal.file import as_text
+        from moothall.journal.journal_file import as_text
 
         text = f"{self.action} {as_text(self.args)}"
         return text if len(text) <= 200 else f"{text[:199]}…"
@@ -103,7 +103,7 @@ def decisions_for(
         elif decision in _WAYS:
             data["decision"] = decision
         else:
-            raise DefinitionError(
+            raise ConfigError(
                 f'a decision must be "repeat", "skip" or Done(value), got {decision!r:.80}'
             )
         made.append((by_number[number], data))

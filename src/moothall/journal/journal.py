@@ -10,13 +10,14 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Self
 
-from moothall.errors import DefinitionError
+from moothall.arguments import check_integer
+from moothall.errors import ConfigError
 from moothall.journal.commits import Commits
 from moothall.journal.doubt import Decision, Doubt, decisions_for, in_doubt
 from moothall.journal.entry import Entry, Outline, Outlines, copied
-from moothall.journal.file import JournalFile, as_text
+from moothall.journal.journal_file import JournalFile, as_text
 from moothall.journal.opening import MAX_ID, Runs, check_id
-from moothall.journal.run import Part, ReadPart, reply_of
+from moothall.journal.run_parts import Part, ReadPart, reply_of
 from moothall.jsonvalue import readable
 
 _TASK_CHARS = 500
@@ -253,8 +254,7 @@ class Journal:
             about = db.execute("SELECT key, state FROM runs WHERE number = ?", (number,))
             key, state = about.fetchone()
         if upto is not None:
-            if type(upto) is not int or not 1 <= upto <= len(entries):
-                raise DefinitionError(f"upto= must be from 1 to {len(entries)}, got {upto!r}")
+            check_integer("upto=", upto, 1, len(entries))
             state = state if upto == len(entries) else None
             del entries[upto:]
         copies = [
@@ -344,6 +344,4 @@ def as_journal(given: Journal | str | os.PathLike[str], whose: str) -> Journal:
         return given
     if isinstance(given, str | os.PathLike):
         return Journal(given)
-    raise DefinitionError(
-        f"{whose}: journal= must be a Journal or the path of one, got {given!r:.80}"
-    )
+    raise ConfigError(f"{whose}: journal= must be a Journal or the path of one, got {given!r:.80}")

@@ -18,10 +18,10 @@ import weakref
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
-from moothall.errors import DefinitionError, JournalError, RunHeld
+from moothall.errors import ConfigError, JournalError, RunHeld
 from moothall.journal.commits import Commits, OpenRun
 from moothall.journal.entry import Entry
-from moothall.journal.file import JournalFile, Place
+from moothall.journal.journal_file import JournalFile, Place
 from moothall.threads import WORKERS, guard, in_child, renewed
 
 NewRun: TypeAlias = tuple[str, str, str, str | None]
@@ -237,6 +237,6 @@ class Runs:
 def check_id(run_id: object) -> None:
     """Check that a text can be the id of a run; raise DefinitionError if not."""
     if not isinstance(run_id, str) or not 0 < len(run_id) <= MAX_ID or not run_id.isprintable():
-        raise DefinitionError(
+        raise ConfigError(
             f"a run's id must be a printable text of 1 to {MAX_ID} characters, got {run_id!r:.80}"
         )

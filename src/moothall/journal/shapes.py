@@ -49,7 +49,9 @@ def _program(value: Any) -> bool:
 
 
 def _tokens(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(_fits(each, int) for each in value)
+    return (
+        isinstance(value, list) and len(value) in (2, 5) and all(_fits(each, int) for each in value)
+    )
 
 
 def _lists(value: Any) -> bool:
@@ -112,7 +114,7 @@ _BLOCKS: Final[dict[str, Shape]] = {
     "narrate": {"narrative": str, "citations": list, "unsupported": list},
     "evaluate": {"objectives": _OBJECTIVES, "generated": _OBJECTIVES, "remark": str},
 }
-_SPENT: Final = {"spent?": _tokens}
+_SPENT: Final = {"spent?": _tokens, "notes?": [str]}
 _CONCLUSION: Final = {"summary": str}
 _DECISION: Final = {"action": str, "new_instruction": (str, [str]), "reasoning": str}
 _REPLY: Final = {"text": str, "detail": str}

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from moothall.agents.command import watched
+from moothall.agents.shell import watched
 from moothall.errors import MCPServerError
 from moothall.text import one_line
 from moothall.threads import WORKERS, guard

@@ -8,7 +8,7 @@ _HOME = {
     "Embedder": "embedder",
     "HashEmbedder": "embedder",
     "Memory": "memory",
-    "MemoryFileError": "file",
+    "MemoryFileError": "memory_file",
     "SQLiteMemory": "sqlite",
     "SummarizingMemory": "summarizing",
     "TokenBoundedMemory": "bounded",

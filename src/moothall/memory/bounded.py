@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from moothall.arguments import check_count, names_checked
+from moothall.arguments import check_integer, names_checked
 from moothall.memory.memory import Memory, check_memory
 
 DEFAULT_TOKENS = 8192
@@ -49,7 +49,7 @@ class TokenBoundedMemory(Memory):
     def __init__(
         self, max_tokens: int = DEFAULT_TOKENS, count: Callable[[str], int] | None = None
     ) -> None:
-        check_count(type(self).__name__, "max_tokens", max_tokens)
+        check_integer(f"{type(self).__name__}: max_tokens=", max_tokens)
         self.max_tokens = max_tokens
         self._count = count or estimate_tokens
         super().__init__()

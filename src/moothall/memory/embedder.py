@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Protocol, runtime_checkable
 from zlib import crc32
 
-from moothall.arguments import check_count
+from moothall.arguments import check_integer
 
 _WORD = re.compile(r"\w+")
 _UNSPACED = "\u2e80"
@@ -66,7 +66,7 @@ class HashEmbedder:
     """
 
     def __init__(self, dimensions: int = 256) -> None:
-        check_count("HashEmbedder", "dimensions", dimensions, least=8, most=65536)
+        check_integer("HashEmbedder: dimensions=", dimensions, low=8, high=65536)
         self.dimensions = dimensions
         self.name: str = f"hashed-pieces-1-{dimensions}"
 

@@ -14,8 +14,8 @@ from typing import Any
 from moothall.errors import DefinitionError
 from moothall.jsonvalue import copy_json
 from moothall.memory.embedder import Embedder
-from moothall.memory.file import MemoryFile
 from moothall.memory.memory import check_memory
+from moothall.memory.memory_file import MemoryFile
 from moothall.sqlite.fulltext import any_of, distinct, indexed, sendable, terms
 
 FOUND_CHARS = 100_000

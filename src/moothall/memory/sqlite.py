@@ -10,13 +10,13 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, Self
 
-from moothall.arguments import check_count, names_checked
-from moothall.errors import DefinitionError, StateError
+from moothall.arguments import check_integer, names_checked
+from moothall.errors import ConfigError, DefinitionError, StateError
 from moothall.jsonvalue import copy_json
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from moothall.memory.embedder import Embedder
-from moothall.memory.file import MemoryFile
 from moothall.memory.memory import Memory, check_thread, last
+from moothall.memory.memory_file import MemoryFile
 from moothall.memory.recall import Recall, insert, row_of
 from moothall.threads import guard
 
@@ -78,9 +78,9 @@ class SQLiteMemory(Memory):
         embedder: Embedder | None = None,
         timeout: float = 10,
     ) -> None:
-        check_count("SQLiteMemory", "tokens", tokens, optional=True)
+        check_integer("SQLiteMemory: tokens=", tokens, optional=True)
         if embedder is not None and not isinstance(embedder, Embedder):
-            raise DefinitionError(
+            raise ConfigError(
                 f"embedder= must have name, dimensions and embed(texts), got {embedder!r}"
             )
         self._tokens = tokens

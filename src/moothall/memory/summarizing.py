@@ -11,8 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from moothall.arguments import check_count, names_checked
-from moothall.errors import DefinitionError, ModelError, StateError, TooManyThreads
+from moothall.arguments import check_integer, names_checked
+from moothall.errors import ConfigError, ModelError, StateError, TooManyThreads
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from moothall.memory.memory import Memory, check_memory, last
 from moothall.threads import WORKERS, guard, in_child
@@ -66,12 +66,12 @@ class SummarizingMemory(TokenBoundedMemory):
         *,
         count: Callable[[str], int] | None = None,
     ) -> None:
-        check_count("SummarizingMemory", "tokens", tokens, least=4)
+        check_integer("SummarizingMemory: tokens=", tokens, low=4)
         if keep is None:
             keep = tokens // 2
-        check_count("SummarizingMemory", "keep", keep, most=tokens - 1)
+        check_integer("SummarizingMemory: keep=", keep, high=tokens - 1)
         if not callable(getattr(model, "complete", None)):
-            raise DefinitionError(f"model= must be a model, got {model!r}")
+            raise ConfigError(f"model= must be a model, got {model!r}")
         self._model = model
         self._room = tokens
         self._keep = keep

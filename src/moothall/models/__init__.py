@@ -9,6 +9,7 @@ _NAMES = {
     "local_embedder": "LocalEmbedder",
     "names": "model",
     "protocol": "Call Model ModelReply ReasoningPiece StreamingModel TextPiece Usage",
+    "remote.anthropic": "AnthropicModel",
     "remote.litellm": "LiteLLMModel",
     "remote.openai": "OpenAIModel",
     "wrappers.budgeted": "BudgetedModel",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 from collections.abc import AsyncGenerator, Iterator
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from moothall.errors import ModelError
 from moothall.models.protocol import Model, ModelReply, ReasoningPiece, StreamPart, TextPiece
+from moothall.threads import awaited
 
 if TYPE_CHECKING:
     from moothall.action import Action
@@ -137,9 +137,7 @@ async def streamed(
     more = {} if schema is None else {"schema": schema}
     stream = None if whole else getattr(model, "stream", None)
     if stream is None:
-        reply: Any = model.complete(messages, actions=actions, **more)
-        if inspect.isawaitable(reply):
-            reply = await reply
+        reply: Any = await awaited(model.complete(messages, actions=actions, **more))
         # A user's own model may return anything; the reader checks it.
         in_parts = isinstance(reply, ModelReply) and not whole
         for part in in_pieces(reply, by_word=False) if in_parts else (reply,):

@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from io import IncrementalNewlineDecoder
 from typing import Any
 
 from moothall.errors import ModelError
@@ -33,11 +32,10 @@ from moothall.models.protocol import (
     TextPiece,
     Usage,
 )
+from moothall.models.server_events import ServerEvents
 
-_MAX_EVENT_BYTES = 8 * 2**20
-_MAX_LINES = 2**20
-_MOST_TOKENS = 2**53
-_MAX_CALLS = 1024
+MOST_TOKENS = 2**53
+MAX_CALLS = 1024
 """More calls than any model makes in one answer."""
 
 
@@ -49,13 +47,7 @@ class AnswerStream:
         self.whole: bool = False  # the answer is complete, whether or not the server said so
         self._name = name
         self._before = calls_before
-        # State of the events: the unfinished line, and the fields of the unfinished event.
-        self._newlines = IncrementalNewlineDecoder(None, translate=True)
-        self._line = ""
-        self._lines = 0
-        self._data: list[bytes] = []
-        self._size = 0
-        self._failed = False
+        self._read = ServerEvents(name)
         self._events = 0
         # State of the answer.
         self._said: list[str] = []
@@ -69,48 +61,14 @@ class AnswerStream:
 
     def feed(self, data: bytes, final: bool = False) -> Iterator[StreamPart]:
         """Yield the pieces of the answer that some bytes complete."""
-        # Each byte is a character, since a piece may end within one of UTF-8.
-        text = self._newlines.decode(data.decode("latin-1"), final)
-        *lines, self._line = (self._line + text).split("\n")
-        if len(self._line) > _MAX_EVENT_BYTES:
-            raise self._too_large()
-        for line in lines:
-            yield from self._line_of(line.encode("latin-1"))
+        for kind, event in self._read.feed(data, final):
+            if event == b"[DONE]":
+                self.over = self.whole = True
             if self.over:
                 return
-
-    def _line_of(self, line: bytes) -> Iterator[StreamPart]:
-        if not self._lines:
-            line = line.removeprefix(b"\xef\xbb\xbf")  # the byte order mark, which may come first
-        self._lines += 1
-        if self._lines > _MAX_LINES:
-            raise ModelError(f"{self._name}: the answer has more than {_MAX_LINES} lines")
-        if not line:
-            if self._data:
-                yield from self._event()
-            self._failed = False
-            return
-        field, _, value = line.partition(b":")
-        if field == b"data":
-            self._size += len(value)
-            if self._size > _MAX_EVENT_BYTES:
-                raise self._too_large()
-            self._data.append(value.removeprefix(b" "))
-        elif field == b"event":
-            self._failed = value.strip() == b"error"
-
-    def _too_large(self) -> ModelError:
-        return ModelError(f"{self._name}: an event has more than {_MAX_EVENT_BYTES} bytes")
-
-    def _event(self) -> Iterator[StreamPart]:
-        data = b"\n".join(self._data).strip()
-        self._data.clear()
-        self._size = 0
-        if data == b"[DONE]":
-            self.over = self.whole = True
-        if self.over or not data:
-            return
-        yield from self.take(parsed(data, f"{self._name}: event {self._events + 1} of the answer"))
+            if event:
+                where = f"{self._name}: event {self._events + 1} of the answer"
+                yield from self.take(parsed(event, where), failure=kind == "error")
 
     def take_whole(self, body: bytes | dict[str, Any]) -> Iterator[StreamPart]:
         """Yield the pieces of an answer that came whole."""
@@ -122,12 +80,12 @@ class AnswerStream:
         self.whole, self._usage = True, answer["usage"]
         yield from self._choice({"delta": None, **answer["choices"][0]}, where, "choices[0]")
 
-    def take(self, chunk: Any) -> Iterator[StreamPart]:
-        """Yield the pieces of the answer in an event; `feed` reads the events from bytes."""
+    def take(self, chunk: Any, failure: bool = False) -> Iterator[StreamPart]:
+        """Yield the pieces of the answer in an event; a `failure` is an event of that name."""
         self._events += 1
         where = f"{self._name}: event {self._events} of the answer"
         given = chunk if isinstance(chunk, dict) else {}
-        if self._failed or given.get("error"):
+        if failure or given.get("error"):
             raise failed(chunk, self._name)
         if isinstance(given.get("usage"), dict):
             self._usage = given["usage"]
@@ -203,8 +161,7 @@ class AnswerStream:
         """Return the remaining pieces and finally the answer; called when no more data follows."""
         parts = list(self.feed(b"", final=True))
         # Only the last line of the last event may lack its end.
-        last = self._line.strip() or b"\n".join(self._data).decode("latin-1").strip()
-        if last.removeprefix("data:").strip() == "[DONE]":
+        if self._read.unfinished() == "[DONE]":
             self.whole = True
         if not self.whole:
             raise ModelError(
@@ -229,18 +186,18 @@ class AnswerStream:
         """Return the usage; zero where the server states no number of tokens."""
         counted = self._usage if isinstance(self._usage, dict) else {}
         fields = ("prompt_tokens", "completion_tokens", "total_tokens")
-        stated = [counted.get(field) for field in fields]
-        given, answered, total = (
-            count if type(count) is int and 0 <= count <= _MOST_TOKENS else 0 for count in stated
-        )
+        given, answered, total = (token_count(counted, field) for field in fields)
         # xAI and Gemini count reasoning in the total, but not among the answer's tokens.
-        return Usage(given, max(answered, total - given) if given else answered)
+        answered = max(answered, total - given) if given else answered
+        cached = token_count(counted.get("prompt_tokens_details"), "cached_tokens")
+        thought = token_count(counted.get("completion_tokens_details"), "reasoning_tokens")
+        return Usage(given, answered, min(cached, given), 0, min(thought, answered))
 
     def _made(self) -> tuple[Call, ...]:
         """Return the calls, each with a unique id."""
         where, calls = f"{self._name}: the answer", dict[str, Call]()
-        if len(self._calls) > _MAX_CALLS:
-            raise ModelError(f"{where} has {len(self._calls)} calls, more than {_MAX_CALLS}")
+        if len(self._calls) > MAX_CALLS:
+            raise ModelError(f"{where} has {len(self._calls)} calls, more than {MAX_CALLS}")
         for n, call in enumerate(sorted(self._calls, key=lambda call: call.index or 0)):
             if call.name is None:
                 raise wrong_field(where, f"tool_calls[{n}].function.name", None, "text")
@@ -251,6 +208,12 @@ class AnswerStream:
             args = "".join(call.args) if call.whole is None else call.whole
             calls[id] = Call(id, call.name, args)
         return tuple(calls.values())
+
+
+def token_count(counted: Any, field: str) -> int:
+    """Return a stated number of tokens; 0 if there is none."""
+    count = counted.get(field) if isinstance(counted, dict) else None
+    return count if type(count) is int and 0 <= count <= MOST_TOKENS else 0
 
 
 @dataclass(slots=True)

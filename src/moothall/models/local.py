@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moothall.arguments import check_count, names_checked
-from moothall.errors import DefinitionError, MissingExtra, ModelError
+from moothall.arguments import check_integer, names_checked
+from moothall.errors import ConfigError, MissingExtra, ModelError
 from moothall.models import choice, weights
 from moothall.models.base import Answering, Request
 from moothall.models.engine import InProcess
@@ -80,13 +80,13 @@ class LocalModel(InProcess, Answering):
         threads: int | None = None,
         deterministic: bool = False,
     ) -> None:
-        check_count("LocalModel", "context_tokens", context_tokens)
-        check_count("LocalModel", "max_tokens", max_tokens)
-        check_count("LocalModel", "slots", slots, most=BATCH_TOKENS)  # with more slots it aborts
-        check_count("LocalModel", "threads", threads, most=_MOST_THREADS, optional=True)
+        check_integer("LocalModel: context_tokens=", context_tokens)
+        check_integer("LocalModel: max_tokens=", max_tokens)
+        check_integer("LocalModel: slots=", slots, high=BATCH_TOKENS)  # with more slots it aborts
+        check_integer("LocalModel: threads=", threads, high=_MOST_THREADS, optional=True)
         check_sampling("LocalModel", temperature, seed)
         if path is not None and not isinstance(path, str | Path):
-            raise DefinitionError(f"LocalModel: path= must be the path of a file, got {path!r}")
+            raise ConfigError(f"LocalModel: path= must be the path of a file, got {path!r}")
         self.path: Path = weights.path_or_default(path)
         own = weights.context_length(self.path)
         MissingExtra.unless("a model inside this process", "local", "xllamacpp")

@@ -6,8 +6,8 @@ import hashlib
 import math
 from pathlib import Path
 
-from moothall.arguments import check_count
-from moothall.errors import DefinitionError, MissingExtra, ModelError, WeightsError
+from moothall.arguments import check_integer
+from moothall.errors import ConfigError, MissingExtra, ModelError, WeightsError
 from moothall.jsonvalue import readable
 from moothall.models import weights
 from moothall.models.engine import InProcess, Job
@@ -61,13 +61,13 @@ class LocalEmbedder(InProcess):
         threads: int | None = None,
     ) -> None:
         if pooling is not None and pooling not in _POOLINGS:
-            raise DefinitionError(
+            raise ConfigError(
                 f"LocalEmbedder: pooling= must be {', '.join(_POOLINGS)} or None, got {pooling!r}"
             )
         if not isinstance(prefix, str):
-            raise DefinitionError(f"LocalEmbedder: prefix= must be text, got {prefix!r}")
-        check_count("LocalEmbedder", "context_tokens", context_tokens, least=32)
-        check_count("LocalEmbedder", "threads", threads, optional=True)
+            raise ConfigError(f"LocalEmbedder: prefix= must be text, got {prefix!r}")
+        check_integer("LocalEmbedder: context_tokens=", context_tokens, low=32)
+        check_integer("LocalEmbedder: threads=", threads, optional=True)
         if path is None:
             pooling = pooling or "mean"
         self.path: Path = weights.path_or_default(path)

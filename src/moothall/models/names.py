@@ -23,6 +23,7 @@ SPELLINGS = (
     "local:NAME",
     "gguf:PATH",
     "openai:NAME",
+    "anthropic:NAME",
     "http://HOST/v1#NAME",
     "litellm:PROVIDER/NAME",
 )
@@ -35,6 +36,7 @@ _NEEDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "local": _LOCAL,
     "gguf": _LOCAL,
     "openai": _REMOTE,
+    "anthropic": ("AnthropicModel", "openai", ("aiohttp",)),
     "http": _REMOTE,
     "https": _REMOTE,
     "litellm": ("LiteLLMModel", "litellm", ("litellm",)),
@@ -53,7 +55,8 @@ def model(name: str | Model) -> Model:
 
     `local` is the default model in this process, `local:NAME` a listed one that `moothall models
     fetch NAME` fetched, `gguf:PATH` any GGUF file. `openai:NAME` is a model of OpenAI, with the key
-    in `OPENAI_API_KEY`; `http://HOST/v1#NAME`, or https, one of any compatible server that needs no
+    in `OPENAI_API_KEY`; `anthropic:NAME` one of Anthropic, with the key in `ANTHROPIC_API_KEY`;
+    `http://HOST/v1#NAME`, or https, one of any server that is compatible with OpenAI's and needs no
     key. `litellm:PROVIDER/NAME` is a model of any provider that litellm knows, with the key in that
     provider's variable. While a model is in use, the same name returns the same model.
 
@@ -79,11 +82,16 @@ def model(name: str | Model) -> Model:
         from moothall.models.remote.litellm import LiteLLMModel
 
         return _kept((name,), lambda: LiteLLMModel(rest))
+    # The environment is part of what a name means.
+    variables = (f"{kind.upper()}_BASE_URL", f"{kind.upper()}_API_KEY")
+    setting = [os.environ.get(each, "") for each in variables]
+    if kind == "anthropic":
+        from moothall.models.remote.anthropic import AnthropicModel
+
+        return _kept((name, *setting), lambda: AnthropicModel(rest))
     from moothall.models.remote.openai import OpenAIModel
 
     if kind == "openai":
-        # The environment is part of what a name means.
-        setting = [os.environ.get(each, "") for each in ("OPENAI_BASE_URL", "OPENAI_API_KEY")]
         return _kept((name, *setting), lambda: OpenAIModel(rest))
     url, _, listed = name.partition("#")
     return _kept((name,), lambda: OpenAIModel(listed, url))
@@ -94,10 +102,10 @@ def check_name(name: str) -> tuple[str, str]:
     kind, rest = check_spelling(name)
     what, extra, packages = _NEEDS[kind]
     MissingExtra.unless(what, extra, *packages)
-    if kind == "openai" and not (
-        os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")
-    ):
-        raise ModelError(f"{name:.200}: there is no key: set OPENAI_API_KEY")
+    if kind in ("openai", "anthropic"):
+        provider = kind.upper()
+        if not (os.environ.get(f"{provider}_API_KEY") or os.environ.get(f"{provider}_BASE_URL")):
+            raise ModelError(f"{name:.200}: there is no key: set {provider}_API_KEY")
     if kind == "local":
         weights.named(rest or weights.DEFAULT.name).require()
     elif kind == "gguf":

@@ -25,12 +25,14 @@ class ChatMessage(TypedDict):
 
     `content` is a text, or blocks of content. A model's answer may have `tool_calls`, each with
     `id`, `name` and `args`; a call's result has the call's id as `tool_call_id`, and its `name`.
+    An answer of some providers has `thinking`, blocks that go back to them unchanged.
     """
 
     role: str
     content: Any
     name: NotRequired[str]
     tool_calls: NotRequired[list[dict[str, Any]]]
+    thinking: NotRequired[list[dict[str, Any]]]
     tool_call_id: NotRequired[str]
 
 
@@ -49,12 +51,31 @@ class Call:
     args: dict[str, Any] | str
 
 
+_ALWAYS_SHOWN = ("input_tokens", "output_tokens")
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens, as the provider counted them; `+` adds two."""
+    """Tokens, as the provider counted them; `+` adds two, `-` subtracts.
+
+    Attributes:
+        input_tokens: those of the prompts, cached ones included
+        output_tokens: those of the answers, reasoning included
+        cache_read_tokens: input tokens that the provider had in its cache, which cost less
+        cache_write_tokens: input tokens that it stored there, for which some providers ask more
+        reasoning_tokens: output tokens of reasoning
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    def __repr__(self) -> str:
+        counts = {name: getattr(self, name) for name in self.__slots__}
+        few = {name: count for name, count in counts.items() if count or name in _ALWAYS_SHOWN}
+        return f"Usage({', '.join(f'{name}={count}' for name, count in few.items())})"
 
     @property
     def total(self) -> int:
@@ -63,7 +84,20 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
-            self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+        )
+
+    def __sub__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens - other.input_tokens,
+            self.output_tokens - other.output_tokens,
+            self.cache_read_tokens - other.cache_read_tokens,
+            self.cache_write_tokens - other.cache_write_tokens,
+            self.reasoning_tokens - other.reasoning_tokens,
         )
 
 
@@ -78,6 +112,8 @@ class ModelReply:
         finish_reason: `stop`, `calls`, or, for an answer that was cut, `length` (at a limit) or
             `content_filter` (by the provider)
         reasoning: the model's reasoning, if the provider shows it; not part of the answer
+        thinking: the provider's own blocks of reasoning, which it wants back unchanged while the
+            calls of the answer are executed; only Anthropic's models have them
     """
 
     text: str = ""
@@ -85,11 +121,13 @@ class ModelReply:
     usage: Usage = field(default_factory=Usage)
     finish_reason: str = "stop"
     reasoning: str = ""
+    thinking: tuple[dict[str, Any], ...] = ()
 
 
 def usage_json(usage: Usage) -> list[int]:
-    """Return the input and output tokens as JSON data."""
-    return [usage.input_tokens, usage.output_tokens]
+    """Return the tokens as JSON data: input and output, then the others where there are any."""
+    special = [usage.cache_read_tokens, usage.cache_write_tokens, usage.reasoning_tokens]
+    return [usage.input_tokens, usage.output_tokens, *(special if any(special) else ())]
 
 
 def answer_json(answer: Any) -> dict[str, Any]:
@@ -99,6 +137,7 @@ def answer_json(answer: Any) -> dict[str, Any]:
     if isinstance(calls, tuple | list):
         names = ("id", "name", "args")
         calls = [{name: getattr(call, name, None) for name in names} for call in calls]
+    thinking = getattr(answer, "thinking", ())
     return {
         "type": type(answer).__name__,
         "text": getattr(answer, "text", None),
@@ -106,6 +145,7 @@ def answer_json(answer: Any) -> dict[str, Any]:
         "usage": usage_json(usage) if isinstance(usage, Usage) else None,
         "finish_reason": getattr(answer, "finish_reason", None),
         "reasoning": getattr(answer, "reasoning", ""),
+        **({"thinking": list(thinking)} if thinking else {}),
     }
 
 
@@ -115,9 +155,9 @@ def answer_of_json(given: dict[str, Any]) -> ModelReply:
     if isinstance(calls, list):
         calls = tuple(Call(**call) for call in calls)
     usage = Usage() if usage is None else Usage(*usage)
-    # Old recordings have no reasoning.
-    reasoning = given.get("reasoning", "")
-    return ModelReply(given["text"], calls, usage, given["finish_reason"], reasoning)
+    # Old recordings have no reasoning, and most answers no blocks of it.
+    reasoning, thinking = given.get("reasoning", ""), tuple(given.get("thinking", ()))
+    return ModelReply(given["text"], calls, usage, given["finish_reason"], reasoning, thinking)
 
 
 def calls_in(messages: Iterable[Mapping[str, Any]]) -> int:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
-from moothall.errors import DefinitionError, ModelError
+from moothall.errors import ConfigError, DefinitionError, ModelError
 
 
 def check_sampling(what: str, temperature: Any, seed: Any) -> None:
     """Raise if a temperature or a seed is one that no model takes."""
     if type(temperature) not in (int, float) or not 0 <= temperature <= 10:
-        raise DefinitionError(
+        raise ConfigError(
             f"{what}: temperature= must be a number from 0 to 10, got {temperature!r}"
         )
     if seed is not None and type(seed) is not int:
-        raise DefinitionError(f"{what}: seed= must be an integer, got {seed!r}")
+        raise ConfigError(f"{what}: seed= must be an integer, got {seed!r}")
 
 
 def check_key(key: str | None, name: str) -> None:
@@ -33,7 +33,7 @@ def check_base_url(url: Any, what: str) -> str:
     except (AttributeError, TypeError, ValueError):
         plain = False
     if not plain or parts.scheme not in ("http", "https") or not parts.hostname:
-        raise DefinitionError(f"{what} must be like http://host/v1, got {url!r:.200}")
+        raise ConfigError(f"{what} must be like http://host/v1, got {url!r:.200}")
     if parts.username or parts.password:
         # Names, errors and logs show the address.
         raise DefinitionError(f"{what} must hold no password: the key is given apart from it")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from moothall.errors import ConfigError
 from moothall.models import weights
-from moothall.orders.models import budget_of, check_model, made_model
+from moothall.orders.named_models import budget_of, check_model, made_model
 
 if TYPE_CHECKING:
     from moothall.action import Action
@@ -92,8 +92,8 @@ def act_agent(
         approver=approver,
     )
     if order.review is not None:
-        from moothall.reasoning.dualact.agent import DualActAgent
         from moothall.reasoning.dualact.config import DualActConfig
+        from moothall.reasoning.dualact.dual_act import DualActAgent
 
         if reviewer is None and order.review == "me":
             raise ConfigError("the order has a person review: give reviewer=, such as a Person")
@@ -113,7 +113,7 @@ def act_agent(
 def actions_of(order: Order) -> list[Action]:
     """Return the actions of an order's agent; their access policy says when to ask its approver."""
     from moothall.action import ACCESS_PERMITTED, ACCESS_REQUESTED
-    from moothall.agents.files import changing_actions, file_actions
+    from moothall.agents.folder_actions import changing_actions, file_actions
 
     small = is_small(order.model)
     looking = file_actions(

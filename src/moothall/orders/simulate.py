@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from moothall.clock import DAY_S, seconds_of
 from moothall.errors import ConfigError
-from moothall.orders.models import budget_of, check_model, made_model
+from moothall.orders.named_models import budget_of, check_model, made_model
 from moothall.text import counted
 
 if TYPE_CHECKING:

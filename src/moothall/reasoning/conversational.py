@@ -13,7 +13,7 @@ from typing_extensions import TypeVar
 from moothall.action import Action, action
 from moothall.agent import CURRENT, leads_to
 from moothall.context import Context
-from moothall.errors import DefinitionError, HopLimitExceeded
+from moothall.errors import ConfigError, HopLimitExceeded
 from moothall.jsonvalue import readable
 from moothall.message import REPLYING
 from moothall.reasoning.group import check_reply_budget
@@ -85,7 +85,7 @@ class ConversationalAgent(Threaded):
         super().__init__(id, **options)
         if shared is not False:
             if shared is not True:
-                raise DefinitionError(
+                raise ConfigError(
                     f"agent {id!r}: shared= must be True or False, got {shared!r:.80}"
                 )
             self.shared = True

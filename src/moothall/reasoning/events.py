@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
-from moothall.errors import DefinitionError
+from moothall.errors import ConfigError
 from moothall.jsonvalue import NotJSON, deep_json, readable, to_json
 from moothall.models.protocol import ChatMessage, ReasoningPiece, TextPiece
 from moothall.reasoning.reply import Reply
@@ -184,7 +184,7 @@ PARTS_OF_CONCLUSION: Final[_Parts] = {
 def _check(what: str, made: Any, parts: _Parts) -> None:
     for name, (wanted, fits) in parts.items():
         if not fits(value := getattr(made, name)):
-            raise DefinitionError(f"a {what}'s {name} must be {wanted}, got {cut(repr(value), 80)}")
+            raise ConfigError(f"a {what}'s {name} must be {wanted}, got {cut(repr(value), 80)}")
 
 
 def _json_artifacts(artifacts: Mapping[Any, Any]) -> dict[str, Any]:

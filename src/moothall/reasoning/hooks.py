@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
-from moothall.errors import DeadlineExceeded, DefinitionError, HookError
+from moothall.errors import ConfigError, DeadlineExceeded, DefinitionError, HookError
 from moothall.jsonvalue import copy_json
 from moothall.models.protocol import ModelReply, Usage
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Record
@@ -161,9 +161,9 @@ def with_hook(hooks: Hooks, type: HookType, name: str, fn: Hook) -> Hooks:
     """Return hooks and one more, which replaces one of its name."""
     _check_type(type)
     if not isinstance(name, str) or not name:
-        raise DefinitionError(f"the name of a hook must be a text, got {name!r}")
+        raise ConfigError(f"the name of a hook must be a text, got {name!r}")
     if not callable(fn):
-        raise DefinitionError(f"the {type} hook {name!r} must be a function, got {fn!r:.80}")
+        raise ConfigError(f"the {type} hook {name!r} must be a function, got {fn!r:.80}")
     return {**hooks, type: {**hooks.get(type, {}), name: fn}}
 
 

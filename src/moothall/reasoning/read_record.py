@@ -16,7 +16,7 @@ from moothall.text import shorten
 
 if TYPE_CHECKING:
     from moothall.journal import Entry
-    from moothall.journal.run import RecordedPart
+    from moothall.journal.run_parts import RecordedPart
 
 _SORTED: Final = json.JSONEncoder(sort_keys=True)
 _SHOWN = 80

@@ -30,7 +30,7 @@ from moothall.reasoning.step import Step as Step
 
 if TYPE_CHECKING:
     from moothall.journal import Journal, Part
-    from moothall.journal.file import JournalFile
+    from moothall.journal.journal_file import JournalFile
 
 S = TypeVar("S")
 T = TypeVar("T")

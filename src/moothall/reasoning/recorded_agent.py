@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from moothall.arguments import check_count
-from moothall.errors import DefinitionError, RunHeld, RunMismatch
+from moothall.arguments import check_integer
+from moothall.errors import ConfigError, DefinitionError, RunHeld, RunMismatch
 from moothall.jsonvalue import as_json, json_text
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.read_record import fingerprint
@@ -104,10 +104,10 @@ class RecordedAgent(ConversationalAgent):
             raise DefinitionError(
                 f"agent {self.id!r} has no journal=, so there is no run to resume"
             )
-        check_count(f"agent {self.id!r}: resume_runs", "concurrency", concurrency)
+        check_integer(f"agent {self.id!r}: resume_runs: concurrency=", concurrency)
         for name, fn in (("deps", deps), ("budget", budget)):
             if fn is not None and not callable(fn):
-                raise DefinitionError(
+                raise ConfigError(
                     f"agent {self.id!r}: resume_runs: {name}= must be a function of the run, "
                     f"got {fn!r:.80}"
                 )

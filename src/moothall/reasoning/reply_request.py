@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, runtime_checkable
 
-from moothall.errors import DefinitionError
+from moothall.errors import ConfigError, DefinitionError
 from moothall.jsonvalue import NotJSON, Unreadable, copy_json, json_text, read_json, readable
 from moothall.signature.annotation import Mismatch, form_of, read, schemas_of, spelled, validator_of
 from moothall.signature.schema import WrongSchema, checked
@@ -256,7 +256,7 @@ def _of_type(wanted: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
             schema = {**schema, "$defs": definitions}
     except Exception as error:  # its classes may run user code
         reason = shorten(str(error).partition("\n")[0], 200)
-        raise DefinitionError(
+        raise ConfigError(
             f"schema= must be a JSON schema or a type with a JSON form, got {spelled(wanted)} "
             f"({type(error).__name__}: {reason})"
         ) from error

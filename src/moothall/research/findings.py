@@ -32,7 +32,7 @@ class Objective:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "topic" and (not isinstance(value, str) or not value.strip()):
-            raise DefinitionError(f"an objective's topic must be a text, got {value!r:.80}")
+            raise ConfigError(f"an objective's topic must be a text, got {value!r:.80}")
         if name == "expertise":
             value = checked_expertise(value, self.topic)
         super().__setattr__(name, value)
@@ -41,17 +41,10 @@ class Objective:
 def checked_expertise(given: Any, topic: str) -> float:
     """Return an expertise, from 0 to 1; anything else raises DefinitionError."""
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
-        raise DefinitionError(
+        raise ConfigError(
             f"objective {topic!r:.80}: expertise must be from 0 to 1, got {given!r:.80}"
         )
     return float(given)
-
-
-def positive(number: Any, what: str) -> int:
-    """Return a whole number of at least 1; anything else raises ConfigError."""
-    if type(number) is not int or number < 1:
-        raise ConfigError(f"{what} must be a whole number from 1, got {number!r:.80}")
-    return number
 
 
 def seconds(number: Any, what: str, *, zero: bool = False) -> float:
@@ -66,11 +59,28 @@ def objectives_of(given: Any, id: str | int) -> list[Objective]:
     """Return the objectives that a researcher was given, each topic once."""
     listed = [given] if isinstance(given, str | Objective) else given
     if not isinstance(listed, Iterable):
-        raise DefinitionError(
+        raise ConfigError(
             f"agent {id!r}: objectives= must be texts or objectives, got {given!r:.80}"
         )
     made = [each if isinstance(each, Objective) else Objective(each) for each in listed]
     return list({each.topic: each for each in made}.values())
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What is known of a work that was published, for lists of references.
+
+    Attributes:
+        authors: their names: `Stone, Ada`, or as the source has them
+        published: the day, month or year, as ISO 8601: `2024-05-01`, `2024-05` or `2024`
+        doi: its DOI, such as `10.1000/182`; empty if none is known
+        journal: the journal, book or site that it is part of; empty if none is known
+    """
+
+    authors: tuple[str, ...] = ()
+    published: str = ""
+    doi: str = ""
+    journal: str = ""
 
 
 @dataclass
@@ -101,6 +111,7 @@ class Resource:
         content: its text, once it was read
         sections: where the parts of the content begin, in order; empty for a single part
         fetched_at: when it was read, as ISO 8601 with its offset; None if it was not
+        publication: its authors, date and DOI, where they are known
     """
 
     url: str
@@ -109,6 +120,7 @@ class Resource:
     content: str | None = None
     sections: list[Section] = field(default_factory=list)
     fetched_at: str | None = None
+    publication: Publication | None = None
 
 
 @dataclass(frozen=True)
@@ -121,6 +133,7 @@ class Passage:
         fetched_at: when it was read, as ISO 8601
         sha256: the hash of the text as UTF-8, in hex
         title: the titles of the resource and of the part
+        publication: the authors, date and DOI of the resource, where they are known
     """
 
     url: str
@@ -128,12 +141,20 @@ class Passage:
     fetched_at: str
     sha256: str
     title: str = ""
+    publication: Publication | None = None
 
     @classmethod
-    def of(cls, url: str, text: str, fetched_at: str, title: str = "") -> Passage:
+    def of(
+        cls,
+        url: str,
+        text: str,
+        fetched_at: str,
+        title: str = "",
+        publication: Publication | None = None,
+    ) -> Passage:
         """Return a passage with the hash of its text."""
         digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        return cls(url, text, fetched_at, digest, title)
+        return cls(url, text, fetched_at, digest, title, publication)
 
 
 @dataclass
@@ -228,6 +249,19 @@ class Citation:
 
 
 @dataclass
+class Heading:
+    """A section of a report's outline.
+
+    Attributes:
+        heading: its heading; empty for what stands before the first
+        about: what it is about, in words
+    """
+
+    heading: str
+    about: str = ""
+
+
+@dataclass
 class Progress:
     """The state of research: enough to resume it in another process."""
 
@@ -243,7 +277,10 @@ class Progress:
     uncited: int = 0  # how many sentences have no footnote
     remark: str = ""
     told: list[str] = field(default_factory=list, metadata=APPENDED)  # by the user, meanwhile
+    outline: list[Heading] = field(default_factory=list)  # of a report that is written by section
+    notes: list[str] = field(default_factory=list, metadata=APPENDED)  # for the foot
     usage: Usage = field(default_factory=Usage)
+    used: dict[str, Usage] = field(default_factory=dict)  # the same by model
     fresh: int = 0  # how often the last iteration read what no other had
     stop: StopReason | None = None
     detail: str = ""

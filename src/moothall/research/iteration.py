@@ -4,151 +4,226 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
+from moothall.errors import DefinitionError, InvalidArguments
 from moothall.models.protocol import usage_json
 from moothall.reasoning.events import BlockEnded, BlockStarted
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Step
 from moothall.reasoning.reply import Stop
+from moothall.reasoning.reply_request import ReplyRequest
 from moothall.research import recording
-from moothall.research.calling import sourced
+from moothall.research.calling import sourced, taking
 from moothall.research.findings import (
     Findings,
     Narrative,
-    ResearchResult,
     ResearchTask,
     check_given,
     objectives_of,
 )
-from moothall.research.workbench import Workbench
+from moothall.research.writing.review import ANSWERS, ProposedPlan
+from moothall.threads import called
 
+if TYPE_CHECKING:
+    from moothall.research.workbench import Workbench
+
+_REVIEWS: Final = 20
+"""How often a plan is shown to a reviewer, at most."""
 _GRACE_S: Final = 1.0
 """Seconds in which calls of models and tools end by themselves after the deadline."""
 
 
-class Iterating(Workbench):
-    """A workbench that runs the steps of an iteration."""
+class OneIteration(ReplyRequest):
+    """A request for one iteration only."""
 
-    iterations: int
-    _running = False
-    _is_cut = False  # whether the plan had more tasks than the budget has actions
 
-    async def _iterate(self) -> None:
-        progress = self.progress
-        progress.fresh, known = 0, len(self.resources)
-        self._is_cut = False
-        self.tasks, self.results = [], []
-        for name in self.steps:
-            await self._take_step(name)
-            if name == "plan" and not self.tasks:
-                break
-        progress.iteration += 1
-        failure = self._failure()
-        failed = self.results and all(each.error for each in self.results)
-        # Rules go on with what did not fit into the plan, or was found and not read.
-        full = len(self.tasks) >= self.max_tasks
-        more = self.model is None and (self.unread(1) if failed else full)
-        nothing_new = not (progress.fresh or self._is_cut or len(self.resources) != known or more)
-        if failure and (nothing_new or progress.iteration >= self.iterations):
-            progress.stop, progress.detail = "error", failure
-            del progress.done[-len(self.tasks) :]  # so that a resumed run tries them again
-        elif self._all_understood():
-            progress.stop, progress.detail = "done", ""
-        elif not self.tasks:
-            progress.stop, progress.detail = "no_progress", "no task is left that was not done"
-        elif nothing_new:
-            progress.stop, progress.detail = "no_progress", "the last iteration found nothing new"
-            if failed:
-                fault = self.results[0].error
-                progress.detail = f"each task of the last iteration failed: {fault}"
-        self._record.save(progress)
-        await self._record.commit()
+async def iterate(bench: Workbench) -> None:
+    """Take the five steps, and note the stop reason if the research is over."""
+    progress, agent = bench.progress, bench.agent
+    progress.fresh, known = 0, len(bench.resources)
+    bench.is_cut = False
+    bench.tasks, bench.results = [], []
+    for name in agent.steps:
+        await _take_step(bench, name)
+        if name == "plan" and not bench.tasks:
+            break
+    progress.iteration += 1
+    failure = _failure(bench)
+    failed = bench.results and all(each.error for each in bench.results)
+    # Rules go on with what did not fit into the plan, or was found and not read.
+    full = len(bench.tasks) >= agent.max_tasks
+    more = agent.model_of("plan") is None and (bench.unread(1) if failed else full)
+    nothing_new = not (progress.fresh or bench.is_cut or len(bench.resources) != known or more)
+    if failure and (nothing_new or progress.iteration >= agent.iterations):
+        progress.stop, progress.detail = "error", failure
+        del progress.done[-len(bench.tasks) :]  # so that a resumed run tries them again
+    elif is_understood(bench):
+        progress.stop, progress.detail = "done", ""
+    elif not bench.tasks:
+        progress.stop, progress.detail = "no_progress", "no task is left that was not done"
+    elif nothing_new:
+        progress.stop, progress.detail = "no_progress", "the last iteration found nothing new"
+        if failed:
+            fault = bench.results[0].error
+            progress.detail = f"each task of the last iteration failed: {fault}"
+    bench.record.save(progress)
+    await bench.record.commit()
 
-    def _failure(self) -> str | None:
-        """Return why nothing was read so far, if searching or reading fails; else None."""
-        if any(each.visited for each in self.resources.get_all()):
-            return None
-        find = self.resources.find
-        reading = [
-            each
-            for each in self.results
-            if any(isinstance(x, str) and find(x) for x in each.args.values())
-        ]
-        if self.results and all(each.error for each in self.results):
-            return f"nothing could be searched or read: {self.results[0].error}"
-        if reading and all(each.error for each in reading):
-            return f"nothing of what was found could be read: {reading[0].error}"
+
+def is_understood(bench: Workbench) -> bool:
+    """Return whether each objective has reached the target."""
+    return all(each.expertise >= bench.agent.target for each in bench.objectives)
+
+
+def _failure(bench: Workbench) -> str | None:
+    """Return why nothing was read so far, if searching or reading fails; else None."""
+    if any(each.visited for each in bench.resources.get_all()):
         return None
+    find = bench.resources.find
+    reading = [
+        each
+        for each in bench.results
+        if any(isinstance(x, str) and find(x) for x in each.args.values())
+    ]
+    if bench.results and all(each.error for each in bench.results):
+        return f"nothing could be searched or read: {bench.results[0].error}"
+    if reading and all(each.error for each in reading):
+        return f"nothing of what was found could be read: {reading[0].error}"
+    return None
 
-    def _all_understood(self) -> bool:
-        return all(each.expertise >= self.target for each in self.objectives)
 
-    async def _take_step(self, name: str) -> None:
-        """Take a step and record it; Research records each task instead, Update nothing."""
-        key = f"{self.iteration}.{name}"
-        past = self._record is not NULL_RECORD and self._record.has_ended(key)
-        about = (str(self.id), name, self.iteration)
-        run: dict[str, Any] = {"past": past, **self._request.of_run}
-        emit = self._request.emit or (lambda event: None)
-        emit(BlockStarted(*about, **run))
-        self._step, self._asks = name, 0
-        numbered = len(self.progress.passages)
+async def _take_step(bench: Workbench, name: str) -> None:
+    """Take a step and record it; Research records each task instead, Update nothing."""
+    record = bench.record
+    key = f"{bench.iteration}.{name}"
+    past = record is not NULL_RECORD and record.has_ended(key)
+    about = (str(bench.agent.id), name, bench.iteration)
+    run: dict[str, Any] = {"past": past, **bench.request.of_run}
+    emit = bench.request.emit or (lambda event: None)
+    emit(BlockStarted(*about, **run))
+    bench.begin(name)
+    known = bench.progress
+    before = replace(known, passages=[*known.passages], notes=[*known.notes], used={**known.used})
 
-        async def call(step: Step) -> dict[str, Any]:
-            before = self.progress.usage
-            try:
-                self._take(name, await self._within_time(name))
-            except Exception as error:
-                self._noted(error, "forward", self.steps[name])
-                raise
-            used = zip(usage_json(self.progress.usage), usage_json(before), strict=True)
-            data = recording.step_of(self, name, numbered)
-            return {**data, "spent": [now - then for now, then in used]}
-
-        if name in ("research", "update"):
-            data = await call(NULL_STEP)
-        else:
-            data = await self._record.step(key, call)
-        if past:
-            recording.take_step(self.progress, data)
-            self.tasks = [ResearchTask(**each) for each in data.get("tasks", ())] or self.tasks
-        emit(BlockEnded(*about, data, **run))
-
-    async def _within_time(self, name: str) -> Any:
-        """Return a step's result; a step of the user's own may hang, so the deadline ends it."""
-        deadline = getattr(self._budget, "deadline", None)
-        left = None if deadline is None else deadline - time.monotonic() + _GRACE_S
+    async def call(step: Step) -> dict[str, Any]:
         try:
-            async with asyncio.timeout(left) as limit:
-                return await self.steps[name].forward(self)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            raise Stop("deadline", f"the run's time limit was reached during {name}") from None
+            _take(bench, name, await _within_time(bench, name))
+            if name == "plan" and bench.iteration == 1:
+                await _reviewed(bench)
+        except Exception as error:
+            bench.agent._noted(error, "forward", bench.agent.steps[name])
+            raise
+        data = recording.step_of(bench, name, before)
+        return {**data, "spent": usage_json(bench.progress.usage - before.usage)}
 
-    def _take(self, name: str, given: Any) -> None:
-        """Store a step's result; a step that returns None has stored it itself."""
-        check_given(name, given)
-        if name == "plan":
-            tasks = self.tasks if given is None else list(given)
-            self.tasks = [t for at, t in enumerate(tasks) if self.is_new(t, tasks[:at])]
-            left = getattr(self._budget, "left", None)  # a budget of the user's own may not say
-            # With no action left all tasks are kept, and refused.
-            affordable = (left and left.actions) or self.max_tasks
-            self._is_cut = affordable < len(self.tasks[: self.max_tasks])
-            self.tasks: list[ResearchTask] = self.tasks[: min(self.max_tasks, affordable)]
-        elif name == "research":
-            self.results: list[ResearchResult] = (
-                self.results if given is None else list(map(sourced, given))
+    if name in ("research", "update"):
+        data = await call(NULL_STEP)
+    else:
+        data = await record.step(key, call)
+    if past:
+        recording.take_step(bench.progress, data)
+        bench.tasks = [ResearchTask(**each) for each in data.get("tasks", ())] or bench.tasks
+    emit(BlockEnded(*about, data, **run))
+
+
+async def _within_time(bench: Workbench, name: str) -> Any:
+    """Return a step's result; a step of the user's own may hang, so the deadline ends it."""
+    deadline = getattr(bench.budget, "deadline", None)
+    left = None if deadline is None else deadline - time.monotonic() + _GRACE_S
+    try:
+        async with asyncio.timeout(left) as limit:
+            return await bench.agent.steps[name].forward(bench)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise Stop("deadline", f"the run's time limit was reached during {name}") from None
+
+
+async def _reviewed(bench: Workbench) -> None:
+    """Let a person see and change the plan and the outline, until the person lets it begin."""
+    review = bench.agent.review_plan
+    if review is None:
+        return
+    by_model = bench.agent.model_of("plan") is not None
+    fault = ""
+    for _ in range(_REVIEWS):
+        plan = ProposedPlan(
+            [each.topic for each in bench.objectives],
+            [replace(each) for each in bench.tasks],
+            [replace(each) for each in bench.progress.outline],
+        )
+        given = await _review_of(bench, review, plan, fault)
+        fault = ""
+        if given is False:
+            raise Stop("cancelled", "its plan was not accepted")
+        if isinstance(given, str) and by_model:
+            bench.hear(given)
+            bench.progress.outline = []
+            _take(bench, "plan", await bench.agent.steps["plan"].forward(bench))
+            continue
+        if isinstance(given, str):  # rules understand no words: each line is a query
+            tool, name = next(taking(bench.tools, "query"), ("", ""))
+            lines = [each.strip() for each in given.splitlines() if each.strip()]
+            plan.tasks = [ResearchTask(tool, {name: each}, "asked for") for each in lines]
+        elif isinstance(given, ProposedPlan):
+            plan = given
+        elif given not in (None, True):
+            raise DefinitionError(
+                "review_plan= must return a ProposedPlan, a text, True, False or None, got "
+                f"{given!r:.80}"
             )
-            self.progress.done.extend(self.tasks)
-        elif isinstance(given, Narrative) and given.markdown != self.progress.narrative:
-            self.checked(given.markdown)
-        elif isinstance(given, Findings):
-            topics = {each.topic for each in self.objectives}
-            self.progress.remark = given.remark
-            self.progress.generated = [
-                each
-                for each in objectives_of(given.generated_objectives, self.id)
-                if each.topic not in topics
-            ]
+        try:
+            for each in plan.tasks:
+                if each.tool not in bench.tools:
+                    raise InvalidArguments(f"there is no tool {each.tool!r}")
+                bench.tools[each.tool].check(each.args)
+        except InvalidArguments as error:
+            fault = f"The plan cannot be carried out: {error}"
+            continue
+        bench.progress.outline = list(plan.outline)
+        _take(bench, "plan", plan.tasks)
+        return
+    raise Stop("cancelled", f"its plan was not accepted in {_REVIEWS} rounds. {fault}".rstrip())
+
+
+async def _review_of(bench: Workbench, review: Any, plan: ProposedPlan, fault: str) -> Any:
+    """Return what a reviewer says of a plan: a function, or an agent that is asked in words."""
+    if not hasattr(review, "reply"):
+        return await called(review, plan)
+    asked = "\n\n".join(filter(None, (fault, str(plan), ANSWERS)))
+    reply = await review.reply(asked, thread=bench.request.thread)
+    if reply.stop_reason not in ("done", "terminal"):  # such as a person who has left
+        why = reply.detail or reply.stop_reason
+        raise Stop("cancelled", f"its plan was not accepted: {why}")
+    try:
+        return plan.answered(reply.text, bench.tools)
+    except InvalidArguments as error:
+        return f"{reply.text}\n{error}"
+
+
+def _take(bench: Workbench, name: str, given: Any) -> None:
+    """Store a step's result; a step that returns None has stored it itself."""
+    check_given(name, given)
+    most = bench.agent.max_tasks
+    if name == "plan":
+        tasks = bench.tasks if given is None else list(given)
+        bench.tasks = [t for at, t in enumerate(tasks) if bench.is_new(t, tasks[:at])]
+        left = getattr(bench.budget, "left", None)  # a budget of the user's own may not say
+        # With no action left all tasks are kept, and refused.
+        affordable = (left and left.actions) or most
+        bench.is_cut = affordable < len(bench.tasks[:most])
+        bench.tasks = bench.tasks[: min(most, affordable)]
+    elif name == "research":
+        bench.results = bench.results if given is None else list(map(sourced, given))
+        bench.progress.done.extend(bench.tasks)
+    elif isinstance(given, Narrative) and given.markdown != bench.progress.narrative:
+        bench.checked(given.markdown)
+    elif isinstance(given, Findings):
+        topics = {each.topic for each in bench.objectives}
+        bench.progress.remark = given.remark
+        bench.progress.generated = [
+            each
+            for each in objectives_of(given.generated_objectives, bench.agent.id)
+            if each.topic not in topics
+        ]

@@ -41,9 +41,9 @@ footer { border-top: 1px solid var(--line); margin-top: 2.5rem }
   .sources > li { break-inside: avoid } }
 """
 _ELSEWHERE: Final = 'rel="noopener noreferrer nofollow" target="_blank"'
-_NOTE: Final = re.compile(r"\[\^([0-9]{1,6})\^\]")
+NOTE: Final = re.compile(r"\[\^([0-9]{1,6})\^\]")
 _OPENS: Final = re.compile(r"(?:https?://|file:///)", re.IGNORECASE)
-_LINKS: Final = re.compile(r"https?://", re.IGNORECASE)
+LINKS: Final = re.compile(r"https?://", re.IGNORECASE)
 
 
 def page(
@@ -56,19 +56,14 @@ def page(
     open files. `scheme` is `light`, `dark` or None for that of the reader's system. `framed` is for
     a frame's `srcdoc`, in which a footnote's link would else lead to the page around it.
     """
-    passages = {each.number: each.passage for each in report.citations}
-    body, line, foot = report.markdown.rpartition("\n\n---\n\n")
-    if not line:
-        body, foot = foot, ""
-    if passages:  # the page lists its own below, with the passages
-        body = body.rpartition("\n\n## Sources\n\n")[0] or body
+    body, foot, passages = parts_of(report)
     uses = dict.fromkeys(sorted(passages), 0)
     markdown = _markdown(uses)
     shown = markdown.render(body)
-    sources = "".join(_source(n, passages[n], uses[n], _OPENS if files else _LINKS) for n in uses)
+    sources = "".join(_source(n, passages[n], uses[n], _OPENS if files else LINKS) for n in uses)
     if sources:
         sources = f'<h2>Sources</h2>\n<ol class="sources">\n{sources}</ol>\n'
-    title = re.sub(r"\\(.)", r"\1", body.strip().partition("\n")[0].lstrip("# "))
+    title = title_of(body)
     css = _STYLE.replace("light dark", scheme or "light dark")
     style = b64encode(sha256(css.encode()).digest()).decode()
     base, own = ("", '<base href="about:srcdoc">\n') if framed else ("base-uri 'none'; ", "")
@@ -85,6 +80,22 @@ def page(
     return sanitized(made)
 
 
+def parts_of(report: Any) -> tuple[str, str, dict[int, Passage]]:
+    """Return a report's Markdown without its list of sources, its foot, and the cited passages."""
+    passages = {each.number: each.passage for each in report.citations}
+    body, line, foot = report.markdown.rpartition("\n\n---\n\n")
+    if not line:
+        body, foot = foot, ""
+    if passages:  # what is made of it lists its own below, with the passages
+        body = body.rpartition("\n\n## Sources\n\n")[0] or body
+    return body, foot, passages
+
+
+def title_of(body: str) -> str:
+    """Return the title of a report, from its Markdown."""
+    return re.sub(r"\\(.)", r"\1", body.strip().partition("\n")[0].lstrip("# "))
+
+
 def sanitized(text: str) -> str:
     """Replace by U+FFFD the characters that no page may hold and that a terminal might obey."""
     return CONTROL.sub("\ufffd", text)
@@ -95,7 +106,7 @@ def _markdown(uses: dict[int, int]) -> MarkdownIt:
     MissingExtra.unless("a report as an HTML page", "research", "markdown_it")
 
     def note(state: StateInline, silent: bool) -> bool:
-        found = _NOTE.match(state.src, state.pos)
+        found = NOTE.match(state.src, state.pos)
         if found is None or int(found[1]) not in uses:
             return False
         if not silent:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from moothall.errors import MoothallError
-from moothall.journal.run import ReadPart
+from moothall.journal.run_parts import ReadPart
 from moothall.jsonvalue import as_json
 from moothall.models.protocol import Usage
 from moothall.reasoning.read_record import ReadRecord, fingerprint
@@ -18,17 +18,18 @@ from moothall.research.report import QUIET, Report, made
 
 if TYPE_CHECKING:
     from moothall.journal import Entry
-    from moothall.journal.run import RecordedPart
+    from moothall.journal.run_parts import RecordedPart
+    from moothall.research.owner import Owner
     from moothall.research.workbench import Workbench
 
 KIND = "Researcher"
 _RESULTS = {
-    "narrate": ("narrative", "citations", "unsupported", "uncited"),
+    "narrate": ("narrative", "citations", "unsupported", "uncited", "outline"),
     "evaluate": ("objectives", "generated", "remark"),
 }
 
 
-def program_of(researcher: Workbench) -> dict[str, Any]:
+def program_of(researcher: Owner) -> dict[str, Any]:
     """Return the fingerprint of a researcher, without its objectives and iterations."""
     parts: dict[str, Any] = {
         "agent": [KIND, str(researcher.id)],
@@ -42,14 +43,36 @@ def program_of(researcher: Workbench) -> dict[str, Any]:
         parts["model"] = getattr(researcher.model, "name", None)
     except MoothallError:
         pass  # a model that cannot be made fails when it is asked
+    steps = ("plan", "narrate", "evaluate")
+    if any(researcher.model_of(each) is not researcher.model for each in steps):
+        named = [getattr(researcher.model_of(each), "name", None) for each in steps]
+        parts["models"] = named
+    if researcher.style:
+        parts["style"] = as_json(researcher.style)
+    if researcher.outline:
+        parts["outline"] = researcher.outline
     return fingerprint(**parts)
 
 
-def step_of(researcher: Workbench, step: str, numbered: int) -> dict[str, Any]:
+def is_of(steps: Collection[str], entry: Entry) -> bool:
+    """Return whether an entry is of one of these steps; a key is `1.plan.2`."""
+    return str(entry.data.get("key", "")).split(".")[1:2] in [[each] for each in steps]
+
+
+def step_of(researcher: Workbench, step: str, before: Progress) -> dict[str, Any]:
     """Return the result of a step as JSON data; that of Research and Update abridged."""
     progress, results = researcher.progress, researcher.results
+    more: dict[str, Any] = {}
+    if notes := progress.notes[len(before.notes) :]:
+        more["notes"] = notes
+    if progress.used != before.used:
+        none = Usage()
+        spent = {name: each - before.used.get(name, none) for name, each in progress.used.items()}
+        more["used"] = {name: as_json(each) for name, each in spent.items() if each.total}
     if step == "plan":
-        return {"tasks": as_json(researcher.tasks)}
+        if progress.outline:
+            more["outline"] = as_json(progress.outline)
+        return {"tasks": as_json(researcher.tasks), **more}
     if step == "research":
         named = ("tool", "args", "citation", "error")
         return {"results": [{n: getattr(each, n) for n in named} for each in results]}
@@ -57,8 +80,10 @@ def step_of(researcher: Workbench, step: str, numbered: int) -> dict[str, Any]:
         found = [each for result in results for each in result.resources]
         about = ("url", "description", "visited")
         return {"resources": [{n: getattr(each, n) for n in about} for each in found]}
-    data = {name: as_json(getattr(progress, name)) for name in _RESULTS[step]}
-    return data | ({"passages": as_json(progress.passages[numbered:])} if step == "narrate" else {})
+    data = {name: as_json(getattr(progress, name)) for name in _RESULTS[step]} | more
+    if step == "narrate":
+        data["passages"] = as_json(progress.passages[len(before.passages) :])
+    return data
 
 
 def take_step(progress: Progress, data: dict[str, Any]) -> None:
@@ -66,8 +91,11 @@ def take_step(progress: Progress, data: dict[str, Any]) -> None:
     progress.usage = progress.usage + Usage(*data.get("spent", (0, 0)))
     given = loaded(Progress, data, "a recorded step")
     for name in data.keys() - {"spent", "tasks"}:
-        if name == "passages":
-            progress.passages.extend(given.passages)
+        if name in ("passages", "notes"):
+            getattr(progress, name).extend(getattr(given, name))
+        elif name == "used":
+            for model, usage in given.used.items():
+                progress.used[model] = progress.used.get(model, Usage()) + usage
         elif name == "objectives":
             reached = {each.topic: each.expertise for each in given.objectives}
             for each in progress.objectives:

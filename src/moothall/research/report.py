@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
+from decimal import Decimal
 from importlib.util import find_spec
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from moothall.errors import StateError
+from moothall.errors import FileError, StateError, UnknownPrice
 from moothall.models.protocol import Usage
+from moothall.models.wrappers.prices import Prices
 from moothall.reasoning.reply import Reply, StopReason
 from moothall.research.findings import Citation, Objective, Progress, Resource
 from moothall.research.pool import passages_of
 from moothall.research.relevance import RELEVANT, Index
+from moothall.research.writing.safe_markdown import safe_markdown, visible
 from moothall.text import counted, display, one_line
 
+if TYPE_CHECKING:
+    from moothall.budget.budget import PriceList
+
+_NOTES: Final = 12  # that are shown
 ENDED: Final[dict[str, str]] = {
     "done": "the targets were reached",
     "max_iterations": "the iterations were used up",
@@ -53,6 +63,8 @@ class Report:
         iterations: how many iterations were made
         usage: the tokens that were used
         run_id: the id of the run
+        cost: what they cost in US dollars; None if a price is not known
+        notes: what rules replaced of a model's work, and what was left out
     """
 
     markdown: str
@@ -65,6 +77,8 @@ class Report:
     iterations: int = 0
     usage: Usage = field(default_factory=Usage)
     run_id: str | None = None
+    cost: float | None = None
+    notes: list[str] = field(default_factory=list)
 
     def raise_for_error(self) -> None:
         """Raise the error that stopped the research; do nothing if it ended by itself.
@@ -87,6 +101,42 @@ class Report:
 
         return page(self)
 
+    def docx(self, path: str | os.PathLike[str] | None = None) -> bytes:
+        """Return the report as a Word document, and write it to a file if a path is given.
+
+        Each footnote leads to its passage at the end. The document has no macro and no image, and
+        links to the sources alone.
+
+        Raises:
+            FileError: the file cannot be written
+            MissingExtra: python-docx or markdown-it-py is not installed
+        """
+        from moothall.research.exports.word import word
+
+        written = word(self)
+        if path is not None:
+            try:
+                Path(path).write_bytes(written)
+            except OSError as error:
+                why = error.strerror or error
+                raise FileError(f"the report {str(path)!r} cannot be written: {why}") from error
+        return written
+
+    def bibtex(self) -> str:
+        """Return the sources as BibTeX, with authors, date and DOI where they are known.
+
+        A source that several footnotes cite is one entry.
+        """
+        from moothall.research.exports.references import bibtex
+
+        return bibtex(self)
+
+    def csl_json(self) -> str:
+        """Return the sources as CSL-JSON, a list of items, for word processors and Zotero."""
+        from moothall.research.exports.references import csl_json
+
+        return csl_json(self)
+
     def _repr_html_(self) -> str:
         if find_spec("markdown_it") is None:
             return display.text(self.markdown)
@@ -107,6 +157,7 @@ def made(
     *,
     extractive: bool,
     under_way: bool = False,
+    prices: PriceList | None = None,
 ) -> Report:
     """Return a report of what is known now; if the run is `under_way`, its foot says so."""
     from moothall.research.citations import renumbered
@@ -118,6 +169,7 @@ def made(
     narrative, citations = renumbered(progress.narrative, cited)
     if extractive:
         narrative = _verbatim(narrative, citations)
+    narrative = safe_markdown(narrative, [each.passage.url for each in citations])
     stop: StopReason = progress.stop or "max_iterations"
     topics = [each.topic for each in progress.objectives]
     index = Index(passage for each in known if each.visited for passage in passages_of(each))
@@ -140,7 +192,7 @@ def made(
     if extractive and stop in QUIET and not under_way:
         lines = progress.narrative.split("\n")  # one objective alone has no heading
         parts.extend(
-            f"No sentence of what was read for “{_plain(topic)}” can be quoted."
+            f"No answer to “{_plain(topic)}” was found in what was read."
             for topic in topics
             if topic not in empty
             and (not written or (len(topics) > 1 and f"## {one_line(topic, 200)}" not in lines))
@@ -148,9 +200,10 @@ def made(
     if citations:
         parts.append("## Sources\n\n" + "\n".join(_sources(citations)))
     ended = None if under_way else stop
-    parts.append("---\n\n" + _foot(progress, citations, ended, extractive))
+    cost = _cost(progress.used, prices)
+    parts.append("---\n\n" + _foot(progress, citations, ended, cost, extractive))
     return Report(
-        "\n\n".join(filter(None, parts)) + "\n",
+        visible("\n\n".join(filter(None, parts))) + "\n",
         citations,
         stop,
         progress.detail,
@@ -160,6 +213,8 @@ def made(
         progress.iteration,
         progress.usage,
         run_id,
+        cost,
+        list(progress.notes),
     )
 
 
@@ -174,7 +229,44 @@ def _sources(citations: list[Citation]) -> list[str]:
     return lines
 
 
-def _foot(progress: Progress, citations: list[Citation], stop: str | None, extractive: bool) -> str:
+def _cost(used: dict[str, Usage], prices: PriceList | None) -> float | None:
+    """Return what tokens cost in US dollars; None if the price of a model is not known."""
+    known = prices or Prices()
+    try:
+        return float(sum(_cost_of(known, name, usage) for name, usage in used.items()))
+    except UnknownPrice:
+        return None
+
+
+def _cost_of(prices: PriceList, name: str, usage: Usage) -> Decimal:
+    counts = (usage.input_tokens, usage.output_tokens)
+    if usage.cache_read_tokens or usage.cache_write_tokens:  # a user's own list may know no cache
+        cached: Any = prices.cost
+        with suppress(TypeError):
+            cost: Decimal = cached(name, *counts, usage.cache_read_tokens, usage.cache_write_tokens)
+            return cost
+    return prices.cost(name, *counts)
+
+
+def _spent(progress: Progress, cost: float | None) -> str:
+    """Return what the report took, in a sentence; empty if no model was asked."""
+    if not progress.usage.total:
+        return ""
+    counts = f"{progress.usage.input_tokens:,} in, {progress.usage.output_tokens:,} out"
+    models = ", ".join(map(_plain, progress.used))
+    took = f"It took {counted(progress.usage.total, 'token')} ({counts}) of {models}"
+    if cost is None:
+        return f"{took}, at a price that is not known."
+    return f"{took}: US$ {cost:.4f}." if cost else f"{took}."
+
+
+def _foot(
+    progress: Progress,
+    citations: list[Citation],
+    stop: str | None,
+    cost: float | None,
+    extractive: bool,
+) -> str:
     cited = len({each.sentence for each in citations})
     lines = [
         f"{counted(cited, 'sentence')} supported by a source, "
@@ -182,12 +274,19 @@ def _foot(progress: Progress, citations: list[Citation], stop: str | None, extra
     ]
     if extractive:
         lines.append(
-            "This report is extractive: no model wrote it. It quotes the sentences that share the "
-            "most words with each objective, the best first."
+            "This report is extractive: no model wrote it. It quotes the sentences that most "
+            "likely answer each objective, the best first."
         )
     expertise = "; ".join(f"{_plain(o.topic)}: {o.expertise:.2f}" for o in progress.objectives)
     lines.append(f"Expertise reached, from 0 to 1: {expertise}.")
     iterations = counted(progress.iteration, "iteration")
+    if progress.notes:
+        shown = [_plain(each) for each in progress.notes[:_NOTES]]
+        rest = len(progress.notes) - _NOTES
+        shown += [f"and {rest} more"] if rest > 0 else []
+        lines.append(f"Notes: {'; '.join(shown)}.")
+    if spent := _spent(progress, cost):
+        lines.append(spent)
     if stop is None:
         lines.append(f"It is under way: {iterations} done.")
         return "\n\n".join(lines)
@@ -199,7 +298,7 @@ def _foot(progress: Progress, citations: list[Citation], stop: str | None, extra
 
 def _plain(text: str) -> str:
     """Return a text in one line, with its Markdown escaped."""
-    return _ESCAPED.sub(r"\\\1", one_line(text, 10_000))
+    return safe_markdown(_ESCAPED.sub(r"\\\1", one_line(text, 10_000)))
 
 
 def _verbatim(narrative: str, citations: list[Citation]) -> str:

@@ -6,15 +6,19 @@ import asyncio
 import copy
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
+from datetime import date
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from moothall.action import Action, ActionRegistry
-from moothall.errors import DefinitionError, JournalError, SearchError
+from moothall.arguments import check_integer
+from moothall.environment import Environment
+from moothall.errors import ConfigError, DefinitionError, JournalError, SearchError
 from moothall.jsonvalue import json_text
-from moothall.reasoning.group import check_part
+from moothall.reasoning.group import check_model, check_part
 from moothall.reasoning.loop.recording import catch_up_models, mark_known
 from moothall.reasoning.record import NULL_RECORD, Record
 from moothall.reasoning.recorded_agent import RecordedAgent
@@ -24,11 +28,22 @@ from moothall.reasoning.resume import guarded
 from moothall.reasoning.state import dumped, loaded, opened, state
 from moothall.reasoning.threaded import describe
 from moothall.research import recording
-from moothall.research.calling import check_tools, tools_of
-from moothall.research.findings import Objective, Progress, objectives_of, positive
-from moothall.research.iteration import Iterating
+from moothall.research.calling import check_tools, tools_within
+from moothall.research.findings import (
+    Findings,
+    Narrative,
+    Objective,
+    Progress,
+    ResearchResult,
+    ResearchTask,
+    objectives_of,
+)
+from moothall.research.iteration import OneIteration, is_understood, iterate
 from moothall.research.report import QUIET, Report, made
 from moothall.research.steps import Evaluate, Narrate, Plan, Research, Update
+from moothall.research.workbench import Workbench
+from moothall.research.writing.review import Reviewer
+from moothall.research.writing.style import Style, outline_of, style_of
 from moothall.text import log_failure
 from moothall.threads import refuse_on_loop
 
@@ -40,16 +55,20 @@ if TYPE_CHECKING:
     from moothall.journal import Journal, Part
     from moothall.models.protocol import Model
     from moothall.reasoning.thread import Thread
+    from moothall.research.pool import ResourcePool
     from moothall.workflow import AgentParts
 
 logger: logging.Logger = logging.getLogger("moothall.research")
 
 
-class _Iteration(ReplyRequest):
-    """A request for one iteration only."""
+_ASKING: Final = frozenset(("plan", "narrate", "evaluate"))
+"""The steps that ask a model."""
+
+_ITERATING: ContextVar[Workbench | None] = ContextVar("moothall_research", default=None)
+"""The workbench whose iteration `run` is about to begin."""
 
 
-class Researcher(RecordedAgent, Iterating):
+class Researcher(RecordedAgent):
     """An agent that finds out what its objectives ask for, and reports it with sources.
 
     Its blocks are the five steps of an iteration: Plan makes tasks, Research executes them with
@@ -72,21 +91,37 @@ class Researcher(RecordedAgent, Iterating):
             the path of one
         budget: what its runs together may spend
         plan: a block in the place of Plan; `research`, `update`, `narrate`, `evaluate`: likewise
+        searchers: more of what it may call, such as `search_arxiv()`
+        sites: hosts that alone are used; `exclude`: that are not; `since`: the oldest day, or year
         target: the expertise, above 0 and at most 1, at which an objective is understood
         max_tasks: how many tasks an iteration has at most
+        models: another model for some steps, by their names: `plan`, `narrate`, `evaluate`; None is
+            the extractive form of that step
+        outline: whether the report is written by an outline, section by section: True, or the
+            headings; a `length` of 1,500 words or more has one anyhow
+        length: about how many words a model's report has
+        tone: how it writes, such as `for children`
+        language: in which language, such as `French`
+        context_tokens: how many tokens a prompt and its answer may have together; by default what
+            the model, or its server, says
+        review_plan: sees the first plan and the outline, and may change them, before research
+            begins: a function of a `ProposedPlan`, or an agent that replies, such as a `Person`
         shared: whether all who ask share one conversation
         **options: the arguments that every `Agent` takes
 
     Attributes:
         steps: the blocks of the five steps, by name
         iterations: how many iterations it may make
+        workbench: what is known of its own objectives, and what their steps work with
 
     Raises:
         DefinitionError: an argument is invalid
     """
 
+    environment: ClassVar[Environment] = Environment()
     takes_topics = True  # a text is an objective, not a prompt: a dual act adds nothing to it
     _kind = recording.KIND
+    _model: Model | str | None = None
     _state_type = Progress
     _gives = GIVEN | {"budget", "deadline"}
 
@@ -106,8 +141,19 @@ class Researcher(RecordedAgent, Iterating):
         update: Any = None,
         narrate: Any = None,
         evaluate: Any = None,
+        searchers: ActionRegistry | Iterable[Any] = (),
+        sites: Iterable[str] = (),
+        exclude: Iterable[str] = (),
+        since: date | str | None = None,
         target: float = 0.9,
         max_tasks: int = 8,
+        models: Mapping[str, Model | str | None] | None = None,
+        outline: bool | Iterable[str] = False,
+        length: int | None = None,
+        tone: str = "",
+        language: str = "",
+        context_tokens: int | None = None,
+        review_plan: Reviewer | None = None,
         shared: bool = False,
         receive_own_broadcasts: bool = True,
         concurrency: int | None = None,
@@ -125,17 +171,30 @@ class Researcher(RecordedAgent, Iterating):
             **options,
         )
         self.model = model
-        self.tools: dict[str, Action] = tools_of(tools, id)
-        self.iterations: int = positive(iterations, f"agent {id!r}: iterations=")
-        self.max_tasks: int = positive(max_tasks, f"agent {id!r}: max_tasks=")
+        self._models = self._models_of(models)
+        self.tools: dict[str, Action] = tools_within(tools, searchers, (sites, exclude, since), id)
+        check_integer(f"agent {id!r}: iterations=", iterations)
+        check_integer(f"agent {id!r}: max_tasks=", max_tasks)
+        self.iterations: int = iterations
+        self.max_tasks: int = max_tasks
         if not isinstance(role, str):
-            raise DefinitionError(f"agent {id!r}: role= must be a text, got {role!r:.80}")
+            raise ConfigError(f"agent {id!r}: role= must be a text, got {role!r:.80}")
         self.role = role
         if not isinstance(target, int | float) or not 0 < target <= 1:
-            raise DefinitionError(
+            raise ConfigError(
                 f"agent {id!r}: target= must be more than 0 and at most 1, got {target!r:.80}"
             )
         self.target: float = float(target)
+        self.style: Style = style_of(length, tone, language, id)
+        self.outline: bool | list[str] = outline_of(outline, id)
+        check_integer(f"agent {id!r}: context_tokens=", context_tokens, optional=True)
+        self.context_tokens: int | None = context_tokens
+        if not (review_plan is None or callable(getattr(review_plan, "reply", review_plan))):
+            raise ConfigError(
+                f"agent {id!r}: review_plan= must be a function or an agent that replies, got "
+                f"{review_plan!r:.80}"
+            )
+        self.review_plan = review_plan
         self.steps: dict[str, Any] = {
             "plan": plan or Plan(),
             "research": research or Research(),
@@ -150,10 +209,101 @@ class Researcher(RecordedAgent, Iterating):
             check_part(budget, ("reserve", "deadline"), "budget", id)
             self.budget: Budget | None = budget
         self.journal = journal
-        self._owner = self
         own = objectives_of(objectives, id)
         self._at_first = {each.topic: each.expertise for each in own}
-        self._reset_progress(Progress(objectives=own))
+        self.workbench: Workbench = Workbench(self, Progress(objectives=own))
+
+    @property
+    def model(self) -> Model | None:
+        """The model; None in the extractive form. A model given by name is made on first use."""
+        return self.model_of("")
+
+    @model.setter
+    def model(self, model: Model | str | None) -> None:
+        if model is not None:
+            check_model(model, self.id)
+        self._model = model
+
+    def model_of(self, step: str) -> Model | None:
+        """Return the model of a step, by its name; None in the extractive form."""
+        known = self._models.get(step, self._model)
+        if isinstance(known, str):
+            from moothall.models.names import model as by_name
+
+            known = by_name(known)
+            if step in self._models:
+                self._models[step] = known
+            else:
+                self._model = known
+        return known
+
+    # -- what is known of its own objectives -------------------------------------------------------
+
+    @property
+    def progress(self) -> Progress:
+        """What is known: enough to resume it in another process."""
+        return self.workbench.progress
+
+    @property
+    def objectives(self) -> list[Objective]:
+        """Its own objectives, with the expertise reached."""
+        return self.progress.objectives
+
+    @property
+    def generated(self) -> list[Objective]:
+        """The smaller objectives that Evaluate derived from its own."""
+        return self.progress.generated
+
+    @property
+    def resources(self) -> ResourcePool:
+        """The resources that were found or read."""
+        return self.workbench.resources
+
+    @property
+    def tasks(self) -> list[ResearchTask]:
+        """The tasks of the last iteration."""
+        return self.workbench.tasks
+
+    @property
+    def results(self) -> list[ResearchResult]:
+        """The results of the last iteration."""
+        return self.workbench.results
+
+    @property
+    def done(self) -> list[ResearchTask]:
+        """The tasks that were done in all iterations."""
+        return self.progress.done
+
+    @property
+    def narrative(self) -> Narrative:
+        """The latest narrative."""
+        return self.workbench.narrative
+
+    @property
+    def findings(self) -> Findings | None:
+        """What the last Evaluate found; None before the first."""
+        return self.workbench.findings
+
+    @property
+    def unsupported(self) -> list[tuple[str, str]]:
+        """Sentences that their sources do not support, each with the reason."""
+        return self.progress.unsupported
+
+    @property
+    def run_id(self) -> str | None:
+        """The id of the run of its own objectives; None before it has one."""
+        return self.workbench.run_id
+
+    def _models_of(self, given: object) -> dict[str, Model | str | None]:
+        if not isinstance(given, Mapping | None) or not set(given or ()) <= _ASKING:
+            steps = ", ".join(sorted(_ASKING))
+            raise ConfigError(
+                f"agent {self.id!r}: models= must be models by step ({steps}), got {given!r:.80}"
+            )
+        for each in (given or {}).values():
+            if each is not None:
+                check_model(each, self.id)
+        return dict(given or {})
 
     @property
     def task(self) -> str:
@@ -198,21 +348,26 @@ class Researcher(RecordedAgent, Iterating):
 
         It is for a run that was cancelled or is under way, and does not change the run.
         """
-        now = copy.copy(self)
-        now._reset_progress(copy.deepcopy(self.progress))
+        now = Workbench(self, copy.deepcopy(self.progress))
         now.run_id, now.results = self.run_id, self.results
         if now.progress.stop is None:
-            now._stop(Stop("cancelled", ""))
-        return now._report()
+            self._stop(now, Stop("cancelled", ""))
+        return self._report(now)
 
     @property
     def _is_extractive(self) -> bool:
         """Whether the report is written by rules, not by a model or a step of the user's own."""
-        return self.model is None and type(self.steps["narrate"]) is Narrate
+        return self.model_of("narrate") is None and type(self.steps["narrate"]) is Narrate
 
-    def _report(self) -> Report:
-        known = self.resources.get_all()
-        return made(self.progress, known, self.run_id, extractive=self._is_extractive)
+    def _report(self, bench: Workbench) -> Report:
+        known = bench.resources.get_all()
+        return made(
+            bench.progress,
+            known,
+            bench.run_id,
+            extractive=self._is_extractive,
+            prices=None if self.budget is None else getattr(self.budget, "prices", None),
+        )
 
     async def forward(self) -> None:
         """Run one iteration of the five steps.
@@ -223,11 +378,13 @@ class Researcher(RecordedAgent, Iterating):
             InDoubt: a call was running when its process ended, and no end is recorded
             ModelError: the model failed, or its answers cannot be used
         """
-        if self._running:
-            await self._iterate()
+        bench = _ITERATING.get()
+        if bench is not None and bench.agent is self:
+            _ITERATING.set(None)  # what its tools call is not this iteration
+            await iterate(bench)
             return
         self._check_objectives()
-        request = _Iteration(self.task, run_id=self.run_id)
+        request = OneIteration(self.task, run_id=self.run_id)
         request.state = self._kept.default
         await self._respond(request)
 
@@ -248,14 +405,9 @@ class Researcher(RecordedAgent, Iterating):
             StateError: `saved` is not such a state
         """
         found = opened(saved, recording.KIND)
-        self._reset_progress(loaded(Progress, found.get("progress"), f"researcher {self.id!r}"))
+        self.workbench.reset(loaded(Progress, found.get("progress"), f"researcher {self.id!r}"))
 
     # -- its runs ----------------------------------------------------------------------------------
-
-    def _hear(self, text: str) -> None:
-        """Note what the user says during research, for the next step that asks the model."""
-        self.progress.told.append(text)
-        self._record.hear({"content": text})
 
     async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
         """Keep an observed message for the next research in its thread."""
@@ -274,53 +426,59 @@ class Researcher(RecordedAgent, Iterating):
     async def _restore(self, part: Part, budget: Budget | None) -> None:
         record = Record(part, Progress)
         if record.begun is not None:
-            catch_up_models(record, self._model, self.model, self.budget or budget)
+            self._catch_up(record, self.budget or budget)
 
     def _check_request(self, request: ReplyRequest) -> None:
         if request.answer is not None:
             raise DefinitionError(f"agent {self.id!r} gives a report: leave schema= out")
         if type(self.steps["plan"]) is Plan:  # one of the user's own may need no tools
-            check_tools(self.tools, self.id, extractive=self._model is None)
+            check_tools(
+                self.tools, self.id, extractive=self._models.get("plan", self._model) is None
+            )
         # A run of its own objectives also resumes with more of them.
         request.resumed = (
-            request.thread is None and not self._running and request.content == self.task != ""
+            request.thread is None
+            and not self.workbench.running
+            and request.content == self.task != ""
         )
 
     async def _work(self, request: ReplyRequest, record: Record[Progress]) -> Reply:
-        worker = self
+        bench = self.workbench
         if not request.resumed:
-            worker = copy.copy(self)  # with the agent's parts, and a progress of its own
-            worker._reset_progress(Progress([Objective(json_text(request.content))]))
-        worker._attach(request, record)
-        worker._running = True
+            bench = Workbench(self, Progress([Objective(json_text(request.content))]))
+        self._attach(bench, request, record)
+        bench.running = True
         try:
-            reply = await worker._research(request, record)
+            reply = await self._research(bench, request, record)
             await record.commit()
             return reply
         finally:
-            worker._running, worker._record = False, NULL_RECORD
+            bench.running, bench.record = False, NULL_RECORD
 
-    async def _research(self, request: ReplyRequest, record: Record[Progress]) -> Reply:
-        if isinstance(request, _Iteration):
+    async def _research(
+        self, bench: Workbench, request: ReplyRequest, record: Record[Progress]
+    ) -> Reply:
+        if isinstance(request, OneIteration):
             try:
-                await self._iterate()
+                await iterate(bench)
             except Stop as stop:
-                self._stopped(stop).value.raise_for_error()
-            return recording.reply_of(self._report(), request.run_id)
+                self._stopped(bench, stop).value.raise_for_error()
+            return recording.reply_of(self._report(bench), request.run_id)
         if request.state.underway is None:
             loop = asyncio.get_running_loop()
-            request.state.underway = SimpleNamespace(loop=loop, interrupt=self._hear)
+            request.state.underway = SimpleNamespace(loop=loop, interrupt=bench.hear)
         if record is NULL_RECORD:
-            return await self._to_the_end()
-        record.at_end = partial(mark_known, record, self._model, self._budget)
-        catch_up_models(record, self._model, self.model, self._budget)
-        if self._has_ended(record):
+            return await self._to_the_end(bench)
+        record.at_end = partial(self._mark_known, record, bench.budget)
+        self._catch_up(record, bench.budget)
+        if self._has_ended(bench, record):
             return recording.replayed(record._read)
-        return await guarded(record, self._to_the_end, recording.over, self._stopped)
+        to_the_end, stopped = partial(self._to_the_end, bench), partial(self._stopped, bench)
+        return await guarded(record, to_the_end, recording.over, stopped)
 
-    def _attach(self, request: ReplyRequest, record: Record[Progress]) -> None:
+    def _attach(self, bench: Workbench, request: ReplyRequest, record: Record[Progress]) -> None:
         """Prepare what was asked, from the state that is recorded."""
-        own = {each.topic: each for each in self.objectives}  # the objects that the caller has
+        own = {each.topic: each for each in bench.objectives}  # the objects that the caller has
         before = record.state
         if before is not None:
             for each in before.objectives:
@@ -328,66 +486,84 @@ class Researcher(RecordedAgent, Iterating):
             if before.stop == "no_progress" and len(own) > len(before.objectives):
                 before.stop = None
             before.objectives = [*own.values()]
-            self._reset_progress(before)
-        elif record is not NULL_RECORD or self.run_id not in (None, request.run_id):
+            bench.reset(before)
+        elif record is not NULL_RECORD or bench.run_id not in (None, request.run_id):
             for topic, each in own.items():
                 each.expertise = self._at_first.get(topic, 0.0)
-            self._reset_progress(Progress(objectives=[*own.values()]))
-        self._request = request
-        self._record = record
-        self.run_id: str = request.run_id
+            bench.reset(Progress(objectives=[*own.values()]))
+        bench.request = request
+        bench.record = record
+        bench.run_id = request.run_id
         heard = [each["content"] for each in record.heard]
-        self.progress.told += [*(request.state.own or ()), *request.state.hear(), *heard]
+        bench.progress.told += [*(request.state.own or ()), *request.state.hear(), *heard]
         request.state.own = None
 
-    def _has_ended(self, record: Record[Progress]) -> bool:
+    def _catch_up(self, record: Record[Progress], budget: Any) -> None:
+        """Let the models skip the answers that are recorded, and charge the budget for them."""
+        if not self._models:
+            catch_up_models(record, self._model, self.model, budget)
+            return
+        steps = {step: self.model_of(step) for step in ("", *_ASKING)}
+        for model in {id(each): each for each in steps.values() if each is not None}.values():
+            own = frozenset(step for step, each in steps.items() if each is model)
+            catch_up_models(record, model, model, budget, partial(recording.is_of, own))
+
+    def _mark_known(self, record: Record[Progress], budget: Any) -> None:
+        for each in (self._model, *self._models.values()):
+            mark_known(record, each, budget)
+
+    def _has_ended(self, bench: Workbench, record: Record[Progress]) -> bool:
         """Return whether a run is over, without more iterations or objectives to do."""
         if record.over is None or record.over["reason"] not in QUIET:
             return False
         before = {each["topic"] for each in record.over["report"]["objectives"]}
-        more = any(each.topic not in before for each in self.objectives)
+        more = any(each.topic not in before for each in bench.objectives)
         was = record.over["report"]["stop_reason"]
-        return not more and (was != "max_iterations" or self.progress.iteration >= self.iterations)
+        return not more and (was != "max_iterations" or bench.progress.iteration >= self.iterations)
 
-    async def _to_the_end(self) -> Reply:
+    async def _to_the_end(self, bench: Workbench) -> Reply:
+        progress = bench.progress
         # A run that has failed gets at least one more iteration.
-        most = max(self.iterations, self.progress.iteration + (self.progress.stop == "error"))
-        stop = self.progress.stop
-        recorded = self._record is not NULL_RECORD  # the process was killed as the run ended
-        if not (self._all_understood() if stop == "done" else stop == "no_progress" and recorded):
-            self.progress.stop = None
+        most = max(self.iterations, progress.iteration + (progress.stop == "error"))
+        stop = progress.stop
+        recorded = bench.record is not NULL_RECORD  # the process was killed as the run ended
+        if not (is_understood(bench) if stop == "done" else stop == "no_progress" and recorded):
+            progress.stop = None
         try:
-            while self.progress.stop is None:
-                if self.progress.iteration >= most:
-                    self.progress.stop, self.progress.detail = "max_iterations", ""
+            while progress.stop is None:
+                if progress.iteration >= most:
+                    progress.stop, progress.detail = "max_iterations", ""
                     break
+                _ITERATING.set(bench)
                 await self.run()
         except Stop as stop:
-            return self._stopped(stop)
+            return self._stopped(bench, stop)
         except JournalError:
             raise
         except Exception as failure:  # of a step of the user's own
             log_failure(logger, f"researcher {self.id!r} failed", failure)
             where = "".join(f" ({note})" for note in getattr(failure, "__notes__", ())[:1])
             text = f"{type(failure).__name__}: {failure}{where}"
-            return self._stopped(Stop("error", text, failure))
-        report = self._report()
+            return self._stopped(bench, Stop("error", text, failure))
+        finally:
+            _ITERATING.set(None)
+        report = self._report(bench)
         error = SearchError(report.detail) if report.stop_reason == "error" else None
-        return recording.reply_of(report, self._request.run_id, error)
+        return recording.reply_of(report, bench.request.run_id, error)
 
-    def _stop(self, stop: Stop) -> None:
+    def _stop(self, bench: Workbench, stop: Stop) -> None:
         """Note the stop reason; in the extractive form, narrate what the tools found."""
-        progress = self.progress
+        progress = bench.progress
         progress.stop, progress.detail = stop.reason, stop.detail
-        if self._is_extractive and self.results:
+        if self._is_extractive and bench.results:
             from moothall.research import rules
 
-            for result in self.results:
+            for result in bench.results:
                 for each in result.resources:
-                    self.resources.add(each)
-            self._passages.clear()
-            rules.narrate(self)
+                    bench.resources.add(each)
+            bench.forget_passages()
+            rules.narrate(bench)
 
-    def _stopped(self, stop: Stop) -> Reply:
-        self._stop(stop)
-        return recording.reply_of(self._report(), self._request.run_id, stop.error)
+    def _stopped(self, bench: Workbench, stop: Stop) -> Reply:
+        self._stop(bench, stop)
+        return recording.reply_of(self._report(bench), bench.request.run_id, stop.error)

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from moothall.action import Action
-from moothall.environment import Environment
-from moothall.errors import BudgetExceeded, JournalError
+from moothall.errors import BudgetExceeded, JournalError, ModelError
 from moothall.models.ask import Messages, Unusable, ask_json
 from moothall.models.protocol import Usage
 from moothall.reasoning.charging import completed
-from moothall.reasoning.conversational import ConversationalAgent
-from moothall.reasoning.group import check_model
 from moothall.reasoning.loop.calls import Calls, doubts_of
 from moothall.reasoning.record import NULL_RECORD, Record
 from moothall.reasoning.reply import Stop
@@ -35,54 +33,115 @@ from moothall.research.findings import (
 )
 from moothall.research.pool import ResourcePool, normalized, passages_of
 from moothall.research.relevance import Index
+from moothall.research.writing.footnote_forms import with_footnotes
+from moothall.research.writing.safe_markdown import safe_markdown
 from moothall.text import log_failure, shorten
 
 if TYPE_CHECKING:
     from moothall.models.protocol import Model
+    from moothall.research.owner import Owner
+    from moothall.research.writing.style import Style
+
+T = TypeVar("T")
 
 logger: logging.Logger = logging.getLogger("moothall.research")
 
 _MARK = " [unsupported]"
 
 
-class Workbench(ConversationalAgent):
-    """The findings, the tools by name and the model that a researcher's steps work with."""
+class Workbench:
+    """What is known of one research, and what its steps work with: `forward(researcher)` gets it.
 
-    environment: ClassVar[Environment] = Environment()
-    tools: dict[str, Action]
-    role: str
-    target: float
-    max_tasks: int
-    steps: dict[str, Any]
-    _model: Any
-    _owner: Any
-    _request: ReplyRequest
-    _record: Record[Progress] = NULL_RECORD  # of the run that is under way
+    A researcher has one for its own objectives, and one for each text that it is asked. It has the
+    progress, the resources, the tools by name, and the model. What else a step reads of it is the
+    researcher's.
 
-    def _reset_progress(self, progress: Progress) -> None:
+    Args:
+        agent: the researcher
+        progress: what is known
+    """
+
+    def __init__(self, agent: Owner, progress: Progress) -> None:
+        self.agent = agent
+        self.run_id: str | None = None
+        self.running = False
+        self.is_cut = False  # whether the plan had more tasks than the budget has actions
+        self.request: ReplyRequest
+        self.record: Record[Progress] = NULL_RECORD  # of the run that is under way
+        self.reset(progress)
+
+    def reset(self, progress: Progress) -> None:
+        """Go on from this progress."""
         self.progress = progress
         self.resources: ResourcePool = ResourcePool(progress.changes)
         self.tasks: list[ResearchTask] = []
         self.results: list[ResearchResult] = []
+        self.step = ""  # the one that is under way
         self._passages: dict[str, list[Passage]] = {}
-        self._step = ""
+        self._contexts: dict[str, int | None] = {}
+        self._numbers: dict[tuple[str, str], int] = {}
         self._asks = 0
-        self.run_id: str | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "agent":
+            raise AttributeError(name)
+        return getattr(self.agent, name)
+
+    def begin(self, step: str) -> None:
+        """Note that a step begins."""
+        self.step, self._asks = step, 0
+
+    def hear(self, text: str) -> None:
+        """Note what the user says during research, for the next step that asks the model."""
+        self.progress.told.append(text)
+        self.record.hear({"content": text})
+
+    def forget_passages(self) -> None:
+        """Cut the resources into passages anew, as they have changed."""
+        self._passages.clear()
+
+    @property
+    def tools(self) -> dict[str, Action]:
+        """The tools, by name."""
+        return self.agent.tools
 
     @property
     def model(self) -> Model | None:
-        """The model; None in the extractive form. A model given by name is made on first use."""
-        if isinstance(self._model, str):
-            from moothall.models.names import model as by_name
+        """The model of this step; None in the extractive form."""
+        return self.agent.model_of(self.step)
 
-            self._model = by_name(self._model)
-        return self._model  # type: ignore[no-any-return]
+    @property
+    def style(self) -> Style:
+        """How the report is to be written."""
+        return self.agent.style
 
-    @model.setter
-    def model(self, model: Model | str | None) -> None:
-        if model is not None:
-            check_model(model, self.id)
-        self._model = model
+    @property
+    def context_tokens(self) -> int | None:
+        """How much a prompt and its answer may take together; None if it is not known."""
+        own = self.agent.context_tokens or getattr(self.model, "context_tokens", None)
+        return own or self._contexts.get(getattr(self.model, "name", ""))
+
+    async def find_context(self) -> None:
+        """Ask the model's server for its context, if it is not known; the answer is recorded."""
+        find = getattr(self.model, "find_context", None)
+        if self.context_tokens or find is None:
+            return
+        name = str(getattr(self.model, "name", ""))
+        if name not in self._contexts:
+
+            async def ask(_: Any) -> dict[str, int | None]:
+                with suppress(ModelError):  # the first prompt will say so
+                    return {"context_tokens": await find()}
+                return {"context_tokens": None}
+
+            key = f"{self.iteration}.{self.step}.context"
+            self._contexts[name] = (await self.record.step(key, ask))["context_tokens"]
+
+    @property
+    def budget(self) -> Any:
+        """What the run may spend, or None."""
+        own = self.agent.budget
+        return own if self.request.budget is None else self.request.budget
 
     @property
     def objectives(self) -> list[Objective]:
@@ -177,16 +236,32 @@ class Workbench(ConversationalAgent):
 
     def number_of(self, passage: Passage) -> int:
         """Return the number by which a passage is cited; a new passage gets the next one."""
-        for number, known in self.numbered.items():
-            if (known.url, known.sha256) == (passage.url, passage.sha256):
-                return number
-        self.progress.passages.append(passage)
-        return len(self.progress.passages)
+        passages, numbers = self.progress.passages, self._numbers
+        for number in range(len(numbers) + 1, len(passages) + 1):
+            known = passages[number - 1]
+            numbers.setdefault((known.url, known.sha256), number)
+        key = (passage.url, passage.sha256)
+        if key not in numbers:
+            passages.append(passage)
+            numbers[key] = len(passages)
+        return numbers[key]
+
+    def note(self, text: str) -> None:
+        """Note what a reader of the report must know of how it was made."""
+        self.progress.notes.append(f"iteration {self.iteration}: {text}")
+
+    def replaced(self, what: str, error: Unusable) -> None:
+        """Note that rules took the place of what a model's answers could not be used for."""
+        fault = shorten(str(error), 200).rstrip(".")
+        self.note(f"{what} is by rules, as the model's answer {fault}")
 
     def checked(self, markdown: str, *, by_rules: bool = False) -> Narrative:
         """Check a narrative's footnotes, mark unsupported sentences, and store and return it."""
         from moothall.research.citations import check
 
+        if not by_rules:
+            cited = [each.url for each in self.progress.passages]
+            markdown = safe_markdown(with_footnotes(markdown, self.numbered), cited, hosts=False)
         found = check(markdown, self.numbered, by_rules=by_rules)
         progress = self.progress
         text = found.markdown
@@ -214,18 +289,18 @@ class Workbench(ConversationalAgent):
         """
         calls = [call_of(task, n, self.tools, self.resources) for n, task in enumerate(tasks, 1)]
         good = [call for call in calls if call.fault is None]
-        if doubts := doubts_of(self._record, self.iteration):
+        if doubts := doubts_of(self.record, self.iteration):
             raise Stop("in_doubt", doubts)
         # A task that the budget refused is done when the run is resumed with more.
         work = Calls(
-            cast(Any, self._owner),
+            cast(Any, self.agent),
             good,
-            self._request,
-            self._record,
+            self.request,
+            self.record,
             self.iteration,
             keeps_refused=False,
         )
-        budget = self._budget
+        budget = self.budget
         try:
             if good:
                 await (work.execute() if budget is None else work.within(budget))
@@ -248,44 +323,67 @@ class Workbench(ConversationalAgent):
         and asked once more. Raises `Stop` if the second answer cannot be used either, the model
         fails or the budget is too small.
         """
-        self._asks += 1
-        key = f"{self.iteration}.{self._step}.{self._asks}"
         answer = None if schema is None else AnswerSchema(schema)
-        form = None if answer is None else answer.json
-
-        async def ask(prompt: Messages, number: int) -> Any:
-            return await self._answer(f"{key}.{number}", prompt, form)
 
         def value_of(text: str) -> Any:
             value = text if answer is None else answer.parse(text)
             return value if read is None else read(value)
 
         try:
-            return await ask_json(ask, messages, form, value_of)
+            return await self.asked(messages, value_of, None if answer is None else answer.json)
         except Unusable as error:
-            why = f"{self._step}: its answer {shorten(str(error), 200)}"
-            raise Stop("unreadable", why) from None
+            raise self.unreadable(error) from None
 
-    async def _answer(self, key: str, prompt: list[Any], schema: dict[str, Any] | None) -> Any:
+    def unreadable(self, error: Unusable) -> Stop:
+        """Return the Stop for answers that cannot be used."""
+        return Stop("unreadable", f"{self.step}: its answer {shorten(str(error), 200)}")
+
+    async def asked(
+        self,
+        messages: Messages,
+        read: Callable[[str], T],
+        schema: dict[str, Any] | None = None,
+        *,
+        at: str = "",
+    ) -> T:
+        """Return what `read` makes of the model's answer; raise Unusable if two cannot be used.
+
+        Steps that ask side by side say where they are by `at`, as the answers are recorded by it.
+        """
+        if not at:
+            self._asks += 1
+        key = f"{self.iteration}.{self.step}.{at or self._asks}"
+
+        async def ask(prompt: Messages, number: int) -> Any:
+            given = await self._answer(f"{key}.{number}", prompt, schema, beside=bool(at))
+            calls = getattr(given, "calls", None)
+            if self.step == "plan" and calls and not at:  # a plan, as providers write calls
+                listed = [{"tool": each.name, "args": each.args} for each in calls]
+                return json.dumps({"tasks": listed}, default=str)
+            return given
+
+        return await ask_json(ask, messages, schema, read)
+
+    async def _answer(
+        self, key: str, prompt: list[Any], schema: dict[str, Any] | None, *, beside: bool
+    ) -> Any:
         name = getattr(self.model, "name", None)
-        ask = partial(completed, self.model, self._budget, prompt, schema)
+        ask = partial(completed, self.model, self.budget, prompt, schema)
         try:
-            given = await self._record.step(key, ask, of=ANSWER, model=name)
+            given = await self.record.step(key, ask, of=ANSWER, beside=beside, model=name)
         except BudgetExceeded as error:
             raise Stop.at_limit(error) from error
         except (JournalError, Stop):
             raise
         except Exception as error:
-            log_failure(logger, f"the model of agent {self.id!r} failed", error)
+            log_failure(logger, f"the model of agent {self.agent.id!r} failed", error)
             raise Stop("error", f"{type(error).__name__}: {error}", error) from error
         usage = getattr(given, "usage", None)
         if isinstance(usage, Usage):
             self.progress.usage = self.progress.usage + usage
+            used = self.progress.used
+            used[str(name)] = used.get(str(name), Usage()) + usage
         return given
-
-    @property
-    def _budget(self) -> Any:
-        return self._owner.budget if self._request.budget is None else self._request.budget
 
 
 def _key(task: ResearchTask) -> str:

@@ -1,17 +1,19 @@
-"""Packages of extras, such as numpy, scipy and pyarrow, loaded on first use."""
+"""numpy, which societies compute with, and packages of other extras, loaded on first use."""
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import functools
 import hashlib
 import importlib
-import os
-from types import ModuleType
 from typing import Any
 
 from moothall.errors import MissingExtra
+
+__all__ = ["larger", "np", "package", "sha256_of", "smaller"]
+
+try:
+    import numpy as np
+except ImportError as error:
+    raise MissingExtra("moothall.society", "society") from error
 
 
 def package(name: str, what: str = "moothall.society", extra: str = "society") -> Any:
@@ -20,33 +22,6 @@ def package(name: str, what: str = "moothall.society", extra: str = "society") -
         return importlib.import_module(name)
     except ImportError as error:
         raise MissingExtra(what, extra) from error
-
-
-def _of_numpy(name: str) -> Any:
-    """Return a name of numpy, and keep it in `np`."""
-    value = getattr(package("numpy"), name)
-    setattr(np, name, value)
-    return value
-
-
-# A module: attributes of other objects with a `__getattr__` are several times as slow.
-np: Any = ModuleType("numpy", "The package numpy; MissingExtra is raised without it.")
-np.__getattr__ = _of_numpy
-
-
-@functools.cache
-def tune_malloc() -> None:
-    """Have the C library return the memory of large arrays to the system when they are freed.
-
-    glibc returns blocks from 128 KB on. It raises this limit to the size of each freed block, up to
-    32 MB, and keeps smaller blocks: with 600,000 citizens a quarter of all memory.
-    """
-    if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
-        return  # the user has configured the allocator
-    with contextlib.suppress(AttributeError, OSError, TypeError):  # another C library
-        library = ctypes.CDLL(None)
-        library.mallopt(-3, 1 << 22)  # M_MMAP_THRESHOLD
-        library.mallopt(-1, 1 << 26)  # M_TRIM_THRESHOLD; its default is 128 KB
 
 
 def smaller(a: Any, b: Any) -> Any:

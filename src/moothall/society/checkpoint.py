@@ -14,7 +14,6 @@ from moothall.message import Envelope
 from moothall.reasoning.record import APPENDED, Record
 from moothall.reasoning.state import memory_state, restore_memory
 from moothall.society.arrays import np
-from moothall.society.columns.column import Slots
 from moothall.society.columns.want_table import Table
 from moothall.society.kernel.router import Sent, SocietyMailbox
 from moothall.society.kernel.wants import answer_json, answer_of_json, id_order, kind_named
@@ -255,7 +254,7 @@ def _put(population: Population, arrays: dict[str, Any]) -> None:
             )
     for name, given in saved.items():
         own = population.arrays[name]
-        if given.shape == own.shape or isinstance(own, Slots):
+        if given.shape == own.shape:
             own[...] = given
         elif population.declared[name].slots and given.shape[1] <= own.shape[1]:
             own[:, : given.shape[1]] = given

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 from collections import deque
 from collections.abc import Iterable
@@ -31,15 +30,11 @@ from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.request import on_end
 from moothall.spaces.router import Router
 from moothall.spaces.space import Space
-from moothall.spaces.watchdog import WATCHDOG
 from moothall.text import one_line
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 
 _FAILURES: Final = 100  # the failures kept as text; all are counted
-_COLLECTED: Final = 100  # steps between full garbage collections
-_FROZEN: Final = 1000  # with more agents, gc.freeze() exempts what existed before a step
-_MANY: Final = 10_000
 """With more agents than this, the commit stage may block the loop for a second: no warning."""
 
 
@@ -101,31 +96,23 @@ class Steps(Space):
             early = router.collect(self._interceptors)  # messages sent since the last step
             heard = router.deliver(early) + deliver_to_rows(self, early, True)
             tables: dict[Any, Any] = {}
-            lives = len(self.mailboxes) + len(self.population or ())
-            if lives > _FROZEN:  # else the collector visits all: a fifth of the step's time
-                gc.freeze()
             view = self._view_now()
             del self.news[: len(view.news)]  # later announcements are for the next step
             if self.population is not None:
-                WATCHDOG.forget(router)  # calls of numpy may keep the interpreter for seconds
+                router.at_own_work = True  # calls of numpy may keep the interpreter for seconds
                 tables = await run_population(self.population, view, self.books, self._engine)
-                WATCHDOG.watch(router)
+                router.at_own_work = False
             await self._engine.run(self._perceive(view), router)
-            if many := self.population is not None or len(self.mailboxes) > _MANY:
-                WATCHDOG.forget(router)
+            router.at_own_work = True
             to_services = [s for s in early if s.envelope.to in self._reached]
             row = self._commit(heard, to_services, tables)
-            if many:
-                WATCHDOG.watch(router)
         except asyncio.CancelledError:
             await router.break_off()
             raise
         finally:
-            gc.unfreeze()
+            router.at_own_work = False
             self._in_step = False
         self._broken = ""
-        if self.number % _COLLECTED == 0:
-            gc.collect()
         return row
 
     async def _all_here(self) -> None:

@@ -13,7 +13,7 @@ from moothall.agent import CURRENT
 from moothall.budget.ledger import HELD
 from moothall.errors import (
     AgentNotFound,
-    DefinitionError,
+    ConfigError,
     HopLimitExceeded,
     InvalidMessage,
     MailboxFull,
@@ -35,7 +35,13 @@ _A_TURN = 128
 
 
 class Router(Outcomes):
-    """Takes messages in, in any thread; everything else runs on the loop."""
+    """Takes messages in, in any thread; everything else runs on the loop.
+
+    Attributes:
+        at_own_work: whether the space itself holds the loop, which the watchdog does not report
+    """
+
+    at_own_work: bool = False
 
     def __init__(self, thread: LoopThread, capacity: int) -> None:
         super().__init__(thread)
@@ -70,7 +76,7 @@ class Router(Outcomes):
         if timeout is not None and (
             isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout != timeout
         ):
-            raise DefinitionError(f"timeout= must be a number of seconds or None, got {timeout!r}")
+            raise ConfigError(f"timeout= must be a number of seconds or None, got {timeout!r}")
         handling: Any = CURRENT.get()
         if handling is not None and handling.state == ENDED:
             handling = None  # a task that its handler left running starts a chain of its own

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 
 from moothall.agent import CURRENT, Agent, overrides
 from moothall.approval import Approver, check_approver
-from moothall.arguments import names_checked
+from moothall.arguments import check_integer, names_checked
 from moothall.errors import AgentNotFound, DefinitionError, DuplicateAgent, SpaceClosed
 from moothall.message import Envelope, address
 from moothall.spaces.delivery import CALLBACK, RUNNING, Delivery
@@ -46,8 +46,7 @@ class Space:
     _Mailbox: type[Mailbox] | None = None  # the mailbox class of all agents, if they share one
 
     def __init__(self, *, approver: Approver | None = None, mailbox: int = MAILBOX) -> None:
-        if type(mailbox) is not int or mailbox < 1:
-            raise DefinitionError(f"mailbox= must be 1 or more, got {mailbox!r}")
+        check_integer("mailbox=", mailbox)
         if approver is not None:
             check_approver(approver, type(self).__name__)
         self.approver = approver

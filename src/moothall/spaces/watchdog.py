@@ -94,6 +94,8 @@ class Watchdog:
                 space.loop.call_soon_threadsafe(pulse.beat)
             except RuntimeError:  # the loop ended a moment ago
                 self.forget(space)
+        elif space.at_own_work:
+            pulse.asked = now
         elif now - pulse.asked >= HELD_S and pulse.named is None:
             who, where = _holder(space)
             pulse.named = who

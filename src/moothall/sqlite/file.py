@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from moothall.errors import DefinitionError, MoothallError
+from moothall.errors import ConfigError, MoothallError
 from moothall.threads import guard, in_child
 
 E = TypeVar("E", bound=MoothallError)
@@ -77,9 +77,7 @@ class SQLiteFile(Generic[E]):
         name = os.fspath(path) if isinstance(path, os.PathLike) else path
         if not isinstance(name, str) or not name or "\0" in name:
             article = "an" if kind[0] in "aeiou" else "a"
-            raise DefinitionError(
-                f"{article} {kind}'s path must be the name of a file, got {path!r}"
-            )
+            raise ConfigError(f"{article} {kind}'s path must be the name of a file, got {path!r}")
         self.name = name
         self._at = os.path.abspath(name)
         self.path: Path = Path(self._at)

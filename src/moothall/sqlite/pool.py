@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
-from moothall.errors import DefinitionError, MoothallError
+from moothall.errors import ConfigError, MoothallError
 from moothall.sqlite.file import Identity, SQLiteConnection, SQLiteFile
 from moothall.threads import guard, renewed
 
@@ -33,7 +33,7 @@ class SQLitePool(Generic[E]):
         may_read: bool = False,
     ) -> None:
         if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0:
-            raise DefinitionError(f"timeout= must be a number of seconds, got {timeout!r}")
+            raise ConfigError(f"timeout= must be a number of seconds, got {timeout!r}")
         self._file = file
         self.name: str = file.name
         self.damaged: Callable[[str], E] = file.damaged

@@ -21,7 +21,7 @@ from moothall.errors import ConfigError, NoSuchRun, RunMismatch, StateError
 from moothall.orders.act import act_agent, check_journal_apart, keys
 from moothall.orders.order import AnyOrder, Order, ResearchOrder, record, without_keys
 from moothall.orders.research import check, researcher, write
-from moothall.orders.resume import forked_for, recorded_order, refusal
+from moothall.orders.resumable import forked_for, recorded_order, refusal
 from moothall.orders.simulate import SimulateOrder
 from moothall.reasoning.read_record import check as check_program
 from moothall.studio.cards import PageDesk

@@ -10,7 +10,7 @@ from typing import Any, Final
 from moothall.errors import UnknownPrice
 from moothall.journal.describe import fault_line, is_refused
 from moothall.journal.entry import ROOT, Entry
-from moothall.journal.run import below
+from moothall.journal.run_parts import below
 from moothall.models.wrappers.prices import Prices
 from moothall.orders.order import line_of
 from moothall.text import shorten
@@ -104,7 +104,7 @@ def _spent(entry: Entry) -> dict[str, Any] | None:
         return None
     charged = entry.data.get("charged") or {}
     try:
-        input, output = (int(each) for each in reply.get("usage") or (0, 0))
+        input, output = (int(each) for each in (reply.get("usage") or (0, 0))[:2])
         tokens = max(input + output, int(charged.get("tokens", 0)))
         usd: Decimal | None = Decimal(charged.get("usd", 0))
         calls = int(charged.get("model_calls", "model" in about))

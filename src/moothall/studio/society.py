@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from pydantic import BaseModel, Field
 
 from moothall.errors import ConfigError
-from moothall.orders.models import made_model
+from moothall.orders.named_models import made_model
 from moothall.orders.order import order_of, without_keys
 from moothall.orders.simulate import SimulateOrder, check
 from moothall.studio.page import QUIET, begins
-from moothall.studio.town import MOST, Town, with_head
+from moothall.studio.watched_society import MOST, Town, with_head
 from moothall.threads import guard
 
 if TYPE_CHECKING:

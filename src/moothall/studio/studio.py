@@ -14,6 +14,7 @@ from os import PathLike, environ
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import quote
 
+from moothall.arguments import check_integer
 from moothall.errors import ConfigError, MissingExtra
 from moothall.studio.act import ActTab
 from moothall.studio.hub import Hub, in_thread
@@ -104,8 +105,7 @@ class Studio(Hub):
         """
         if self._server is not None:
             raise ConfigError(f"the studio is served at {self.url} already: close() it first")
-        if type(port) is not int or not 0 <= port < 1 << 16:
-            raise ConfigError(f"port must be a whole number from 0 to 65535, got {port!r:.80}")
+        check_integer("port", port, 0, 65535)
         if not isinstance(host, str) or not host.isprintable():
             raise ConfigError(f"host must be a name or an address, got {host!r:.80}")
         if password is None and host not in ("127.0.0.1", "localhost", "::1"):

@@ -1,12 +1,11 @@
 """Threads: workers, waiting across threads and loops, locks, and what a forked child renews."""
 
-from moothall.threads.calls import DATA, awaited, called, in_worker, is_async
 from moothall.threads.locks import guard, in_child, renewed
+from moothall.threads.user_functions import DATA, awaited, called, in_worker, is_async
 from moothall.threads.waiting import Channel, WaitingLine, settle
 from moothall.threads.workers import (
     WORKERS,
     WorkerThreads,
-    ask_in_thread,
     is_cancelled,
     loop_is_running,
     refuse_on_loop,
@@ -18,7 +17,6 @@ __all__ = [
     "Channel",
     "WaitingLine",
     "WorkerThreads",
-    "ask_in_thread",
     "awaited",
     "called",
     "guard",

@@ -11,13 +11,11 @@ import asyncio
 import itertools
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple, TypeVar
-from weakref import WeakKeyDictionary
 
 from moothall.errors import TooManyThreads
 from moothall.threads.locks import guard, in_child
@@ -172,61 +170,3 @@ class WorkerThreads:
 
 WORKERS: Final = WorkerThreads()
 """The threads that environments share; the first starts when the first call needs it."""
-
-
-_AT_ONCE = 64
-"""How many questions one sync approver is asked at a time."""
-
-
-class _Questions:
-    """The questions to one sync approver: up to `_AT_ONCE` in threads, the others in a line.
-
-    A thread whose question is answered asks the next one itself: were that left to the loop that
-    asks, one that is blocked, or has stopped, would hold up the questions of all others.
-    """
-
-    def __init__(self) -> None:
-        self._lock = guard()
-        self._threads = 0
-        self._line: deque[tuple[asyncio.Future[Any], Context, Callable[[], Any]]] = deque()
-
-    async def put(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function in a thread and return its value; if cancelled in the line, never."""
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        question = answer, copy_context(), partial(function, *args)
-        with self._lock:
-            if self._threads < _AT_ONCE:
-                WORKERS.submit(self._ask)
-                self._threads += 1
-            self._line.append(question)
-        return await answer
-
-    def _ask(self) -> None:
-        """Ask what is in the line, one after the other."""
-        while True:
-            with self._lock:
-                if not self._line:
-                    self._threads -= 1
-                    return
-                answer, context, question = self._line.popleft()
-            if answer.cancelled() or answer.get_loop().is_closed():
-                continue
-            try:
-                settle(answer, context.run(question))
-            except BaseException as error:
-                settle(answer, raised=error)
-
-
-_QUESTIONS: WeakKeyDictionary[Any, _Questions] = WeakKeyDictionary()
-_GUARD = guard()
-in_child(_QUESTIONS.clear)  # the threads that ask have stayed with the parent
-
-
-async def ask_in_thread(approver: Any, function: Callable[..., Any], request: Any) -> Any:
-    """Call an approver's sync function in a thread, which it may block for long."""
-    with _GUARD:
-        try:
-            questions = _QUESTIONS.setdefault(approver, _Questions())
-        except TypeError:  # it allows no weak reference, or has no hash
-            questions = _Questions()
-    return await questions.put(function, request)

@@ -1,4 +1,4 @@
-"""The classic models: rows do what full agents do, and known results come out."""
+"""The models of examples/models: rows do what full agents do, and known results come out."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from examples.models.epidemic import EpidemicBlock, EpidemicParams, epidemic
+from examples.models.opinions import OpinionBlock, OpinionParams, opinions
+from examples.models.schelling import SchellingBlock, SchellingParams, schelling
+from examples.models.wealth import WealthBlock, WealthParams, wealth
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.society.population.lives import lived, same
@@ -16,20 +20,6 @@ from moothall import Society
 from moothall.errors import ConfigError
 from moothall.society import LocalEngine, Network, Population
 from moothall.society.city.grid import Grid
-from moothall.society.classic import (
-    EpidemicBlock,
-    EpidemicParams,
-    OpinionBlock,
-    OpinionParams,
-    SchellingBlock,
-    SchellingParams,
-    WealthBlock,
-    WealthParams,
-    epidemic,
-    opinions,
-    schelling,
-    wealth,
-)
 
 SEEDS = st.integers(0, 2**64 - 1)
 
@@ -82,7 +72,7 @@ def test_opinions_are_the_same_in_rows(
 async def test_money_comes_to_the_law_of_all_giving_at_once() -> None:
     """Each loses a cent if there is one, and gets a Poisson number of them, as a queue does."""
     citizens, mean = 5_000, 4
-    after = await lived(wealth(citizens, mean=mean, seed=1), 300, LocalEngine())
+    after = await lived(wealth(1, citizens=citizens, mean=mean), 300, LocalEngine())
     assert {int(columns["money"].sum()) for columns in after} == {citizens * mean}
     # The mean of such a queue is r + r² ÷ (2 (1 − r)), with r who can give (Pollaczek, Khinchine).
     givers = mean + 1 - np.sqrt((mean + 1) ** 2 - 2 * mean)
@@ -95,7 +85,7 @@ async def test_money_comes_to_the_law_of_all_giving_at_once() -> None:
 
 
 async def test_the_gini_is_half_the_mean_difference_in_parts_of_the_mean() -> None:
-    population = wealth(20, mean=4, seed=1)
+    population = wealth(1, citizens=20, mean=4)
     async with Society(population) as society:
         *_, row = await society.run(steps=20)
     money = population.columns["money"]
@@ -108,50 +98,50 @@ async def test_the_models_measure_what_they_say() -> None:
         async with Society(population) as society:
             return population.columns, (await society.run(steps=3))[-1]
 
-    columns, row = await lasts(wealth(20, mean=1, seed=1))
+    columns, row = await lasts(wealth(1, citizens=20, mean=1))
     assert row["without"] == (columns["money"] == 0).mean() > 0
-    _, row = await lasts(wealth(3, mean=0))
+    _, row = await lasts(wealth(citizens=3, mean=0))
     assert (row["gini"], row["without"]) == (0, 1)
-    first = opinions(4, seed=1).columns["opinion"]
+    first = opinions(1, citizens=4).columns["opinion"]
     two = Network.from_numbers(4, [0], [3])
-    alone = opinions(4, bound=1, seed=1, network=two)
+    alone = opinions(1, citizens=4, bound=1, network=two)
     alone.promote(2)  # who has nobody to hear, too
     columns, row = await lasts(alone)
     assert (columns["opinion"] == first).tolist() == [False, True, True, False]
     assert row["failures"] == 0
-    columns, row = await lasts(opinions(150, bound=0.2, seed=1))
+    columns, row = await lasts(opinions(1, citizens=150, bound=0.2))
     last = np.sort(columns["opinion"])
     parts = np.split(last, np.flatnonzero(np.diff(last) > 0.05) + 1)
     assert row["groups"] == sum(len(part) >= 2 for part in parts)
     assert row["spread"] == last[-1] - last[0]
-    columns, row = await lasts(epidemic(10, infected=3, infects=0, recovers=0, meets=1))
+    columns, row = await lasts(epidemic(citizens=10, infected=3, infects=0, recovers=0, meets=1))
     assert (row["susceptible"], row["infected"], row["recovered"]) == (0.7, 0.3, 0)
-    population = schelling(10, free=100, seed=1)
+    population = schelling(1, width=10, free=100)
     columns, row = await lasts(population)
     assert len(set(columns["place"].tolist())) == 90
     assert np.bincount(columns["kind"]).tolist() == [45, 45]
     assert row["alike"] == columns["alike"].mean()
     for network, edges in (("small_world", 60), ("scale_free", 57), (None, 120)):
-        made = epidemic(30, infected=1, network=network, seed=1).network
+        made = epidemic(1, citizens=30, infected=1, network=network).network
         assert made is not None
         assert edges * 0.8 < len(made.edges) <= edges
-    assert epidemic(30, meets=2).network is None
+    assert epidemic(citizens=30, meets=2).network is None
     for population, params in (
-        (wealth(9, gift=3), {"gift": 3}),
-        (schelling(5, alike=100), {"alike": 100}),
+        (wealth(citizens=9, gift=3), {"gift": 3}),
+        (schelling(width=5, alike=100), {"alike": 100}),
         (
-            epidemic(9, infected=1, infects=0.2, recovers=0.3, meets=2),
+            epidemic(citizens=9, infected=1, infects=0.2, recovers=0.3, meets=2),
             {"infects": 0.2, "recovers": 0.3, "meets": 2},
         ),
-        (opinions(9, bound=0.3, pull=0.1), {"bound": 0.3, "pull": 0.1}),
+        (opinions(citizens=9, bound=0.3, pull=0.1), {"bound": 0.3, "pull": 0.1}),
     ):
         assert population.blocks[0].params.model_dump(include=set(params)) == params
     for around, count in ((8, 8), (4, 4)):
-        cells = schelling(5, around=around).city
+        cells = schelling(width=5, around=around).city
         assert len(cells.neighbours("0,0")) == count
         assert {"4,0", "0,4"} <= set(cells.neighbours("0,0"))  # a torus
     for make in (wealth, opinions, epidemic):
-        made = make(40)  # type: ignore[operator]
+        made = make(citizens=40)  # type: ignore[operator]
         assert (made.seed, len(made)) == (0, 40)
     assert (len(wealth()), len(epidemic()), len(opinions())) == (1000, 1000, 1000)
     assert (epidemic().columns["health"] == 1).sum() == 10
@@ -159,7 +149,7 @@ async def test_the_models_measure_what_they_say() -> None:
 
 
 async def test_neighbours_become_alike() -> None:
-    population = schelling(40, alike=375, seed=1)
+    population = schelling(1, width=40, alike=375)
     async with Society(population) as society:
         rows = await society.run(steps=1, step="1s")
         moved = population.columns["moving_to"]
@@ -176,7 +166,7 @@ async def test_an_epidemic_ends_at_its_final_size() -> None:
     degree, infects, recovers = 8.0, 0.06, 0.25
     network = Network.random(40_000, degree=degree, seed=2)
     population = epidemic(
-        40_000, infected=200, infects=infects, recovers=recovers, network=network, seed=2
+        2, citizens=40_000, infected=200, infects=infects, recovers=recovers, network=network
     )
     async with Society(population) as society:
         rows = await society.run(steps=160)
@@ -191,7 +181,7 @@ async def test_an_epidemic_ends_at_its_final_size() -> None:
 @pytest.mark.parametrize(("bound", "groups"), ((0.5, 1), (0.2, 2), (0.1, 5)))
 async def test_opinions_gather_in_groups(bound: float, groups: int) -> None:
     """About 1 ÷ (2 · bound) of them, as Deffuant and others found in 2000."""
-    population = opinions(4_000, bound=bound, seed=3)
+    population = opinions(3, citizens=4_000, bound=bound)
     last = np.sort((await lived(population, 120, LocalEngine()))[-1]["opinion"])
     parts = np.split(last, np.flatnonzero(np.diff(last) > bound / 4) + 1)
     assert sum(len(part) > 100 for part in parts) == pytest.approx(groups, abs=groups // 5)
@@ -200,21 +190,22 @@ async def test_opinions_gather_in_groups(bound: float, groups: int) -> None:
 @pytest.mark.parametrize(
     ("made", "why"),
     (
-        (lambda: epidemic(10, infected=-1), "infected must be a whole number from 0 to 10, got -1"),
-        (lambda: epidemic(10, infected=11), "infected must be a whole number from 0 to 10, got 11"),
-        (lambda: schelling(10, free=1000), "free must be a whole number from 0 to 999, got 1000"),
-        (lambda: schelling(2), "width must be a whole number from 3 up, got 2"),
-        (lambda: epidemic(0, infected=0), "citizens must be a whole number from 1 up, got 0"),
         (
-            lambda: epidemic(9, infected=1, network="ring"),
-            "network must be one of random, scale_fr",
+            lambda: wealth(citizens=9, gift=0),
+            "WealthParams.gift: .* greater than or equal to 1, got 0",
         ),
-        (lambda: wealth(0), "citizens must be a whole number from 1 up, got 0"),
-        (lambda: wealth(9, mean=1.5), "mean must be a whole number from 0 up, got 1.5"),
-        (lambda: wealth(9, gift=0), "WealthParams.gift: .* greater than or equal to 1, got 0"),
-        (lambda: schelling(9, alike=1001), "SchellingParams.alike: .* equal to 1000, got 1001"),
-        (lambda: epidemic(99, infects=2), "EpidemicParams.infects: .* less than or equal to 1"),
-        (lambda: opinions(9, pull="far"), "OpinionParams.pull: .* a valid number.*, got 'far'"),
+        (
+            lambda: schelling(width=9, alike=1001),
+            "SchellingParams.alike: .* equal to 1000, got 1001",
+        ),
+        (
+            lambda: epidemic(citizens=99, infects=2),
+            "EpidemicParams.infects: .* less than or equal to 1",
+        ),
+        (
+            lambda: opinions(citizens=9, pull="far"),
+            "OpinionParams.pull: .* a valid number.*, got 'far'",
+        ),
     ),
 )
 def test_a_wrong_number_is_told(made: Callable[[], Any], why: str) -> None:

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from examples.models.epidemic import EpidemicBlock
+from examples.models.opinions import opinions
+from examples.models.wealth import WealthBlock, wealth
 from tests.society.population.lives import differing, lived
 
 from moothall import Journal, Society
 from moothall.errors import ConfigError
 from moothall.society import City, Engine, LocalEngine, Network, Population, RayEngine, all_blocks
-from moothall.society.classic import EpidemicBlock, WealthBlock, opinions, wealth
 
 ENGINES = {
     "two threads": lambda: LocalEngine(threads=2),
@@ -37,8 +39,8 @@ async def test_engines_come_to_the_same_columns(engine: Callable[[], Engine]) ->
 
 
 async def test_many_chunks_come_to_the_same_as_few() -> None:
-    one = await lived(wealth(100_000, mean=2, seed=3), 3, LocalEngine())
-    two = await lived(wealth(100_000, mean=2, seed=3), 3, LocalEngine(threads=2))
+    one = await lived(wealth(3, citizens=100_000, mean=2), 3, LocalEngine())
+    two = await lived(wealth(3, citizens=100_000, mean=2), 3, LocalEngine(threads=2))
     assert differing(one, two) == []
 
 
@@ -79,7 +81,7 @@ async def test_a_population_has_its_columns_when_ray_is_gone() -> None:
 @pytest.mark.timeout(60)
 async def test_no_ray_at_an_address_is_said() -> None:
     engine = RayEngine(workers=1, address="127.0.0.1:1")
-    async with Society(wealth(10), engine=engine) as society:
+    async with Society(wealth(citizens=10), engine=engine) as society:
         with pytest.raises(ConfigError, match=r"there is no Ray at '127\.0\.0\.1:1'"):
             await society.step()
 
@@ -91,7 +93,7 @@ def test_an_engine_checks_its_arguments(wrong: dict[str, int]) -> None:
 
 
 async def test_a_recorded_population_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
-    expected = (await lived(wealth(3_000, mean=2, seed=9), 12, LocalEngine()))[-1]
+    expected = (await lived(wealth(9, citizens=3_000, mean=2), 12, LocalEngine()))[-1]
 
     def stop(row: dict[str, object]) -> None:
         if row["step"] == 8:
@@ -99,9 +101,9 @@ async def test_a_recorded_population_goes_on_from_its_last_checkpoint(tmp_path: 
 
     with Journal(tmp_path / "runs.db") as journal:
         with pytest.raises(KeyboardInterrupt):
-            async with Society(wealth(3_000, mean=2, seed=9), journal=journal) as society:
+            async with Society(wealth(9, citizens=3_000, mean=2), journal=journal) as society:
                 await society.run(steps=12, run_id="w", save_every=3, progress=stop)
-        population = wealth(3_000, mean=2, seed=9)
+        population = wealth(9, citizens=3_000, mean=2)
         async with Society(population, journal=journal) as society:
             rows = await society.run(steps=12, run_id="w", save_every=3)
         assert journal.replay("w")["begun"]["task"] == "12 steps of 900 s, 3,000 agents"
@@ -110,12 +112,12 @@ async def test_a_recorded_population_goes_on_from_its_last_checkpoint(tmp_path: 
 
 
 async def test_a_state_branches() -> None:
-    first = opinions(200, seed=1, network=Network.small_world(200, seed=1))
+    first = opinions(1, citizens=200, network=Network.small_world(200, seed=1))
     async with Society(first) as society:
         await society.run(steps=5)
         state = society.state_dict()
         await society.run(steps=5)
-    second = opinions(200, seed=1, network=Network.small_world(200, seed=1))
+    second = opinions(1, citizens=200, network=Network.small_world(200, seed=1))
     async with Society(second) as society:
         society.load_state_dict(state)
         assert society.number == 5

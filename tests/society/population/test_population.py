@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from examples.models.opinions import opinions
+from examples.models.wealth import WealthBlock
 from tests.society.population.lives import differing, lived, same
 
 from moothall import Agent, City, Society
@@ -37,7 +39,6 @@ from moothall.society import (
     all_blocks,
 )
 from moothall.society.blocks.block import CitizenBlock
-from moothall.society.classic import WealthBlock, opinions
 
 
 class Thrift(RowBlock):
@@ -606,7 +607,7 @@ async def test_a_state_of_another_population_is_refused() -> None:
 
 
 async def test_interventions_and_surveys_reach_rows() -> None:
-    population = opinions(50, seed=2)
+    population = opinions(2, citizens=50)
     async with Society(population) as society:
         society.intervene(Intervention(1, status={"opinion": 0.25}, citizens=["4", "99"]))
         society.intervene(Intervention(1, pay=[("1", "2", 1), ("1", "99", 1)]))
@@ -672,11 +673,11 @@ async def test_rows_move_through_a_city_and_are_on_its_map() -> None:
         assert None not in here.x
 
 
-async def test_a_column_in_blocks_keeps_what_is_written_for_all() -> None:
+async def test_a_column_of_slots_keeps_what_is_written_for_all() -> None:
     class Notes(RowBlock):
         """Counts in each of six places."""
 
-        columns: ClassVar = {"notes": Column("int16", width=6, slots=2)}
+        columns: ClassVar = {"notes": Column("int16", width=6, slots=True)}
 
         async def forward(self) -> None:
             """Nothing."""

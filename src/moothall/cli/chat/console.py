@@ -14,20 +14,13 @@ from typing import Any, Final, TypeAlias
 
 from moothall.agents.terminal import Terminal
 from moothall.approval import ApprovalRequest, Approver, CallbackApprover, TerminalApprover
-from moothall.cli.chat.transcript import (
-    Transcript,
-    has_colours,
-    is_dumb,
-    shown_text,
-    speaker_prefix,
-    wrapped,
-)
+from moothall.cli.chat.transcript import Transcript, shown_text, speaker_prefix
+from moothall.cli.screen import QUICK_S, Screen
 from moothall.errors import MissingExtra
 from moothall.text import escaped, shown_lines
 
 Complete = Callable[[str], Awaitable[tuple[int, list[str]]]]
 """Returns, for a line up to the cursor, how many characters to replace, and the candidates."""
-_QUICK_S: Final = 0.3
 # The chat has its own handler, which prompt_toolkit would not restore.
 _NO_SIGINT: Final[dict[str, Any]] = {"handle_sigint": False}
 
@@ -41,6 +34,7 @@ class PlainConsole:
         if isinstance(sys.stdin, io.TextIOWrapper):
             sys.stdin.reconfigure(errors="surrogateescape")
         self._terminal = Terminal(sys.stdin or io.StringIO(), sys.stdout)
+        self.screen = Screen()
         self.approver: Approver = CallbackApprover(self._refuse)
 
     async def line(self) -> str | None:
@@ -62,7 +56,8 @@ class PlainConsole:
 
     def answered(self, id: str, text: str) -> None:
         """Write an answer."""
-        self.show(wrapped(speaker_prefix(id), shown_text(text) or "(nothing)"))
+        said = (shown_text(text) or "(nothing)", "")
+        self.show(self.screen.lines(speaker_prefix(self.screen, id), said))
 
     def at_work(self, ids: list[str]) -> None:
         """Do nothing."""
@@ -102,14 +97,12 @@ class TerminalConsole:
                 for text in candidates:
                     yield Completion(text, -replaced)
 
-        dim = ("\x1b[2m", "\x1b[0m") if has_colours() else ("", "")
-        self._transcript = Transcript(_write, None if is_dumb() else dim)
+        self.screen = Screen()
+        self._transcript = Transcript(self.screen)
         self.piece: Callable[[str, str], None] = self._transcript.piece
         self.over: Callable[[str], None] = self._transcript.over
         self.answered: Callable[[str, str], None] = self._transcript.answered
         self._at_work: list[str] = []
-        self._began = 0.0
-        self._clock: asyncio.TimerHandle | None = None
         self._echoing: list[Any] | None = None  # its settings while no agent is at work
         self._session: PromptSession[str] = PromptSession(
             completer=FromHelp(),
@@ -155,7 +148,7 @@ class TerminalConsole:
         from prompt_toolkit.application import get_app_or_none, run_in_terminal
 
         if get_app_or_none() is None:
-            self._transcript.line(line)
+            self.screen.show(line)
         else:
             run_in_terminal(lambda: print(line, flush=True))
 
@@ -163,25 +156,19 @@ class TerminalConsole:
 
     def at_work(self, ids: list[str]) -> None:
         """Show which agents are at work; what is typed meanwhile appears with the next prompt."""
-        if self._clock is not None:
-            self._clock.cancel()
-            self._clock = None
-        if ids and not self._at_work:
-            self._began = self._loop.time()
-            self._echo(False)
-        elif self._at_work and not ids:
-            self._echo(True)
-        self._at_work = ids
-        if ids:
-            self._show_busy()
+        before, self._at_work = self._at_work, ids
+        if bool(before) is bool(ids):
+            self.screen.renew()
         else:
-            self._transcript.at_work([])
+            self._echo(not ids)
+            self.screen.wait(self._working if ids else None)
 
-    def _show_busy(self) -> None:
-        since = self._loop.time() - self._began
-        soon = since < _QUICK_S  # a short wait is not worth a line
-        self._transcript.at_work([] if soon else self._at_work, int(since))
-        self._clock = self._loop.call_later(_QUICK_S if soon else 1.0, self._show_busy)
+    def _working(self, seconds: float) -> str:
+        if seconds < QUICK_S:
+            return ""
+        verb = "are" if len(self._at_work) > 1 else "is"
+        since = f", {int(seconds)} s" if seconds >= 1 else ""
+        return f"{', '.join(self._at_work)} {verb} at work{since}"
 
     def _echo(self, on: bool) -> None:
         with suppress(termios.error):  # the terminal has gone
@@ -215,7 +202,7 @@ class TerminalConsole:
             while (app := get_app_or_none()) is not None and not app.is_running:  # noqa: ASYNC110 - it tells nobody
                 await asyncio.sleep(0.01)
             async with in_terminal():
-                self._transcript.hold()
+                self.screen.hold()
                 for above in lines:
                     print(above)
                 self._forget_typed()
@@ -228,7 +215,8 @@ class TerminalConsole:
                 except EOFError:
                     return ""
                 finally:
-                    self._transcript.release()
+                    self.screen.release()
+                    self._transcript.go_on()
 
     def _forget_typed(self) -> None:
         """Drop what was typed before a question was shown: it is no answer."""
@@ -253,7 +241,3 @@ class _Approver(TerminalApprover):
 
 
 Console: TypeAlias = PlainConsole | TerminalConsole
-
-
-def _write(text: str) -> None:
-    print(text, end="", flush=True)

@@ -15,8 +15,8 @@ from typing import Any
 from moothall.agent import Agent
 from moothall.agents.you import You
 from moothall.cli.chat.console import Console
-from moothall.cli.chat.transcript import help_table, shown_message, speaker_prefix, wrapped
-from moothall.cli.company import add_agent
+from moothall.cli.chat.transcript import help_table, shown_message, speaker_prefix
+from moothall.cli.own_agents import add_agent
 from moothall.cli.progress import Warnings
 from moothall.errors import ActionNotFound, AgentNotFound, RequestError, SlashError
 from moothall.message import BROADCAST
@@ -71,9 +71,9 @@ class Session:
         try:
             if console.interactive:
                 await self._you.discover()
-                console.show(wrapped("", self._welcome()))
+                console.show(console.screen.lines("", (self._welcome(), "")))
                 for note in self.notes:
-                    console.show(wrapped("", note))
+                    console.show(console.screen.lines("", (note, "")))
             while (line := await console.line()) is not None:
                 self._you.forget_offers()
                 if (command := self._command(line)) == "quit":
@@ -107,7 +107,7 @@ class Session:
     def _observed(self, message: dict[str, Any]) -> None:
         self._call_on_loop(self._you.note_sender, message)
         if not self._is_quiet(message):
-            self._call_on_loop(self._put, shown_message(message, self._me))
+            self._call_on_loop(self._put, shown_message(self._console.screen, message, self._me))
 
     def _put(self, line: str) -> None:
         with suppress(OSError):  # a closed output ends the chat at its own next write
@@ -143,7 +143,9 @@ class Session:
             "/*.ACTION asks all agents. Agents here:"
         )
         leave = "/help or ? shows this, /quit, /exit or Ctrl-D leaves, Ctrl-C stops waiting."
-        return "\n".join((wrapped("", about), help_table(offers), wrapped("", leave)))
+        screen = self._console.screen
+        table = help_table(offers, screen.columns)
+        return "\n".join((screen.lines("", (about, "")), table, screen.lines("", (leave, ""))))
 
     async def _suggestion(self, line: str) -> str:
         """Return the line that was probably meant by one that is no message; empty if unknown."""
@@ -180,7 +182,7 @@ class Session:
 
         def show(sender: str, receiver: str, action: dict[str, Any]) -> None:
             shown = {"from": sender, "to": receiver, "action": action}
-            console.show(shown_message(shown, self._me))
+            console.show(shown_message(console.screen, shown, self._me))
 
         async def answered(receiver: str, pending: Any) -> bool | None:
             try:
@@ -201,7 +203,8 @@ class Session:
             if isinstance(value, str):
                 console.answered(receiver, value)
             elif name == "help" and isinstance(value, dict):
-                console.show(f"{speaker_prefix(receiver)}\n{help_table({receiver: value})}")
+                table = help_table({receiver: value}, console.screen.columns)
+                console.show(f"{speaker_prefix(console.screen, receiver)}\n{table}")
             elif value is None and name == "say":
                 if not everyone:
                     console.show(f"(delivered to {escaped(receiver)})")

@@ -12,7 +12,11 @@ import click
 from moothall.agents import person
 from moothall.agents.sandbox import sandbox_for
 from moothall.cli.ending import interruptible
-from moothall.cli.options import (
+from moothall.cli.recorded_runs import Recorded, execute_order
+from moothall.cli.run.ended import exit_code
+from moothall.cli.run.run_display import RunDisplay
+from moothall.cli.run.watch import JSONLines, Permission, forget_keys, keyboard, ordered
+from moothall.cli.shared_options import (
     FILE,
     check_all,
     json_option,
@@ -23,10 +27,6 @@ from moothall.cli.options import (
     source_of,
     usage,
 )
-from moothall.cli.recorded import Recorded, execute_order
-from moothall.cli.run.ended import exit_code
-from moothall.cli.run.show import RunDisplay
-from moothall.cli.run.watch import JSONLines, Permission, forget_keys, keyboard, ordered
 from moothall.cli.values import Whole, above_0
 from moothall.orders.act import (
     ITERATIONS,
@@ -36,7 +36,7 @@ from moothall.orders.act import (
     check_reviewer,
     keys,
 )
-from moothall.orders.models import check_model, chosen_model
+from moothall.orders.named_models import check_model, chosen_model
 from moothall.orders.order import Order
 
 if TYPE_CHECKING:

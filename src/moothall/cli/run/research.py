@@ -13,22 +13,24 @@ from typing import Any, Final
 import click
 
 from moothall.cli.ending import INTERRUPTED, interruptible
-from moothall.cli.options import (
+from moothall.cli.progress import Warnings
+from moothall.cli.recorded_runs import Recorded, execute_order
+from moothall.cli.run.ended import exit_code
+from moothall.cli.run.review import PlanReview
+from moothall.cli.run.run_display import MAX_LINE, RunDisplay
+from moothall.cli.run.watch import JSONLines, Permission, keyboard, ordered, print_line
+from moothall.cli.shared_options import (
     folders,
     json_option,
     model_option,
     recording_options,
     usage,
 )
-from moothall.cli.progress import Warnings
-from moothall.cli.recorded import Recorded, execute_order
-from moothall.cli.run.ended import exit_code
-from moothall.cli.run.show import MAX_LINE, RunDisplay
-from moothall.cli.run.watch import JSONLines, Permission, ordered, print_line
 from moothall.cli.values import Whole, above_0
+from moothall.errors import ConfigError
 from moothall.journal.describe import call_line
 from moothall.orders.order import ResearchOrder
-from moothall.orders.research import check, researcher, write
+from moothall.orders.research import check, researcher, step_models, write
 from moothall.reasoning.events import BlockEnded, BlockStarted, CallEnded, CallStarted
 from moothall.reasoning.reply import Reply
 from moothall.reasoning.resume import ENDED
@@ -62,7 +64,34 @@ _AT_WORK: Final = {
 )
 @model_option(help="Have a model plan, write and judge.  [default: extractive]")
 @click.option("--role", metavar="TEXT", default="", help="Role that the model takes, in words.")
+@click.option(
+    "--step-model",
+    "by_step",
+    metavar="STEP=MODEL",
+    multiple=True,
+    help="Another model for plan, narrate or evaluate. May be repeated.",
+)
+@click.option(
+    "--context-tokens", type=Whole(min=1000), help="Context of the model, with its answer."
+)
+@click.option(
+    "--length", type=Whole(min=1), help="About how many words; from 1500 on by an outline."
+)
+@click.option("--tone", metavar="TEXT", default="", help="Tone, such as formal.")
+@click.option("--language", metavar="TEXT", default="", help="Language of the report.")
+@click.option("--review-plan", is_flag=True, help="Show you the plan, to change before it begins.")
+@click.option("--arxiv", is_flag=True, help="Search arXiv for preprints, too.")
+@click.option("--crossref", is_flag=True, help="Search Crossref for published works, too.")
 @click.option("--site", metavar="HOST", help="Visit only this host and its subdomains.")
+@click.option(
+    "--sites", metavar="HOSTS", multiple=True, help="The same for several: a,b. May be repeated."
+)
+@click.option(
+    "--exclude", metavar="HOSTS", multiple=True, help="Hosts that are not visited. May be repeated."
+)
+@click.option(
+    "--since", metavar="DATE", help="Leave out what was published before: 2024, 2024-05-01."
+)
 @click.option(
     "--allow-host",
     "allow_hosts",
@@ -74,13 +103,24 @@ _AT_WORK: Final = {
 @click.option("--max-tokens", type=Whole(min=1), help="Limit of tokens, in all.")
 @click.option("--max-seconds", type=above_0(), help="Time limit.")
 @recording_options
-@click.option("--out", metavar="FILE", type=_FILE, help="Write the report to FILE, as Markdown.")
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=_FILE,
+    help="Write the report to FILE: Markdown, or by its end .docx, .html, .bib, .json.",
+)
 @click.option("--html", metavar="FILE", type=_FILE, help="Write it to FILE as HTML, too.")
+@click.option(
+    "--sources", metavar="FILE", type=_FILE, help="Write its sources to FILE: .bib or .json (CSL)."
+)
 @click.option("--studio", "in_studio", is_flag=True, help="Show it on a web page, until Ctrl-C.")
 @json_option
 def command(
     objectives: tuple[str, ...],
     allow_hosts: tuple[str, ...],
+    sites: tuple[str, ...],
+    exclude: tuple[str, ...],
+    by_step: tuple[str, ...],
     journal: str | None,
     run_id: str | None,
     in_studio: bool,
@@ -117,12 +157,26 @@ def command(
     Exit codes: 0 done, 1 failed or stopped,
     2 wrong usage, 130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    order = ResearchOrder(list(dict.fromkeys(objectives)), allow_hosts=list(allow_hosts), **given)
     with usage():
+        order = ResearchOrder(
+            list(dict.fromkeys(objectives)),
+            allow_hosts=list(allow_hosts),
+            sites=_listed(sites),
+            exclude=_listed(exclude),
+            step_models=step_models(by_step),
+            **given,
+        )
         check(order)
+        if order.review_plan and (as_json or keyboard() is None):
+            raise ConfigError("--review-plan asks you: it needs a terminal, and no --json")
     if not in_studio:
         return execute_order(run_research, order, journal, run_id, as_json)
     return _in_studio(order, journal, run_id, as_json)
+
+
+def _listed(given: tuple[str, ...]) -> list[str]:
+    """Return hosts that were given in any number of options, with commas between them."""
+    return [each.strip() for one in given for each in one.split(",")]
 
 
 def _in_studio(order: ResearchOrder, journal: str | None, run_id: str | None, as_json: bool) -> int:
@@ -148,14 +202,18 @@ def _in_studio(order: ResearchOrder, journal: str | None, run_id: str | None, as
 def run_research(order: ResearchOrder, as_json: bool, recorded: Recorded | None = None) -> int:
     """Carry out a research order, show it, and write the report; return the exit code."""
     journal = None if recorded is None else recorded.journal
-    with usage():
-        agent = researcher(order, journal, os.environ.get("MOOTHALL_KEY"))
     screen = JSONLines(recorded) if as_json else ResearchDisplay(order.iterations, recorded)
+    permission = Permission(screen)
+    review = PlanReview(permission)
+    with usage():
+        asked = review.review if order.review_plan else None
+        agent = researcher(order, journal, os.environ.get("MOOTHALL_KEY"), asked)
+    review.tools = agent.tools
     to_error = partial(print, file=sys.stderr, flush=True)
     warnings = Warnings(to_error if isinstance(screen, JSONLines) else screen.notes.append)
     _FOLDERS.addHandler(warnings)  # files that cannot be read
     try:
-        reply = interruptible(ordered(agent, Permission(screen), order, recorded))
+        reply = interruptible(ordered(agent, permission, order, recorded))
         status, report, reason = exit_code(reply), reply.value, reply.stop_reason
     except KeyboardInterrupt:
         status, report, reason = INTERRUPTED, agent.report_so_far(), "cancelled"
@@ -233,6 +291,8 @@ class ResearchDisplay(RunDisplay):
             self._working = f"iteration {event.iteration}{of}, {what}"
             return
         data = event.result
+        for note in data.get("notes", ()):
+            self._line(one_line(note, MAX_LINE), "yellow", "  note: ", "    ")
         if event.block == "plan":
             count = len(data["tasks"])
             self._line(f"  plan: {counted(count, 'task')}" if count else "  plan: no task is left")
@@ -255,11 +315,9 @@ class ResearchDisplay(RunDisplay):
 
     def _bar(self, expertise: float, topic: str) -> None:
         full = round(expertise * _BAR)
-        text = self._text()
-        text.append("■" * full, "green")
-        text.append("·" * (_BAR - full), "dim")
-        text.append(f"  {expertise:.2f}  {one_line(topic, MAX_LINE)}")
-        self._print(text, "  ", "    ")
+        said = f"  {expertise:.2f}  {one_line(topic, MAX_LINE)}"
+        bar = ("■" * full, "green"), ("·" * (_BAR - full), "dim"), (said, "")
+        self._print("  ", "    ", *bar)
 
     def _call(self, event: CallStarted) -> None:
         self._called[event.call_id] = event

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from moothall.cli.ending import INTERRUPTED, interruptible
-from moothall.cli.options import folders, is_typed, model_option, recording_options, usage
 from moothall.cli.progress import Progress
-from moothall.cli.recorded import execute_order
+from moothall.cli.recorded_runs import execute_order
 from moothall.cli.run.town import run_simulation
 from moothall.cli.run.watch import keyboard, print_line, says_yes
+from moothall.cli.shared_options import folders, is_typed, model_option, recording_options, usage
 from moothall.cli.values import Number, Whole, above_0
 from moothall.errors import ConfigError
 from moothall.jsonvalue import Unreadable, read_json

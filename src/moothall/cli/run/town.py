@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from moothall.cli.ending import INTERRUPTED, interruptible
-from moothall.cli.options import usage
 from moothall.cli.progress import Progress
-from moothall.cli.recorded import Recorded
+from moothall.cli.recorded_runs import Recorded
 from moothall.cli.run.watch import print_line
+from moothall.cli.shared_options import usage
 from moothall.clock import Clock
 from moothall.errors import MissingExtra
 from moothall.orders.order import record

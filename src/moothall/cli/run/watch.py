@@ -19,9 +19,9 @@ from moothall.approval import (
     TerminalApprover,
     approve,
 )
-from moothall.cli.recorded import Recorded
+from moothall.cli.recorded_runs import Recorded
 from moothall.cli.run.ended import exit_code
-from moothall.cli.run.show import RunDisplay
+from moothall.cli.run.run_display import RunDisplay
 from moothall.jsonvalue import json_text
 from moothall.orders.order import AnyOrder, record
 from moothall.reasoning.events import CallEnded, ConclusionReached, DecisionMade, Done, Event

@@ -86,12 +86,13 @@ def tools(actions: Iterable[Action]) -> list[dict[str, Any]]:
 
 def response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the field that makes the model follow a schema: strictly, if the schema allows it."""
-    strict = schema.get("type") == "object" and _may_be_strict(schema)
+    strict = schema.get("type") == "object" and may_be_strict(schema)
     about: dict[str, Any] = {"name": "answer", "schema": schema}
     return {"type": "json_schema", "json_schema": about | ({"strict": True} if strict else {})}
 
 
-def _may_be_strict(schema: Any) -> bool:
+def may_be_strict(schema: Any) -> bool:
+    """Return whether providers can enforce a schema."""
     if not isinstance(schema, Mapping) or _NOT_STRICT & schema.keys():
         return False
     if "$ref" in schema:
@@ -114,4 +115,4 @@ def _may_be_strict(schema: Any) -> bool:
     inner += schema.get("anyOf") or ()
     if "items" in schema:
         inner.append(schema["items"])
-    return all(map(_may_be_strict, inner))
+    return all(map(may_be_strict, inner))

@@ -9,13 +9,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from moothall.arguments import check_count, names_checked
-from moothall.errors import (
-    DefinitionError,
-    MissingExtra,
-    ModelError,
-    RemoteForbidden,
-)
+from moothall.arguments import check_integer, names_checked
+from moothall.errors import ConfigError, MissingExtra, ModelError, RemoteForbidden
 from moothall.http import LONGEST_WAIT_S, error_reason, may_pass, retry_after_s, tried
 from moothall.http.network import check_allowed, is_offline
 from moothall.models.chat_answer import server_text
@@ -110,8 +105,8 @@ class LiteLLMModel(RemoteModel):
     ) -> None:
         provider, slash, rest = name.partition("/") if isinstance(name, str) else ("", "", "")
         if not provider or not slash or not rest or not name.isprintable():
-            raise DefinitionError(f"LiteLLMModel: a name must be PROVIDER/NAME, got {name!r:.80}")
-        check_count("LiteLLMModel", "max_tokens", max_tokens)
+            raise ConfigError(f"LiteLLMModel: a name must be PROVIDER/NAME, got {name!r:.80}")
+        check_integer("LiteLLMModel: max_tokens=", max_tokens)
         if base_url is not None:
             base_url = check_base_url(base_url, "LiteLLMModel: base_url=")
         super().__init__(
@@ -172,6 +167,18 @@ class LiteLLMModel(RemoteModel):
         functions = [about | {"name": name} for name in sorted(called)]
         tools = [{"type": "function", "function": function} for function in functions]
         return {"tools": tools, "tool_choice": "none"}
+
+    async def find_context(self) -> int | None:
+        """Return what litellm's own list says that a prompt may have; None if it does not know.
+
+        `context_tokens` is set to it, unless it was known. Nothing is sent to the provider.
+        """
+        if self.context_tokens is None and self.base_url is None:
+            listed: Any = (await asyncio.to_thread(imported)).model_cost
+            about = listed.get(self.model) or listed.get(self.model.partition("/")[2]) or {}
+            most = about.get("max_input_tokens")
+            self.context_tokens = most if type(most) is int and most > 0 else None
+        return self.context_tokens
 
     async def _prepare(self, actions: list[Action] | None) -> None:
         await asyncio.to_thread(imported)

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from moothall.arguments import check_count, names_checked
-from moothall.errors import DefinitionError, ModelError
-from moothall.http import Client, HTTPError, Response
+from moothall.arguments import names_checked
+from moothall.errors import ConfigError, ModelError
+from moothall.http import HTTPError, Response
+from moothall.http.network import check_allowed
 from moothall.models.chat_stream import AnswerStream
-from moothall.models.protocol import StreamPart
-from moothall.models.remote.remote import RemoteModel
+from moothall.models.remote.context import (
+    listed_context,
+    root_of,
+    served_context,
+    stated_context,
+)
+from moothall.models.remote.http_model import HTTPModel
 from moothall.models.settings import check_base_url
 
 if TYPE_CHECKING:
-    from moothall.action import Action
     from moothall.models.wrappers.rate_limit import RateLimit
 
 _OPENAI = "https://api.openai.com/v1"
@@ -30,7 +36,7 @@ _STREAM_USAGE = re.compile("stream_options|include_usage")
 
 
 @names_checked
-class OpenAIModel(RemoteModel):
+class OpenAIModel(HTTPModel):
     """A model behind OpenAI's chat interface, on OpenAI's own server or any compatible one.
 
     Without `base_url` the server is OpenAI's (or the one that `OPENAI_BASE_URL` names), and the
@@ -49,8 +55,9 @@ class OpenAIModel(RemoteModel):
         name: the provider's name of the model
         base_url: the server, such as `http://127.0.0.1:8080/v1`
         api_key: the key
-        context_tokens: how much a prompt and its answer may take together, if you know it; an
-            agent's memory keeps within it
+        context_tokens: how much a prompt and its answer may take together; an agent's memory keeps
+            within it. By default that of OpenAI's model of this name; `find_context` asks another
+            server for it
         max_tokens: how long an answer may be, in the field that the server knows (one that
             `options` names); None leaves it to the server, and then no budget has an upper bound
         temperature: 0 takes the likeliest token each time; the server decides if left out
@@ -73,7 +80,6 @@ class OpenAIModel(RemoteModel):
         DefinitionError: an argument has a wrong type or value
     """
 
-    base_url: str
     own_fields: ClassVar[Iterable[str]] = _OWN_FIELDS
     where_key: str = "api_key=, or OPENAI_API_KEY"
 
@@ -94,9 +100,9 @@ class OpenAIModel(RemoteModel):
         options: Mapping[str, Any] | None = None,
     ) -> None:
         if not isinstance(name, str) or not name or not name.isprintable():
-            raise DefinitionError(f"OpenAIModel: name must be text, got {name!r:.80}")
+            raise ConfigError(f"OpenAIModel: name must be text, got {name!r:.80}")
         if options is not None and not isinstance(options, Mapping):
-            raise DefinitionError(f"OpenAIModel: options= must be a dict, got {options!r:.80}")
+            raise ConfigError(f"OpenAIModel: options= must be a dict, got {options!r:.80}")
         limit = next((field for field in _LENGTHS if field in (options or {})), None)
         if limit is not None and options is not None:
             max_tokens = options[limit]
@@ -108,7 +114,11 @@ class OpenAIModel(RemoteModel):
             f"{given}#{name}" if base_url else f"openai:{name}",
             given,
             api_key or (None if base_url else os.environ.get("OPENAI_API_KEY")),
-            context_tokens=context_tokens,
+            context_tokens=(
+                listed_context(name)
+                if context_tokens is None and given == _OPENAI
+                else context_tokens
+            ),
             max_tokens=max_tokens,
             timeout=timeout,
             max_retries=max_retries,
@@ -122,7 +132,6 @@ class OpenAIModel(RemoteModel):
                 "seed": seed,
             },
         )
-        check_count("OpenAIModel", "connections", connections)
         if self._key is None and self.base_url == _OPENAI:
             raise ModelError(f"{self.name}: there is no key: set OPENAI_API_KEY, or pass api_key=")
         self.model = name
@@ -138,61 +147,38 @@ class OpenAIModel(RemoteModel):
         else:  # like the key, they are for OpenAI's server
             of_account = {header: os.environ.get(name) for header, name in _ACCOUNT.items()}
             self._headers |= {header: value for header, value in of_account.items() if value}
-        self._client = Client(
-            "OpenAIModel",
-            where=self.base_url,
-            timeout_s=timeout,
-            connections=connections,
-            max_retries=max_retries,
-        )
+        self._connect(connections)
 
     def __repr__(self) -> str:
         return f"OpenAIModel({self.model!r}, {self.base_url!r})"
 
-    async def __aenter__(self) -> OpenAIModel:
-        return self
+    async def find_context(self) -> int | None:
+        """Ask the server how much a prompt and its answer may take together; None if it is silent.
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
+        `context_tokens` is set to it, unless it was known. llama.cpp, vLLM and others say it in
+        their list of models.
 
-    async def aclose(self) -> None:
-        """Close the connections of this event loop; a later call opens new ones."""
-        await self._client.aclose()
+        Raises:
+            RemoteForbidden: `MOOTHALL_OFFLINE=1`, and the server is not on this machine
+        """
+        if self.context_tokens is None:
+            check_allowed(self.base_url, self.name)
+            with suppress(HTTPError):
+                stated, trained = stated_context(await self._got("/models"), self.model)
+                if stated is None and trained is not None:  # llama.cpp, before it stated `n_ctx`
+                    props = await self._got("/props", root_of(self.base_url))
+                    stated = served_context(props) or trained
+                self.context_tokens = stated
+        return self.context_tokens
 
-    async def _prepare(self, actions: list[Action] | None) -> None:
-        await self._client.prepare()
+    async def _got(self, path: str, base: str | None = None) -> bytes:
+        """Return what the server has at a path; empty if it refuses."""
+        url = f"{base or self.base_url}{path}"
+        response = await self._client.request("GET", url, headers=self._headers)
+        return response.content if response.status == 200 else b""
 
-    async def _asked(
-        self, content: bytes, calls_before: int, stream: bool
-    ) -> AsyncGenerator[StreamPart, None]:
-        answer = AnswerStream(self.name, calls_before)
-        try:
-            response = await self._sent(content, stream)
-            try:
-                kind = response.headers.get("content-type", "")
-                if stream and "json" not in kind and "html" not in kind:
-                    while not answer.over and (data := await _more(response, answer)):
-                        for part in answer.feed(data):
-                            yield part
-                    if answer.over:
-                        await response.drain()
-                else:  # it cannot stream, or is a web page
-                    body = bytearray(response.content)
-                    while stream and (data := await response.read()):
-                        body += data
-                    for part in answer.take_whole(bytes(body)):
-                        yield part
-            finally:
-                response.close()
-            for part in answer.end():
-                yield part
-        except HTTPError as error:
-            raise self._lost(str(error)) from None
-        except ModelError as error:
-            hidden = self._hidden(str(error))
-            if hidden == str(error):
-                raise
-            raise type(error)(hidden) from None
+    def _reader(self, calls_before: int) -> AnswerStream:
+        return AnswerStream(self.name, calls_before)
 
     async def _sent(self, content: bytes, stream: bool) -> Response:
         """Send a request; a stream again without a count of its tokens, if that is refused."""
@@ -211,12 +197,3 @@ class OpenAIModel(RemoteModel):
             if not (counted and response.status in (400, 422) and _STREAM_USAGE.search(text)):
                 raise self._refused(response.status, text, response.headers, response.tries)
             self._streams_usage = False
-
-
-async def _more(response: Response, answer: AnswerStream) -> bytes:
-    try:
-        return await response.read()
-    except HTTPError:
-        if answer.whole:
-            return b""  # the missing bytes are not part of the answer
-        raise

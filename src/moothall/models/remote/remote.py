@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from moothall.arguments import check_count
-from moothall.errors import ContextOverflow, DefinitionError, ModelError
+from moothall.arguments import check_integer
+from moothall.errors import ConfigError, ContextOverflow, DefinitionError, ModelError
 from moothall.http import retry_after_s, tried
 from moothall.http.network import check_allowed
 from moothall.models.base import Answering, Request
@@ -23,9 +23,8 @@ from moothall.models.settings import check_key
 if TYPE_CHECKING:
     from moothall.models.wrappers.rate_limit import RateLimit
 
-_WITH_SCHEMA = b', "response_format": {'
 # In the text of a server, or of litellm, that does not keep to schemas, or not to this one.
-_NO_SCHEMA = re.compile("response[ _]format|json[ _]schema", re.IGNORECASE)
+_NO_SCHEMA = re.compile("response[ _]format|json[ _]schema|output[ _](?:config|format)", re.I)
 
 
 class RemoteModel(Answering):
@@ -34,6 +33,7 @@ class RemoteModel(Answering):
     own_fields: ClassVar[Iterable[str]]
     where_key: str  # where the server's key comes from
     base_url: str | None
+    _with_schema: ClassVar[bytes] = b', "response_format": {'  # in the bytes of a request with one
 
     def __init__(
         self,
@@ -50,13 +50,13 @@ class RemoteModel(Answering):
         fields: Mapping[str, Any],
     ) -> None:
         kind = type(self).__name__
-        check_count(kind, "context_tokens", context_tokens, optional=True)
-        check_count(kind, "max_tokens", max_tokens, optional=True)
-        check_count(kind, "max_retries", max_retries, least=0)
+        check_integer(f"{kind}: context_tokens=", context_tokens, optional=True)
+        check_integer(f"{kind}: max_tokens=", max_tokens, optional=True)
+        check_integer(f"{kind}: max_retries=", max_retries, low=0)
         if not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
-            raise DefinitionError(f"{kind}: timeout= must be seconds above 0, got {timeout!r}")
+            raise ConfigError(f"{kind}: timeout= must be seconds above 0, got {timeout!r}")
         if rate_limit is not None and not callable(getattr(rate_limit, "acquire", None)):
-            raise DefinitionError(f"{kind}: rate_limit= must be a RateLimit, got {rate_limit!r}")
+            raise ConfigError(f"{kind}: rate_limit= must be a RateLimit, got {rate_limit!r}")
         if wrong := sorted(set(self.own_fields) & (options or {}).keys()):
             raise DefinitionError(f"{kind}: options= cannot set {', '.join(wrong)}")
         self.name = name
@@ -100,23 +100,30 @@ class RemoteModel(Answering):
                         yield part
                 return
             except ModelError as error:
-                if begun or _WITH_SCHEMA not in content or not _NO_SCHEMA.search(str(error)):
+                if begun or self._with_schema not in content or not _NO_SCHEMA.search(str(error)):
                     raise
-            asked = json.loads(content)
-            add_schema(asked["messages"], asked.pop("response_format")["json_schema"]["schema"])
-            content = json.dumps(asked).encode()
+            content = json.dumps(self._in_words(json.loads(content))).encode()
 
     def _content(self, request: Request) -> bytes:
-        messages, actions, schema, _ = request
         try:
-            body = self._fields_of(messages) | {"messages": chat_messages(messages, self.name)}
-            if actions:
-                body["tools"] = tools(actions)
-            if schema is not None:
-                body["response_format"] = response_format(schema)
-            return json.dumps(body, allow_nan=False).encode()
+            return json.dumps(self._body(request), allow_nan=False).encode()
         except (TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ModelError(f"{self.name}: its input is not JSON: {error}") from error
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        """Return the request in the provider's form."""
+        messages, actions, schema, _ = request
+        body = self._fields_of(messages) | {"messages": chat_messages(messages, self.name)}
+        if actions:
+            body["tools"] = tools(actions)
+        if schema is not None:
+            body["response_format"] = response_format(schema)
+        return body
+
+    def _in_words(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return a request with its schema stated in words, for a server that refuses schemas."""
+        add_schema(body["messages"], body.pop("response_format")["json_schema"]["schema"])
+        return body
 
     def _fields_of(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the fields of a request other than its messages, actions and schema."""

@@ -14,6 +14,7 @@ from moothall.budget import Budget, Reservation
 from moothall.budget.bill import add_to_bill
 from moothall.errors import (
     BudgetExceeded,
+    ConfigError,
     ContextOverflow,
     DeadlineExceeded,
     DefinitionError,
@@ -92,7 +93,7 @@ class BudgetedModel(Answering):
 
     def __init__(self, model: Model | str, budget: Budget) -> None:
         if not isinstance(budget, Budget):
-            raise DefinitionError(
+            raise ConfigError(
                 f"BudgetedModel: budget= must be a Budget, got {type(budget).__name__}"
             )
         self.budget: Budget = budget
@@ -169,7 +170,7 @@ class BudgetedModel(Answering):
         """Return the most tokens of a call, by kind and together, and their cost."""
         bound = _Bound(self._input_bound(request), self._output_bound())
         input, output = bound.input or 0, bound.output or 0
-        return bound, input + output, self.cost(input, output)
+        return bound, input + output, self._priced(input, output, highest=True)
 
     async def _reserve(self, request: Request) -> tuple[_Bound, Reservation]:
         bound, tokens, usd = self._bound(request)
@@ -233,7 +234,7 @@ class BudgetedModel(Answering):
                 "answers; make the model with max_tokens="
             )
         if type(bound) is not int or not 0 <= bound <= _MOST_TOKENS // 2:
-            raise DefinitionError(
+            raise ConfigError(
                 f"{self.name}: max_tokens must be a number of tokens, got {bound!r:.80}"
             )
         return bound
@@ -244,9 +245,16 @@ class BudgetedModel(Answering):
         Raises:
             UnknownPrice: the price is not known
         """
+        return self._priced(input_tokens, output_tokens)
+
+    def _priced(self, input: int, output: int, *cached: int, highest: bool = False) -> Decimal:
+        """Return what tokens cost, `cached` ones of the input among them, or can cost at most."""
         prices = _PRICES if self.budget.prices is None else self.budget.prices
         try:
-            return prices.cost(self.name, input_tokens, output_tokens)
+            if not isinstance(prices, Prices):  # a user's own knows nothing of caches
+                return prices.cost(self.name, input, output)
+            price = prices.price(self.name)
+            return price.highest(input, output) if highest else price.cost(input, output, *cached)
         except UnknownPrice:
             from moothall.models.local import LocalModel
 
@@ -287,7 +295,10 @@ class BudgetedModel(Answering):
         if input is None or output is None:
             held.settle()  # as reserved, since the usage is not known
         else:
-            held.settle(tokens=input + output, usd=self.cost(input, output))
+            read = min(_tokens(getattr(usage, "cache_read_tokens", None)), input)
+            written = min(_tokens(getattr(usage, "cache_write_tokens", None)), input - read)
+            cost = self._priced(input, output, read, written)
+            held.settle(tokens=input + output, usd=cost)
 
 
 def _has_more_than_text(message: Any) -> bool:

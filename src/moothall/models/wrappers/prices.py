@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from moothall.budget.amounts import picodollars
-from moothall.errors import DefinitionError, UnknownPrice
+from moothall.errors import ConfigError, DefinitionError, UnknownPrice
 from moothall.http.network import is_loopback
 from moothall.text import excerpt, shorten
 
@@ -28,6 +28,8 @@ class Price:
     Args:
         input: per million input tokens
         output: per million output tokens, including reasoning tokens
+        cache_read: per million input tokens that the provider had in its cache; `input` if left out
+        cache_write: per million input tokens that it stored there; `input` if left out
 
     Raises:
         DefinitionError: a price is not a number from 0 on
@@ -35,19 +37,46 @@ class Price:
 
     input: Decimal
     output: Decimal
+    cache_read: Decimal
+    cache_write: Decimal
     # In whole picodollars a cost is exact, whatever the precision of the caller's decimals.
-    _each: tuple[int, int] = field(repr=False, compare=False)
+    _each: tuple[int, int, int, int] = field(repr=False, compare=False)
 
-    def __init__(self, input: float | Decimal, output: float | Decimal) -> None:
-        each = picodollars("Price", input, "input"), picodollars("Price", output, "output")
-        object.__setattr__(self, "input", Decimal(str(input)))  # 0.15 means 0.15 exactly
-        object.__setattr__(self, "output", Decimal(str(output)))
+    def __init__(
+        self,
+        input: float | Decimal,
+        output: float | Decimal,
+        cache_read: float | Decimal | None = None,
+        cache_write: float | Decimal | None = None,
+    ) -> None:
+        given = {
+            "input": input,
+            "output": output,
+            "cache_read": input if cache_read is None else cache_read,
+            "cache_write": input if cache_write is None else cache_write,
+        }
+        each = tuple(picodollars("Price", price, name) for name, price in given.items())
+        for name, price in given.items():
+            object.__setattr__(self, name, Decimal(str(price)))  # 0.15 means 0.15 exactly
         object.__setattr__(self, "_each", each)
 
-    def cost(self, input_tokens: int, output_tokens: int) -> Decimal:
-        """Return the exact cost of tokens in US dollars."""
-        total = self._each[0] * input_tokens + self._each[1] * output_tokens
+    def cost(
+        self,
+        input_tokens: int,
+        output_tokens: int,
+        cache_read_tokens: int = 0,
+        cache_write_tokens: int = 0,
+    ) -> Decimal:
+        """Return the exact cost of tokens in US dollars; the cache's are input too."""
+        input, output, read, write = self._each
+        total = input * input_tokens + output * output_tokens
+        total += (read - input) * cache_read_tokens + (write - input) * cache_write_tokens
         return Decimal(f"{total}E-18")
+
+    def highest(self, input_tokens: int, output_tokens: int) -> Decimal:
+        """Return the most that tokens can cost, whatever the cache does."""
+        dearest = max(self._each[0], self._each[2], self._each[3])
+        return Decimal(f"{dearest * input_tokens + self._each[1] * output_tokens}E-18")
 
 
 FREE = Price(0, 0)
@@ -140,17 +169,25 @@ class Prices:
             )
         return found
 
-    def cost(self, model: str, input_tokens: int, output_tokens: int) -> Decimal:
-        """Return the cost in US dollars of a model's tokens.
+    def cost(
+        self,
+        model: str,
+        input_tokens: int,
+        output_tokens: int,
+        cache_read_tokens: int = 0,
+        cache_write_tokens: int = 0,
+    ) -> Decimal:
+        """Return the cost in US dollars of a model's tokens; those of the cache are input too.
 
         Raises:
             UnknownPrice: the model's price is not known
         """
-        return self.price(model).cost(input_tokens, output_tokens)
+        cached = cache_read_tokens, cache_write_tokens
+        return self.price(model).cost(input_tokens, output_tokens, *cached)
 
     def _state(self, name: object, price: Price) -> None:
         if not isinstance(name, str) or not name:
-            raise DefinitionError(f"Prices: a model's name must be a text, got {excerpt(name)}")
+            raise ConfigError(f"Prices: a model's name must be a text, got {excerpt(name)}")
         self._stated[name] = price
 
     def __repr__(self) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from moothall.arguments import check_count
+from moothall.arguments import check_integer
 from moothall.threads import WaitingLine, guard
 
 _MINUTE_S = 60.0
@@ -64,8 +64,8 @@ class RateLimit:
         *,
         clock: Any = None,
     ) -> None:
-        check_count("RateLimit", "requests_per_minute", requests_per_minute, optional=True)
-        check_count("RateLimit", "tokens_per_minute", tokens_per_minute, optional=True)
+        check_integer("RateLimit: requests_per_minute=", requests_per_minute, optional=True)
+        check_integer("RateLimit: tokens_per_minute=", tokens_per_minute, optional=True)
         self.requests_per_minute = requests_per_minute
         self.tokens_per_minute = tokens_per_minute
         self._now = time.monotonic if clock is None else clock.now

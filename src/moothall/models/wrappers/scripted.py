@@ -7,9 +7,10 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from moothall.errors import DefinitionError, ModelError
+from moothall.errors import ConfigError, DefinitionError, ModelError
 from moothall.models.base import Answering, Request, in_pieces
 from moothall.models.protocol import Call, ModelReply, StreamPart, TextPiece
+from moothall.threads import awaited
 
 _OF_A_FUNCTION = 1000
 
@@ -56,7 +57,7 @@ class ScriptedModel(Answering):
             )
         self._answers_all = callable(replies) and not isinstance(replies, type)
         if not self._answers_all and not isinstance(replies, Iterable):
-            raise DefinitionError(
+            raise ConfigError(
                 f"ScriptedModel: replies= must be a list of replies or a function, got "
                 f"{replies!r:.80}"
             )
@@ -87,9 +88,7 @@ class ScriptedModel(Answering):
             )
         reply = self._replies[0 if self._answers_all else place]
         if not isinstance(reply, type) and callable(reply):
-            reply = reply(request.messages, request.actions)
-            if inspect.isawaitable(reply):
-                reply = await reply
+            reply = await awaited(reply(request.messages, request.actions))
         if not inspect.isasyncgen(reply):
             made = self._reply(reply, place)
             for part in in_pieces(made) if request.stream else (made,):

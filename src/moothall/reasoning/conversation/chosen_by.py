@@ -15,8 +15,8 @@ from moothall.models.names import check_name
 from moothall.models.names import model as by_name
 from moothall.models.protocol import Usage
 from moothall.reasoning.charging import completed
-from moothall.reasoning.conversation.order import Choice, NoChoice, Order
-from moothall.reasoning.conversation.state import ConversationState
+from moothall.reasoning.conversation.conversation_state import ConversationState
+from moothall.reasoning.conversation.speaking_order import Choice, NoChoice, Order
 from moothall.reasoning.reply_request import AnswerSchema
 from moothall.reasoning.state import ANSWER
 from moothall.signature.schema import object_schema

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, overload
 from moothall.agent import CURRENT, leads_to
 from moothall.errors import NotPermitted, StateError
 from moothall.message import REPLYING
+from moothall.reasoning.conversation.conversation_record import at_end, prepare, resumed
+from moothall.reasoning.conversation.conversation_state import ConversationState
 from moothall.reasoning.conversation.exchange import Exchange
-from moothall.reasoning.conversation.order import Order
 from moothall.reasoning.conversation.participants import KIND, Participants, Setup, restore
-from moothall.reasoning.conversation.record import at_end, prepare, resumed
-from moothall.reasoning.conversation.state import ConversationState
+from moothall.reasoning.conversation.speaking_order import Order
 from moothall.reasoning.conversation.termination import Condition
 from moothall.reasoning.events import Content
 from moothall.reasoning.group import Participant, budget_of
@@ -30,11 +30,10 @@ from moothall.reasoning.thread import Interruption, Thread, steer
 if TYPE_CHECKING:
     from typing_extensions import TypeForm, Unpack
 
-    from moothall.approval import Approver
     from moothall.budget import Budget
     from moothall.journal import Journal, Part
     from moothall.reasoning.stream import T
-    from moothall.workflow import AgentParts
+    from moothall.workflow import ReplyingOptions
 
 
 class Conversation(Group):
@@ -78,7 +77,7 @@ class Conversation(Group):
         budget: what the participants, and a model that chooses them, may spend together
         journal: a `Journal`, or the path of one, that records its replies and what the participants
             do in them, so that they can be resumed after a crash
-        **options: the options of `Agent`
+        **options: the options of `Agent`, and `shared=`
 
     Attributes:
         agents: the participants by their ids
@@ -102,22 +101,9 @@ class Conversation(Group):
         stop_if_failed: Literal["all", "any", "none"] = "all",
         budget: Budget | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
-        shared: bool = False,
-        receive_own_broadcasts: bool = True,
-        concurrency: int | None = None,
-        approver: Approver | None = None,
-        deps: Any = None,
-        **options: Unpack[AgentParts],
+        **options: Unpack[ReplyingOptions],
     ) -> None:
-        super().__init__(
-            id,
-            shared=shared,
-            receive_own_broadcasts=receive_own_broadcasts,
-            concurrency=concurrency,
-            approver=approver,
-            deps=deps,
-            **options,
-        )
+        super().__init__(id, **options)
         setup = Setup(str(self.id), agents, next, until, max_turns, stop_if_failed)
         self.agents: Final[dict[str, Any]] = setup.agents
         self.next: Final[Order] = setup.next

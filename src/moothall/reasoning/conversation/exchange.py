@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall.errors import BudgetExceeded, ModelError
 from moothall.jsonvalue import readable
 from moothall.models.protocol import Usage
-from moothall.reasoning.conversation.order import Choice, NoChoice
+from moothall.reasoning.conversation.conversation_state import MAX_STEPS, ConversationState
 from moothall.reasoning.conversation.participants import MAX_ERROR, Participants, Setup, Turn
-from moothall.reasoning.conversation.state import MAX_STEPS, ConversationState
+from moothall.reasoning.conversation.speaking_order import Choice, NoChoice
 from moothall.reasoning.events import Content, TurnEnded, Utterance, shown
 from moothall.reasoning.group import in_thread
 from moothall.reasoning.loop.given import FEW, keep_list

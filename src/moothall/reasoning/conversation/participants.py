@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.arguments import check_count
-from moothall.errors import DefinitionError, JournalError, RunMismatch
+from moothall.arguments import check_integer
+from moothall.errors import ConfigError, DefinitionError, JournalError, RunMismatch
 from moothall.message import address
-from moothall.reasoning.conversation.order import Handover, Order, as_order
-from moothall.reasoning.conversation.state import ConversationState
+from moothall.reasoning.conversation.conversation_state import ConversationState
+from moothall.reasoning.conversation.speaking_order import Handover, Order, as_order
 from moothall.reasoning.conversation.termination import Condition, as_condition
 from moothall.reasoning.events import Content, Done, TurnStarted, Utterance
 from moothall.reasoning.group import Participant, check_part, in_thread
@@ -68,7 +68,7 @@ class Setup:
             )
         if max_turns is None:
             max_turns = (self.until.most_turns if self.until is not None else None) or _MAX_TURNS
-        check_count(f"conversation {id!r}", "max_turns", max_turns)
+        check_integer(f"conversation {id!r}: max_turns=", max_turns)
         if stop_if_failed not in _RULES:
             raise DefinitionError(
                 f"conversation {id!r}: stop_if_failed= is one of {', '.join(_RULES)}, not "
@@ -92,7 +92,7 @@ class Setup:
 
 def _participants(agents: Iterable[Any], id: str) -> dict[str, Any]:
     if isinstance(agents, str | dict) or not isinstance(agents, Iterable):
-        raise DefinitionError(
+        raise ConfigError(
             f"conversation {id!r}: agents= must be a list of agents, got {agents!r:.80}"
         )
     found: dict[str, Any] = {}

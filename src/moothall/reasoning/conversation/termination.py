@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from moothall.arguments import check_count
+from moothall.arguments import check_integer
 from moothall.errors import DefinitionError
 from moothall.message import address
-from moothall.reasoning.conversation.order import of_user
-from moothall.reasoning.conversation.state import ConversationState
+from moothall.reasoning.conversation.conversation_state import ConversationState
+from moothall.reasoning.conversation.speaking_order import of_user
 from moothall.text import shorten
 from moothall.threads import awaited
 
@@ -85,7 +85,7 @@ class MaxTurns(Condition):
     """
 
     def __init__(self, turns: int) -> None:
-        check_count("MaxTurns", "turns", turns)
+        check_integer("MaxTurns: turns=", turns)
         self.turns = turns
         self.most_turns: int = turns
 
@@ -107,7 +107,7 @@ class MaxTokens(Condition):
     """
 
     def __init__(self, tokens: int) -> None:
-        check_count("MaxTokens", "tokens", tokens)
+        check_integer("MaxTokens: tokens=", tokens)
         self.tokens = tokens
 
     def met(self, state: ConversationState) -> bool:

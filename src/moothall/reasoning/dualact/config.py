@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from moothall.arguments import names_checked
+from moothall.arguments import check_integer, names_checked
 from moothall.errors import ConfigError
 from moothall.reasoning.dualact.briefing import Briefing
 from moothall.reasoning.events import Conclusion
@@ -207,8 +207,7 @@ class DualActConfig:
                 f"reactive= has two agents of the id {twice[0]!r}, by which is known who concludes "
                 "what"
             )
-        if type(self.max_hr_loops) is not int or self.max_hr_loops < 1:
-            raise ConfigError(f"max_hr_loops= must be 1 or more, got {self.max_hr_loops!r:.80}")
+        check_integer("max_hr_loops=", self.max_hr_loops)
         if self.first not in ("human", "reactive"):
             raise ConfigError(f'first= must be "human" or "reactive", got {self.first!r:.80}')
         if type(self.shared_memory) is not bool:

@@ -19,7 +19,7 @@ from moothall.reasoning.dualact.conclusions import (
     read_decision,
 )
 from moothall.reasoning.dualact.config import DualActConfig, Situation, review_rule
-from moothall.reasoning.dualact.progress import DualActReply, Progress, RunOfR
+from moothall.reasoning.dualact.dual_act_state import DualActReply, Progress, RunOfR
 from moothall.reasoning.events import (
     Conclusion,
     ConclusionReached,

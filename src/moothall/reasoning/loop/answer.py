@@ -125,6 +125,7 @@ class Answer:
     text: str
     calls: list[RequestedCall]
     fault: str = ""  # why it cannot be used, in words
+    thinking: list[dict[str, Any]] = field(default_factory=list)  # goes back to the model unchanged
 
 
 def read_answer(
@@ -152,7 +153,8 @@ def read_answer(
         )
         return Answer(text, [], fault)
     wanted = [_read_call(call, ids, find, known) for call in calls]
-    return Answer(text, wanted, "; ".join([each.fault for each in wanted if each.fault]))
+    faults = "; ".join([each.fault for each in wanted if each.fault])
+    return Answer(text, wanted, faults, list(getattr(answer, "thinking", ())))
 
 
 def _read_call(

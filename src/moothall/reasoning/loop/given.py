@@ -18,7 +18,7 @@ from moothall.text import cut
 
 if TYPE_CHECKING:
     from moothall.journal import Entry
-    from moothall.journal.file import JournalFile
+    from moothall.journal.journal_file import JournalFile
     from moothall.reasoning.loop.answer import OfferedActions
     from moothall.reasoning.record import Record
     from moothall.reasoning.thread import Thread
@@ -32,9 +32,11 @@ FEW: Final = 8
 NOT_RUN = "not executed, because another call of the same answer was wrong"
 
 
-def system_text(system_prompt: str | None, goals: Iterable[Goal]) -> str:
+def system_text(
+    system_prompt: str | None, goals: Iterable[Goal], guidance: Iterable[str] = ()
+) -> str:
     """Return the system part of a prompt; empty if there is none."""
-    return "\n\n".join(part for part in (system_prompt, format_goals(goals)) if part)
+    return "\n\n".join(part for part in (system_prompt, *guidance, format_goals(goals)) if part)
 
 
 def error_of(result: dict[str, Any]) -> str | None:

@@ -11,7 +11,7 @@ from moothall.action import Action, ActionRegistry
 from moothall.agent import Agent
 from moothall.context import Context, SystemPrompt
 from moothall.environment import AnyEnvironment
-from moothall.errors import DefinitionError, InvalidId
+from moothall.errors import ConfigError, DefinitionError, InvalidId
 from moothall.goal import Goal
 from moothall.memory.memory import AnyMemory
 from moothall.message import address
@@ -19,7 +19,7 @@ from moothall.reasoning.group import check_part
 from moothall.reasoning.hooks import Hooks
 from moothall.reasoning.loop.answer import OfferedActions
 from moothall.reasoning.thread import Thread
-from moothall.workflow import AgentParts
+from moothall.workflow import ReplyingOptions
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
@@ -75,10 +75,9 @@ Actions: TypeAlias = ActionRegistry | AnyRegistry | Iterable[Callable[..., Any] 
 """What a model may call: a registry, or functions, `@action` methods, actions and whole agents."""
 
 
-class LoopOptions(AgentParts, total=False):
+class LoopOptions(ReplyingOptions, total=False):
     """What an agent of the loop takes by name, for those that pass it on."""
 
-    shared: bool
     actions: Actions | None
     goals: Iterable[Goal] | None
     memory: AnyMemory | Callable[[str | None], AnyMemory] | None
@@ -136,7 +135,7 @@ def registry_of(actions: Actions | None) -> ActionRegistry:
         return actions  # type: ignore[return-value]
     registry = ActionRegistry()
     if isinstance(actions, (Action, str)) or not hasattr(actions, "__iter__"):
-        raise DefinitionError(
+        raise ConfigError(
             "actions= must be a registry, or a list of actions, functions and agents, "
             f"got {actions!r}"
         )
@@ -167,7 +166,7 @@ def checked_goals(goals: Iterable[Goal], id: str | int) -> list[Goal]:
         rank: Any = goal.priority
         # A priority that cannot be ordered. Only NaN and the like differ from themselves.
         if not isinstance(rank, Real) or isinstance(rank, bool) or rank != rank:
-            raise DefinitionError(
+            raise ConfigError(
                 f"agent {id!r}: goals= has {goal.name!r:.80}, whose priority must be a number, "
                 f"1 the most important, got {rank!r:.80}"
             )
@@ -179,9 +178,7 @@ def checked_discover(discover: str | Iterable[str | int], id: str | int) -> str 
     if discover == "*":
         return "*"
     if isinstance(discover, str) or not isinstance(discover, Iterable):
-        raise DefinitionError(
-            f'agent {id!r}: discover= must be "*" or a list of ids, got {discover!r}'
-        )
+        raise ConfigError(f'agent {id!r}: discover= must be "*" or a list of ids, got {discover!r}')
     try:
         return tuple(map(address, discover))
     except InvalidId as error:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from moothall.action import ACCESS_DENIED, Action, ActionRegistry
-from moothall.arguments import check_count
+from moothall.arguments import check_integer
 from moothall.context import SystemPrompt, check_system_prompt
 from moothall.environment import AnyEnvironment, Environment
-from moothall.errors import DefinitionError, StateError
+from moothall.errors import ConfigError, DefinitionError, StateError
 from moothall.goal import Goal
 from moothall.memory.memory import AnyMemory, Memory
 from moothall.reasoning.group import budget_of, check_actions, check_model, check_part
@@ -35,12 +35,11 @@ from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.state import memory_state, opened, restore_memory, state
 from moothall.reasoning.thread import Thread, Threads
 from moothall.reasoning.threaded import describe
-from moothall.workflow import AgentParts, block_actions
+from moothall.workflow import ReplyingOptions, block_actions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from moothall.approval import Approver
     from moothall.budget import Budget
     from moothall.journal import Journal, Part
     from moothall.models.protocol import Model
@@ -127,19 +126,9 @@ class ReActAgent(RecordedAgent):
         tries: int = TRIES,
         budget: Budget | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
-        shared: bool = False,
-        receive_own_broadcasts: bool = True,
-        concurrency: int | None = None,
-        approver: Approver | None = None,
-        deps: Any = None,
-        **options: Unpack[AgentParts],
+        **options: Unpack[ReplyingOptions],
     ) -> None:
-        given: Any = options
-        if shared is not False or receive_own_broadcasts is not True:
-            given |= {"shared": shared, "receive_own_broadcasts": receive_own_broadcasts}
-        if concurrency is not None or approver is not None or deps is not None:
-            given |= {"concurrency": concurrency, "approver": approver, "deps": deps}
-        super().__init__(id, **given)
+        super().__init__(id, **options)
         if isinstance(model, type) or not hasattr(model, "complete"):
             check_model(model, id)
         # Store only what differs from the class: a society holds very many agents.
@@ -163,20 +152,20 @@ class ReActAgent(RecordedAgent):
             check_system_prompt(system_prompt, id)
             self.system_prompt = system_prompt
         if max_iterations != MAX_ITERATIONS:
-            check_count(f"agent {id!r}", "max_iterations", max_iterations)
+            check_integer(f"agent {id!r}: max_iterations=", max_iterations)
             self.max_iterations = max_iterations
         if max_result_chars != MAX_RESULT_CHARS:
-            check_count(f"agent {id!r}", "max_result_chars", max_result_chars)
+            check_integer(f"agent {id!r}: max_result_chars=", max_result_chars)
             self.max_result_chars = max_result_chars
         if check is not None:
             if not callable(check):
-                raise DefinitionError(
+                raise ConfigError(
                     f"agent {id!r}: check= must be a function of an answer's value, got "
                     f"{check!r:.80}"
                 )
             self.check = check
         if tries != TRIES:
-            check_count(f"agent {id!r}", "tries", tries, least=0)
+            check_integer(f"agent {id!r}: tries=", tries, low=0)
             self.tries = tries
         if discover is not None:
             self.discover = checked_discover(discover, id)

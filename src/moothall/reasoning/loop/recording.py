@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from moothall.errors import MoothallError
-from moothall.models.protocol import Usage
+from moothall.models.protocol import Usage, usage_json
 from moothall.reasoning.charging import charge_spent, spending
 from moothall.reasoning.events import CallEnded, CallStarted, MessageAdded
 from moothall.reasoning.loop.given import error_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from moothall.budget import Budget
     from moothall.context import SystemPrompt
     from moothall.journal import Entry
-    from moothall.journal.run import RecordedPart
+    from moothall.journal.run_parts import RecordedPart
     from moothall.memory.memory import Memory
     from moothall.reasoning.loop.parts import Looping
     from moothall.reasoning.reply_request import ReplyRequest
@@ -48,7 +48,7 @@ class LoopState:
 
 def over(reply: Reply) -> dict[str, Any]:
     """Return what is recorded of the end, besides the state."""
-    usage = [reply.usage.input_tokens, reply.usage.output_tokens]
+    usage = usage_json(reply.usage)
     return {"detail": reply.detail, "text": reply.text, "value": reply.value, "usage": usage}
 
 
@@ -70,6 +70,8 @@ def program_of(agent: Looping) -> dict[str, Any]:
             for action in agent.actions.get_actions()
         ),
     }
+    if guidance := getattr(agent.actions, "guidance", ()):
+        parts["guidance"] = list(guidance)
     try:
         parts["model"] = getattr(agent.model, "name", None)
     except MoothallError:
@@ -98,11 +100,21 @@ def catch_up(
     catch_up_models(record, agent._model, agent.model, budget)
 
 
-def catch_up_models(record: Record[Any], known: Any, model: Any, budget: Budget | None) -> None:
-    """Let a model skip the recorded answers, and charge a budget for them."""
+def catch_up_models(
+    record: Record[Any],
+    known: Any,
+    model: Any,
+    budget: Budget | None,
+    its: Callable[[Entry], bool] | None = None,
+) -> None:
+    """Let a model skip the recorded answers, and charge a budget for them.
+
+    `its` says which entries are of this model, if there are several.
+    """
     entries = record.entries()
     skip: Callable[[int], None] | None = getattr(model, "skip", None)
-    answers = spending(entries[_known(known, record, "entries") :]).answers
+    new = entries[_known(known, record, "entries") :]
+    answers = spending(new if its is None else filter(its, new)).answers
     _set_known(known, record, len(entries))
     if answers and callable(skip):
         skip(answers)

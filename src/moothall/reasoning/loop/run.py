@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -54,6 +53,7 @@ from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.resume import ended, guarded
 from moothall.reasoning.state import ANSWER
 from moothall.text import counted, error_message, log_failure
+from moothall.threads import awaited
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
@@ -405,8 +405,7 @@ class Run:
         if self.emit is None:
             # Pass a schema only if there is one: a user's own model may not have the parameter.
             more = {} if schema is None else {"schema": schema}
-            given = self.model.complete(prompt, actions=actions, **more)
-            return await given if inspect.isawaitable(given) else given
+            return await awaited(self.model.complete(prompt, actions=actions, **more))
         parts = streamed(self.model, prompt, actions, schema)
         try:
             async for part in parts:
@@ -430,7 +429,10 @@ class Run:
         own = agent.system_prompt
         if callable(own):
             own = self._system
-        if (own or agent._goals) and (system := system_text(own, agent._goals or ())):
+        guidance = getattr(agent.actions, "guidance", ())
+        if (own or agent._goals or guidance) and (
+            system := system_text(own, agent._goals or (), guidance)
+        ):
             prompt = [{"role": "system", "content": system}, *prompt]
         return prompt
 
@@ -552,6 +554,8 @@ class Run:
     def _add_calls(self, answer: Answer) -> None:
         calls = [{"id": c.id, "name": c.shown, "args": c.args} for c in answer.calls]
         made = {"role": "assistant", "content": answer.text, "tool_calls": calls}
+        if answer.thinking:
+            made["thinking"] = answer.thinking
         self.state.messages.append(made)
 
     def _add_result(self, call: RequestedCall, content: str) -> None:

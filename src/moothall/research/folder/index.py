@@ -17,9 +17,10 @@ from typing import Any, Final
 
 from moothall.action import Action
 from moothall.agents.folder import Folder
-from moothall.errors import DefinitionError, FolderIndexError, SearchError
+from moothall.arguments import check_integer
+from moothall.errors import ConfigError, FolderIndexError, SearchError
 from moothall.models import weights
-from moothall.research.findings import Resource, Section, positive
+from moothall.research.findings import Resource, Section
 from moothall.research.folder.files import MAX_BYTES, FileRead, read_file, walk
 from moothall.research.folder.ranking import ranked
 from moothall.research.pool import pieces
@@ -42,6 +43,8 @@ _FEW: Final = 500  # a folder with no more entries is looked at before each sear
 # The clocks of file systems are coarse: a file that was read within this many nanoseconds of its
 # mtime may have changed since. It is read again at each search, until its mtime is older.
 _RECENT_NS: Final = 2_000_000_000
+
+_OTHER_KIND: Final = "of a kind that is not read"
 
 _EMPTIED: Final = (
     "INSERT INTO words (words) VALUES ('delete-all')",
@@ -79,6 +82,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     ),
     _EMPTIED,  # passages have up to 2,000 characters, not 1,000
     _EMPTIED,  # code keeps its lines, and no passage has half a block of it
+    _EMPTIED,  # HTML is read by its structure, without what no person sees; DOCX, EPUB, notebooks
 )
 _PASSAGE: Final = (
     "SELECT files.path, files.title, read_ns, anchor, passages.title, text "
@@ -95,10 +99,11 @@ def search_folder(
 ) -> Action:
     """Return an action `search_folder` that finds passages in the files below a folder.
 
-    Text, Markdown, reStructuredText, HTML, PDF, CSV and source files are put into a full-text
-    index (SQLite FTS5), which each search updates; of more than 500 files at most once a second,
-    and for a twentieth of the time. Hidden files and folders, `node_modules`, `__pycache__`,
-    links, binary files and those larger than 20 MiB are left out; unreadable files are logged.
+    Text, Markdown, reStructuredText, HTML, PDF, DOCX, EPUB, notebooks, CSV and source files are put
+    into a full-text index (SQLite FTS5), which each search updates; of more than 500 files at most
+    once a second, and for a twentieth of the time. Hidden files and folders, `node_modules` and
+    `__pycache__` are left out. So are links, binary and unreadable files, those of another kind and
+    those larger than 20 MiB: how many, and why, is logged.
 
     The action returns a `Resource` for each file, best first. Its content is the file's best
     passages, each as a section; a passage is cited as `file:///…#anchor`. If no file has text
@@ -116,9 +121,9 @@ def search_folder(
         FileError: the folder does not exist, or is not a folder
         FolderIndexError: the index cannot be used, or belongs to another folder or program
     """
-    positive(results, "search_folder: results")
+    check_integer("search_folder: results", results)
     if not isinstance(pattern, str | None):
-        raise DefinitionError(f"search_folder: pattern must be a text, got {pattern!r:.80}")
+        raise ConfigError(f"search_folder: pattern must be a text, got {pattern!r:.80}")
     files = FolderIndex(path, None if index is None else os.fspath(index), pattern)
 
     def search(query: str) -> list[Resource]:
@@ -209,7 +214,9 @@ class FolderIndex:
                 stored = {os.fsdecode(path): row for path, *row in rows}
             faults: list[tuple[str, str]] = []
             files = [*walk(self.root, faults)]
-            seen = {p: at for p, at in files if kind_of(p) is not None and self._matches_pattern(p)}
+            files = [(p, at) for p, at in files if self._matches_pattern(p)]
+            seen = {p: at for p, at in files if kind_of(p) is not None}
+            faults += [(_OTHER_KIND, p) for p, _ in files if p not in seen]
             seconds = time.monotonic() - start
             if gone := stored.keys() - seen.keys():
                 with self._pool.writing() as db:

@@ -104,7 +104,7 @@ def _skeleton(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, Any, A
     after = (since < ends) & (since < dinner + 2700) & (dinner < ends)
     table = np.where(has & (before | after), DUTY, table)
     eat, sleep = code("eat"), code("sleep")
-    items = (  # later items cover earlier ones
+    items: tuple[tuple[Any, ...], ...] = (  # later items cover earlier ones
         (do, DUTY, np.where(has, begins, DAY_S), np.where(has, ends, DAY_S)),
         (eat, there, lunch, lunch + 1800),
         (eat, table, dinner, dinner + 2700),

@@ -12,7 +12,7 @@ from moothall.society.blocks.columns import AVOIDS, CHOSEN, WHERE, code, without
 from moothall.society.blocks.rules import explores, gravity
 from moothall.society.blocks.ties import Ties
 from moothall.society.columns import town
-from moothall.society.columns.column import Column
+from moothall.society.columns.column import Column, fill
 from moothall.society.columns.register import Register
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.draw import belows
@@ -26,7 +26,7 @@ _AT_ONCE: Final = 1 << 14
 """Rows that choose a place at a time: their arrays fit the processor's cache."""
 # The numbers of known places, each + 1, in the order of the first visits; and how many visits.
 _VISITS: Final = {
-    f"{what}_{kind}": Column(dtype, width=VISITED, own=True, slots=2)
+    f"{what}_{kind}": Column(dtype, width=VISITED, own=True, slots=True)
     for kind in KINDS
     for what, dtype in (("visited", "int32"), ("visits", "uint16"))
 }
@@ -168,9 +168,12 @@ def _by_rule(self: Any, rows: Rows, at: Any, kind: str, found: Any, seconds: Any
     ids = rows.ids[at]
     visits = np.zeros(found.shape, np.int32)
     many = np.zeros(len(at), np.int64)
-    for slot, left, places, times in _visits(rows, at, kind).slots() if kind in KINDS else ():
-        visits[:, left] += (found.take(left, axis=1) == places - 1) * times.of(slot)
-        many[left] += 1
+    if kind in KINDS:
+        before = _visits(rows, at, kind)
+        for slot, left, index, places in before.slots():
+            times = before.strengths(slot, index)
+            visits[:, left] += (found.take(left, axis=1) == places - 1) * times
+            many[left] += 1
     known = fits & (visits > 0)
     chances = [explores(known, params.rho, params.gamma) for known in range(VISITED + 1)]
     returns = known.any(axis=0)
@@ -213,5 +216,5 @@ def from_status(self: Any, population: Register, row: int, status: dict[str, Any
     for kind in KINDS:
         visits = list(status.get("visits", {}).get(kind, {}).items())[:VISITED]
         places = [population.place_number(place) + 1 for place, _ in visits]
-        population.arrays[f"visited_{kind}"][row] = places or [0]
-        population.arrays[f"visits_{kind}"][row] = [many for _, many in visits] or [0]
+        fill(population.arrays[f"visited_{kind}"], row, places)
+        fill(population.arrays[f"visits_{kind}"], row, [many for _, many in visits])

@@ -17,7 +17,7 @@ from moothall.society.blocks.block import now_of
 from moothall.society.blocks.columns import code
 from moothall.society.blocks.talk import TalkBlock, TalkParams, message_text
 from moothall.society.blocks.ties import Ties, code_of, friend_columns
-from moothall.society.columns.column import Column
+from moothall.society.columns.column import Column, fill
 from moothall.society.columns.lists import turns
 from moothall.society.columns.register import Register
 from moothall.society.columns.rows import Rows
@@ -135,8 +135,8 @@ class SocialBlock(TalkBlock):
                 f"SocialBlockParams is {self.params.friends}"
             )
         friends = [code_of(population.number_of(id)) for id in given]
-        codes[row] = np.array(friends or [0], codes.dtype)
-        close[row] = np.array([*given.values()] or [0], close.dtype)
+        fill(codes, row, friends)
+        fill(close, row, [*given.values()])
 
     def before_rows(self, rows: Rows) -> None:
         """Do `before_forward` for rows."""

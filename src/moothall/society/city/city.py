@@ -249,7 +249,7 @@ class City(NumberedPlaces):
             opens, lasts = opens[places], lasts[places]
         since = np.asarray(time).astype(np.int32) - opens
         since += (since < 0) * np.int32(DAY_S)
-        found = since < lasts
+        found: NDArray[Any] = since < lasts
         if self.closed:
             shut = np.zeros(len(self.places), bool)
             shut[[self.place_numbers[each] for each in self.closed]] = True

@@ -6,12 +6,15 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from operator import eq
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
-from moothall.society.city.map import Place, numbers_of
+from moothall.society.city.map import Place
 from moothall.text import excerpt
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class PlaceColumns(Sequence[Place]):
@@ -52,7 +55,7 @@ class PlaceColumns(Sequence[Place]):
         if twice:
             raise ConfigError(f"places[{min(twice)}]: id {excerpt(ids[min(twice)])} appears twice")
         self.ids: tuple[str, ...] = tuple([ids[number] for number in order])
-        self.numbers: Mapping[str, int] = numbers_of(self.ids)
+        self.numbers: Mapping[str, int] = {id: number for number, id in enumerate(self.ids)}
         for each in self.nodes:
             if each in self.numbers:
                 raise ConfigError(f"nodes: {excerpt(each)} is the id of a place too")
@@ -62,12 +65,12 @@ class PlaceColumns(Sequence[Place]):
         self.opens: Any
         self.closes: Any
         self.node: Any
-        kind, self.x, self.y, capacity, self.opens, self.closes, self.node = (
+        of_kind, self.x, self.y, most, self.opens, self.closes, self.node = (
             table[:, column][order] for column in range(7)
         )
         self.kinds: tuple[str, ...] = tuple(sorted(kinds))
-        self.kind: Any = np.array([self.kinds.index(each) for each in kinds], np.int16)[kind]
-        self.capacity: Any = capacity.astype(np.int64)
+        self.kind: Any = np.array([self.kinds.index(each) for each in kinds], np.int16)[of_kind]
+        self.capacity: NDArray[Any] = most.astype(np.int64)
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -16,7 +15,6 @@ from moothall.text import error_text, excerpt
 _FARTHEST = 10_000_000
 _LONGEST_ROAD = 1_000_000
 _MOST = 1_000_000_000
-_FEW = 100_000  # a dict of more places than these would take more than 7 MB
 _FORMAT = "moothall.city/1"
 
 
@@ -153,32 +151,6 @@ T = TypeVar("T", Place, Road, Mode)
 
 
 # -- a whole city ----------------------------------------------------------------------------------
-
-
-def numbers_of(ids: Sequence[str]) -> Mapping[str, int]:
-    """Return the number of each id of a rising sequence; in little memory if they are many."""
-    if len(ids) > _FEW:
-        return _Numbers(ids)
-    return {id: number for number, id in enumerate(ids)}  # several times as fast
-
-
-class _Numbers(Mapping[str, int]):
-    """The number of each text of a rising sequence."""
-
-    def __init__(self, texts: Sequence[str]) -> None:
-        self._texts = texts
-
-    def __getitem__(self, text: str) -> int:
-        number = bisect_left(self._texts, text) if isinstance(text, str) else len(self._texts)
-        if number == len(self._texts) or self._texts[number] != text:
-            raise KeyError(text)
-        return number
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._texts)
-
-    def __len__(self) -> int:
-        return len(self._texts)
 
 
 def checked_modes(modes: Iterable[Mode]) -> dict[str, Mode]:

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 from moothall.arguments import check_integer
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
-from moothall.society.city.map import numbers_of
 from moothall.text import excerpt
 
 
@@ -160,7 +159,7 @@ class NumberedPlaces:
     @functools.cached_property
     def place_numbers(self) -> Mapping[str, int]:
         """The number of each id."""
-        return numbers_of(self._ids)
+        return {id: number for number, id in enumerate(self._ids)}
 
     @functools.cached_property
     def _by_kind(self) -> dict[str, tuple[str, ...]]:

@@ -84,9 +84,7 @@ class Roads:
 
     def table(self, source: int) -> NDArray[Any]:
         """Return the metres from a node to every node: int32, (n_nodes,), −1 without a route."""
-        if self.count <= _WHOLE:
-            return self.whole[source]
-        table = self._tables.get(source)
+        table = self.whole[source] if self.count <= _WHOLE else self._tables.get(source)
         if table is None:
             # One source at a time: for many at once, scipy takes as long per source.
             found = dijkstra(self.matrix, indices=source)
@@ -98,8 +96,10 @@ class Roads:
 
     def metres(self, start: Any, end: Any) -> NDArray[Any]:
         """Return the metres between nodes of two arrays; int64, −1 without a route."""
+        found: NDArray[Any]
         if self.count <= _WHOLE:
-            return self.whole[start, end].astype(np.int64)
+            found = self.whole[start, end].astype(np.int64)
+            return found
         if not self._symmetric:
             found = np.empty(len(start), np.int64)
             for node in np.unique(start).tolist():

@@ -3,80 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from moothall.society.arrays import np
-
-_BLOCK: Final = 8  # numbers in a block; a list is a chain of blocks
-NOTHING: Final = -(1 << 31)
+from moothall.society.columns.column import untouched
 
 
 class Lists:
-    """`count` lists of int32 numbers, which only grow."""
+    """`count` lists of int32 numbers, which only grow: an array has the k-th number of each."""
 
     def __init__(self, count: int) -> None:
         self.count: Any = np.zeros(count, np.int32)
-        self._last = np.full(count, -1, np.int32)
-        self._blocks = np.empty((16, _BLOCK), np.int32)
-        self._before = np.empty(16, np.int32)
-        self._used = 0
+        self._slots: list[Any] = []
 
     def larger(self, more: int) -> Lists:
         """Add `more` empty lists; return this object."""
         self.count = np.concatenate([self.count, np.zeros(more, np.int32)])
-        self._last = np.concatenate([self._last, np.full(more, -1, np.int32)])
+        for number, old in enumerate(self._slots):
+            self._slots[number] = untouched((len(self.count),), np.int32)
+            some = old.nonzero()[0]  # what is not written takes no memory
+            self._slots[number][some] = old[some]
         return self
 
     def append(self, at: Any, values: Any) -> None:
         """Append numbers to lists, in order; a list may occur more than once."""
         order = np.argsort(at, kind="stable")
         for turn in turns(at[order]):
-            self._add(at[order[turn]], values[order[turn]])
+            which, given = at[order[turn]], values[order[turn]]
+            slot = self.count[which]
+            for number in np.unique(slot).tolist():
+                if number == len(self._slots):
+                    self._slots.append(untouched((len(self.count),), np.int32))
+                some = slot == number
+                self._slots[number][which[some]] = given[some]
+            self.count[which] += 1
 
-    def _add(self, at: Any, values: Any) -> None:
-        slot = self.count[at] % _BLOCK
-        new = at[slot == 0]
-        end = self._used + len(new)
-        if end > len(self._blocks):
-            room = max(end, 2 * len(self._blocks)) - len(self._blocks)
-            # Unused blocks are not written, so they take no memory.
-            blocks = np.empty((len(self._blocks) + room, _BLOCK), np.int32)
-            before = np.empty(len(blocks), np.int32)
-            blocks[: self._used] = self._blocks[: self._used]
-            before[: self._used] = self._before[: self._used]
-            self._blocks, self._before = blocks, before
-        self._blocks[self._used : end] = NOTHING
-        self._before[self._used : end] = self._last[new]
-        self._last[new] = np.arange(self._used, end)
-        self._used = end
-        self._blocks[self._last[at], slot] = values
-        self.count[at] += 1
-
-    def parts(self, at: Any) -> Iterator[tuple[Any, Any, Any]]:
-        """Yield blocks of eight, the last first: positions in `at`, numbers, their indices."""
-        block = self._last[at]
-        start = (self.count[at] - 1) // _BLOCK * _BLOCK
-        which = np.flatnonzero(block >= 0)
-        while len(which):
-            block, start = block[which], start[which]
-            yield which, self._blocks[block], start[:, None] + np.arange(_BLOCK)
-            nexts = np.full(len(at), -1, np.int32)
-            begins = np.zeros(len(at), start.dtype)
-            nexts[which], begins[which] = self._before[block], start - _BLOCK
-            block, start = nexts, begins
-            which = np.flatnonzero(block >= 0)
+    def parts(self, at: Any) -> Iterator[tuple[int, Any, Any]]:
+        """Yield each slot, the positions in `at` of the lists that reach it, and their numbers."""
+        count, which = self.count[at], np.arange(len(at))
+        for slot, numbers in enumerate(self._slots):
+            which = which[count[which] > slot]
+            if not len(which):
+                return
+            yield slot, which, numbers[at[which]]
 
     def contains(self, at: Any, values: Any) -> Any:
         """Return for each list whether it contains a number."""
         found = np.zeros(len(at), bool)
-        for which, numbers, _ in self.parts(at):
-            found[which] |= (numbers == values[which, None]).any(1)
+        for _, which, numbers in self.parts(at):
+            found[which] |= numbers == values[which]
         return found
 
     def of(self, at: int) -> list[int]:
         """Return the numbers of one list, in order."""
-        parts = [numbers[0] for _, numbers, _ in self.parts(np.array([at]))]
-        return [each for part in reversed(parts) for each in part.tolist() if each != NOTHING]
+        return [numbers.item(0) for *_, numbers in self.parts(np.array([at]))]
 
 
 def turns(given: Any) -> list[Any]:

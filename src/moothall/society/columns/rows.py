@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.city.network import Network
-from moothall.society.columns.column import Slots
 from moothall.society.columns.company import Company
 from moothall.society.columns.register import Register
 from moothall.society.columns.want_table import Table, checked_fields
@@ -111,13 +110,14 @@ class Rows(Company):
         """Their ids."""
         return self.part(self.population.ids)
 
-    def part(self, array: Any) -> Any:
+    def part(self, array: Any) -> NDArray[Any]:
         """Return these rows' entries of an array over the whole population, read-only."""
         return self.inside(array[self.first : self.until])
 
-    def inside(self, array: Any) -> Any:
+    def inside(self, array: NDArray[Any]) -> NDArray[Any]:
         """Return the entries of these rows in an array over the rows `first` … `until` − 1."""
-        return array if self._chosen is None else array[self._chosen]
+        chosen: NDArray[Any] = array if self._chosen is None else array[self._chosen]
+        return chosen
 
     def column(self, name: str) -> Any:
         """Return the current column of these rows, read-only."""
@@ -182,9 +182,8 @@ class Rows(Company):
                 continue
             if values.dtype.kind == "f":
                 self._check(name, np.isfinite(values), "is not finite")
-            whole = self.population.arrays[name]
-            if self._chosen is not None or isinstance(whole, Slots):
-                whole[self.at] = values
+            if self._chosen is not None:
+                self.population.arrays[name][self.at] = values
         self._gathered = {}
 
     def _check(self, name: str, good: Any, what: str) -> None:
@@ -254,8 +253,10 @@ class Rows(Company):
         degree = self.part(starts[1:]) - self.part(starts[:-1])
         lonely = degree == 0
         at = self.below(np.where(lonely, 1, degree), purpose, draw_) + self.part(starts[:-1])
+        found: NDArray[Any]
         if not lonely.any():
-            return others[at]
+            found = others[at]
+            return found
         found = np.full(len(self), -1, np.int64)
         found[~lonely] = others[at[~lonely]]
         return found

@@ -22,7 +22,7 @@ from pydantic_core import PydanticSerializationError
 
 from moothall.clock import seconds_of
 from moothall.errors import ConfigError, FileError, MoothallError, StateError
-from moothall.society.experiments.models import MODELS, Source, function_of, importable
+from moothall.society.experiments.models import TOWN, Source, function_of, importable
 from moothall.society.experiments.pictures import draw_map
 from moothall.society.experiments.results import Measurements, Row
 from moothall.society.experiments.workflow import Item, Run, Surveyed, steps_of
@@ -100,7 +100,7 @@ class _CellRun:
         parameters = dict(cell.parameters)
         if "folder" in inspect.signature(make).parameters:
             parameters["folder"] = cell.folder
-        if cell.source in MODELS:
+        if cell.source == TOWN:
             self._make = functools.partial(make, seed=cell.seed, **parameters)
         else:
             self._make = functools.partial(make, cell.seed, **parameters)

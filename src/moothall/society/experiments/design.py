@@ -18,7 +18,6 @@ from pydantic import (
     StrictInt,
     TypeAdapter,
     ValidationError,
-    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -27,7 +26,13 @@ from moothall.clock import seconds_of
 from moothall.errors import ConfigError
 from moothall.jsonvalue import NotJSON, copy_json
 from moothall.society.experiments.cell import Cell
-from moothall.society.experiments.models import MODELS, Source, function_of, in_words, parameters_of
+from moothall.society.experiments.models import (
+    TOWN,
+    Source,
+    function_of,
+    in_words,
+    town_parameters,
+)
 from moothall.society.experiments.workflow import (
     FieldError,
     Item,
@@ -54,12 +59,11 @@ _WORDS: Final = {
 
 
 class SocietyDesign(BaseModel):
-    """A society to run: a name of `MODELS` or your own function, a step, and its parameters."""
+    """A society to run: a town or what your own function makes, a step, and its parameters."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow", frozen=True)
 
     make: Source | None = None
-    model: str = "town"
     step: str | int = "15min"
 
     @field_validator("step")
@@ -68,19 +72,10 @@ class SocietyDesign(BaseModel):
         seconds_of(given)
         return given
 
-    @field_validator("model")
-    @classmethod
-    def _known(cls, given: str, info: ValidationInfo) -> str:
-        if info.data.get("make") is not None and given != "town":  # which is the default
-            raise ValueError("must be left out beside make, which names the society's function")
-        if given not in MODELS:
-            raise ValueError(f"must be one of {', '.join(sorted(MODELS))}, got {given!r}")
-        return given
-
     @property
     def source(self) -> Source:
         """The function, or the text that names it."""
-        return self.model if self.make is None else self.make
+        return TOWN if self.make is None else self.make
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -226,15 +221,14 @@ class Design(Part):
             into[path[-1] if path else root] = copy_json(value)  # another cell adds to its own
         if self.society.make is None:
             try:
-                kind = parameters_of(self.society.model)
-                kind.model_validate(parameters, context=self.folder)
+                town_parameters().model_validate(parameters, context=self.folder)
             except ValidationError as error:
                 raise FieldError(*_placed(faults_of(error), places)) from None
         return parameters, workflow
 
     def arguments(self) -> list[str] | None:
         """Return the names of the society's parameters; None if it takes any."""
-        where = ("society", "model" if self.society.make is None else "make")
+        where = ("society", "make")
         parameters = inspect.signature(self._function(where, self.society.source)).parameters
         if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
             return None

@@ -1,4 +1,4 @@
-"""The functions that an experiment names: a society of `MODELS`, or `file.py:function`."""
+"""The functions that an experiment names: `file.py:function`, or the town that it has else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from moothall.journal import Journal
 from moothall.models.names import check_spelling, model
 from moothall.society import blocks as known
 from moothall.society.city.city import City
-from moothall.society.classic import epidemic, opinions, schelling, wealth
 from moothall.society.kernel.citizen import CitizenAgentParams
 from moothall.society.people import drawn
 from moothall.society.people.table import read_people
@@ -41,9 +40,9 @@ _RECORDED: WeakValueDictionary[tuple[str, Path], Any] = WeakValueDictionary()
 
 
 @functools.cache
-def parameters_of(source: str) -> type[BaseModel]:
-    """Return the parameters of one of MODELS with their types, as a pydantic model."""
-    kinds = get_type_hints(MODELS[source], include_extras=True)
+def town_parameters() -> type[BaseModel]:
+    """Return the parameters of a town with their types, as a pydantic model."""
+    kinds = get_type_hints(town, include_extras=True)
     kinds["blocks"] = create_model("Blocks", __config__=ConfigDict(extra="forbid"), **_BLOCKS)
     llm = Annotated[str, AfterValidator(_model_name)] | None
     kinds |= {"params": CitizenAgentParams, "llm": llm}
@@ -154,15 +153,10 @@ def model_of(name: Any, answers: Path | None = None) -> Any:
     return made
 
 
-MODELS: Final[dict[str, Callable[..., Society | Population]]] = {
-    make.__name__: make for make in (town, epidemic, opinions, schelling, wealth)
-}
-"""Functions by name; each is called with `seed=` and its parameters."""
-
-
 # -- functions of files ----------------------------------------------------------------------------
 
-Source = str | Callable[..., Any]  # a function, `file.py:function`, or a name of `MODELS`
+Source = str | Callable[..., Any]  # a function, `file.py:function`, or `TOWN`
+TOWN: Final = "town"
 
 _LOADED: dict[tuple[Path, int], ModuleType] = {}
 _NEIGHBOURS: dict[str, dict[str, ModuleType]] = {}
@@ -193,8 +187,8 @@ def function_of(source: Source, folder: Path) -> Callable[..., Any]:
     """Return a function; the file below `folder` that has it is run once, as an import does."""
     if not isinstance(source, str):
         return source
-    if source in MODELS:
-        return MODELS[source]
+    if source == TOWN:
+        return town
     name, _, attribute = source.rpartition(":")
     if not name.endswith(".py") or not attribute.isidentifier():
         raise ConfigError(f"must be file.py:function, got {source!r:.200}")
@@ -237,7 +231,7 @@ def in_words(value: Any) -> Any:
 
 def code_of(source: Source, folder: Path) -> bytes:
     """Return the text of a function's file, which tells results of different code apart."""
-    if isinstance(source, str) and source not in MODELS:
+    if isinstance(source, str) and source != TOWN:
         return (folder / source.rpartition(":")[0]).read_bytes()
     try:
         return inspect.getsource(function_of(source, folder)).encode()

@@ -146,13 +146,15 @@ def choices(
     """Return `Draws.choice` of many citizens: int64, of the shape of `citizens` (uint64)."""
     sums = _cumulative(weights)
     shares: Any
+    found: NDArray[Any]
     if type(sums[-1]) is int:
         shares = belows(sums[-1], seed, citizens, step, purpose, draw)
         found = np.searchsorted(np.asarray(sums, dtype=np.int64), shares, side="right")
     else:
         shares = uniforms(seed, citizens, step, purpose, draw) * sums[-1]
         found = np.searchsorted(np.asarray(sums, dtype=np.float64), shares, side="right")
-    return np.minimum(found, _last(sums)).astype(np.int64)
+    found = np.minimum(found, _last(sums)).astype(np.int64)
+    return found
 
 
 @functools.lru_cache(maxsize=4096)

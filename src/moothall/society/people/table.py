@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from moothall.arguments import check_integer
 from moothall.errors import ConfigError, MoothallError
 from moothall.message import address
 from moothall.society.arrays import package
@@ -133,9 +134,8 @@ def _number(value: Any, low: int, high: int, at: str) -> int:
         number = int(found[1])
     elif isinstance(value, float) and value.is_integer():
         number = int(value)
-    if type(number) is not int or not low <= number <= high:
-        raise ConfigError(f"{at} must be a whole number from {low} to {high}, got {excerpt(value)}")
-    return number
+    check_integer(at, number, low, high)
+    return number  # type: ignore[no-any-return]
 
 
 def _weights(value: Any, low: int, high: int, at: str) -> Iterator[tuple[str, int]]:

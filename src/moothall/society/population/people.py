@@ -254,5 +254,5 @@ def _some_friends(
     slot = turn_of(who[keep])
     fits = slot < arrays["friends"].shape[1]
     keep, slot = keep[fits], slot[fits]
-    arrays["friends"].put(who[keep], slot, friend[keep] + 1)
-    arrays["friendship"].put(who[keep], slot, strength[link[keep]])
+    arrays["friends"][who[keep], slot] = friend[keep] + 1
+    arrays["friendship"][who[keep], slot] = strength[link[keep]]

@@ -12,6 +12,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, Final
 
+from moothall.arguments import check_integer
 from moothall.errors import ConfigError, StateError
 from moothall.society.arrays import np, package
 from moothall.society.columns.column import SETTLED
@@ -51,8 +52,7 @@ class RayEngine(LocalEngine):
     def __init__(
         self, workers: int = 2, address: str | None = None, *, concurrency: int = 64
     ) -> None:
-        if type(workers) is not int or workers < 1:
-            raise ConfigError(f"workers must be 1 or more, got {workers!r:.40}")
+        check_integer("workers", workers, 1, None)
         if address is not None and not isinstance(address, str):
             raise ConfigError(f"address must be a text or None, got {address!r:.80}")
         super().__init__(concurrency=concurrency, threads=workers)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from moothall.society.arrays import np
-from moothall.society.columns.lists import NOTHING, Lists
+from moothall.society.columns.lists import Lists
 from moothall.society.columns.register import STRANGER, Register
 from moothall.society.kernel.wants import WHO, WORD
 from moothall.society.services.posts import (
@@ -178,29 +178,19 @@ class RowFeed:
 
     # -- showing -----------------------------------------------------------------------------------
 
-    def hottest(self) -> tuple[Any, Any, Any]:
-        """Return the indices of the hottest posts, rising; their authors; and the likes.
-
-        Authors are numbered 0, 1, …; bit k of an agent's likes says whether it liked the k-th post.
-        """
+    def hottest(self) -> tuple[Any, Any]:
+        """Return the indices of the hottest posts, rising, and their authors: 0, 1 and so on."""
         if self._hot is None:
             count = len(self.heat)
             hot = np.arange(count)
             if count > HOTTEST:
                 hot = np.argpartition(self.heat * count + hot, -HOTTEST)[-HOTTEST:]
                 hot.sort()
-            first, end = np.searchsorted(self._liked, (hot + self.first + [[0], [1]]) << 32)
-            many = end - first
-            at = np.arange(many.sum()) + np.repeat(first - (many.cumsum() - many), many)
-            likers = self._place((self._liked[at] & 0xFFFFFFFF) - _MIDDLE)
             place = self._place(self.author)
             authors, which = np.unique(place[hot], return_inverse=True)
             self._author = authors_of(place, authors, len(self.follows.count))
-            bits = np.uint64(1) << np.arange(len(hot), dtype=np.uint64)
-            liked = np.zeros(len(self.follows.count), np.uint64)
-            np.add.at(liked, likers, np.repeat(bits, many))  # an agent likes a post once
-            self._hot = hot, which.reshape(-1), liked
-        found: tuple[Any, Any, Any] = self._hot
+            self._hot = hot, which.reshape(-1)
+        found: tuple[Any, Any] = self._hot
         return found
 
     def shown(self, who: Any, interest: Any, about: Any, limit: int) -> tuple[Any, Any]:
@@ -209,11 +199,10 @@ class RowFeed:
         `about` has the column of `interest` for the topic of each post, the last for no topic.
         """
         at = self._place(who)
-        hot, of_author, likers = self.hottest()
+        hot, of_author = self.hottest()
         found = np.zeros((len(who), limit), np.int64)
-        liked = np.zeros((len(who), limit), bool)
         if not len(hot):
-            return found, liked
+            return found, np.zeros((len(who), limit), bool)
         if len(who) > _AT_ONCE:  # the arrays of a part fit the processor's cache
             parts = [slice(each, each + _AT_ONCE) for each in range(0, len(who), _AT_ONCE)]
             made = (self.shown(who[each], interest[each], about, limit) for each in parts)
@@ -240,30 +229,26 @@ class RowFeed:
         number = np.maximum(key, 0) & 63
         best = slice(0, key.shape[1])
         found[:, best] = np.where(key < 0, 0, hot[number] + self.first)
-        liked[:, best] = (likers[at][:, None] >> number.astype(np.uint64)) & np.uint64(1)
         rank = key // 64 + least
         more = shown_rank(self.heat[post], interest[others, about[post]], 1)
         if rank.shape[1] == limit:  # drop others below all shown posts
             some = (more >= rank[others, -1]) | (found[others, -1] == 0)
             others, post, more = others[some], post[some], more[some]
         if len(others):
-            self._with_others(who, found, liked, rank, (others, post, more))
-        return found, liked
+            self._with_others(found, rank, (others, post, more))
+        return found, self.liked(found, who[:, None])
 
     def _by_follows(self, agents: Any) -> tuple[Any, Any, Any]:
         """Return follows of hot posts' authors, as bits; and rows and indices of other posts."""
         follow = np.zeros(len(agents), np.uint64)
         pairs = [np.zeros((2, 0), np.int64)]
         count, (of, last, of_hot) = self.follows.count[agents], self._author
-        for which, numbers, position in self.follows.parts(agents):
-            at, column = np.nonzero(numbers != NOTHING)
-            row, place = which[at], self._place(numbers[at, column].astype(np.int64))
-            author = of[place]
+        for slot, row, numbers in self.follows.parts(agents):
+            author = of[self._place(numbers.astype(np.int64))]
             hot = of_hot[author]
-            some = np.flatnonzero(hot >= 0)  # each author is followed once, so bits add up
-            np.add.at(follow, row[some], np.uint64(1) << hot[some].astype(np.uint64))
-            recent = position[at, column] >= count[row] - AUTHORS
-            recent &= author >= 0
+            some = np.flatnonzero(hot >= 0)  # a row is once in a slot
+            follow[row[some]] |= np.uint64(1) << hot[some].astype(np.uint64)
+            recent = (slot >= count[row] - AUTHORS) & (author >= 0)
             pairs.append(np.stack([row[recent], author[recent]]))
         row, author = np.concatenate(pairs, 1)
         post = last[author].reshape(-1)
@@ -273,7 +258,7 @@ class RowFeed:
         new = (post >= 0) & ~is_hot[np.maximum(post, 0)]
         return follow, row[new], post[new]
 
-    def _with_others(self, who: Any, found: Any, liked: Any, rank: Any, given: Any) -> None:
+    def _with_others(self, found: Any, rank: Any, given: Any) -> None:
         """Merge other posts of followed authors into the hot posts shown."""
         others, post, more = given  # the row, the post and its rank
         shift, limit = 1 << len(self.author).bit_length(), found.shape[1]
@@ -290,7 +275,6 @@ class RowFeed:
         row, slot = row[best], slot[best]
         found[mine] = 0
         found[row, slot] = key[best] % shift + self.first
-        liked[row, slot] = self.liked(found[row, slot], who[row])
 
     def shown_to(self, id: str, interests: Mapping[str, int], limit: int) -> list[Posted]:
         """Return the highest-ranked posts for one citizen, the best first."""

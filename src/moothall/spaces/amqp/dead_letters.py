@@ -25,9 +25,9 @@ from moothall.errors import BrokerError, InvalidId
 from moothall.message import BROADCAST as EVERYONE
 from moothall.message import address
 from moothall.spaces.amqp import wire
+from moothall.spaces.amqp.amqp_options import AMQPOptions, Names, each_node
 from moothall.spaces.amqp.broker import Broker
 from moothall.spaces.amqp.dialling import explain, parameters, tls
-from moothall.spaces.amqp.options import AMQPOptions, Names, each_node
 from moothall.spaces.amqp.wire import Outbound, Unreadable
 
 MOST: Final = 1000

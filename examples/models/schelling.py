@@ -1,0 +1,114 @@
+"""Segregation: mild wishes for neighbours of one's own kind separate everyone.
+
+Schelling 1971, "Dynamic models of segregation", Journal of Mathematical Sociology 1. Here all
+citizens that are not content move at once, each to a cell drawn among the free ones; of several
+that want the same cell, the first in id order gets it, and the others stay.
+
+    python examples/models/schelling.py
+    moothall simulate examples/segregation.yaml
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from moothall import BlockParams, Society
+from moothall.society import Column, Grid, Move, Population, RowBlock, Rows
+from moothall.society.kernel.draw import integers
+
+
+class SchellingParams(BlockParams):
+    """When a citizen is content."""
+
+    alike: int = Field(
+        default=375, ge=0, le=1000, description="neighbours of its kind it wants, in thousandths"
+    )
+
+
+class SchellingBlock(RowBlock):
+    """Moves a citizen with too few neighbours of its kind to a free cell."""
+
+    columns: ClassVar[dict[str, Column]] = {
+        "kind": Column("int8", seen=True),
+        "alike": Column("int32"),
+    }
+    ParamsType: ClassVar[type[BlockParams]] = SchellingParams
+    params: SchellingParams
+
+    async def forward(self) -> None:
+        """Count the neighbours of the same kind, and move if not content."""
+        seen, grid = self.perceived.seen, self.perceived.view.city
+        kinds = kinds_by_cell(seen("kind"), seen("place"), len(grid))
+        here = seen("place", self.perceived.id)
+        around = grid.next_to[here]
+        near = kinds[around[around >= 0]]
+        like, others = int((near == self.status["kind"]).sum()), int((near >= 0).sum())
+        self.status["alike"] = like * 1000 // others if others else 1000
+        free = np.flatnonzero(kinds < 0)
+        if len(free) and self.status["alike"] < self.params.alike:
+            x, y = grid.cells[free[self.draws.below(len(free), "schelling.cell")]]
+            self.want(Move(f"{x},{y}"))
+
+    def step_rows(self, rows: Rows) -> None:
+        """Do `forward` for rows."""
+        grid = rows.city
+        kinds = rows.once(
+            "schelling.kinds",
+            lambda: kinds_by_cell(rows.seen("kind"), rows.seen("place"), len(grid)),
+        )
+        free = rows.once("schelling.free", lambda: np.flatnonzero(kinds < 0))
+        around = grid.next_to[rows["place"]]
+        near = np.where(around >= 0, kinds[around], -1)
+        like = (near == rows["kind"][:, None]).sum(axis=1)
+        others = (near >= 0).sum(axis=1)
+        rows["alike"] = np.where(others > 0, like * 1000 // np.maximum(others, 1), 1000)
+        if len(free):
+            cell = free[rows.below(len(free), "schelling.cell")]
+            rows.want(Move, rows["alike"] < self.params.alike, to=cell)
+
+
+def schelling(
+    seed: int = 0, *, width: int = 50, free: int = 100, alike: int = 375, around: int = 8
+) -> Population:
+    """Return citizens of two kinds on a torus of width × width cells.
+
+    Metric: `alike`, the mean share of neighbours of one's own kind, in thousandths.
+
+    Args:
+        seed: the seed of all draws
+        width: columns and rows; 3 or more
+        free: cells without a citizen, of a thousand
+        alike: neighbours of its kind that a citizen wants, of a thousand
+        around: 4 or 8 neighbours
+    """
+    grid = Grid(width, width, torus=True, around=around, cell_seconds=0)
+    count = len(grid) * (1000 - free) // 1000
+    cells = np.arange(len(grid), dtype=np.uint64)
+    taken = np.argsort(integers(seed, cells, 0, "schelling.first"), kind="stable")[:count]
+    table = {"place": taken.astype(np.int32), "kind": np.arange(count, dtype=np.int8) % 2}
+    block = SchellingBlock(block_params={"alike": alike})
+    metrics = {"alike": lambda columns: float(columns["alike"].mean())}
+    return Population(table, grid, [block], seed, metrics=metrics)
+
+
+def kinds_by_cell(kinds: Any, places: Any, cells: int) -> Any:
+    """Return the kind of the citizen in each cell; −1 for a free cell."""
+    made = np.full(cells, -1, np.int8)
+    made[places[places >= 0]] = kinds[places >= 0]
+    return made
+
+
+async def main() -> None:
+    """Print how alike neighbours become."""
+    async with Society(schelling(seed=1, width=40)) as society:
+        rows = await society.run(steps=30)
+    for row in rows[::10]:
+        print(f"step {row['step']}: {row['alike']:.0f} of 1,000 neighbours are of one's own kind")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

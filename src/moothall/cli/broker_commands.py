@@ -1,0 +1,303 @@
+"""Commands over a message broker: serving over RabbitMQ, and `moothall dead-letters`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from moothall.agent import Agent
+from moothall.cli.ending import INTERRUPTED
+from moothall.cli.own_agents import add_agent, named_agent
+from moothall.cli.shared_options import print_text, recorded, usage
+from moothall.errors import MissingExtra
+from moothall.spaces.amqp.amqp_options import AMQPOptions
+from moothall.text import counted, escaped
+
+if TYPE_CHECKING:
+    from moothall.spaces.amqp.amqp_space import AMQPSpace
+    from moothall.spaces.amqp.dead_letters import DeadLetter, DeadLetters
+
+EXCHANGE: Final = "moothall"
+GRACE_S: Final = 30.0
+_LOOK_S: Final = 1.0
+
+_FILE: Final = click.Path(dir_okay=False)
+_OPTIONS = (
+    click.option("--exchange", metavar="E", help=f"Exchange of the broker.  [default: {EXCHANGE}]"),
+    click.option("--use-ssl", is_flag=True, help="Encrypt the connection (AMQP_USE_SSL=1)."),
+    click.option(
+        "--ca-file",
+        metavar="PEM",
+        type=_FILE,
+        help="Authorities that may have issued the broker's certificate (AMQP_CA_FILE).",
+    ),
+    click.option(
+        "--cert-file",
+        metavar="PEM",
+        type=_FILE,
+        help="Client certificate; without AMQP_USERNAME it logs in (AMQP_CERT_FILE).",
+    ),
+    click.option(
+        "--key-file",
+        metavar="PEM",
+        type=_FILE,
+        help="Private key of --cert-file (AMQP_KEY_FILE).",
+    ),
+)
+_QUORUM = click.option("--quorum", is_flag=True, help="Replicate the queues in a cluster.")
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a command line says about the broker and the exchange; the environment says the rest."""
+
+    exchange: str | None
+    quorum: bool
+    given: dict[str, Any]  # arguments of `AMQPOptions`
+
+    @property
+    def name(self) -> str:
+        """The name of the exchange."""
+        return self.exchange or EXCHANGE
+
+    def options(self) -> AMQPOptions:
+        """Return how to reach the broker."""
+        with usage():
+            return AMQPOptions.from_environment(**self.given)
+
+    def within(self, group: Place) -> Place:
+        """Return this, where it says nothing, as the group before the command says."""
+        exchange = self.exchange or group.exchange
+        return Place(exchange, self.quorum or group.quorum, group.given | self.given)
+
+    def check(self, amqp: bool, *others: str) -> None:
+        """Refuse options of the broker without --amqp; `others` are such options, too."""
+        if not amqp and (self.exchange is not None or self.quorum or self.given or others):
+            of_others = "".join(f", {each}" for each in others)
+            raise click.UsageError(
+                f"--exchange{of_others}, --quorum, --use-ssl and the certificates are for --amqp"
+            )
+
+    def space(self, **options: Any) -> AMQPSpace:
+        """Return a space there."""
+        from moothall.spaces.amqp.amqp_space import AMQPSpace
+
+        _hush_pika()
+        at = self.options()
+        with usage():
+            return AMQPSpace(amqp_options=at, exchange=self.name, quorum=self.quorum, **options)
+
+
+def place_options(function: Callable[..., Any], *, quorum: bool = True) -> Callable[..., Any]:
+    """Add the options that name the broker, and pass them as one, `place`."""
+
+    @wraps(function)
+    def command(
+        *args: Any,
+        exchange: str | None,
+        use_ssl: bool,
+        ca_file: str | None,
+        cert_file: str | None,
+        key_file: str | None,
+        quorum: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        files = {"ca_file": ca_file, "cert_file": cert_file, "key_file": key_file}
+        given: dict[str, Any] = {"use_ssl": True} if use_ssl else {}
+        given |= {name: path for name, path in files.items() if path is not None}
+        return function(*args, place=Place(exchange, quorum, given), **kwargs)
+
+    decorated: Callable[..., Any] = command
+    for option in reversed(_OPTIONS + ((_QUORUM,) if quorum else ())):
+        decorated = option(decorated)
+    return decorated
+
+
+def _hush_pika() -> None:
+    """Silence pika's log: moothall reports a failure in one line."""
+    logging.getLogger("pika").setLevel(logging.CRITICAL + 1)
+
+
+def serve_over_broker(
+    agents: Sequence[str],
+    id: str | None,
+    place: Place,
+    inbox: str | None,
+    journal: str | None,
+    grace: float,
+) -> int:
+    """Serve an agent over RabbitMQ, until Ctrl-C."""
+    if len(agents) > 1:
+        raise click.UsageError("one process serves one agent over RabbitMQ; --http serves several")
+    served = named_agent(agents[0], id, "MODULE:AGENT")
+    with recorded((served,), journal, agents[0]):
+        log_to_stderr()
+        space = place.space(inbox=inbox, grace=grace)
+        return asyncio.run(_serve(served, space, place, grace))
+
+
+async def _serve(agent: Agent, space: AMQPSpace, place: Place, grace: float) -> int:
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    serving = False
+
+    def stop() -> None:
+        if not serving or stopped.is_set():
+            # Exit without waiting for actions in threads or for the broker. The broker sees the
+            # connection end, and gives the id and the messages to the next process.
+            with suppress(OSError):
+                sys.stdout.flush()
+            os._exit(INTERRUPTED)
+        stopped.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    try:
+        await asyncio.to_thread(add_agent, space, agent)
+        serving = True
+        id = escaped(str(agent.id))
+        address = place.options().address
+        _print_line(f"{id} is served at {address}, exchange {place.name}. Ctrl-C ends it.")
+        # No event tells that the agent has left, or that another process has taken its id.
+        while not stopped.is_set() and space.ids():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stopped.wait(), _LOOK_S)
+        if not stopped.is_set():
+            click.echo(f"moothall: {id} is in its space no longer", err=True)
+            return 1
+        busy = space.statistics()["agents"].get(str(agent.id), {}).get("handling")
+        if busy:
+            doing = escaped(", ".join(sorted(busy)))
+            _print_line(f"{id} finishes {doing}, within {grace:g} s. Ctrl-C ends it at once.")
+    finally:
+        await asyncio.to_thread(space.close)
+    _print_line(f"{id} has stopped.")
+    return 0
+
+
+def _print_line(text: str) -> None:
+    with suppress(OSError):  # a closed output is no reason to end
+        print(text, flush=True)
+
+
+class _Lines(logging.Formatter):
+    """Formats lines without control characters."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return "\n".join(escaped(line) for line in super().format(record).split("\n"))
+
+
+def log_to_stderr() -> None:
+    """Log the connection's changes and all failures, with tracebacks, to standard error."""
+    logger = logging.getLogger("moothall")
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Lines("%(asctime)s %(levelname)s %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+# -- dead letters ----------------------------------------------------------------------------------
+
+
+@click.group(invoke_without_command=True)
+@partial(place_options, quorum=False)
+@click.pass_context
+def dead_letters(ctx: click.Context, place: Place) -> None:
+    """Inspect and resend dead-lettered messages.
+
+    A message is dead-lettered if it waited too long for its agent, if its outcome is unknown
+    because its agent's process died, or if it could not be read. Without a command, list them, the
+    oldest first, a thousand at most.
+
+    AMQP_HOST, AMQP_PORT, AMQP_USERNAME, AMQP_PASSWORD and AMQP_VHOST name the broker. To remove
+    messages, purge the queue EXCHANGE.dead-letters with the broker's own tools.
+
+    \b
+    Examples:
+      moothall dead-letters
+      moothall dead-letters resend --all
+
+    Exit codes: 0 done, 1 failed, 2 wrong usage,
+    130 interrupted.
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    ctx.obj = place
+    if ctx.invoked_subcommand is not None:
+        return
+    with _opened(place) as dead:
+        found, more = dead.look()
+    for letter in found:
+        _print_letter(letter)
+    if more:
+        click.echo(f"and {more:,} later ones")
+    elif not found:
+        click.echo("There are no dead letters.")
+
+
+@dead_letters.command(short_help="Resend a dead letter, or all.")
+@click.argument("key", required=False)
+@click.option("--all", "all_", is_flag=True, help="Resend all dead letters.")
+@partial(place_options, quorum=False)
+@click.pass_obj
+def resend(group: Place, key: str | None, all_: bool, place: Place) -> int:
+    """Resend the dead letter KEY, or all, to the agents they were sent to.
+
+    A resent letter is a new message and is handled even if the outcome of the first is unknown:
+    check first whether that took effect. A request is answered by a message. Letters that cannot be
+    sent stay.
+    """
+    if (key is None) is not all_:
+        raise click.UsageError("give either a KEY or --all")
+    sent = stay = 0
+    with _opened(place.within(group)) as dead:
+        for letter, why in dead.resend(key):
+            if why is None:
+                sent += 1
+                click.echo(f"{letter.key} is sent to {escaped(letter.agent)}")
+            else:
+                stay += 1
+                click.echo(f"moothall: {letter.key} stays: {escaped(str(why))}", err=True)
+    if key is not None and not sent and not stay:
+        click.echo(
+            f"moothall: there is no dead letter {escaped(key)}: `moothall dead-letters` lists them",
+            err=True,
+        )
+        return 1
+    if not sent and not stay:
+        click.echo("There are no dead letters.")
+    return int(stay > 0)
+
+
+def _opened(place: Place) -> DeadLetters:
+    """Return the dead letters of an exchange."""
+    MissingExtra.unless("moothall dead-letters", "amqp", "pika")
+    from moothall.spaces.amqp.dead_letters import DeadLetters
+
+    _hush_pika()
+    options = place.options()
+    with usage():
+        return DeadLetters(options, place.name)
+
+
+def _print_letter(letter: DeadLetter) -> None:
+    message = letter.message if isinstance(letter.message, dict) else {}
+    action = message.get("action")
+    name = action.get("name") if isinstance(action, dict) else None
+    size = counted(len(letter.body), "byte")
+    what = f'"{name}", {size}' if isinstance(name, str) else size
+    click.echo(letter.key)
+    print_text(
+        f"{letter.kind or 'message'} to {letter.agent or '?'} from {message.get('from', '?')}"
+    )
+    print_text(what)
+    print_text(f"{letter.time or 'some time'}: {letter.reason or 'reason unknown'}")

@@ -1,0 +1,212 @@
+"""The user's own agents, by MODULE:NAME, and the agents that chat and studio add to a space."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+from moothall.agent import Agent
+from moothall.agents.chatty import ChattyAI
+from moothall.agents.function import OpenAIFunctionAgent
+from moothall.agents.host import Host
+from moothall.cli.run.watch import keyboard, says_yes
+from moothall.cli.shared_options import (
+    FILE,
+    is_typed,
+    model_option,
+    root_option,
+    settings,
+    source_of,
+    usage,
+)
+from moothall.errors import DefinitionError, MoothallError
+from moothall.memory.bounded import TokenBoundedMemory
+from moothall.orders.act import is_small
+from moothall.orders.named_models import chosen_model, made_model
+from moothall.reasoning.thread import Thread
+from moothall.spaces.space import Space
+from moothall.text import escaped
+
+_OPTIONS = (
+    model_option(
+        "model_name",
+        envvar="MOOTHALL_MODEL",
+        help="Model of the agents; `moothall models` lists names.  [default: local]",
+    ),
+    root_option(help="Folder whose files Host offers.  [default: .]"),
+    click.option(
+        "--agent",
+        "agents",
+        metavar="MODULE:NAME",
+        multiple=True,
+        envvar="MOOTHALL_AGENTS",
+        help="Your own agent: an agent, a class, or a function that returns one. May be repeated.",
+    ),
+    click.option("--network", is_flag=True, help="Let Host's commands use the network."),
+)
+
+
+def company_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that choose the agents."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+class Forgetful(ChattyAI):
+    """Answers each text without the ones before: a small model repeats what it has said."""
+
+    async def _say(self, content: str, thread: Thread) -> str:
+        thread.memory = TokenBoundedMemory(1)
+        return await super()._say(content, thread)
+
+
+@dataclass
+class Company:
+    """Chatty and FunctionAI by the model, Host by the folder, and the user's own agents."""
+
+    members: list[Agent]
+    small: bool  # whether the model is the small one, which cannot call actions
+    notes: list[str] = field(default_factory=list)  # shown to the person
+    model: Any = None
+
+    @classmethod
+    def of(
+        cls,
+        me: str,
+        amqp: bool,
+        *,
+        model_name: str | None,
+        root: str | None,
+        agents: Sequence[str],
+        network: bool,
+    ) -> Company:
+        """Make the agents that the command line, the environment and moothall.toml name."""
+        brought = {"model_name", "root", "agents"}
+        if amqp:  # with --amqp, only what the command line names is added
+            brought = {each for each in brought if is_typed(each)}
+        said = settings("chat")
+        chosen, key = chosen_model(said, model_name, os.environ.get("MOOTHALL_KEY"))
+        listed: Sequence[str] = ()
+        if "agents" in brought:
+            listed = agents or permitted_agents(said.get("agents", []))
+        with usage(source_of("model_name", of_file="model" in said)):
+            model = made_model(chosen, key) if "model_name" in brought else None
+        made = cls([named_agent(each) for each in listed], is_small(chosen), model=model)
+        if "root" in brought:
+            with usage(source_of("root", of_file="root" in said)):
+                host = Host("Host", root or said.get("root", "."), network=network)
+            made.members.insert(0, host)
+        if model is not None:
+            # Not Chatty, which has nothing to call, and is busy whenever something is said to all.
+            called = [str(each.id) for each in made.members]
+            function = OpenAIFunctionAgent("FunctionAI", model, user_id=me, discover=called)
+            chatty = (Forgetful if made.small else ChattyAI)("Chatty", model)
+            made.members[:0] = [chatty, function]
+            if made.small:
+                made.notes.append(
+                    "The model is small (135 million parameters) and often wrong. A larger one: "
+                    "moothall chat --model NAME; `moothall models` lists the names."
+                )
+                made.notes.append(
+                    "FunctionAI needs a larger one, and hears only what is said to it by name."
+                )
+            if not model_name and "model" in said:
+                made.notes.append(f"{FILE} says that the model is {escaped(chosen)}.")
+        return made
+
+    def close(self) -> None:
+        """Release what the model holds."""
+        close = getattr(self.model, "close", None)
+        if callable(close):
+            close()
+
+
+def permitted_agents(names: list[str]) -> list[str]:
+    """Return the agents that moothall.toml names if the person permits them, else none."""
+    # Somebody else may have made the folder with the file, and an import runs code.
+    if not names:
+        return []
+    lines = keyboard()
+    listed = ", ".join(escaped(name) for name in names)
+    if lines is None:
+        raise click.UsageError(
+            f"{FILE} names agents ({listed}), which are programs of this folder, and standard "
+            "input is not a terminal, so nobody can be asked: name them by --agent"
+        )
+    print(f"{FILE} would have this run, from this folder: {listed}", file=sys.stderr)
+    return names if says_yes(lines, "Permit this?") else []
+
+
+def named_agent(name: str, id: str | None = None, param: str = "--agent") -> Agent:
+    """Return the agent that MODULE:NAME is or makes; a class gets its own name as default id."""
+    module_name, _, attribute = name.partition(":")
+    parts = module_name.split(".")
+    is_file = parts[-1] == "py"  # my_agents.py:Calculator
+    if is_file or not attribute.isidentifier() or not all(p.isidentifier() for p in parts):
+        raise _wrong(
+            param, f"{name!r} is not of the form MODULE:NAME, such as my_agents:Calculator"
+        )
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing and f"{module_name}.".startswith(f"{missing}."):
+            raise _wrong(param, f"{name!r}: there is no module {missing!r}") from None
+        raise DefinitionError(
+            f"{param} {name}: importing {module_name} failed: {type(error).__name__}: {error}"
+        ) from error
+    if not hasattr(module, attribute):
+        raise _wrong(param, f"{name!r}: the module {module_name!r} has no {attribute!r}")
+    found = getattr(module, attribute)
+    if isinstance(found, Agent):
+        if id is not None and id != str(found.id):
+            raise _wrong(
+                param,
+                f"{name!r} is an agent already, whose id is {str(found.id)!r}: leave --id out",
+            )
+        return found
+    if not callable(found):
+        raise _wrong(
+            param,
+            f"{name!r} is of type {type(found).__name__}: neither an agent, nor a class of "
+            "agents, nor a function that makes one",
+        )
+    is_class = isinstance(found, type)
+    if is_class and not issubclass(found, Agent):
+        raise _wrong(param, f"{name!r} is a class, but not of agents")
+    try:
+        if id is None:
+            agent = found(attribute) if is_class else found()
+        else:
+            agent = found(id)
+    except Exception as error:
+        raise DefinitionError(
+            f"{param} {name}: calling it failed: {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(agent, Agent):
+        raise DefinitionError(f"{param} {name}: it made a {type(agent).__name__}, not an agent")
+    return agent
+
+
+def add_agent(space: Space, agent: Agent) -> None:
+    """Add the user's own agent to a space; DefinitionError if its `after_add` fails."""
+    try:
+        space.add(agent)
+    except MoothallError:
+        raise
+    except Exception as error:
+        why = f"agent {str(agent.id)!r}: its after_add failed: {type(error).__name__}: {error}"
+        raise DefinitionError(why) from error
+
+
+def _wrong(param: str, reason: str) -> click.BadParameter:
+    return click.BadParameter(reason, param_hint=f"'{param}'")

@@ -1,0 +1,153 @@
+"""Runs in a journal: how a command records one, what is in doubt in it, and what to type next."""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Final
+
+import click
+
+from moothall.cli.shared_options import is_typed, made_journal, usage
+from moothall.errors import StateError
+from moothall.journal import Entry, Journal, Outline
+from moothall.journal.describe import doubt_line
+from moothall.journal.doubt import Doubt
+from moothall.orders.order import AnyOrder, without_keys
+from moothall.orders.resumable import Refusal, refusal
+from moothall.reasoning.resume import ENDED
+from moothall.text import escaped
+
+NOBODY: Final = "MODULE:AGENT"
+"""Stands in a shown command for an agent that is not known."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A run in a journal."""
+
+    journal: Journal
+    run_id: str
+    order: AnyOrder | None = None  # None if it is a run of the user's own agent,
+    agent: str | None = None  # which is named here as MODULE:AGENT
+    about: str = ""  # shown when the run is resumed
+    # If the command line names the journal, shown commands name it too.
+    named: bool = field(default_factory=partial(is_typed, "journal"))
+
+    @property
+    def began(self) -> dict[str, str]:
+        """The fields of the event `run`, by which a program knows the run."""
+        return {"run_id": self.run_id, "journal": self.journal.path}
+
+    @property
+    def outline(self) -> Outline:
+        """The run's outline."""
+        return self.journal.run(self.run_id)
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The run's entries."""
+        return self.journal.entries(self.run_id)
+
+    def command(self, name: str, *options: str) -> str:
+        """Return a command about the run, as it is typed."""
+        journal = ("--journal", self.journal.path) if self.named else ()
+        agent = ("--agent", self.agent) if self.agent and name == "resume" else ()
+        return shlex.join(("moothall", name, self.run_id, *options, *journal, *agent))
+
+    def ways(self, stop_reason: str, doubts: Sequence[int] = (1,)) -> list[tuple[str, str]]:
+        """Return the ways to continue after a stop reason, as (words, command); none if over."""
+        if stop_reason in ENDED:
+            return []
+        if stop_reason == "in_doubt":
+            return self._decisions(doubts)
+        # The limit is shown as N: nobody knows how much more the run needs.
+        limits = [
+            name
+            for name in ("max_usd", "max_tokens")
+            if stop_reason == "budget" and getattr(self.order, name, None) is not None
+        ]
+        words = "to resume with a higher limit N" if limits else "to resume it"
+        more = [part for name in limits for part in (f"--{name.replace('_', '-')}", "N")]
+        return [(words, self.command("resume", *more))]
+
+    def _decisions(self, doubts: Sequence[int]) -> list[tuple[str, str]]:
+        """Return the ways to decide about the calls in doubt with these numbers."""
+        it, on = "it" if len(doubts) == 1 else "all", " and resume"
+        decide = self.command
+        if self.agent == NOBODY:  # to decide needs no agent, so the commands work as copied
+            on, decide = "", replace(self, agent=None).command
+        ways = [
+            (f"to run {it} again{on}", decide("resume", "--repeat")),
+            (f"to skip {it}{on}", decide("resume", "--skip")),
+        ]
+        done = ("--done", f"{doubts[0]}=RESULT")
+        if len(doubts) == 1:
+            return [*ways, (f"to give its result{on}", decide("resume", *done))]
+        rest = ("--repeat", str(doubts[1]), "--skip")
+        return [*ways, ("to decide one by one", decide("resume", *done, *rest))]
+
+
+def execute_order(
+    by: Callable[..., int], order: AnyOrder, journal: str | None, run_id: str | None, as_json: bool
+) -> int:
+    """Carry out an order, recorded if a journal is named; return the exit code."""
+    # The reply says in words what the library logs.
+    logging.getLogger("moothall").addHandler(logging.NullHandler())
+    if journal is None:
+        if run_id is not None:
+            raise click.UsageError("--run-id is for a run in a journal: give --journal too")
+        return by(order, as_json)
+    with usage():
+        without_keys(order)
+    with made_journal(journal) as found:
+        recorded = Recorded(found, run_id or secrets.token_hex(8), order)
+        if run_id is not None:
+            # What has ended is not resumed: its recorded reply is returned.
+            why = refusal(found, run_id, ended=True)
+            if refused(recorded, why, as_json):
+                return 1
+        return by(order, as_json, recorded)
+
+
+def refused(recorded: Recorded, why: Refusal | None, as_json: bool) -> bool:
+    """Return whether a person must decide before a run can continue; if so, print how.
+
+    Raise StateError if the run has a fork.
+    """
+    if why is None:
+        return False
+    if why.fork:
+        fork = replace(recorded, run_id=why.fork)
+        raise StateError(
+            f"{why.text} by `{fork.command('resume')}`, or this run all the same by "
+            f"`{recorded.command('resume', '--force')}`"
+        )
+    if as_json:
+        numbers = [each.number for each in why.doubts]
+        ways = [command for _, command in recorded.ways("in_doubt", numbers)]
+        found = {"kind": why.reason, "run_id": recorded.run_id}
+        actions = [asdict(each) for each in why.doubts]
+        print(json.dumps({**found, "actions": actions, "resume": ways}))
+    id = escaped(recorded.run_id)
+    click.echo(f"moothall: run {id} cannot be resumed before you decide", err=True)
+    print_doubts(why.doubts, recorded, to_stderr=True)
+    return True
+
+
+def print_doubts(doubts: Sequence[Doubt], recorded: Recorded, *, to_stderr: bool = False) -> None:
+    """Print the calls in doubt with their numbers, and what to type to decide."""
+    these, each = ("this was", "it") if len(doubts) == 1 else ("these were", "each")
+    click.echo(f"outcome unknown, the process ended while {these} running:", err=to_stderr)
+    for doubt in doubts:
+        click.echo(f"  {doubt.number}  {doubt_line(doubt)}", err=to_stderr)
+    click.echo(f"Look whether {each} took effect, and then:", err=to_stderr)
+    ways = recorded.ways("in_doubt", [doubt.number for doubt in doubts])
+    width = max(len(words) for words, _ in ways) + 1
+    for words, command in ways:
+        click.echo(f"  {words + ':':<{width}} {escaped(command)}", err=to_stderr)

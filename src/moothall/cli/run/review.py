@@ -1,0 +1,60 @@
+"""A research plan, shown to the person at the terminal before it begins."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from moothall.cli.run.watch import Permission, forget_keys, keyboard
+from moothall.errors import InvalidArguments
+from moothall.threads import WORKERS
+
+if TYPE_CHECKING:
+    from moothall.action import Action
+    from moothall.research.writing.review import ProposedPlan
+
+_ASKS = "Begin? [Enter: yes, e: edit, n: stop, or say what is to change] "
+
+
+class PlanReview:
+    """Asks the person at the terminal about a plan; without a terminal it is not accepted."""
+
+    def __init__(self, permission: Permission) -> None:
+        self._permission = permission
+        self._lines = keyboard()
+        self.tools: Mapping[str, Action] = {}
+
+    async def review(self, plan: ProposedPlan) -> Any:
+        """Return what the person answers."""
+        if self._lines is None:
+            return False
+        screen = self._permission.screen
+        screen.hold()
+        try:
+            async with self._permission.turn:
+                return await self._answer(plan)
+        finally:
+            screen.release()
+
+    async def _answer(self, plan: ProposedPlan) -> Any:
+        assert self._lines is not None
+        loop = asyncio.get_running_loop()
+        shown = str(plan)
+        while True:
+            forget_keys()
+            print(f"\n{shown}\n\n{_ASKS}", end="", file=sys.stderr, flush=True)
+            line = await WORKERS.run(loop, self._lines.readline)
+            try:
+                if line.strip() != "e":
+                    return plan.answered(line, self.tools) if line else False
+                edited = await WORKERS.run(loop, click.edit, shown)
+                shown = shown if edited is None else str(edited).strip()
+                plan = plan.edited(shown, self.tools) or plan
+            except InvalidArguments as error:
+                print(f"{error}", file=sys.stderr, flush=True)
+                continue
+            shown = str(plan)

@@ -1,0 +1,318 @@
+"""Shows a person what happens in a run, as it happens, and its outcome."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TextIO
+
+from moothall.cli.recorded_runs import Recorded
+from moothall.cli.run.ended import exit_code, hint, in_words, unsuccessful
+from moothall.cli.screen import Screen
+from moothall.errors import MissingExtra
+from moothall.jsonvalue import json_text
+from moothall.reasoning.events import (
+    BlockEnded,
+    BlockStarted,
+    CallEnded,
+    CallStarted,
+    ConclusionReached,
+    DecisionAction,
+    DecisionMade,
+    Done,
+    Event,
+)
+from moothall.reasoning.reply import Reply
+from moothall.text import counted, escaped, escaped_json
+
+MAX_LINES: Final = 12
+"""How many lines are shown of a result that is not the answer."""
+MAX_LINE: Final = 400
+"""How many characters of such a line are shown."""
+MAX_ARG: Final = 200
+"""How many characters of an argument are shown; a question for permission shows all of it."""
+
+_DECIDED: Final = {
+    DecisionAction.TERMINATE: "the review accepts",
+    DecisionAction.CONTINUE: "the review asks for more",
+    DecisionAction.REDIRECT: "the review asks for another way",
+}
+
+
+class RunDisplay:
+    """Prints each step, in colours where the terminal has them; what it prints is escaped."""
+
+    _noun = "step"
+    _unseen = frozenset(("message", "block_started", "block_ended"))
+
+    def __init__(
+        self,
+        whole: Iterable[str] = (),
+        *,
+        reviewed: bool = False,
+        to_a_person: bool = False,
+        recorded: Recorded | None = None,
+        model: str = "the model",
+        to: TextIO | None = None,
+    ) -> None:
+        MissingExtra.unless("showing a run (without --json)", "cli", "rich")
+        self._out = sys.stdout if to is None else to
+        self._screen = Screen(self._out)
+        self._whole = frozenset(whole)
+        self._reviewed = reviewed
+        self._to_a_person = to_a_person
+        self._recorded = recorded
+        self._begun = False
+        self._past = False  # whether the last shown event is from before this process
+        self._open: dict[str, str] = {}
+        self._calls: dict[tuple[str | None, str], Any] = {}  # as they were shown
+        self._last: Any = None  # the call shown last, until something else is shown
+        self._ended = 0
+        self._written = ""  # the line that a model is writing
+        self._written_kind = ""
+        self._answered = False  # whether the last answer was shown as it was written
+        self._model = model
+        self.is_loaded: Callable[[], bool] = lambda: True
+        self._waits = False  # whether a run is under way
+
+    def _print_to(self, out: TextIO) -> None:
+        self._out = out
+        self._screen = Screen(out)
+
+    def begin(self) -> None:
+        """Show from now on, on a terminal, what the run is waiting for and how long."""
+        self._waits = True
+        self._screen.wait(self._status)
+
+    def finish(self) -> None:
+        """Stop showing what the run is waiting for."""
+        self._waits = False
+        self._screen.wait(None)
+
+    def hold(self) -> None:
+        """Leave the terminal to a question until `release`."""
+        self._screen.hold()
+
+    def release(self) -> None:
+        """Take the terminal back: the question is answered."""
+        if self._waits:
+            self._screen.wait(self._status)
+        self._screen.release()
+
+    def unanswered(self, action: str) -> None:
+        """Forget a call that was never executed: its question was cut off."""
+        asked = next((id for id, name in self._open.items() if name == action), "")
+        self._open.pop(asked, None)
+
+    def event(self, event: Event, seconds: float | None) -> None:
+        """Show an event."""
+        self._screen.status("")
+        try:
+            self._show(event, seconds)
+        finally:
+            if self._waits and self._shows(event):
+                self._screen.wait(self._status)
+            else:
+                self._screen.renew()
+
+    def _show(self, event: Event, seconds: float | None) -> None:
+        if self._recorded is not None and not self._begun:
+            self._begun = True
+            run_id, path = self._recorded.run_id, self._recorded.journal.path
+            self._line(f"run {run_id}, recorded in {path}", "dim")
+            if self._recorded.about:
+                self._line(self._recorded.about)
+        if self._shows(event):
+            past = getattr(event, "past", False)
+            if past is not self._past and event.kind != "done":
+                self._past = past
+                self._line("until now:" if past else "from here on:", "dim")
+        if event.kind in ("text", "reasoning"):
+            if not self._reviewed:
+                self._write(event.kind, event.text)
+            return
+        if isinstance(event, CallStarted):
+            self._flush()
+            self._answered = False
+            if not event.past:
+                self._open[event.call_id] = event.action
+            self._call(event)
+        elif isinstance(event, CallEnded):
+            self._ended += not event.past
+            self._open.pop(event.call_id, None)
+            self._result(event)
+        elif isinstance(event, DecisionMade):
+            if self._to_a_person:
+                self._screen.release()
+            self._decision(event)
+        elif isinstance(event, ConclusionReached):
+            if self._to_a_person:
+                self.hold()
+            else:
+                self._line(event.conclusion.summary)
+        elif isinstance(event, BlockStarted | BlockEnded):
+            self._block(event)
+        elif isinstance(event, Done):
+            self.finish()
+            self._flush()
+            self._end(event.reply, seconds)
+
+    def interrupted(self, seconds: float) -> None:
+        """Say what was done until the run was interrupted."""
+        self.finish()
+        self._flush()
+        shown_on = self._out
+        self._print_to(sys.stderr)
+        self._set_apart(shown_on)
+        if self._open:
+            names = ", ".join(self._open.values())
+            self._line(f"stopped before it had ended: {names}", "yellow")
+        self._line(f"until then {counted(self._ended, self._noun)}, {seconds:.1f} s", "dim")
+        self._ways("cancelled")
+
+    def _set_apart(self, shown_on: TextIO) -> None:
+        """Print an empty line before the end, except as the first of a file of errors."""
+        if self._out.isatty() or self._out is shown_on:
+            self._line("")
+
+    # -- the kinds of events -----------------------------------------------------------------------
+
+    def _shows(self, event: Event) -> bool:
+        """Return whether an event is shown."""
+        if event.kind == "conclusion":
+            return not self._to_a_person
+        return event.kind not in self._unseen and not (
+            self._reviewed and event.kind in ("text", "reasoning")
+        )
+
+    def _write(self, kind: str, text: str) -> None:
+        """Show what a model writes, line by line as each is whole."""
+        if kind != self._written_kind:
+            self._flush()
+            self._written_kind = kind
+        *lines, self._written = (self._written + text).split("\n")
+        for line in lines:
+            self._writing(line)
+
+    def _flush(self) -> None:
+        if self._written.strip():
+            self._writing(self._written)
+        self._written = ""
+
+    def _writing(self, line: str) -> None:
+        self._line(line.expandtabs(4), "dim italic" if self._written_kind == "reasoning" else "")
+        if self._written_kind == "text":
+            self._answered = True
+
+    def _call(self, event: CallStarted) -> None:
+        args = ", ".join(f"{escaped(k)}={_argument(v)}" for k, v in event.args.items())
+        call = (event.action, "bold cyan"), (f"({args})", "")
+        self._print("→ ", "    ", *call)
+        self._last = self._calls[event.agent, event.call_id] = call
+
+    def _result(self, event: CallEnded) -> None:
+        call = self._calls.pop((event.agent, event.call_id), None)
+        if call is not None and call is not self._last:  # calls at the same time end in any order
+            self._print("← ", "    ", *call)
+        self._last = None
+        if event.error is not None:
+            self._line(event.error, "red", "  ✗ ", "    ")
+            return
+        lines = _result_lines(event.result.get("result"))
+        if event.action not in self._whole:
+            more = len(lines) - MAX_LINES
+            if more > 1:
+                lines[MAX_LINES:] = [f"… {counted(more, 'more line')}"]
+            lines = [line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]} …" for line in lines]
+        for line in lines:
+            self._line(line, "", "  ", "    ")
+
+    def _block(self, event: BlockStarted | BlockEnded) -> None:
+        """Do nothing: an agent's blocks are not shown."""
+
+    def _decision(self, event: DecisionMade) -> None:
+        decision = event.decision
+        given = decision.new_instruction
+        said = "; ".join(given) if isinstance(given, list) else given
+        if decision.action is DecisionAction.TERMINATE:
+            said = decision.reasoning
+        words = _DECIDED[decision.action]
+        self._line(f"{words}: {said}" if said else words, "magenta")
+
+    def _end(self, reply: Reply, seconds: float | None) -> None:
+        if reply.text and not (self._answered or self._reviewed or reply.stop_reason == "terminal"):
+            self._line(reply.text.expandtabs(4))
+        shown_on = self._out
+        if exit_code(reply):  # standard output is for the answer
+            self._print_to(sys.stderr)
+        self._set_apart(shown_on)
+        failed = unsuccessful(reply)
+        style = "bold red" if exit_code(reply) else "bold yellow" if failed else "bold green"
+        self._line(f"{in_words(reply)}; {failed}" if failed else in_words(reply), style)
+        if said := hint(reply, self._model):
+            self._line(said)
+        usage = reply.usage
+        tokens = usage.input_tokens + usage.output_tokens
+        took = "" if seconds is None else f"{seconds:.1f} s, "
+        self._line(
+            f"{counted(len(reply.steps), 'step')}, {took}{counted(tokens, 'token')} "
+            f"({usage.input_tokens:,} in, {usage.output_tokens:,} out)",
+            "dim",
+        )
+        self._ways(reply.stop_reason)
+
+    def _ways(self, stop_reason: str) -> None:
+        """Print how to continue the run."""
+        for words, command in () if self._recorded is None else self._recorded.ways(stop_reason):
+            self._screen.show(
+                f"{words}: {escaped(command)}"
+            )  # in one line, so that it can be copied
+
+    # -- what is waited for ------------------------------------------------------------------------
+
+    def _status(self, seconds: float) -> str:
+        since = f", {int(seconds)} s" if seconds >= 1 else ""
+        return f"{self._at_work()}{since} (Ctrl-C stops it)"
+
+    def _at_work(self) -> str:
+        if self._open:
+            verb = "are" if len(self._open) > 1 else "is"
+            return f"{', '.join(self._open.values())} {verb} running"
+        if not self.is_loaded():
+            return f"loading the model {self._model}"
+        return f"{self._model} is thinking"
+
+    # -- printing ----------------------------------------------------------------------------------
+
+    def _line(self, text: str, style: str = "", first: str = "", rest: str | None = None) -> None:
+        """Print a text; a line that is too long continues below, as do the text's other lines."""
+        self._print(first, first if rest is None else rest, (text, style))
+
+    def _print(self, first: str, rest: str, *spans: tuple[str, str]) -> None:
+        self._screen.show(self._screen.lines(first, *spans, indent=rest, chops=True))
+
+
+def _argument(value: Any) -> str:
+    text = escaped_json(value)
+    return text if len(text) <= MAX_ARG else f"{text[:MAX_ARG]} … ({len(text):,} characters)"
+
+
+def _result_lines(result: Any) -> list[str]:
+    """Return a result as lines for a person."""
+    if isinstance(result, str):
+        return result.expandtabs(4).rstrip("\n").split("\n") if result.strip() else ["(nothing)"]
+    if isinstance(result, list):
+        if not result:
+            return ["(none)"]
+        if all(isinstance(item, str) for item in result):
+            return ["  ".join(escaped(item) for item in result)]
+        if all(_is_numbered(item) for item in result):
+            return [f"line {number}: {text.expandtabs(4)}" for number, text in result]
+    return [json.dumps(result) if isinstance(result, dict) else json_text(result)]
+
+
+def _is_numbered(item: Any) -> bool:
+    if not isinstance(item, list | tuple) or len(item) != 2:
+        return False
+    return isinstance(item[0], int) and isinstance(item[1], str)

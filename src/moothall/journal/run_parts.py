@@ -1,0 +1,102 @@
+"""The parts of a run: of its agent, and of those that work on its behalf; and their replies."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from typing import Any, Final, TypeAlias
+
+from moothall.errors import StateError
+from moothall.journal.commits import OpenRun
+from moothall.journal.entry import ROOT, Entry
+
+
+class Part:
+    """One part of an open run: that of its agent, or of an agent that works on its behalf."""
+
+    __slots__ = ("past", "path", "run")
+
+    def __init__(self, run: OpenRun, path: str = ROOT) -> None:
+        self.run: OpenRun = run
+        self.path: str = path
+        self.past: list[Entry] = run.past.get(path, [])  # from before the run was opened
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
+        return self.run.id
+
+    @property
+    def key(self) -> str:
+        """The key of this part, unique among the parts of all runs in all journals."""
+        return f"{self.run.key}/{self.path}"
+
+    def part(self, name: str) -> Part:
+        """The part, such as `H1` or `R1/ID`, of an agent that works on this one's behalf."""
+        return Part(self.run, below(self.path, name))
+
+    def note(self, kind: str, data: dict[str, Any]) -> None:
+        """Note an entry, as JSON data; it is written with the next commit."""
+        self.run.note(self.path, kind, data)
+
+    async def commit(self) -> None:
+        """Write what was noted, in all parts of the run. When this returns, it is in the file."""
+        await self.run.commit()
+
+    def end(self, state: str) -> None:
+        """Set the state of the run, as its outline shows it; written with the next commit."""
+        self.run.state = state
+
+    def close(self) -> None:
+        """Let others work on the run. Entries that are noted and not committed are dropped."""
+        self.run.close()
+
+
+class ReadPart:
+    """The part of a run's own agent, which is only read."""
+
+    __slots__ = ("past", "run_id")
+
+    def __init__(self, run_id: str, entries: Iterable[Entry]) -> None:
+        self.run_id: str = run_id
+        self.past: list[Entry] = [entry for entry in entries if entry.path == ROOT]
+
+
+def below(path: str, name: str) -> str:
+    """Return the path of a part; a slash in an id is quoted, so that no two parts share a path."""
+    turn, slash, id = name.partition("/")
+    name = f"{turn}{slash}{id.replace('%', '%25').replace('/', '%2F')}"
+    return f"{path}/{name}" if path else name
+
+
+# By class of agent: the module whose `replayed(part)` rebuilds a run. These modules import the
+# journal, so they are only named here.
+_TOLD_BY: Final = {
+    "ReActAgent": "moothall.reasoning.loop.recording",
+    "DualActAgent": "moothall.reasoning.dualact.dual_act_state",
+    "Conversation": "moothall.reasoning.conversation.conversation_record",
+    "Researcher": "moothall.research.recording",
+}
+
+
+RecordedPart: TypeAlias = Part | ReadPart
+"""A part of a run that can be read."""
+
+
+def reply_of(part: RecordedPart) -> Any:
+    """Return the reply of a part of a run, rebuilt from its entries; StateError before its end."""
+    if not part.past or part.past[-1].kind != "over":
+        raise StateError(
+            f"run {part.run_id!r} has not ended: call its agent with this run_id to resume it"
+        )
+    begun = next((entry.data for entry in part.past if entry.kind == "begun"), {})
+    module = _TOLD_BY.get(str(begun.get("kind")))
+    if module is not None:
+        return importlib.import_module(module).replayed(part)
+    found: dict[str, Any] = {"begun": begun, "state": {}, "over": part.past[-1].data}
+    for entry in part.past:
+        if entry.kind == "state":
+            found["state"] |= entry.data["state"]
+            for name, items in entry.data["appended"].items():
+                found["state"][name] = [*found["state"].get(name, []), *items]
+    return found

@@ -1,0 +1,175 @@
+"""Models behind Anthropic's Messages API: Anthropic's own, and those of compatible servers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from moothall.arguments import names_checked
+from moothall.errors import ConfigError, ModelError
+from moothall.http import Response
+from moothall.models.base import Request
+from moothall.models.plain_chat import schema_in_words
+from moothall.models.remote.chat_format import may_be_strict
+from moothall.models.remote.context import listed_context
+from moothall.models.remote.http_model import HTTPModel
+from moothall.models.remote.messages_format import messages_body, messages_tools, tools_called
+from moothall.models.remote.messages_stream import MessageStream
+from moothall.models.settings import check_base_url
+
+if TYPE_CHECKING:
+    from moothall.models.wrappers.rate_limit import RateLimit
+
+_ANTHROPIC = "https://api.anthropic.com"
+_VERSION = "2023-06-01"  # the version of the API whose form this is; a version is kept as it is
+# Fields of a request that complete() and stream() set themselves.
+_OWN_FIELDS = frozenset(
+    ("cache_control", "max_tokens", "messages", "model", "stream", "system", "tools")
+)
+
+
+@names_checked
+class AnthropicModel(HTTPModel):
+    """A model behind Anthropic's Messages API, on Anthropic's own server or a compatible one.
+
+    Without `base_url` the server is Anthropic's (or the one that `ANTHROPIC_BASE_URL` names), and
+    the default key is that of `ANTHROPIC_API_KEY`. Any other server receives only the key given
+    for it. Retries, connections and event loops are as with `OpenAIModel`.
+
+    Blocks of reasoning go back to the model unchanged while the calls of its answer are executed,
+    as the API wants it; ask for reasoning by `options={"thinking": …}`. A schema that the API can
+    enforce is sent as one; any other is stated in words.
+
+    Args:
+        name: the provider's name of the model
+        base_url: the server, such as `http://127.0.0.1:8080`; `/v1/messages` is added
+        api_key: the key
+        context_tokens: how much a prompt and its answer may take together; by default that of
+            Anthropic's models
+        max_tokens: how long an answer may be, reasoning included
+        temperature: 0 takes the likeliest token each time; the server decides if left out
+        cache: let the provider keep the prompt for a few minutes, so that the next call of the
+            same conversation costs less; storing it costs more, by the provider's price of
+            `cache_write`, which your `Price` should state
+        timeout: seconds that one attempt may take, to the end of its answer; for a streamed one,
+            only the time spent waiting for the server counts
+        max_retries: how many more attempts are made
+        rate_limit: the limits of the provider; models that are given the same object share them
+        connections: how many calls run at once in each event loop; others wait
+        options: more fields of the request, such as
+            `{"thinking": {"type": "enabled", "budget_tokens": 2000}}`
+
+    Attributes:
+        name: its name for `model()`: `anthropic:NAME`
+        max_tokens: the longest answer that a request asks for
+
+    Raises:
+        MissingExtra: the extra `openai`, which brings the HTTP client, is not installed
+        ModelError: Anthropic's own server needs a key, and none is given
+        ConfigError: an argument has a wrong type or value
+    """
+
+    own_fields: ClassVar[Iterable[str]] = _OWN_FIELDS
+    where_key: str = "api_key=, or ANTHROPIC_API_KEY"
+    _with_schema: ClassVar[bytes] = b'"format": {"type": "json_schema"'
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        context_tokens: int | None = None,
+        max_tokens: int = 4096,
+        temperature: float | None = None,
+        cache: bool = False,
+        timeout: float = 600.0,
+        max_retries: int = 2,
+        rate_limit: RateLimit | None = None,
+        connections: int = 100,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not isinstance(name, str) or not name or not name.isprintable():
+            raise ConfigError(f"AnthropicModel: name must be text, got {name!r:.80}")
+        if options is not None and not isinstance(options, Mapping):
+            raise ConfigError(f"AnthropicModel: options= must be a dict, got {options!r:.80}")
+        if max_tokens is None:
+            raise ConfigError("AnthropicModel: max_tokens= must be a number of tokens, got None")
+        if base_url is None:
+            stated = os.environ.get("ANTHROPIC_BASE_URL") or _ANTHROPIC
+            given = check_base_url(stated, "ANTHROPIC_BASE_URL")
+        else:
+            given = check_base_url(base_url, "AnthropicModel: base_url=")
+        super().__init__(
+            f"anthropic:{name}",
+            given,
+            api_key or (None if base_url else os.environ.get("ANTHROPIC_API_KEY")),
+            context_tokens=listed_context(name) if context_tokens is None else context_tokens,
+            max_tokens=max_tokens,
+            timeout=timeout,
+            max_retries=max_retries,
+            rate_limit=rate_limit,
+            options=options,
+            fields={
+                "model": name,
+                "max_tokens": max_tokens,
+                "temperature": temperature,
+                "cache_control": {"type": "ephemeral"} if cache else None,
+            },
+        )
+        if self._key is None and given == _ANTHROPIC:
+            raise ModelError(
+                f"{self.name}: there is no key: set ANTHROPIC_API_KEY, or pass api_key="
+            )
+        self.model = name
+        self._headers = {
+            "x-api-key": self._key or "none",
+            "anthropic-version": _VERSION,
+            "Content-Type": "application/json",
+            "Accept": "application/json",
+        }
+        self._connect(connections)
+
+    def __repr__(self) -> str:
+        return f"AnthropicModel({self.model!r}, {self.base_url!r})"
+
+    def _reader(self, calls_before: int) -> MessageStream:
+        return MessageStream(self.name, calls_before)
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        messages, actions, schema, _ = request
+        body = self._fields | messages_body(messages, self.name)
+        if actions:
+            body["tools"] = messages_tools(actions)
+        elif called := tools_called(messages):
+            body |= {"tools": called, "tool_choice": {"type": "none"}}
+        if schema is None:
+            return body
+        # The API refuses a schema with keywords that it cannot enforce.
+        if may_be_strict(schema):
+            made = {"format": {"type": "json_schema", "schema": schema}}
+            return body | {"output_config": {**body.get("output_config", {}), **made}}
+        return _in_system(body, schema)
+
+    def _in_words(self, body: dict[str, Any]) -> dict[str, Any]:
+        schema = body["output_config"].pop("format")["schema"]
+        if not body["output_config"]:
+            del body["output_config"]
+        return _in_system(body, schema)
+
+    async def _sent(self, content: bytes, stream: bool) -> Response:
+        root = self.base_url.removesuffix("/v1")
+        body = content[:-1] + b', "stream": true}' if stream else content
+        response = await self._client.request(
+            "POST", f"{root}/v1/messages", headers=self._headers, body=body, stream=stream
+        )
+        if not 200 <= response.status < 300:
+            text = response.content.decode("utf-8", "replace")
+            raise self._refused(response.status, text, response.headers, response.tries)
+        return response
+
+
+def _in_system(body: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    asked = {"type": "text", "text": schema_in_words(schema)}
+    return body | {"system": [*body.get("system", ()), asked]}

@@ -1,0 +1,121 @@
+"""Requests in the form of Anthropic's Messages API."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from moothall.errors import ModelError
+from moothall.models.remote.chat_format import chat_messages
+
+if TYPE_CHECKING:
+    from moothall.action import Action
+
+_NO_ID = re.compile(r"[^A-Za-z0-9_-]")
+_DATA_URL = re.compile(r"data:(image/[a-z+.-]+|application/pdf);base64,(.+)", re.DOTALL)
+_NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+def messages_body(messages: list[Any], name: str) -> dict[str, Any]:
+    """Return the fields `system` and `messages` for our messages.
+
+    All texts of the system go into `system`. Messages of one role in a row become one, since the
+    roles must alternate, and the results of calls are messages of the user.
+    """
+    system: list[dict[str, Any]] = []
+    turns: list[dict[str, Any]] = []
+    ids: dict[str, str] = {}
+    for message, checked in zip(messages, chat_messages(messages, name), strict=True):
+        role, blocks = checked["role"], _blocks(checked.get("content"))
+        if role == "system":
+            system += blocks
+            continue
+        if role == "tool":
+            id = _id(str(message.get("tool_call_id") or ""), ids)
+            blocks = [{"type": "tool_result", "tool_use_id": id, "content": blocks}]
+        elif role == "assistant":
+            thinking = message.get("thinking")
+            thoughts = thinking if isinstance(thinking, list | tuple) else ()
+            uses = [_tool_use(call, ids, name) for call in message.get("tool_calls") or ()]
+            blocks = [*(dict(each) for each in thoughts if isinstance(each, dict)), *blocks, *uses]
+        role = "assistant" if role == "assistant" else "user"
+        if turns and turns[-1]["role"] == role:
+            turns[-1]["content"] += blocks
+        elif blocks:
+            turns.append({"role": role, "content": blocks})
+    if not turns:
+        turns.append({"role": "user", "content": [{"type": "text", "text": "(nothing)"}]})
+    for turn in turns:  # results come first, right after the calls
+        turn["content"].sort(key=lambda block: block.get("type") != "tool_result")
+    return {**({"system": system} if system else {}), "messages": turns}
+
+
+def _blocks(content: Any) -> list[dict[str, Any]]:
+    """Return a message's content as blocks; empty texts, which are refused, are left out."""
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    blocks: list[dict[str, Any]] = []
+    for block in content or ():
+        if isinstance(block, Mapping) and block.get("type") == "image_url":
+            blocks.append(_image(block))
+        elif not isinstance(block, Mapping) or block.get("type", "text") == "text":
+            text = block.get("text") if isinstance(block, Mapping) else str(block)
+            if isinstance(text, str) and text.strip():
+                blocks.append({"type": "text", "text": text})
+        else:  # a block in the provider's own form
+            blocks.append(dict(block))
+    return blocks
+
+
+def _image(block: Mapping[str, Any]) -> dict[str, Any]:
+    given = block.get("image_url")
+    url = str(given.get("url", "")) if isinstance(given, Mapping) else str(given or "")
+    data = _DATA_URL.fullmatch(url)
+    if data is None:
+        return {"type": "image", "source": {"type": "url", "url": url}}
+    kind = "document" if data[1] == "application/pdf" else "image"
+    source = {"type": "base64", "media_type": data[1], "data": data[2]}
+    return {"type": kind, "source": source}
+
+
+def _tool_use(call: Mapping[str, Any], ids: dict[str, str], name: str) -> dict[str, Any]:
+    args = call.get("args")
+    if isinstance(args, str):  # the text of another provider
+        try:
+            args = json.loads(args or "{}")
+        except (ValueError, RecursionError):
+            args = {}
+    if args is not None and not isinstance(args, Mapping):
+        raise ModelError(f"{name}: the arguments of the call {call['name']!r:.80} are no object")
+    id = _id(str(call.get("id") or ""), ids)
+    return {"type": "tool_use", "id": id, "name": call["name"], "input": dict(args or {})}
+
+
+def _id(given: str, ids: dict[str, str]) -> str:
+    """Return an id of the characters that are allowed, the same one for the same call."""
+    if given not in ids:
+        made = _NO_ID.sub("_", given)[:64] or "call"
+        while made in ids.values():
+            made = f"{made[:56]}_{len(ids)}"
+        ids[given] = made
+    return ids[given]
+
+
+def messages_tools(actions: Iterable[Action]) -> list[dict[str, Any]]:
+    """Return the actions that the model may call."""
+    return [
+        {
+            "name": action.name,
+            "description": action.description,
+            "input_schema": action.parameters or _NO_PARAMETERS,
+        }
+        for action in actions
+    ]
+
+
+def tools_called(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return tools for the calls of a conversation that may make no more: the API wants them."""
+    called = {call["name"] for each in messages for call in each.get("tool_calls") or ()}
+    return [{"name": name, "input_schema": _NO_PARAMETERS} for name in sorted(called)]

@@ -1,0 +1,69 @@
+"""Server-sent events, read from bytes as they arrive.
+
+They are untrusted data: bounded. Nothing here reads from a network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import IncrementalNewlineDecoder
+
+from moothall.errors import ModelError
+
+_MAX_EVENT_BYTES = 8 * 2**20
+_MAX_LINES = 2**20
+
+
+class ServerEvents:
+    """Reads the events of one answer; `name` is the model's, for errors."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._newlines = IncrementalNewlineDecoder(None, translate=True)
+        self._line = ""  # the unfinished one
+        self._lines = 0
+        self._kind = b""
+        self._data: list[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes, final: bool = False) -> Iterator[tuple[str, bytes]]:
+        """Yield the name and the data of each event that some bytes complete."""
+        # Each byte is a character, since a piece may end within one of UTF-8.
+        text = self._newlines.decode(data.decode("latin-1"), final)
+        *lines, self._line = (self._line + text).split("\n")
+        if len(self._line) > _MAX_EVENT_BYTES:
+            raise self._too_large()
+        for line in lines:
+            if self._ends_event(line.encode("latin-1")):
+                kind, found = self._kind.decode("latin-1"), b"\n".join(self._data).strip()
+                has_data = bool(self._data)
+                self._kind, self._size = b"", 0
+                self._data.clear()
+                if has_data:
+                    yield kind, found
+
+    def _ends_event(self, line: bytes) -> bool:
+        if not self._lines:
+            line = line.removeprefix(b"\xef\xbb\xbf")  # the byte order mark, which may come first
+        self._lines += 1
+        if self._lines > _MAX_LINES:
+            raise ModelError(f"{self._name}: the answer has more than {_MAX_LINES} lines")
+        if not line:
+            return True
+        field, _, value = line.partition(b":")
+        if field == b"data":
+            self._size += len(value)
+            if self._size > _MAX_EVENT_BYTES:
+                raise self._too_large()
+            self._data.append(value.removeprefix(b" "))
+        elif field == b"event":
+            self._kind = value.strip()
+        return False
+
+    def unfinished(self) -> str:
+        """Return the data of an event that lacks its end, once no more bytes follow."""
+        rest = self._line.strip() or b"\n".join(self._data).decode("latin-1").strip()
+        return rest.removeprefix("data:").strip()
+
+    def _too_large(self) -> ModelError:
+        return ModelError(f"{self._name}: an event has more than {_MAX_EVENT_BYTES} bytes")

@@ -1,0 +1,229 @@
+"""Narrating with a model: all that was read, whole or section by section."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from moothall.errors import ContextOverflow
+from moothall.models.ask import Unusable
+from moothall.reasoning.members import side_by_side
+from moothall.reasoning.reply import Stop
+from moothall.research import prompts, rules
+from moothall.research.findings import Heading, Narrative, Passage
+from moothall.research.relevance import Index
+from moothall.research.writing.answers import outline_in, text_in
+from moothall.research.writing.sections import as_section, joined, split, with_sections
+from moothall.text import counted, one_line, shorten
+
+if TYPE_CHECKING:
+    from moothall.research.workbench import Workbench
+
+Numbered = tuple[int, Passage]
+"""A passage with the number by which it is cited."""
+
+_AT_ONCE: Final = 4  # sections that are written side by side
+_OF_A_PASSAGE: Final = 40  # tokens beside its text
+
+
+async def narrate(researcher: Workbench) -> Narrative:
+    """Return the narrative, improved by every passage of this iteration."""
+    progress = researcher.progress
+    fresh = _ranked(researcher)
+    left = [*fresh]
+    try:
+        if fresh:
+            await plan_outline(researcher)
+        if not progress.outline:
+            await _whole(researcher, left)
+        if progress.outline and left:
+            await _by_section(researcher, left)
+    except Stop as stop:
+        if left:
+            passages = counted(len(left), "passage")
+            researcher.note(
+                f"{passages} of {len(fresh)} not narrated: {stop.detail or stop.reason}"
+            )
+        raise
+    return researcher.narrative
+
+
+async def plan_outline(researcher: Workbench) -> None:
+    """Ask for an outline, if the report is to have one and has none."""
+    progress, style = researcher.progress, researcher.style
+    given = researcher.outline
+    if progress.outline or progress.narrative or not (given or style.is_long):
+        return
+    if not isinstance(given, bool):
+        progress.outline = [Heading(each) for each in given]
+        if progress.outline:
+            return
+    try:
+        found = await researcher.asked(
+            prompts.outline(researcher),
+            lambda text: outline_in(text, style.sections),
+            prompts.OUTLINE,
+        )
+        progress.outline = [Heading(heading, about) for heading, about in found]
+    except Unusable as error:
+        topics = [each.topic for each in (*researcher.objectives, *researcher.generated)]
+        progress.outline = [Heading(one_line(each, 120)) for each in topics]
+        researcher.replaced("the outline", error)
+
+
+# -- the whole at once -----------------------------------------------------------------------------
+
+
+async def _whole(researcher: Workbench, left: list[Numbered]) -> None:
+    """Let each chunk of passages improve the narrative, until it is too long to be shown whole.
+
+    What was narrated is taken from `left`.
+    """
+    progress = researcher.progress
+    for chunk in _chunks(researcher, [*left]):
+        if prompts.count(researcher, progress.narrative) > prompts.shown_tokens(researcher):
+            _outline_what_is_written(researcher)
+            return
+        await _improve(researcher, chunk)
+        del left[: len(chunk)]
+
+
+async def _improve(researcher: Workbench, chunk: list[Numbered]) -> None:
+    """Narrate a chunk, in halves if the model's context is smaller than it is said to be."""
+    narrative = researcher.progress.narrative
+    try:
+        text = await researcher.asked(prompts.narrative(researcher, narrative, chunk), text_in)
+        researcher.checked(text)
+    except Unusable as error:
+        if narrative:
+            fault = shorten(str(error), 200)
+            researcher.note(f"{counted(len(chunk), 'passage')} not narrated: the answer {fault}")
+        else:
+            rules.narrate(researcher)
+            researcher.replaced("the narrative", error)
+    except Stop as stop:
+        if len(chunk) == 1 or not isinstance(stop.error, ContextOverflow):
+            raise
+        half = len(chunk) // 2
+        await _improve(researcher, chunk[:half])
+        await _improve(researcher, chunk[half:])
+
+
+def _outline_what_is_written(researcher: Workbench) -> None:
+    """Make sections of a narrative that is too long to be rewritten as a whole."""
+    progress = researcher.progress
+    progress.narrative = with_sections(progress.narrative)
+    before, sections = split(progress.narrative)
+    if before:
+        progress.outline.append(Heading(""))
+    progress.outline += [Heading(each) for each in sections]
+
+
+# -- section by section ----------------------------------------------------------------------------
+
+
+async def _by_section(researcher: Workbench, left: list[Numbered]) -> None:
+    """Write the sections side by side, each from its own passages, and then a summary."""
+    progress = researcher.progress
+    outline = progress.outline
+    before, texts = split(progress.narrative)
+    if not outline[0].heading:
+        texts[""], before = before, ""
+    shares = _shares(outline, left)
+    turn = asyncio.Semaphore(_AT_ONCE)
+
+    async def write(number: int, heading: Heading) -> None:
+        async with turn:
+            for at, chunk in enumerate(_chunks(researcher, shares[number])):
+                key, so_far = f"section{number}.{at}", texts.get(heading.heading, "")
+                texts[heading.heading] = await _section(researcher, heading, so_far, chunk, key)
+                narrated = {each for each, _ in chunk}
+                left[:] = [each for each in left if each[0] not in narrated]
+
+    def whole(summary: str) -> str:
+        headed = [each.heading for each in outline]
+        others = [each for each in texts if each not in headed]
+        return joined(summary, [(each, texts.get(each, "")) for each in (*headed, *others)])
+
+    try:
+        await side_by_side([write(n, each) for n, each in enumerate(outline) if shares[n]])
+    finally:
+        researcher.checked(whole(before))
+    if outline[0].heading and (sections := split(progress.narrative)[1]):
+        try:
+            summary = await researcher.asked(prompts.summary(researcher, sections), text_in)
+            texts = sections
+            researcher.checked(whole(as_section(summary, "Summary")))
+        except Unusable as error:
+            researcher.replaced("the summary", error)
+
+
+async def _section(
+    researcher: Workbench, heading: Heading, so_far: str, chunk: list[Numbered], key: str
+) -> str:
+    """Return a section with what a chunk of passages adds."""
+    prompt = prompts.section(researcher, heading, so_far, chunk)
+    adds = prompts.count(researcher, so_far) > prompts.shown_tokens(researcher)
+    try:
+        text = as_section(await researcher.asked(prompt, text_in, at=key), heading.heading)
+    except Unusable as error:
+        name = heading.heading or "the beginning"
+        researcher.replaced(f"the section “{one_line(name, 120)}”", error)
+        topic = f"{heading.heading} {heading.about}".strip()
+        topics = [topic] if topic else [each.topic for each in researcher.objectives]
+        text, adds = rules.quoted(researcher, [passage for _, passage in chunk], topics), True
+    except Stop as stop:
+        if len(chunk) == 1 or not isinstance(stop.error, ContextOverflow):
+            raise
+        half = len(chunk) // 2
+        first = await _section(researcher, heading, so_far, chunk[:half], f"{key}.1")
+        return await _section(researcher, heading, first, chunk[half:], f"{key}.2")
+    return "\n\n".join(filter(None, [so_far, text])) if adds else text
+
+
+def _shares(outline: list[Heading], passages: list[Numbered]) -> list[list[Numbered]]:
+    """Return the passages of each section: each goes to the one that it says most about.
+
+    What says nothing about any goes to the one that has least.
+    """
+    index = Index(passage for _, passage in passages)
+    scores: list[dict[Passage, float]] = [
+        {found.passage: found.share for found in index.search(f"{each.heading} {each.about}")}
+        for each in outline
+    ]
+    shares: list[list[Numbered]] = [[] for _ in outline]
+    for each in passages:
+        share = [score.get(each[1], 0.0) for score in scores]
+        best = max(share)
+        of = share.index(best) if best else min(range(len(shares)), key=lambda n: len(shares[n]))
+        shares[of].append(each)
+    return shares
+
+
+# -- passages --------------------------------------------------------------------------------------
+
+
+def _ranked(researcher: Workbench) -> list[Numbered]:
+    """Return the passages of this iteration with their numbers, the most relevant first."""
+    fresh = researcher.fresh_passages()
+    topics = [each.topic for each in (*researcher.objectives, *researcher.generated)]
+    best = Index(fresh).best(topics)
+    ranked = sorted(fresh, key=lambda each: -best.get(each, 0.0))
+    return [(researcher.number_of(each), each) for each in ranked]
+
+
+def _chunks(researcher: Workbench, passages: list[Numbered]) -> Iterator[list[Numbered]]:
+    """Yield passages in chunks that fit the model."""
+    size = max(prompts.room(researcher) // 2, prompts.LEAST_TOKENS)
+    chunk: list[Numbered] = []
+    used = 0
+    for each in passages:
+        tokens = prompts.count(researcher, each[1].text) + _OF_A_PASSAGE
+        if chunk and used + tokens > size:
+            yield chunk
+            chunk, used = [], 0
+        chunk.append(each)
+        used += tokens
+    if chunk:
+        yield chunk

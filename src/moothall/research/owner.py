@@ -1,0 +1,42 @@
+"""What a workbench needs of its researcher."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from moothall.action import Action
+    from moothall.budget import Budget
+    from moothall.models.protocol import Model
+    from moothall.research.writing.review import Reviewer
+    from moothall.research.writing.style import Style
+
+
+class Owner(Protocol):
+    """What a workbench needs of its researcher."""
+
+    id: str | int
+    tools: dict[str, Action]
+    steps: dict[str, Any]
+    role: str
+    target: float
+    max_tasks: int
+    iterations: int
+    budget: Budget | None
+    style: Style
+    outline: bool | list[str]
+    context_tokens: int | None
+    review_plan: Reviewer | None
+
+    @property
+    def model(self) -> Model | None:
+        """The model; None in the extractive form."""
+        ...
+
+    def model_of(self, step: str) -> Model | None:
+        """Return the model of a step; None in the extractive form."""
+        ...
+
+    def _noted(self, error: BaseException, step: str, block: Any = None) -> BaseException:
+        """Return an error with a note that says where it was raised."""
+        ...

@@ -1,0 +1,349 @@
+"""A model's plans, evaluations, outlines and texts, read as far as they can be.
+
+Other parts of the package parse a model's answers strictly. Research takes hours: one field too
+many must not end it. What is ambiguous is refused here too.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from moothall.action import Action
+from moothall.errors import InvalidArguments
+from moothall.jsonvalue import Unreadable, json_text
+from moothall.research.calling import taking
+from moothall.research.findings import ResearchTask
+from moothall.research.writing.json_in_text import values_in, without_thinking
+from moothall.text import cut, one_line
+
+MOST_GENERATED: Final = 10
+"""How many smaller objectives an evaluation may name."""
+_LONGEST_TOPIC: Final = 300
+_LONGEST_REMARK: Final = 2000
+_ALIKE: Final = 0.85
+_TOOL: Final = ("tool", "toolname", "name", "action", "function")
+_ARGS: Final = ("args", "arguments", "parameters", "params", "input", "toolinput", "kwargs")
+_WHY: Final = ("reasoning", "reason", "why", "rationale", "thought", "thoughts")
+_TOPIC: Final = ("topic", "objective", "question", "name", "title")
+_REACHED: Final = ("expertise", "score", "rating", "level", "value", "confidence")
+_OBJECTIVES: Final = ("objectives", "objective", "evaluation", "evaluations", "ratings", "topics")
+_GENERATED: Final = ("generatedobjectives", "generated", "newobjectives", "smallerobjectives")
+_REMARK: Final = ("remark", "remarks", "comment", "feedback", "notes")
+_HEADING: Final = ("heading", "title", "section", "name", "topic")
+_ABOUT: Final = ("about", "description", "content", "summary", "covers", "points")
+_OUTLINE: Final = ("sections", "outline", "headings", "chapters")
+_MARKDOWN: Final = ("markdown", "report", "narrative", "text", "content", "answer", "section")
+_LISTED: Final = re.compile(r"^[ \t]*(?:#{1,4}|\d{1,2}[.)]|[-*+])[ \t]+(\S[^\n]*)$", re.MULTILINE)
+_SHARE: Final = re.compile(
+    r"\s*(\d+(?:\.\d+)?)\s*(?:(%)|(?:/|out of|of)\s*(\d+))?\s*", re.IGNORECASE
+)
+_NAMED: Final = re.compile(r"^(?:\d{1,2}[.)]\s*)+")
+
+
+def words_of(text: str) -> str:
+    """Return a topic as words that can be compared: without case, marks and numbering."""
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    return " ".join(re.findall(r"\w+", _NAMED.sub("", plain.strip())))
+
+
+# -- plans -----------------------------------------------------------------------------------------
+
+
+def tasks_in(text: str, tools: Mapping[str, Action]) -> list[ResearchTask]:
+    """Return the tasks of a plan that can be done; raise `Unreadable` if there is none."""
+    values = values_in(text)
+    faults: list[str] = []
+    for value in reversed(values):
+        found = _field(value, "tasks")
+        found = _field(value, "plan", "steps", "actions") if found is None else found
+        listed = _listed(value if found is None and isinstance(value, list) else found)
+        if listed is None:
+            continue
+        tasks = _readable(listed, tools, faults)
+        if tasks or not listed:
+            return tasks
+    alone = [each for each in values if isinstance(each, dict) and _field(each, *_TOOL) is not None]
+    if tasks := _readable(alone, tools, faults):  # each in a fence or line of its own
+        return tasks
+    if faults:
+        raise Unreadable("cannot be used: " + "; ".join(dict.fromkeys(faults)))
+    raise Unreadable('holds no JSON with "tasks"')
+
+
+def _readable(
+    listed: list[Any], tools: Mapping[str, Action], faults: list[str]
+) -> list[ResearchTask]:
+    tasks = []
+    for each in listed:
+        try:
+            tasks.append(_task(each, tools))
+        except InvalidArguments as error:
+            faults.append(str(error))
+    return tasks
+
+
+def _task(given: Any, tools: Mapping[str, Action]) -> ResearchTask:
+    if isinstance(given, str):
+        queries = [*taking(dict(tools), "query")]
+        if len(queries) != 1 or not given.strip():
+            raise InvalidArguments(f"a task must name its tool, got {given!r:.80}")
+        named, argument = queries[0]
+        return ResearchTask(named, {argument: one_line(given, _LONGEST_TOPIC)}, "")
+    if not isinstance(given, dict):
+        raise InvalidArguments(f"a task must be an object, got {given!r:.80}")
+    task, wanted = given, _field(given, *_TOOL)
+    if isinstance(wanted, dict):  # as providers write calls
+        task, wanted = wanted, _field(wanted, *_TOOL)
+    name = _tool(wanted, tools)
+    tool = tools[name]
+    args = _field(task, *_ARGS)
+    known = tool.parameters.get("properties", {})
+    if args is None:
+        args = {key: value for key, value in task.items() if key in known and key not in _TOOL}
+    elif isinstance(args, str):
+        inner = next((each for each in values_in(args) if isinstance(each, dict)), None)
+        only = next((arg for each, arg in taking(dict(tools), "query") if each == name), None)
+        only = only or next((arg for each, arg in taking(dict(tools), "url") if each == name), None)
+        args = inner if inner is not None else {only: args} if only else args
+    if not isinstance(args, dict):
+        raise InvalidArguments(f"the args of {name!r} must be an object, got {args!r:.80}")
+    why = _field(given, *_WHY)
+    return ResearchTask(name, _checked(tool, args), why if isinstance(why, str) else "")
+
+
+def _tool(named: Any, tools: Mapping[str, Action]) -> str:
+    if isinstance(named, str):
+        if named in tools:
+            return named
+        bare = named.removesuffix("()").rpartition(".")[2]
+        alike = [each for each in tools if _key(each) in (_key(named), _key(bare))]
+        if len(alike) == 1:
+            return alike[0]
+    raise InvalidArguments(
+        f"there is no tool {json_text(named)!r:.80}; there are {', '.join(tools)}"
+    )
+
+
+def _checked(tool: Action, args: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments that a tool takes: as they are, or with what is plainly meant."""
+    try:
+        tool.check(args)
+        return args
+    except InvalidArguments as error:
+        fault = error
+    known = tool.parameters.get("properties", {})
+    meant = {key: value for key, value in args.items() if key in known}
+    needed = [each for each in tool.parameters.get("required", known) if each not in meant]
+    others = [value for key, value in args.items() if key not in known]
+    if len(needed) == len(others) == 1:
+        meant[needed[0]] = others[0]
+    for key, value in meant.items():
+        kind = known[key].get("type")
+        if kind == "string" and type(value) in (int, float):
+            meant[key] = json_text(value)
+        elif kind == "string" and isinstance(value, list) and len(value) == 1:
+            meant[key] = value[0]
+        elif kind == "integer" and isinstance(value, str) and re.fullmatch(r"-?\d{1,9}", value):
+            meant[key] = int(value)
+    try:
+        tool.check(meant)
+    except InvalidArguments:
+        raise fault from None
+    return meant
+
+
+# -- evaluations -----------------------------------------------------------------------------------
+
+
+class Evaluation:
+    """What a model has said of each objective; a second answer completes the first."""
+
+    def __init__(self, topics: Iterable[str]) -> None:
+        self.topics = [*topics]
+        self.reached: dict[str, float] = {}
+        self.generated: list[str] = []
+        self.remark = ""
+
+    @property
+    def missing(self) -> list[str]:
+        """The objectives of which nothing usable was said."""
+        return [each for each in self.topics if each not in self.reached]
+
+    def read(self, text: str) -> None:
+        """Add what an answer says; raise `Unreadable` if an objective is still missing."""
+        values = [each for each in reversed(values_in(text)) if isinstance(each, dict | list)]
+        before = len(self.reached)
+        for value in values:
+            self._take(value)
+            if not self.missing:
+                break
+        if len(self.reached) == before and not any(map(_says_more, values)):
+            raise Unreadable('holds no JSON with "objectives"')
+        for value in values:
+            if not self.generated:
+                self.generated = topics_of(_field(value, *_GENERATED))
+            if not self.remark:
+                self.remark = _remark(_field(value, *_REMARK))
+        if self.missing:
+            named = ", ".join(map(repr, self.missing))
+            raise Unreadable(f"states no expertise from 0 to 1 for {cut(named, 300)}")
+
+    def _take(self, value: Any) -> None:
+        found = _field(value, "objectives")
+        found = _field(value, *_OBJECTIVES) if found is None else found
+        if found is None or isinstance(found, str):
+            found = value
+        pairs = [*_rated(found)]
+        for topic, expertise in pairs:
+            named = self._topic(topic, alone=len(pairs) == 1)
+            share = share_of(expertise)
+            if named is not None and share is not None:
+                self.reached[named] = share
+
+    def _topic(self, given: Any, *, alone: bool) -> str | None:
+        """Return the objective that is meant, or None."""
+        if alone and len(self.topics) == 1:
+            return self.topics[0]
+        if not isinstance(given, str):
+            return None
+        known = {words_of(each): each for each in self.topics}
+        said = words_of(given)
+        if said in known:
+            return known[said]
+        near = difflib.get_close_matches(said, known, 2, _ALIKE)
+        return known[near[0]] if len(near) == 1 else None
+
+
+def share_of(given: Any) -> float | None:
+    """Return an expertise from 0 to 1, also of `"0.8"`, `"80%"`, `80` and `"8/10"`; else None.
+
+    From 1 to 10 it is not known which scale is meant.
+    """
+    if isinstance(given, bool):
+        return None
+    if isinstance(given, int | float):
+        if not math.isfinite(given):
+            return None
+        share = given / 100 if 10 < given <= 100 else given
+    elif isinstance(given, str) and (found := _SHARE.fullmatch(given)):
+        share = float(found[1])
+        if found[2]:
+            share /= 100
+        elif found[3]:
+            share = share / int(found[3]) if int(found[3]) else 2.0
+        elif 10 < share <= 100:
+            share /= 100
+    else:
+        return None
+    return float(share) if 0 <= share <= 1 else None
+
+
+def topics_of(given: Any) -> list[str]:
+    """Return the smaller objectives of an evaluation: so many, and so long, as a plan can use."""
+    listed = given if isinstance(given, list) else [given]
+    named = [_field(each, *_TOPIC) if isinstance(each, dict) else each for each in listed]
+    topics = [one_line(each, _LONGEST_TOPIC) for each in named if isinstance(each, str)]
+    return [each for each in dict.fromkeys(topics) if each.strip()][:MOST_GENERATED]
+
+
+def _says_more(value: Any) -> bool:
+    return _field(value, *_GENERATED, *_REMARK) is not None
+
+
+def _rated(given: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield topics with what is said of their expertise."""
+    if isinstance(given, dict):
+        expertise = _field(given, *_REACHED)
+        if expertise is not None and not isinstance(expertise, dict):
+            yield _field(given, *_TOPIC), expertise
+            return
+        for topic, about in (expertise or given).items():
+            yield topic, _field(about, *_REACHED) if isinstance(about, dict) else about
+    elif isinstance(given, list):
+        for each in given:
+            if isinstance(each, list) and len(each) == 2:
+                yield each[0], each[1]
+            elif isinstance(each, dict):
+                yield from _rated(each)
+
+
+def _remark(given: Any) -> str:
+    listed = given if isinstance(given, list) else [given]
+    return one_line(" ".join(each for each in listed if isinstance(each, str)), _LONGEST_REMARK)
+
+
+# -- outlines and texts ----------------------------------------------------------------------------
+
+
+def outline_in(text: str, most: int) -> list[tuple[str, str]]:
+    """Return the headings of an outline, and what each section is about; or raise `Unreadable`."""
+    listed: Any = None
+    for value in reversed(values_in(text)):
+        listed = _listed(_field(value, *_OUTLINE))
+        if listed is None and isinstance(value, list):
+            listed = value
+        if listed:
+            break
+    if not listed:  # as Markdown
+        listed = [each.strip() for each in _LISTED.findall(without_thinking(text))]
+    made: dict[str, tuple[str, str]] = {}
+    for each in listed:
+        heading = _field(each, *_HEADING) if isinstance(each, dict) else each
+        if not isinstance(heading, str):
+            continue
+        heading = one_line(_NAMED.sub("", heading.strip("#*_ \t")), 120)
+        about = _field(each, *_ABOUT) if isinstance(each, dict) else ""
+        about = "; ".join(map(str, about)) if isinstance(about, list) else about
+        if words_of(heading):
+            said = one_line(about, 500) if isinstance(about, str) else ""
+            made.setdefault(words_of(heading), (heading, said))
+    if not made:
+        raise Unreadable('holds no JSON with "sections"')
+    return [*made.values()][:most]
+
+
+def text_in(text: str) -> str:
+    """Return the Markdown of an answer, also if it stands in JSON; or raise `Unreadable`."""
+    said = without_thinking(text)
+    if said[:1] in "{`" and said.rstrip("`\n ")[-1:] == "}":
+        for value in values_in(said):
+            inner = _field(value, *_MARKDOWN) if isinstance(value, dict) else None
+            if isinstance(inner, str) and len(inner) > len(said) / 2:
+                said = inner.strip()
+                break
+    if not said:
+        raise Unreadable("holds nothing but its thinking" if text.strip() else "is empty")
+    return said
+
+
+# -- fields ----------------------------------------------------------------------------------------
+
+
+def _key(name: str) -> str:
+    return "".join(filter(str.isalnum, name.casefold()))
+
+
+def _field(value: Any, *names: str, deep: int = 2) -> Any:
+    """Return the first of these fields, however its name is spelled; also one level further in."""
+    if not isinstance(value, dict):
+        return None
+    by_key = {_key(key): each for key, each in value.items() if isinstance(key, str)}
+    for name in names:
+        if by_key.get(name) is not None:
+            return by_key[name]
+    inner = (_field(each, *names, deep=deep - 1) for each in value.values() if deep > 1)
+    return next((each for each in inner if each is not None), None)
+
+
+def _listed(given: Any) -> list[Any] | None:
+    """Return what should be a list, also if it is the only item, or JSON in a text."""
+    if isinstance(given, str):
+        given = next(iter(values_in(given)), None)
+    if isinstance(given, dict):
+        return [given]
+    return given if isinstance(given, list) else None

@@ -1,0 +1,111 @@
+"""The forms in which models write footnotes, turned into the one that reports have: `[^1^]`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Final
+
+_LONGEST_RANGE: Final = 20
+_MOST: Final = 20  # numbers of one list
+_SKIPPED: Final = (  # code cites nothing
+    r"^(?P<fence>```+|~~~+)[^\n]*\n(?:.*?\n)??(?P=fence)[^\n]*$|^(?:```|~~~)[^\n]*\n.*\Z"
+    r"|(?<!`)(?P<tick>`+)(?!`)[^\n]{1,400}?(?<!`)(?P=tick)(?!`)|\\[!-/:-@\[-`{-~]"
+)
+_ONE: Final = r"\^?\d{1,4}\^?"
+_NUMBERS: Final = rf"{_ONE}(?:\s{{0,2}}(?:[,;]|[-–—]|\band\b|&)\s{{0,2}}{_ONE})*"
+_NAMED: Final = r"(?:(?:sources?|refs?\.?|see)[ :]{0,2}(?:no\.? )?)?"
+_LINKED: Final = r"(?:\((?:[^()\s]|\([^()\s]*\))*(?:\s+\"[^\"\n]*\")?\))"
+_NOTE: Final = re.compile(
+    rf"{_SKIPPED}"
+    rf"|(?P<sup><sup>\s*)?(?:"
+    rf"\[\[(?P<double>{_NUMBERS})\]\](?P<l1>{_LINKED})?"
+    rf"|\[{_NAMED}(?P<square>{_NUMBERS})\](?P<l2>{_LINKED})?"
+    rf"|[【\uff3b]{_NAMED}(?P<wide>{_NUMBERS})(?:[†:][^】\uff3d\n]{{0,80}})?[】\uff3d]"
+    rf"|[\uff08(]{_NAMED}(?P<round>{_NUMBERS})[)\uff09]"
+    rf")(?(sup)\s*</sup>)",
+    re.DOTALL | re.MULTILINE | re.IGNORECASE,
+)
+_PART: Final = re.compile(r"(\d+)(?:\^?\s*[-–—]\s*\^?(\d+))?")
+# A number in round brackets after one of these belongs to it.
+_COUNTED: Final = re.compile(
+    r"(?:\b(?:sections?|steps?|equations?|eqs?\.|figures?|figs?\.|tables?|articles?|art\.|chapters?|"
+    r"items?|clauses?|paragraphs?|points?|options?|parts?|pages?|notes?|rules?|levels?|versions?|"
+    r"phases?|types?|stages?|cases?|no\.|abs\.|satz)|§+)\s*$",
+    re.IGNORECASE,
+)
+_VALUES: Final = re.compile(
+    r"\b(?:range|interval|array|list|tuple|vector|index|indices|argv|values)\s?\Z", re.IGNORECASE
+)
+_ENDS: Final = re.compile(r"\s*(?:[.,;:!?…。\uff01\uff1f]|$|\Z|[\[【\uff08(]\^?\d)", re.MULTILINE)
+_ITEM: Final = re.compile(r"(?:^|[:,;]|\band|\bor)\s*$", re.IGNORECASE)
+
+
+def with_footnotes(markdown: str, known: Collection[int]) -> str:
+    """Return a text whose footnotes have the form `[^1^]`.
+
+    Accepted are `[^1]`, `[1]`, `[[1]]`, `【1】`, `(1)`, each also with a link, as a list or as a
+    range, if every number is that of a known source. A number in round brackets is one only where
+    a sentence or clause ends, and if the text has no footnote in square brackets: `(1)` may count
+    something, or name a year, a section or a page of a manual.
+    """
+    known = frozenset(known)
+    squares = any(
+        _numbers(found, known)
+        for found in _NOTE.finditer(markdown)
+        if found.group("round") is None and _stands_well(found, markdown)
+    )
+
+    def note(found: re.Match[str]) -> str:
+        numbers = _numbers(found, known)
+        if not numbers or not _stands_well(found, markdown):
+            return found[0]
+        if found.group("round") is not None and (squares or not _cites(found, markdown)):
+            return found[0]
+        return "".join(f"[^{each}^]" for each in numbers)
+
+    return _NOTE.sub(note, markdown)
+
+
+def _numbers(found: re.Match[str], known: Collection[int]) -> list[int]:
+    """Return the numbers of a footnote; none if one of them is no known source."""
+    given = next((found[each] for each in ("double", "square", "wide", "round") if found[each]), "")
+    numbers: list[int] = []
+    for first, last in _PART.findall(given):
+        low, high = int(first), int(last or first)
+        if not low <= high < low + _LONGEST_RANGE:
+            return []
+        numbers.extend(range(low, high + 1))
+    known_all = numbers and all(each in known for each in numbers) and len(numbers) <= _MOST
+    return [*dict.fromkeys(numbers)] if known_all else []
+
+
+def _stands_well(found: re.Match[str], text: str) -> bool:
+    """Return whether brackets may be a footnote: no index, link label or definition."""
+    start, end = found.span()
+    before, after = text[max(start - 1, 0) : start], text[end : end + 1]
+    line = text[text.rfind("\n", 0, start) + 1 : start].strip(" \t>*-+")
+    if before == "!" and (found["l1"] or found["l2"]):
+        return False  # an image
+    if found["square"] and "^" in found["square"]:
+        return True
+    if _VALUES.search(text, max(start - 20, 0), start):
+        return False
+    if (after and (after.isalnum() or after in "_(")) or re.match(r"\s*=", text[end : end + 3]):
+        return False  # `a[1]x`, `[1] = 2`
+    if not line:  # `[1]: http://…` defines one; an item that begins with a number has none
+        rest = text[end:].partition("\n")[0]
+        return after == ":" or not rest.strip(" \t.,;[]【】()\uff08\uff09^0123456789")
+    return True
+
+
+def _cites(found: re.Match[str], text: str) -> bool:
+    """Return whether a number in round brackets cites: no item, no section, no manual page."""
+    start, end = found.span()
+    before = text[max(start - 40, 0) : start]
+    if not before or not (
+        before[-1].isspace() or before[-1] in ".!?\"'”’»)]" or before[-1] > "\u2fff"
+    ):
+        return False  # `printf(3)`
+    said = before.rpartition("\n")[2]
+    return not (_ITEM.search(said) or _COUNTED.search(said)) and bool(_ENDS.match(text, end))

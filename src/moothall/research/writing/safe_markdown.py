@@ -1,0 +1,179 @@
+"""Markdown of a model that any viewer may show: no image, no HTML, no link to what was not cited.
+
+What a hostile page makes a model write must neither load anything, nor lead anywhere, nor look
+like something else. No parser is asked, as each viewer has its own: what could begin an image, a
+link or HTML is broken wherever it stands, but in fenced code, and what is kept is written anew.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import urlsplit
+
+from moothall.research.pool import normalized
+
+_HIDDEN: Final = re.compile(  # control and bidirectional characters, and those without a width
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    "\ud800-\udfff\ufeff\ufff9-\uffff\U000e0000-\U000e0fff]"
+)
+_REFERENCE: Final = re.compile(r"&(?:#[xX]?[0-9a-fA-F]{1,8}|[A-Za-z]{2,30});?")
+_FENCE: Final = re.compile(r"(`{3,}|~{3,})([^\n`]*)")
+# Viewers draw these, with links and pictures in them.
+_DRAWN: Final = frozenset(
+    ("mermaid", "geojson", "topojson", "stl", "html", "svg", "math", "plantuml", "dot", "graphviz")
+)
+_SCRIPT: Final = re.compile(
+    r"<(script|style|iframe|object|svg|math|noscript|template)\b[^>]{0,1000}>.{0,2000}?</\1\s*>",
+    re.DOTALL | re.IGNORECASE,
+)
+_COMMENT: Final = re.compile(
+    r"<!--.{0,500}?-->|<\?.{0,500}?\?>|<!\[CDATA\[.{0,500}?\]\]>", re.DOTALL
+)
+_BREAK: Final = re.compile(r"<br\s*/?>", re.IGNORECASE)
+_ELEMENTS: Final = (
+    "a|abbr|address|area|article|aside|audio|b|base|bdi|bdo|big|blockquote|body|br|button|canvas|"
+    "caption|center|cite|code|col|colgroup|dd|del|details|dfn|dialog|div|dl|dt|em|embed|fieldset|"
+    "figcaption|figure|font|footer|form|frame|frameset|h[1-6]|head|header|hr|html|i|iframe|img|"
+    "input|ins|kbd|label|legend|li|link|main|map|mark|marquee|math|meta|meter|nav|noscript|object|"
+    "ol|optgroup|option|output|p|param|picture|pre|progress|q|rp|rt|ruby|s|samp|script|section|"
+    "select|small|source|span|strike|strong|style|sub|summary|sup|svg|table|tbody|td|template|"
+    "textarea|tfoot|th|thead|time|title|tr|track|tt|u|ul|var|video|wbr"
+)
+_TAG: Final = re.compile(
+    rf"</?(?:{_ELEMENTS})(?:[\s/]*|[\s/][^<>=]{{0,1000}}=[^<>]*)>|<!doctype[^<>]*>", re.IGNORECASE
+)
+_OPENS: Final = re.compile(r"<(?=[A-Za-z/!?])")
+_ESCAPE: Final = r"\\[!-/:-@\[-`{-~]"
+_CODE: Final = r"(?<!`)(?P<tick>`+)(?!`)(?P<said>[^\n]{1,400}?)(?<!`)(?P=tick)(?!`)"
+_URL: Final = r"(?:https?|ftp|file)://[^\s<>\"`|\\^{}\[\]]+"
+_PIECE: Final = re.compile(
+    rf"""(?P<escape>{_ESCAPE})
+    |(?P<code>{_CODE})
+    |(?P<note>!?\[\^\d{{1,4}}\^\](?!\())
+    |(?P<image>!)?\[(?P<text>[^\[\]\n]*(?:\[[^\[\]\n]*\][^\[\]\n]*)*)\]
+      \(\s*(?:<(?P<angled>[^<>\n]*)>|(?P<to>[^\s()<>]*(?:\([^\s()]*\)[^\s()<>]*)*))
+      (?:\s+(?:"[^"]*"|'[^']*'|\([^()]*\)))?\s*\)
+    |<(?P<auto>[A-Za-z][A-Za-z0-9+.-]{{1,31}}:[^\s<>]*|[^\s<>@]+@[^\s<>@]+)>
+    |(?P<bare>{_URL}|\bwww\.[^\s<>\"`|\\\[\]]+)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_SPAN: Final = re.compile(rf"{_ESCAPE}|{_CODE}|<[A-Za-z][A-Za-z0-9+.-]*:[^\s<>]*>")
+_AFTER: Final = ".,;:!?*_~'\"”’»)"  # ends a sentence rather than an address
+_DEFINES: Final = re.compile(r"^([\s>*+\-\d.)]*\[[^\]]*|[^\[\n]*)\]:", re.MULTILINE)
+
+
+def visible(text: str) -> str:
+    """Return a text without characters that are not seen, or turn its direction."""
+    shown = _REFERENCE.sub(
+        lambda found: "" if _HIDDEN.search(html.unescape(found[0])) else found[0], text
+    )
+    return _HIDDEN.sub("", shown.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def safe_markdown(markdown: str, cited: Iterable[str] = (), *, hosts: bool = True) -> str:
+    """Return Markdown without images, HTML and hidden characters; only `cited` addresses are links.
+
+    The text of an image or link that is left out stays. Fenced code stays as it is. With `hosts`,
+    a link is followed by its host.
+    """
+    addresses = frozenset(map(normalized, cited))
+    made: list[str] = []
+    text: list[str] = []
+    fence = ""
+    for line in visible(markdown).split("\n"):
+        found = _FENCE.match(
+            line
+        )  # one that is indented, or in a list, may end where ours does not
+        if fence:
+            made.append(line)
+            if re.fullmatch(rf" {{0,3}}{fence[0]}{{{len(fence)},}}[ \t]*", line):
+                fence = ""
+        elif found and (found[1][0] == "~" or "`" not in line[len(found[1]) :]):
+            made += [_safe("\n".join(text), addresses, hosts)] if text else []
+            fence, text = found[1], []
+            kind = found[2].strip().lower()
+            shown = re.fullmatch(r"[a-z0-9+#.-]{1,20}", kind) and kind not in _DRAWN
+            made.append(found[1] + (kind if shown else ""))
+        else:
+            text.append(line)
+    made += [_safe("\n".join(text), addresses, hosts)] if text else []
+    made += [fence] if fence else []  # what follows the text is no code
+    return "\n".join(made)
+
+
+def _safe(text: str, addresses: frozenset[str], hosts: bool) -> str:
+    kept: list[str] = []  # what is written anew, in place of which a mark stands meanwhile
+
+    def keep(said: str) -> str:
+        kept.append(said)
+        return f"\0{len(kept) - 1}\0"
+
+    def piece(found: re.Match[str]) -> str:
+        if found["escape"] or found["note"]:
+            return keep(found[0])
+        if found["code"]:
+            # A viewer may see other spans than these: nothing in them may be alive outside.
+            return keep(found["tick"] + _inert(found["said"]) + found["tick"])
+        if found["auto"]:
+            return keep(_address(found["auto"], addresses, angled=True))
+        if found["bare"]:
+            url = found["bare"].rstrip(_AFTER)
+            if url.count("(") > url.count(")") and found["bare"][len(url) :].startswith(")"):
+                url += ")"
+            return keep(_address(url, addresses)) + found["bare"][len(url) :]
+        said = _PIECE.sub(piece, found["text"])
+        url = found["angled"] if found["angled"] is not None else found["to"]
+        if found["image"] or not _is_cited(url, addresses):
+            return said
+        host = urlsplit(url).netloc or urlsplit(url).path.rpartition("/")[2]
+        to = f"]({url.replace('(', '%28').replace(')', '%29')})"
+        is_shown = not hosts or host in said or text.startswith(f" ({host})", found.end())
+        return keep("[") + said + keep(to if is_shown else f"{to} ({host})")
+
+    text = _tagless(text.replace("\0", ""))
+    text = _PIECE.sub(piece, text)
+    text = _OPENS.sub(r"\\<", text)
+    text = text.replace("](", "] (").replace("][", "] [").replace("![", r"!\[")
+    text = _DEFINES.sub(r"\1]\\:", text)
+    while "\0" in text:  # a link's text may hold what was kept
+        text = re.sub("\0(\\d+)\0", lambda found: kept[int(found[1])], text)
+    return text
+
+
+def _tagless(text: str) -> str:
+    """Return a text without HTML; what stands in code spans is left for them."""
+    while True:
+        made, at = [], 0
+        for span in _SPAN.finditer(text):
+            made += [_bare(text[at : span.start()]), span[0]]
+            at = span.end()
+        made.append(_bare(text[at:]))
+        shorter = "".join(made)
+        if shorter == text:
+            return text
+        text = shorter
+
+
+def _bare(text: str) -> str:
+    without = _COMMENT.sub("", _SCRIPT.sub("", text))
+    return _TAG.sub("", _BREAK.sub(" ", without))
+
+
+def _inert(code: str) -> str:
+    code = _OPENS.sub("< ", code)
+    return code.replace("](", "] (").replace("][", "] [").replace("![", "! [").replace("]:", "] :")
+
+
+def _is_cited(url: str, addresses: frozenset[str]) -> bool:
+    is_plain = re.match(r"(?:https?|file)://", url, re.IGNORECASE) and url.isprintable()
+    return bool(is_plain) and normalized(url) in addresses
+
+
+def _address(url: str, addresses: frozenset[str], *, angled: bool = False) -> str:
+    """Return an address in a text: a link if it is cited, else as code, which is none."""
+    if _is_cited(url, addresses):
+        return f"<{url}>" if angled else url
+    return f"`{url}`" if "`" not in url else url.replace(":", r"\:")

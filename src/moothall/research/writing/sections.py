@@ -1,0 +1,83 @@
+"""A narrative as sections: split at its headings, and joined again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+_HEADING: Final = re.compile(r"(#{1,6})[ \t]+(.*?)[ \t#]*")
+_FENCE: Final = re.compile(r"(`{3,}|~{3,})")
+_FEWEST: Final = 2  # headings of a text that is a text of sections
+
+
+def split(markdown: str) -> tuple[str, dict[str, str]]:
+    """Return what stands before the first `## ` of a narrative, and the text below each."""
+    before: list[str] = []
+    sections: dict[str, list[str]] = {}
+    now, fence = before, ""
+    for line in markdown.split("\n"):
+        fence = _fence(line, fence)
+        found = None if fence else _HEADING.fullmatch(line)
+        if found is not None and len(found[1]) == 2 and found[2]:
+            now = sections.setdefault(found[2], [])
+        else:
+            now.append(line)
+    texts = {heading: "\n".join(lines).strip() for heading, lines in sections.items()}
+    return "\n".join(before).strip(), texts
+
+
+def joined(before: str, sections: Iterable[tuple[str, str]]) -> str:
+    """Return a narrative of sections; a section without text is left out."""
+    written = [f"## {heading}\n\n{text}" if heading else text for heading, text in sections if text]
+    return "\n\n".join(filter(None, [before, *written]))
+
+
+def as_section(markdown: str, heading: str) -> str:
+    """Return the text of a section: without its own heading, its subheadings below it."""
+    lines, fence, made = markdown.strip().split("\n"), "", []
+    for line in lines:
+        fence = _fence(line, fence)
+        found = None if fence else _HEADING.fullmatch(line)
+        if found is None:
+            made.append(line)
+        elif not heading and len(found[1]) == 1 and not any(made):
+            made.append(line)  # the title, before the first section
+        elif any(made) or not _same(found[2], heading):
+            made.append(f"{'#' * max(len(found[1]), 3)} {found[2]}")
+    return "\n".join(made).strip()
+
+
+def with_sections(markdown: str) -> str:
+    """Return a text whose sections begin with `## `, if it has several headings of another level.
+
+    A title at its beginning stays.
+    """
+    lines, fence = markdown.split("\n"), ""
+    levels: list[tuple[int, int]] = []
+    for at, line in enumerate(lines):
+        fence = _fence(line, fence)
+        if not fence and (found := _HEADING.fullmatch(line)):
+            levels.append((at, len(found[1])))
+    if levels and levels[0] == (0, 1):
+        del levels[0]
+    for level in (1, 2, 3):
+        if sum(each == level for _, each in levels) >= _FEWEST:
+            for at, each in levels:
+                lines[at] = "#" * min(max(each - level + 2, 2), 6) + " " + lines[at].lstrip("# ")
+            break
+    return "\n".join(lines)
+
+
+def _fence(line: str, open: str) -> str:
+    """Return the fence that is open after a line."""
+    found = _FENCE.match(line)
+    if found is None:
+        return open
+    if not open:
+        return found[1]
+    return "" if found[1].startswith(open) and not line.strip(open[0]).strip() else open
+
+
+def _same(one: str, other: str) -> bool:
+    return re.findall(r"\w+", one.casefold()) == re.findall(r"\w+", other.casefold())

@@ -1,0 +1,83 @@
+"""How a report is to be written: its length, its tone and its language."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from moothall.arguments import check_integer
+from moothall.errors import ConfigError
+from moothall.text import one_line
+
+LONG: Final = 1500
+"""From so many words on, a report has an outline, and is written section by section."""
+_MOST_WORDS: Final = 100_000
+_MOST_SECTIONS: Final = 24
+_A_SECTION: Final = 500  # words
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a report is to be written.
+
+    Attributes:
+        length: about how many words; None leaves it to the model
+        tone: such as `formal` or `for children`; empty leaves it to the model
+        language: such as `French`; empty leaves it to the model
+    """
+
+    length: int | None = None
+    tone: str = ""
+    language: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.length or self.tone or self.language)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether a report of this length has an outline."""
+        return (self.length or 0) >= LONG
+
+    @property
+    def sections(self) -> int:
+        """How many sections an outline has at most."""
+        if self.length is None:
+            return 8
+        return min(max(self.length // _A_SECTION, 2), _MOST_SECTIONS)
+
+    def asks(self, words: int | None = None) -> str:
+        """Return what a prompt says of it; `words` replaces the length of the whole report."""
+        length = words or self.length
+        parts = [f"Write about {length:,} words."] if length else []
+        parts += [f"Tone: {self.tone}."] if self.tone else []
+        if self.language:
+            parts.append(f"Write in {self.language}, whatever the language of the sources is.")
+        return " ".join(parts)
+
+
+def style_of(length: object, tone: object, language: object, id: str | int) -> Style:
+    """Return the style that a researcher was given."""
+    check_integer(f"agent {id!r}: length=", length, 1, _MOST_WORDS, optional=True)
+    for name, given in (("tone", tone), ("language", language)):
+        if not isinstance(given, str) or len(given) > 200 or "\n" in given:
+            raise ConfigError(
+                f"agent {id!r}: {name}= must be a line of text of at most 200 characters, got "
+                f"{given!r:.80}"
+            )
+    assert isinstance(length, int | None)
+    assert isinstance(tone, str)
+    assert isinstance(language, str)
+    return Style(length, tone.strip(), language.strip())
+
+
+def outline_of(given: object, id: str | int) -> bool | list[str]:
+    """Return the outline that a researcher was given: whether it has one, or its headings."""
+    if isinstance(given, bool):
+        return given
+    listed = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else None
+    if listed is None or not all(isinstance(each, str) and each.strip() for each in listed):
+        raise ConfigError(
+            f"agent {id!r}: outline= must be True, False or a list of headings, got {given!r:.80}"
+        )
+    return [one_line(each, 120) for each in listed]

@@ -1,0 +1,369 @@
+"""The router of a space whose messages travel over a broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from threading import get_ident
+from typing import Any, Final
+
+from pika.exceptions import AMQPError
+
+from moothall.agent import CURRENT
+from moothall.errors import (
+    ActionError,
+    InboxError,
+    MailboxFull,
+    RequestCancelled,
+    RequestError,
+)
+from moothall.message import BROADCAST as EVERYONE
+from moothall.message import Envelope
+from moothall.spaces.amqp import wire
+from moothall.spaces.amqp.agent_queues import AgentQueues
+from moothall.spaces.amqp.amqp_options import AMQPOptions, Names
+from moothall.spaces.amqp.broker import Broker
+from moothall.spaces.amqp.connection import LinkLost, Refused
+from moothall.spaces.amqp.inbox import Inbox
+from moothall.spaces.amqp.observers import Observers
+from moothall.spaces.amqp.publisher import (
+    CONFIRMED,
+    FULL,
+    NO_ROOM,
+    REFUSED,
+    RETURNED,
+    TOO_LARGE,
+    UNROUTABLE,
+)
+from moothall.spaces.amqp.receiver import Receiver
+from moothall.spaces.amqp.recorder import InFlight, Recorder, in_flight_of
+from moothall.spaces.amqp.requests import OpenRequests, Presence
+from moothall.spaces.amqp.wire import Outbound
+from moothall.spaces.delivery import ANSWER, MAX_HOPS, QUEUED, REQUEST, Delivery
+from moothall.spaces.handler import answers
+from moothall.spaces.loop import LoopThread
+from moothall.spaces.mailbox import Mailbox
+from moothall.spaces.router import Router
+
+logger: logging.Logger = logging.getLogger("moothall.amqp")
+
+_AGAIN_S: Final = 1.0
+_LAST_S: Final = 5.0
+"""How long the end of a space waits for each operation of the broker."""
+
+
+class AMQPRouter(Router):
+    """Publishes messages, also those to agents of its own process, and receives messages."""
+
+    def __init__(
+        self,
+        thread: LoopThread,
+        mailbox: int,
+        options: AMQPOptions,
+        names: Names,
+        inbox: Inbox,
+        *,
+        keep_s: float,
+        quorum: bool,
+        on_state: Callable[[str, str], None],
+        evict: Callable[[Mailbox, RequestError], None],
+    ) -> None:
+        super().__init__(thread, mailbox)
+        self.dispatch: Callable[[Delivery], None] = self._dispatch
+        self.inbox = inbox
+        self.broker: Broker
+        self.broker = broker = Broker(
+            thread,
+            options,
+            names,
+            quorum=quorum,
+            settled=self._settled,
+            replied=lambda *delivered: self.requests.answered(*delivered),
+            replies_lost=lambda: self.requests.send_again(),
+            attached=self._attached,
+            on_state=on_state,
+            after_read=self._begin_now,
+        )
+        self.requests: OpenRequests = OpenRequests(broker, self.settle, self.mailboxes)
+        self.recorder: Recorder = Recorder(
+            self, broker, inbox, is_idle=lambda: not self._ready, keep_s=keep_s
+        )
+        self.receiver: Receiver = Receiver(
+            self,
+            broker,
+            inbox,
+            self.recorder,
+            innermost=self.requests.innermost,
+            show=self._show_inbound,
+        )
+        self.queues: AgentQueues = AgentQueues(
+            self,
+            broker,
+            self.receiver,
+            keep_s=keep_s,
+            queue_lost=self.requests.queue_lost,
+            evict=evict,
+        )
+        self.presence: Presence = Presence(
+            broker,
+            self.queues,
+            self.mailboxes,
+            cancel=self._give_up,
+            absent=lambda request: self.refuse(request, self._not_found(request.envelope.to)),
+            settled=self._settled,
+            keep_s=keep_s,
+        )
+        self.everywhere: Observers = Observers(broker)
+
+    # -- out ---------------------------------------------------------------------------------------
+
+    def send(self, envelope: Envelope, mailbox: Mailbox) -> None:
+        """Send a message of the agent in `mailbox`."""
+        handling = in_flight_of(CURRENT.get(), self.recorder)
+        if get_ident() == self.thread_id:
+            if mailbox.outside:
+                self.catch_up(mailbox)
+            self._send(envelope, handling)
+        else:
+            self.thread.submit(self._send, envelope, handling)
+            mailbox.outside = True
+
+    def _send(self, envelope: Envelope, handling: InFlight | None) -> None:
+        if self.closed:
+            return
+        if self.observers:
+            self._show(envelope)
+        if handling is not None:
+            if handling.ended:  # sent by a task that its handler left running
+                handling = None
+            else:
+                handling.unconfirmed += 1
+        to = envelope.to
+        names = self.broker.names
+        everyone = to == EVERYONE
+        self.broker.publisher.publish(
+            Outbound(
+                self.broker.new_key(),
+                wire.SEND,
+                names.everyone if everyone else names.key("agent", to),
+                wire.written(envelope),
+                to="" if everyone else to,
+                mandatory=not everyone,
+                headers=wire.headers(thread=envelope.thread, within=envelope.within),
+                about=(handling, envelope),
+            )
+        )
+
+    def _dispatch(self, delivery: Delivery) -> None:
+        """Send a request."""
+        if delivery.answered:
+            return
+        if self.closed:
+            self.refuse(delivery, self.closed_error())
+            return
+        if self.observers:
+            self._show_once(delivery)
+        if delivery.hops > MAX_HOPS:
+            self.refuse(delivery, self._too_many_hops(delivery))
+            return
+        delivery.state = QUEUED
+        if delivery.timeout is not None:
+            self._fresh.append(delivery)
+            if not self._pumping:
+                self._schedule()
+        message = self.requests.begin(delivery)
+        away = delivery.envelope.to not in self.mailboxes
+        if away and delivery.wait:
+            self.presence.publish_late(message)
+            return
+        self.broker.publisher.publish(message)
+        if away:
+            self.presence.check_receiver(delivery)
+
+    # -- publishing ended --------------------------------------------------------------------------
+
+    def _settled(self, message: Outbound, outcome: str) -> None:
+        """Handle how publishing a message ended: confirmed, or not taken by the broker."""
+        kind, about = message.kind, message.about
+        if outcome == CONFIRMED:
+            away = message.to and message.to not in self.mailboxes
+            if away and (kind == wire.SEND or kind == wire.ANSWER):
+                self.presence.renew(message.to)
+        elif outcome == RETURNED and self.presence.hold_back(message):
+            return
+        if outcome == REFUSED and self.presence.await_leader(message):
+            return
+        if outcome == TOO_LARGE and kind in (wire.REPLY, wire.ANSWER):
+            self._answer_too_large(message)
+        elif message.exchange is not None and outcome == RETURNED:
+            logger.error("the queue of the dead letters is gone; declaring it again")
+            self.thread.spawn(self._bury_again(message))
+        elif message.exchange is not None and outcome == REFUSED:
+            template = "the queue of the dead letters takes nothing; trying again in %s s"
+            logger.error(template, _AGAIN_S)
+            if self.broker.quorum:  # as in `Presence.await_leader`
+                self.broker.publisher.close_channel()
+            self.loop.call_later(_AGAIN_S, self.broker.publisher.publish, message)
+        elif callable(about):
+            about()
+        elif kind == wire.SEND:
+            handling, envelope = about
+            if outcome in (REFUSED, NO_ROOM, FULL, TOO_LARGE):
+                self._report(envelope, str(self._not_taken(message, outcome)))
+            if handling is not None:
+                self.recorder.sent(handling)
+        elif kind == wire.REQUEST:
+            if outcome in (RETURNED, UNROUTABLE):
+                self.refuse(about, self._not_found(message.to))
+            elif outcome != CONFIRMED:
+                self.refuse(about, self._not_taken(message, outcome))
+        elif about is not None:
+            if outcome != CONFIRMED and kind == wire.ANSWER:
+                logger.warning("an answer to agent %r was %s by the broker", message.to, outcome)
+            self.recorder.finish(about)
+
+    async def _bury_again(self, message: Outbound) -> None:
+        """Publish a message to the dead letters once their queue is there."""
+        there = False
+        with suppress(LinkLost, AMQPError, Refused):
+            there = await self.broker.declare_dead_letters()
+        if not there:
+            await asyncio.sleep(_AGAIN_S)
+        self.broker.publisher.publish(message)
+
+    def _report(self, sent: Envelope, text: str) -> None:
+        """Send an agent of this process an error about a message of its own."""
+        to, args = sent.sender, {"error": text, "original_message_id": sent.id}
+        if to in self.mailboxes:
+            self.post(Delivery(Envelope(to, to, "error", args, thread=sent.thread), ANSWER))
+
+    def _not_taken(self, message: Outbound, outcome: str) -> MailboxFull:
+        if outcome == FULL:
+            waiting = len(self.broker.publisher)
+            return MailboxFull(f"{waiting} messages wait for the broker: no more are taken")
+        if outcome == TOO_LARGE:
+            return MailboxFull(
+                f"no message of {len(message.body):,} bytes is taken: "
+                f"{self.broker.publisher.largest:,} are the limit (the broker's max_message_size, "
+                f"or {wire.LARGEST:,})"
+            )
+        whose = f'"{message.to}"' if message.to else "an agent"
+        return MailboxFull(f"the mailbox of {whose} is full: the broker takes no more for it")
+
+    def _answer_too_large(self, message: Outbound) -> None:
+        """Send an error in place of an answer that is too large."""
+        error = ActionError("MessageTooLarge", str(self._not_taken(message, TOO_LARGE)))
+        answer = json.loads(message.body)
+        id = answer["action"]["args"].get("original_message_id")
+        if id is None:  # a `say` back has it in its headers
+            id = (message.headers or {}).get("original")
+        args = {"error": str(error), "original_message_id": id}
+        message.body = wire.written(Envelope(answer["from"], answer["to"], "error", args))
+        if message.kind == wire.REPLY:
+            message.headers = wire.error_headers(error)
+        self.broker.publisher.publish(message)
+
+    # -- outcomes ----------------------------------------------------------------------------------
+
+    def settle(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
+        """Set the outcome of a request, once: of one sent here, or of one received."""
+        if delivery.answered:
+            return
+        sent = delivery.kind == REQUEST and not isinstance(delivery, InFlight)
+        if sent:
+            self.requests.end(delivery)
+            if self.closed and isinstance(error, RequestCancelled):
+                error = self.closed_error()  # `shut_down` cancelled it at its receiver
+        super().settle(delivery, value, error)
+        if delivery.kind == REQUEST and isinstance(delivery, InFlight):
+            answer = answers(delivery, value, error)
+            assert answer is not None  # a request has an answer, whatever its value
+            self.recorder.answer(delivery, *answer, error)
+            self.recorder.concluded(delivery)
+
+    def abort(self, delivery: Delivery, error: RequestError) -> None:
+        """End a message early."""
+        sent = delivery.kind == REQUEST and not isinstance(delivery, InFlight) and delivery.key
+        open_request = sent and not delivery.answered and not self.closed
+        super().abort(delivery, error)
+        if open_request:
+            self._cancel(delivery)
+
+    def _cancel(self, delivery: Delivery) -> None:
+        """Tell the receiver of a request that nothing waits for its answer any more."""
+        to = delivery.envelope.to
+        if to in self.mailboxes:
+            # At once: its sender may make it start before the message arrives.
+            self.receiver.cancel(delivery.key, to)
+        self.requests.cancel(delivery)
+
+    def _give_up(self, delivery: Delivery) -> None:
+        """Cancel a request whose sender is told next that no process runs its receiver."""
+        self.requests.end(delivery)  # the answer, that it was cancelled, is not its outcome
+        self._cancel(delivery)
+
+    def _answer(self, delivery: Any, value: Any, error: RequestError | None) -> None:
+        answer = answers(delivery, value, error)
+        if answer is not None:
+            if self.observers:
+                self._show(answer[0])
+            self.recorder.answer(delivery, *answer, error)
+
+    # -- in ----------------------------------------------------------------------------------------
+
+    def _begin_now(self) -> None:
+        """Start the messages that have just arrived, in this turn of the loop."""
+        if self._ready:
+            self._pump()
+
+    def _show_inbound(self, delivery: Delivery) -> None:
+        """Show the observers a message from another process, once."""
+        key, senders = delivery.key, delivery.envelope.sender
+        # The key of an answer begins with the key of the message that it answers.
+        ours = senders in self.mailboxes if "/" in key else key.startswith(self.broker.process)
+        if self.observers and not ours and self.everywhere.is_new(key):
+            self._show(delivery.envelope)
+
+    def _show_answer(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
+        if not isinstance(delivery, InFlight) and delivery.envelope.to in self.mailboxes:
+            return  # it was shown where it was handled, in this process
+        super()._show_answer(delivery, value, error)
+
+    async def _attached(self) -> None:
+        """Consume again on a new channel."""
+        await self.everywhere.attach()
+        self.queues.restore()
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    async def shut_down(self) -> None:
+        """Wait until all sent messages are confirmed, end the open requests, and disconnect."""
+        broker = self.broker
+        for delivery in self.requests.deliveries():
+            self._cancel(delivery)
+        if broker.is_up:
+            await self.queues.all_removed(_LAST_S)
+            try:
+                await asyncio.wait_for(broker.publisher.drained(), _LAST_S)
+                await asyncio.wait_for(broker.end_replies(), _LAST_S)
+            except (TimeoutError, LinkLost, AMQPError, Refused) as error:
+                logger.warning(
+                    "the space was closed before the broker had confirmed everything: %s",
+                    error or type(error).__name__,
+                )
+        elif lost := len(broker.publisher):
+            logger.warning(
+                "the space was closed without a connection, before the broker had confirmed "
+                "everything: %d messages are lost",
+                lost,
+            )
+        for delivery in self.requests.deliveries():
+            self.refuse(delivery, self.closed_error())
+        await broker.close()
+        try:
+            self.inbox.close()
+        except InboxError as error:
+            logger.error("what ended last is not in the inbox: %s", error)

@@ -1,0 +1,214 @@
+"""A space for agents in many processes, over RabbitMQ."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from moothall.approval import Approver
+from moothall.arguments import names_checked
+from moothall.errors import ConfigError, MissingExtra, RequestError
+from moothall.spaces.amqp.amqp_options import AMQPOptions, Names
+from moothall.spaces.amqp.inbox import Inbox
+from moothall.spaces.delivery import CALLBACK, Delivery
+from moothall.spaces.loop import on_a_space
+from moothall.spaces.mailbox import Mailbox
+from moothall.spaces.router import Router
+from moothall.spaces.space import MAILBOX, Space
+from moothall.text import log_failure
+from moothall.threads import is_async
+
+if TYPE_CHECKING:
+    from moothall.spaces.amqp.amqp_router import AMQPRouter
+
+logger: logging.Logger = logging.getLogger("moothall.amqp")
+
+KEEP_S = 86_400.0
+"""How long messages wait for an agent that is away."""
+
+GRACE_S = 5.0
+"""How long `close` lets started actions continue."""
+
+_LONGEST_KEEP_S = 2_000_000
+_LOOK_S = 0.01
+
+
+@names_checked
+class AMQPSpace(Space):
+    """A space whose agents are in as many processes and on as many machines as you like.
+
+    Every space with the same exchange of the same broker is part of one: its agents reach each
+    other by id as in a `NativeSpace`. Messages are persistent and wait in the broker for an agent
+    that is away. Delivery is at least once: with `inbox=`, an action that was running when its
+    process died is not run again, unless it is `idempotent`; its sender gets an error that says it
+    is in doubt.
+
+    Args:
+        amqp_options: where the broker is; if left out, from `AMQP_HOST` and the other variables
+            that `AMQPOptions.from_environment` reads
+        exchange: the name of the exchange; spaces of different exchanges are not connected
+        inbox: the file in which this process remembers messages; in memory if left out
+        approver: answers for the actions of policy `ACCESS_REQUESTED` of agents without their own
+        mailbox: how many messages may wait for one agent
+        keep: seconds that messages wait for an agent that is away; then they go to the dead
+            letters. A queue unused for twice as long is deleted, and its id is unknown then
+        quorum: whether a cluster replicates the queues of the agents and of the dead letters
+        grace: seconds that `close` lets started actions continue
+        on_connection: called, on the space's loop, with `connected`, `lost`, `retrying`, `blocked`
+            or `unblocked`, and a text; that is logged too
+
+    Raises:
+        MissingExtra: pika is not installed
+        ConfigError: an argument is not valid
+
+    Example:
+        >>> space = AMQPSpace(amqp_options=AMQPOptions(hostname="localhost"))  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        *,
+        amqp_options: AMQPOptions | None = None,
+        exchange: str = "moothall",
+        inbox: str | os.PathLike[str] | None = None,
+        approver: Approver | None = None,
+        mailbox: int = MAILBOX,
+        keep: float = KEEP_S,
+        quorum: bool = False,
+        grace: float = GRACE_S,
+        on_connection: Callable[[str, str], Any] | None = None,
+    ) -> None:
+        super().__init__(approver=approver, mailbox=mailbox)
+        MissingExtra.unless("AMQPSpace", "amqp", "pika")
+        if amqp_options is not None and not isinstance(amqp_options, AMQPOptions):
+            raise ConfigError(f"amqp_options= must be an AMQPOptions, got {amqp_options!r}")
+        for name, value, low, high in (
+            ("keep", keep, 1, _LONGEST_KEEP_S),
+            ("grace", grace, 0, _LONGEST_KEEP_S),
+        ):
+            if type(value) not in (int, float) or not low <= value <= high:
+                raise ConfigError(f"{name}= must be {low} to {high} seconds, got {value!r}")
+        if inbox is not None and (not isinstance(inbox, str | os.PathLike) or not os.fspath(inbox)):
+            raise ConfigError(f"inbox= must be a file's path, got {inbox!r}")
+        if type(quorum) is not bool:
+            raise ConfigError(f"quorum= must be True or False, got {quorum!r}")
+        if on_connection is not None and (not callable(on_connection) or is_async(on_connection)):
+            raise ConfigError(f"on_connection= must be a plain function, got {on_connection!r}")
+        self._options = AMQPOptions.from_environment() if amqp_options is None else amqp_options
+        self._names = Names(exchange)
+        self._inbox_path = None if inbox is None else os.fspath(inbox)
+        self._keep_s = float(keep)
+        self._quorum = quorum
+        self._grace_s = float(grace)
+        self._on_connection = on_connection
+        self._router: AMQPRouter
+
+    # -- what differs from a space in one process --------------------------------------------------
+
+    def _observe_everywhere(self, callback: Callable[[dict[str, Any]], Any]) -> None:
+        self._start()
+        added = self._thread.run(self._router.everywhere.add, callback)
+        if not on_a_space():
+            added.result()
+
+    async def _everyone(self) -> list[str]:
+        asked = self._thread.run(self._router.requests.everyone)
+        return [*self.ids(), *await asyncio.wrap_future(asked)]
+
+    def _prepare(self) -> None:
+        self._inbox = Inbox(self._inbox_path)
+
+    def _make_router(self) -> Router:
+        from moothall.spaces.amqp.amqp_router import AMQPRouter
+
+        self._router = AMQPRouter(
+            self._thread,
+            self._capacity,
+            self._options,
+            self._names,
+            self._inbox,
+            keep_s=self._keep_s,
+            quorum=self._quorum,
+            on_state=self._on_state,
+            evict=self._replaced,
+        )
+        return self._router
+
+    def _settle_in(self, mailbox: Mailbox, *, waits: bool) -> None:
+        """Consume the agent's queue, and then run its `after_add`."""
+        if on_a_space():
+            # The loop must not block. Messages sent meanwhile may be for this agent.
+            self._router.enter(self._add_later, mailbox)
+            return
+        try:
+            here = self._thread.run(self._router.queues.add, mailbox).result()
+        except BaseException:
+            self._thread.call(self._detach, mailbox)
+            raise
+        if here:
+            super()._settle_in(mailbox, waits=waits)
+
+    def _add_later(self, mailbox: Mailbox) -> None:
+        self._router.broker.publisher.pause()
+
+        async def add() -> None:
+            try:
+                here = await self._router.queues.add(mailbox)
+            except Exception as error:
+                logger.error("agent %r could not be added: %s", mailbox.id, error)
+                self._detach(mailbox)
+                return
+            finally:
+                self._router.broker.publisher.resume()
+            if here and mailbox.arriving is not None:
+                self._begin(mailbox, mailbox.arriving)
+
+        self._thread.spawn(add())
+
+    def _on_removed(self, mailbox: Mailbox, left: Delivery) -> None:
+        released = self._thread.spawn(self._released(mailbox))
+        released.add_done_callback(lambda _: self._router.settle(left, None, None))
+
+    async def _released(self, mailbox: Mailbox) -> None:
+        with suppress(asyncio.CancelledError):  # the space is closed meanwhile
+            await self._router.queues.removed(mailbox)
+
+    def _detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
+        self._router.queues.remove(mailbox)
+        super()._detach(mailbox, *spared)
+
+    def _replaced(self, mailbox: Mailbox, error: RequestError) -> None:
+        """Detach an agent whose id another process has."""
+        if mailbox.open:
+            mailbox.detach(error, ())
+        self._detach(mailbox)
+
+    async def _closing(self) -> None:
+        loop, mailboxes = self._thread.loop, self._router.mailboxes
+        for mailbox in list(mailboxes.values()):
+            mailbox.closing = True
+        until = loop.time() + self._grace_s
+
+        def started() -> bool:
+            here = list(mailboxes.values())
+            return any(each.kind != CALLBACK for mailbox in here for each in mailbox.active)
+
+        while started() and loop.time() < until:  # noqa: ASYNC110 - handlers end without an event
+            await asyncio.sleep(_LOOK_S)
+        await super()._closing()
+        await self._router.shut_down()
+
+    def _on_state(self, what: str, text: str) -> None:
+        """Log that the connection was made or lost, and tell `on_connection`."""
+        level = logging.INFO if what in ("connected", "unblocked") else logging.WARNING
+        logger.log(level, "%s", text)
+        if self._on_connection is not None:
+            try:
+                self._on_connection(what, text)
+            except Exception as error:
+                log_failure(logger, "on_connection failed and is called no more", error)
+                self._on_connection = None

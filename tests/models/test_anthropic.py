@@ -1,0 +1,414 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import pytest
+
+from conformance.model import ACTIONS, ModelConformance, joined, parts_of, run, user
+from models import messages_format
+from models.openai_server import HANG, OpenAIServer, Request, http, status
+from moothall import Budget, Journal, Price, Prices, ReActAgent, UnknownPrice
+from moothall.errors import (
+    BudgetExceeded,
+    ContextOverflow,
+    DefinitionError,
+    ModelError,
+    RemoteForbidden,
+)
+from moothall.models import (
+    AnthropicModel,
+    BudgetedModel,
+    Call,
+    Model,
+    ModelReply,
+    ReasoningPiece,
+    Usage,
+    model,
+)
+
+KEY = "sk-ant-a-secret-of-mine"
+THOUGHT = {"type": "thinking", "thinking": "Let me add.", "signature": "c2ln"}
+ADD = {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {"a": 1, "b": 2}}
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def of(server: OpenAIServer, **more: Any) -> AnthropicModel:
+    return AnthropicModel("m", server.url.removesuffix("/v1"), **{"api_key": KEY} | more)
+
+
+def ask(*answers: Any, **more: Any) -> ModelReply:
+    with OpenAIServer(*answers) as server:
+        return run(of(server, **more).complete(user("Hi")))  # type: ignore[no-any-return]
+
+
+def either(whole: Any, streamed: Any) -> Any:
+    """An answer in the form that the request asks for."""
+    return lambda request: streamed if request.body.get("stream") else whole
+
+
+class TestAnthropicModel(ModelConformance):
+    @pytest.fixture(autouse=True)
+    def _servers(self) -> Iterator[None]:
+        self.servers: list[OpenAIServer] = []
+        yield
+        for server in self.servers:
+            server.__exit__(None, None, None)
+
+    def serve(self, answers: list[Any]) -> AnthropicModel:
+        server = OpenAIServer(*answers)
+        server.__enter__()
+        self.servers.append(server)
+        return of(server)
+
+    def make(self, *answers: Any) -> Model:
+        def form(given: Any, n: int) -> Any:
+            if isinstance(given, str):
+                said = {"type": "text", "text": given}
+                return either(messages_format.text(given), messages_format.streamed(said))
+            if isinstance(given, Call):
+                given = {"name": given.name, "args": given.args}
+            if isinstance(given, dict):
+                name, args = given["name"], given.get("args", {})
+                used = {"type": "tool_use", "id": f"toolu_{n}", "name": name, "input": args}
+                streamed = messages_format.streamed(used, stop_reason="tool_use")
+                return either(messages_format.call(name, args, f"toolu_{n}"), streamed)
+            return HANG
+
+        return self.serve([form(each, n) for n, each in enumerate(answers or ("",))])
+
+    def test_model_concurrent_calls_get_their_own_answers(self) -> None:
+        def echo(request: Request) -> Any:
+            number = request.body["messages"][0]["content"][0]["text"].removeprefix("Number ")
+            return messages_format.text(json.dumps(f"answer {number}"))
+
+        echoing = self.serve([echo])
+        self.make = lambda *answers: echoing  # type: ignore[method-assign]
+        super().test_model_concurrent_calls_get_their_own_answers()
+
+
+# -- requests --------------------------------------------------------------------------------------
+
+
+def test_anthropic_request_has_the_apis_form() -> None:
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        *user("Add 1 and 2"),
+        {"role": "assistant", "content": "I add.", "tool_calls": [
+            {"id": "call:1", "name": "add", "args": {"a": 1, "b": 2}},
+            {"id": "call:2", "name": "add", "args": '{"a": 3, "b": 4}'},
+        ]},
+        {"role": "tool", "tool_call_id": "call:1", "name": "add", "content": "3"},
+        {"role": "tool", "tool_call_id": "call:2", "name": "add", "content": "7"},
+        *user("And now?"),
+    ]  # fmt: skip
+    with OpenAIServer(messages_format.text("ok")) as server:
+        made = of(server, max_tokens=9, temperature=0, cache=True, options={"top_k": 5})
+        run(made.complete(messages, ACTIONS[:1]))
+    request = server.requests[0]
+    assert request.path == "/v1/messages"
+    assert request.headers["x-api-key"] == KEY
+    assert request.headers["anthropic-version"] == "2023-06-01"
+    body = request.body
+    assert body["system"] == [{"type": "text", "text": "Be brief."}]
+    assert [turn["role"] for turn in body["messages"]] == ["user", "assistant", "user"]
+    text, first, second = body["messages"][1]["content"]
+    assert text == {"type": "text", "text": "I add."}
+    assert (first["name"], first["input"]) == ("add", {"a": 1, "b": 2})
+    assert second["input"] == {"a": 3, "b": 4}
+    results = body["messages"][2]["content"]
+    assert [block["type"] for block in results] == ["tool_result", "tool_result", "text"]
+    assert [block["tool_use_id"] for block in results[:2]] == [first["id"], second["id"]]
+    assert len({first["id"], second["id"]}) == 2
+    assert ":" not in first["id"]
+    assert body["tools"][0]["input_schema"] == ACTIONS[0].parameters
+    sent = {key: body[key] for key in ("model", "max_tokens", "temperature", "top_k")}
+    assert sent == {"model": "m", "max_tokens": 9, "temperature": 0, "top_k": 5}
+    assert body["cache_control"] == {"type": "ephemeral"}
+
+
+def test_anthropic_is_told_of_earlier_calls_where_none_may_be_made() -> None:
+    messages = [
+        *user("Add"),
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"id": "c", "name": "add", "args": {}}],
+        },
+        {"role": "tool", "tool_call_id": "c", "name": "add", "content": "3"},
+    ]
+    with OpenAIServer(messages_format.text("3")) as server:
+        run(of(server).complete(messages))
+    body = server.requests[0].body
+    assert [tool["name"] for tool in body["tools"]] == ["add"]
+    assert body["tool_choice"] == {"type": "none"}
+
+
+def test_anthropic_images_of_openais_form_are_translated() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    content = [{"type": "text", "text": "What is it?"}, image]
+    with OpenAIServer(messages_format.text("a dot")) as server:
+        run(of(server).complete([{"role": "user", "content": content}]))
+    sent = server.requests[0].body["messages"][0]["content"][1]
+    source = {"type": "base64", "media_type": "image/png", "data": "aGk="}
+    assert sent == {"type": "image", "source": source}
+
+
+def test_anthropic_schema_is_enforced_or_else_stated_in_words() -> None:
+    loose = {"type": "object", "properties": {"age": {"type": "integer"}}}
+    strict = loose | {"required": ["age"], "additionalProperties": False}
+    said = messages_format.text('{"age": 3}')
+    refused = status(400, "output_config: unknown field")
+    with OpenAIServer(said, said, refused, said) as server:
+        run(of(server).complete(user("Who?"), schema=strict))
+        run(of(server).complete(user("Who?"), schema=loose))
+        run(of(server).complete(user("Who?"), schema=strict))
+    enforced, in_words, _, again = (request.body for request in server.requests)
+    assert enforced["output_config"] == {"format": {"type": "json_schema", "schema": strict}}
+    for body, schema in ((in_words, loose), (again, strict)):
+        assert "output_config" not in body
+        assert json.dumps(schema) in body["system"][0]["text"]
+
+
+# -- answers ---------------------------------------------------------------------------------------
+
+
+def test_anthropic_counts_cached_and_reasoning_tokens() -> None:
+    usage = {
+        "input_tokens": 10,
+        "cache_read_input_tokens": 100,
+        "cache_creation_input_tokens": 50,
+        "output_tokens": 20,
+        "output_tokens_details": {"thinking_tokens": 12},
+    }
+    body = {"type": "message", "content": [{"type": "text", "text": "ok"}], "usage": usage}
+    reply = ask(http(json.dumps(body | {"stop_reason": "end_turn"}).encode()))
+    assert reply.usage == Usage(160, 20, 100, 50, 12)
+    assert repr(reply.usage).endswith("cache_write_tokens=50, reasoning_tokens=12)")
+
+
+def test_anthropic_cost_follows_the_prices_of_the_cache() -> None:
+    usage = {"input_tokens": 10, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 50}
+    body = {"content": [{"type": "text", "text": "ok"}], "usage": usage | {"output_tokens": 20}}
+    prices = Prices({"anthropic:m": Price(3, 15, cache_read=0.3, cache_write=3.75)})
+    budget = Budget(usd=1, prices=prices)
+    with OpenAIServer(http(json.dumps(body).encode())) as server:
+        run(BudgetedModel(of(server), budget).complete(user("Hi")))
+    dollars = (10 * 3 + 100 * 0.3 + 50 * 3.75 + 20 * 15) / 1e6
+    assert float(budget.spent.usd) == pytest.approx(dollars)
+
+
+def test_anthropic_reservation_covers_the_dearest_use_of_the_cache() -> None:
+    dear = Prices({"anthropic:m": Price(0, 0, cache_write=1_000_000)})
+    with OpenAIServer(messages_format.text("ok")) as server:
+        model = BudgetedModel(of(server, cache=True), Budget(usd=1, prices=dear))
+        with pytest.raises(BudgetExceeded, match="US dollars are needed"):
+            run(model.complete(user("Hi")))
+    assert not server.requests
+
+
+def test_anthropic_without_a_price_spends_no_money_limit() -> None:
+    with pytest.raises(UnknownPrice, match="anthropic:m"):
+        BudgetedModel(AnthropicModel("m", api_key=KEY), Budget(usd=1))
+
+
+@pytest.mark.parametrize(
+    ("stated", "reason"),
+    (
+        ("end_turn", "stop"),
+        ("stop_sequence", "stop"),
+        ("pause_turn", "stop"),
+        ("max_tokens", "length"),
+        ("model_context_window_exceeded", "length"),
+        ("refusal", "content_filter"),
+    ),
+)
+def test_anthropic_stop_reasons_become_ours(stated: str, reason: str) -> None:
+    said = {"type": "text", "text": "so"}
+    assert ask(messages_format.message(said, stop_reason=stated)).finish_reason == reason
+
+
+def test_anthropic_refusal_without_words_is_an_error() -> None:
+    with pytest.raises(ModelError, match="anthropic:m: the provider refused to answer"):
+        ask(messages_format.message(stop_reason="refusal"))
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    (
+        ({"content": "ok"}, r"content is of type string, not a list"),
+        ({"content": [3]}, r"content\[0\] is of type integer, not an object"),
+        ({"content": [{"type": "tool_use", "id": "a", "input": {}}]}, r"name is missing, not text"),
+        ([], "not an object"),
+        ({"type": "error", "error": {"message": "Overloaded"}}, "Overloaded"),
+    ),
+)
+def test_anthropic_wrong_answer_names_the_field(body: Any, fault: str) -> None:
+    with pytest.raises(ModelError, match=fault):
+        ask(http(json.dumps(body).encode()))
+
+
+@pytest.mark.parametrize(
+    "event",
+    (
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}},
+        {"type": "content_block_start", "index": -1, "content_block": {"type": "text"}},
+        {"type": "content_block_start", "index": 0},
+        {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
+        3,
+    ),
+)
+def test_anthropic_wrong_event_is_an_error(event: Any) -> None:
+    data = f"event: x\ndata: {json.dumps(event)}\n\n".encode()
+    with OpenAIServer(http(data, headers={"Content-Type": "text/event-stream"})) as server:
+        made = of(server)
+        with pytest.raises(ModelError, match="anthropic:m"):
+            run(parts_of(made, user("Hi")))
+
+
+def test_anthropic_stream_that_breaks_off_is_an_error() -> None:
+    start = {"type": "content_block_start", "index": 0, "content_block": {"type": "text"}}
+    data = f"data: {json.dumps(start)}\n\n".encode()
+    with OpenAIServer(http(data, headers={"Content-Type": "text/event-stream"})) as server:
+        made = of(server)
+        with pytest.raises(ModelError, match="broke off after event 1"):
+            run(parts_of(made, user("Hi")))
+
+
+def test_anthropic_streams_reasoning_apart_from_text() -> None:
+    said = {"type": "text", "text": "It is three."}
+    with OpenAIServer(messages_format.streamed(THOUGHT, said)) as server:
+        parts = run(parts_of(of(server), user("Add")))
+    assert joined(parts) == "It is three."
+    assert joined(parts, ReasoningPiece) == "Let me add."
+    assert parts[-1].reasoning == "Let me add."
+    assert parts[-1].thinking == ()
+
+
+# -- an agent --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("recorded", (False, True))
+def test_anthropic_agent_sends_reasoning_back_with_the_results(
+    recorded: bool, tmp_path: Path
+) -> None:
+    redacted = {"type": "redacted_thinking", "data": "b3BhcXVl"}
+    first = messages_format.message(THOUGHT, redacted, ADD, stop_reason="tool_use")
+    journal = Journal(tmp_path / "runs.db") if recorded else None
+    with OpenAIServer(first, messages_format.text("3")) as server:
+        agent = ReActAgent("adder", of(server), actions=ACTIONS[:1], journal=journal)
+        reply = run(agent.reply("Add 1 and 2", run_id="r" if recorded else None))
+    assert (reply.text, reply.stop_reason) == ("3", "done")
+    turn = server.requests[1].body["messages"][1]
+    assert turn["content"] == [THOUGHT, redacted, ADD]
+    if journal is not None:
+        assert journal.replay("r").messages == reply.messages
+        journal.close()
+
+
+def test_anthropic_agent_sends_reasoning_back_after_a_restart(tmp_path: Path) -> None:
+    first = messages_format.message(THOUGHT, ADD, stop_reason="tool_use")
+
+    async def cut_off(server: OpenAIServer) -> None:
+        agent = ReActAgent("adder", of(server), actions=ACTIONS[:1], journal=journal)
+        task = asyncio.create_task(agent.reply("Add", run_id="r"))
+        for _ in range(2):
+            await asyncio.to_thread(server.wait_for_request)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with Journal(tmp_path / "runs.db") as journal:
+        with OpenAIServer(first, HANG) as server:
+            run(cut_off(server))
+        with OpenAIServer(messages_format.text("3")) as server:
+            agent = ReActAgent("adder", of(server), actions=ACTIONS[:1], journal=journal)
+            assert run(agent.reply("Add", run_id="r")).text == "3"
+    assert server.requests[0].body["messages"][1]["content"] == [THOUGHT, ADD]
+
+
+# -- failures, names -------------------------------------------------------------------------------
+
+
+def test_anthropic_errors_name_what_to_do() -> None:
+    with pytest.raises(ModelError, match=r"401.*check api_key=, or ANTHROPIC_API_KEY") as caught:
+        ask(status(401, f"wrong key {KEY}"))
+    assert KEY not in str(caught.value)
+    with pytest.raises(ContextOverflow):
+        ask(status(400, "prompt is too long: 210000 tokens > 200000 maximum"))
+    soon = {"retry_after_ms": "1"}
+    assert ask(status(529, "Overloaded", **soon), messages_format.text("ok")).text == "ok"
+
+
+def test_anthropic_is_made_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ModelError, match="set ANTHROPIC_API_KEY"):
+        model("anthropic:large")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    made = model("anthropic:large")
+    assert isinstance(made, AnthropicModel)
+    assert made.name == "anthropic:large"
+    assert made.base_url == "https://api.anthropic.com"
+    assert model("anthropic:large") is made
+    with OpenAIServer(messages_format.text("ok")) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        assert run(model("anthropic:large").complete(user("Hi"))).text == "ok"
+
+
+def test_anthropic_key_goes_to_no_other_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    with OpenAIServer(messages_format.text("ok")) as server:
+        run(AnthropicModel("m", server.url).complete(user("Hi")))
+    assert KEY not in str(server.requests[0].headers)
+
+
+def test_anthropic_is_refused_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOOTHALL_OFFLINE", "1")
+    with pytest.raises(RemoteForbidden, match="anthropic:m"):
+        run(AnthropicModel("m", api_key=KEY).complete(user("Hi")))
+
+
+@pytest.mark.parametrize(
+    ("args", "fault"),
+    (
+        ({"max_tokens": None}, "max_tokens= must be a number of tokens, got None"),
+        ({"options": {"messages": []}}, "options= cannot set messages"),
+        ({"options": 3}, "options= must be a dict"),
+        ({"api_key": "two\nlines"}, "key"),
+    ),
+)
+def test_anthropic_wrong_arguments_are_refused(args: dict[str, Any], fault: str) -> None:
+    with pytest.raises((DefinitionError, ModelError), match=fault):
+        AnthropicModel("m", **{"api_key": KEY} | args)
+
+
+# -- the server of these tests is what the provider's own client understands -----------------------
+
+
+def test_anthropic_sdk_understands_the_server_of_these_tests() -> None:
+    answers = (
+        messages_format.message(THOUGHT, ADD, stop_reason="tool_use"),
+        messages_format.streamed(THOUGHT, {"type": "text", "text": "It is 3."}),
+    )
+    with OpenAIServer(*answers) as server:
+        client = anthropic.Anthropic(api_key=KEY, base_url=server.url.removesuffix("/v1"))
+        asked: Any = {"model": "m", "max_tokens": 9, "messages": user("Add")}
+        whole = client.messages.create(**asked)
+        with client.messages.stream(**asked) as stream:
+            said = "".join(stream.text_stream)
+            last = stream.get_final_message()
+    assert whole.content[1].model_dump(include={"name", "input"}) == {
+        "name": "add",
+        "input": {"a": 1, "b": 2},
+    }
+    assert said == "It is 3."
+    assert last.content[0].model_dump(include=set(THOUGHT)) == THOUGHT
+    assert server.requests[0].path == "/v1/messages"

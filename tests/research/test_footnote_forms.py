@@ -1,0 +1,100 @@
+"""The forms of footnotes that a model's narrative may have, and what is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from moothall import ScriptedModel
+from moothall.research import Report, Researcher, Resource
+from research.small_web import ALPHA, BETA, PAGES, evaluation, plan
+
+PORT = "The alpha protocol uses port 4711"
+KEY = "Beta encrypts every message with a key of 128 bits"
+
+
+async def read(url: str) -> Resource:
+    """Read a page."""
+    return Resource(url, PAGES[url][0], True, PAGES[url][1])
+
+
+def report_of(narrative: str) -> Report:
+    """A report with this narrative; source 1 is the page of alpha, 2 that of beta."""
+    tasks = plan(("read", {"url": ALPHA}), ("read", {"url": BETA}))
+    model = ScriptedModel([tasks, narrative, evaluation({"port of alpha": 0.9})])
+    return Researcher("r", model, "port of alpha", [read], 1).report_sync()
+
+
+@pytest.mark.parametrize(
+    "note",
+    (
+        *("[^1^]", "[^1]", "[1]", "【1】", "[[1]]", "\uff3b1\uff3d", "[Source 1]", "[source: 1]"),
+        *("[1](http://web.test/x)", "[[1]](#sources)", "【1†alpha.html】", "<sup>[1]</sup>", "(1)"),
+        *("[1, 1]", "[^1^](http://evil.test)"),
+    ),
+)
+def test_footnote_of_each_form_cites_its_source(note: str) -> None:
+    for text in (f"{PORT} {note}.", f"{PORT}.{note}", f"{PORT}. {note}\n\n{KEY}."):
+        report = report_of(text)
+        assert [(c.number, c.sentence.rstrip(".")) for c in report.citations] == [(1, PORT)], text
+        assert report.unsupported == []
+        assert f"{PORT}" in report.markdown
+        assert "evil" not in report.markdown
+
+
+@pytest.mark.parametrize(
+    "note",
+    (
+        "[1, 2]",
+        "[1,2]",
+        "[1; 2]",
+        "[^1^, ^2^]",
+        "[1-2]",
+        "[1\u20132]",
+        "[1][2]",
+        "【1】【2】",
+        "(1, 2)",
+    ),
+)
+def test_footnotes_in_a_list_or_a_range_cite_each_source(note: str) -> None:
+    report = report_of(f"{PORT} and {KEY[0].lower()}{KEY[1:]} {note}.")
+    assert [each.number for each in report.citations] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    (
+        "Ports are (1) open or (2) closed.",
+        "There are two:\n\n(1) Alpha\n\n(2) Beta",
+        "It was written in (1998) and [1998].",
+        "The call printf(1) is of section (2).",
+        "See step (2), table (1) and § (1).",
+        "The array [1, 2] has the index [1].",
+        "Values are in the range [1-2].",
+        "The code `ports[1]` and `[2]` is right.",
+        "Thus:\n\n```\nports[1] [2]\n```\n\nIt is.",
+        "Then a[1] = 2.",
+        "[1] Alpha is the first item.",
+        "It cites [7] and (9).",
+        "Alpha \\[1\\] is escaped.",
+    ),
+)
+def test_number_in_brackets_that_is_no_footnote_stays(text: str) -> None:
+    report = report_of(text)
+    assert report.citations == []
+    assert report.unsupported == []
+    assert text in report.markdown
+
+
+def test_number_in_round_brackets_beside_square_footnotes_stays() -> None:
+    report = report_of(f"{PORT} [1]. There are two ways (2).")
+    assert [each.number for each in report.citations] == [1]
+    assert "two ways (2)." in report.markdown
+
+
+def test_footnote_definitions_and_lists_of_sources_of_any_form_are_left_out() -> None:
+    text = f"{PORT} [1].\n\n## Sources\n\n[1] Alpha – http://web.test/alpha\n[2] Beta\n"
+    report = report_of(text)
+    assert report.markdown.count("Sources") == 1
+    assert len(report.citations) == 1
+    text = f"{PORT} [1].\n\n[1]: http://evil.test/x\n"
+    assert "evil" not in report_of(text).markdown

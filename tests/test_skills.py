@@ -1,0 +1,268 @@
+"""Skills: what a model is told of them, what it may read and run, and which folders are refused."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import skills_ref
+
+from moothall import (
+    ACCESS_DENIED,
+    Action,
+    CallbackApprover,
+    ConfigError,
+    Journal,
+    NoSuchFile,
+    ReActAgent,
+    RunMismatch,
+    ScriptedModel,
+    Skills,
+    check_skill,
+)
+from moothall.errors import FileError
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def skill(folder: Path, name: str = "pdf", text: str | None = None, **files: str) -> Path:
+    """A skill below a folder."""
+    made = folder / name
+    made.mkdir(parents=True)
+    about = f"---\nname: {name}\ndescription: Reads {name} files.\n---\n\nRead them well.\n"
+    (made / "SKILL.md").write_text(about if text is None else text)
+    for path, content in files.items():
+        target = made / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(content)
+    return made
+
+
+def call(action: Action, **args: Any) -> Any:
+    """What an action returns."""
+    result = action.execute(**args)
+    return asyncio.run(result) if asyncio.iscoroutine(result) else result
+
+
+def test_skills_prompt_lists_names_and_descriptions(tmp_path: Path) -> None:
+    skill(tmp_path)
+    skill(tmp_path, "xls")
+    seen: list[Any] = []
+
+    def answer(messages: Any, actions: Any) -> str:
+        seen.append((messages, [each.name for each in actions]))
+        return "ok"
+
+    agent = ReActAgent("a", ScriptedModel(answer), actions=[Skills(tmp_path)], system_prompt="Hi.")
+    agent.reply_sync("Do it")
+    messages, actions = seen[0]
+    assert messages[0]["role"] == "system"
+    assert re.search(r"^Hi\.\n\n# Skills\n.*\n- pdf: .*\n- xls: ", messages[0]["content"])
+    assert actions == ["load_skill", "read_skill_file", "run_skill_script"]
+
+
+def test_skills_load_returns_instructions_and_file_names(tmp_path: Path) -> None:
+    skill(tmp_path, **{"references/forms.md": "Forms.", "notes.txt": "Notes."})
+    offers = Skills(tmp_path).offers
+    text = call(offers["load_skill"], name="pdf")
+    assert text.startswith("Read them well.")
+    assert text.endswith("\n- notes.txt\n- references/forms.md")
+    assert call(offers["read_skill_file"], skill="pdf", file_name="references/forms.md") == "Forms."
+
+
+def test_skills_one_skill_may_be_the_folder(tmp_path: Path) -> None:
+    assert list(Skills(skill(tmp_path)).skills) == ["pdf"]
+
+
+def test_skills_unknown_names_say_what_there_is(tmp_path: Path) -> None:
+    skill(tmp_path)
+    offers = Skills(tmp_path).offers
+    with pytest.raises(NoSuchFile, match=r"there is no skill 'pfd'.*pdf"):
+        call(offers["load_skill"], name="pfd")
+    with pytest.raises(FileError):
+        call(offers["read_skill_file"], skill="pdf", file_name="nothing.md")
+
+
+@pytest.mark.parametrize("name", ("../secret.txt", "/etc/passwd", "link.txt", "scripts/../../x"))
+def test_skills_files_outside_the_skill_are_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "secret.txt").write_text("secret")
+    made = skill(tmp_path / "skills", **{"scripts/a.py": ""})
+    (made / "link.txt").symlink_to(tmp_path / "secret.txt")
+    offers = Skills(tmp_path / "skills").offers
+    with pytest.raises(FileError):
+        call(offers["read_skill_file"], skill="pdf", file_name=name)
+    with pytest.raises(FileError):
+        call(offers["run_skill_script"], skill="pdf", script=name)
+
+
+def test_skills_script_is_run_with_its_arguments(tmp_path: Path) -> None:
+    skill(tmp_path, **{"scripts/say.py": "import sys\nprint(sys.argv[1:])\n"})
+    run = Skills(tmp_path).offers["run_skill_script"]
+    said = call(run, skill="pdf", script="scripts/say.py", args=["a b", "$HOME; ls"])
+    assert said == "['a b', '$HOME; ls']\n"
+
+
+def test_skills_script_asks_first(tmp_path: Path) -> None:
+    skill(tmp_path, **{"scripts/say.sh": "echo hello\n"})
+    asked: list[Any] = []
+
+    def approve(request: Any) -> bool:
+        asked.append((request.action, request.args))
+        return len(asked) > 1
+
+    wanted = {"name": "run_skill_script", "args": {"skill": "pdf", "script": "scripts/say.sh"}}
+    model = ScriptedModel([wanted, wanted, "done"])
+    agent = ReActAgent("a", model, actions=[Skills(tmp_path)], approver=CallbackApprover(approve))
+    first, second = agent.reply_sync("Say it").steps
+    assert first.error is not None
+    assert second.result is not None
+    assert second.result["result"] == "hello\n"
+    assert asked == [("run_skill_script", wanted["args"])] * 2
+
+
+def test_skills_script_changes_nothing_of_its_skill(tmp_path: Path) -> None:
+    made = skill(tmp_path, **{"scripts/spoil.sh": 'echo x > "$(dirname "$0")/../SKILL.md"\nls\n'})
+    work = tmp_path / "work"
+    work.mkdir()
+    before = (made / "SKILL.md").read_text()
+    run = Skills(made, work=work, sandbox="bwrap").offers["run_skill_script"]
+    assert "Read-only" in call(run, skill="pdf", script="scripts/spoil.sh")
+    assert (made / "SKILL.md").read_text() == before
+
+
+def test_skills_script_writes_below_its_working_folder(tmp_path: Path) -> None:
+    made = skill(tmp_path, **{"scripts/make.sh": "echo made > out.txt\n"})
+    (tmp_path / "work").mkdir()
+    run = Skills(made, work=tmp_path / "work").offers["run_skill_script"]
+    call(run, skill="pdf", script="scripts/make.sh")
+    assert (tmp_path / "work" / "out.txt").read_text() == "made\n"
+
+
+def test_skills_denied_scripts_are_not_offered_to_the_model(tmp_path: Path) -> None:
+    skill(tmp_path, **{"scripts/a.sh": "true\n"})
+    shown: list[list[str]] = []
+    model = ScriptedModel(lambda messages, actions: shown.append([a.name for a in actions]) or "x")
+    skills = Skills(tmp_path, access_policy=ACCESS_DENIED)
+    ReActAgent("a", model, actions=[skills]).reply_sync("Hi")
+    assert shown == [["load_skill", "read_skill_file"]]
+
+
+def test_skills_changed_guidance_is_another_program(tmp_path: Path) -> None:
+    async def never(messages: Any, actions: Any) -> str:
+        asking.set()
+        return await asyncio.Future()
+
+    async def cut_off(agent: ReActAgent) -> None:
+        task = asyncio.create_task(agent.reply("Hi", run_id="r"))
+        await asking.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asking = asyncio.Event()
+    skill(tmp_path / "skills")
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = ReActAgent(
+            "a", ScriptedModel([never]), actions=[Skills(tmp_path / "skills")], journal=journal
+        )
+        asyncio.run(cut_off(agent))
+        skill(tmp_path / "skills", "xls")
+        changed = ReActAgent(
+            "a", ScriptedModel(["x"]), actions=[Skills(tmp_path / "skills")], journal=journal
+        )
+        with pytest.raises(RunMismatch, match="guidance"):
+            changed.reply_sync("Hi", run_id="r")
+
+
+# -- the format ------------------------------------------------------------------------------------
+
+LONG = "x" * 65
+CASES = {
+    "right": "---\nname: pdf\ndescription: Reads.\n---\nBody",
+    "all fields": "---\nname: pdf\ndescription: Reads.\nlicense: MIT\ncompatibility: any\n"
+    "allowed-tools: Bash\nmetadata:\n  author: me\n  version: 1.0\n---\n",
+    "no mark": "name: pdf\ndescription: Reads.\n",
+    "no end": "---\nname: pdf\ndescription: Reads.\n",
+    "no yaml": "---\n: : :\n---\n",
+    "a list": "---\n- pdf\n---\n",
+    "empty": "---\n---\n",
+    "no name": "---\ndescription: Reads.\n---\n",
+    "no description": "---\nname: pdf\n---\n",
+    "empty name": "---\nname: ''\ndescription: Reads.\n---\n",
+    "blank description": "---\nname: pdf\ndescription: '  '\n---\n",
+    "other folder": "---\nname: xls\ndescription: Reads.\n---\n",
+    "upper case": "---\nname: PDF\ndescription: Reads.\n---\n",
+    "leading hyphen": "---\nname: -pdf\ndescription: Reads.\n---\n",
+    "double hyphen": "---\nname: p--df\ndescription: Reads.\n---\n",
+    "underscore": "---\nname: p_df\ndescription: Reads.\n---\n",
+    "long name": f"---\nname: {LONG}\ndescription: Reads.\n---\n",
+    "long description": f"---\nname: pdf\ndescription: {'x' * 1025}\n---\n",
+    "longest description": f"---\nname: pdf\ndescription: {'x' * 1024}\n---\n",
+    "long compatibility": f"---\nname: pdf\ndescription: R.\ncompatibility: {'x' * 501}\n---\n",
+    "unknown field": "---\nname: pdf\ndescription: Reads.\nauthor: me\n---\n",
+    "twice": "---\nname: pdf\nname: pdf\ndescription: Reads.\n---\n",
+    "flow": "---\nname: pdf\ndescription: {a: b}\n---\n",
+    "a number is text": "---\nname: pdf\ndescription: 12\n---\n",
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_skills_are_judged_as_the_reference_judges_them(case: str, tmp_path: Path) -> None:
+    made = skill(tmp_path, text=CASES[case])
+    theirs = skills_ref.validate(made)
+    assert bool(check_skill(made)) == bool(theirs), theirs
+
+
+def test_skills_names_of_other_scripts_are_judged_as_the_reference_does(tmp_path: Path) -> None:
+    for name in ("résumé", "技能", "данные", "a²"):
+        made = skill(tmp_path, name)
+        assert bool(check_skill(made)) == bool(skills_ref.validate(made)), name
+
+
+def test_skills_faults_are_told_for_the_folder_that_has_them(tmp_path: Path) -> None:
+    skill(tmp_path)
+    skill(tmp_path, "xls", text=CASES["upper case"])
+    with pytest.raises(ConfigError, match=r"the skill in .*xls: name must be in lower case"):
+        Skills(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    (
+        "---\nname: pdf\ndescription: !!python/object/apply:os.system ['true']\n---\n",
+        "---\na: &a\n  b: *a\n---\n",
+        "---\n" + "\n".join(f"{'  ' * n}a:" for n in range(80)) + "\n---\n",
+    ),
+)
+def test_skills_hostile_yaml_is_refused(text: str, tmp_path: Path) -> None:
+    assert check_skill(skill(tmp_path, text=text))
+
+
+def test_skills_wrong_folders_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no skill in"):
+        Skills(tmp_path)
+    with pytest.raises(FileError):
+        Skills(tmp_path / "nowhere")
+    assert check_skill(tmp_path / "nowhere") == [f"{tmp_path / 'nowhere'} does not exist"]
+    assert check_skill(tmp_path) == ["it has no SKILL.md"]
+
+
+# -- the skill about this package ------------------------------------------------------------------
+
+
+def test_skills_own_skill_is_valid() -> None:
+    assert skills_ref.validate(ROOT / "skills" / "moothall") == []
+    assert list(Skills(ROOT / "skills").skills) == ["moothall"]
+
+
+def test_skills_own_programs_run(tmp_path: Path) -> None:
+    text = (ROOT / "skills" / "moothall" / "references" / "programs.md").read_text()
+    programs = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert len(programs) == 4
+    for program in programs:
+        subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path, timeout=60)
