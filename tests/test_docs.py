@@ -98,7 +98,7 @@ def program(found: list[Block]) -> str:
 def run(text: str, name: str, folder: Path, **environment: str) -> list[str]:
     """Runs a page, and gives what it should print and does not."""
     found = blocks(text)
-    script = folder / f"{name}.py"
+    script = folder / f"page_{name}.py"  # not `mcp.py`, which a page may import
     script.write_text(program(found))
     done = subprocess.run(
         [sys.executable, "-W", "error", script.name],

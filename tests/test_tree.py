@@ -55,6 +55,8 @@ ORDER = (
     "reasoning",
     "agents",
     "skills",
+    "mcp",
+    "doors",
     "research",
     "society",
     "orders",
@@ -200,6 +202,7 @@ FLOORS = {
     ),
     "research": (
         "findings",
+        "scope",
         "sentences",
         "pool",
         "reading",
@@ -208,6 +211,7 @@ FLOORS = {
         "calling",
         "folder",
         "page",
+        "exports",
         "web",
         "extractive",
         "writing",
@@ -221,6 +225,7 @@ FLOORS = {
         "narrating",
         "steps",
         "researcher",
+        "asking",
     ),
     "society": (
         "arrays",
@@ -278,13 +283,14 @@ FLOORS = {
         "shared_options",
         "models",
         "recorded_runs",
+        "mcp",
         "run",
         "own_agents",
-        "keeping",
-        "budgets",
+        "operate",
         "runs",
         "broker_commands",
         "replay",
+        "serve",
         "resume",
         "chat",
         "studio",
@@ -294,7 +300,7 @@ FLOORS = {
 FOLDERS_OF_OURS = (".ci", "benchmarks", "docs", "examples", "scripts", "src", "tests")
 NAMES_THAT_SAY_NOTHING = {"core", "common", "util", "utils", "helper", "helpers", "misc"}
 CODE_FROM_DATA = {"eval", "exec", "compile", "__import__"}
-IMPORTED_AS = {"markdown_it_py": "markdown_it", "pyyaml": "yaml"}
+IMPORTED_AS = {"markdown_it_py": "markdown_it", "python_docx": "docx", "pyyaml": "yaml"}
 MODULES_OF_CODE_FROM_DATA = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "jsonpickle"}
 
 

@@ -217,6 +217,7 @@ class RecordedAgent(ConversationalAgent):
 
     async def _respond(self, request: ReplyRequest) -> Reply:
         self._check_request(request)
+        await self._get_ready()
         part = request.record
         if part is None and self._journal is not None:
             part = await self._begin(self._journal, request)
@@ -289,6 +290,16 @@ class RecordedAgent(ConversationalAgent):
         if message is None or message["action"]["name"] != "say":
             return None
         return str(message["from"])
+
+    async def _prepare(self) -> None:
+        await self._get_ready()
+        await super()._prepare()
+
+    async def _get_ready(self) -> None:
+        """Have it know what it may call, before its program is compared: a server says that."""
+        for member in self._member_agents:
+            if isinstance(member, RecordedAgent):
+                await member._get_ready()
 
     def _end_run(self, key: str, thread: str | None) -> None:
         """Note in the memories of the members that a run is over."""

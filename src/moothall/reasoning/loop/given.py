@@ -51,9 +51,26 @@ def result_content(result: dict[str, Any], limit: int) -> str:
     if error is not None:
         return json.dumps({"error": cut(readable(error), limit)}, ensure_ascii=False)
     if "result" in result:
-        return cut(json_text(result["result"]), limit)
+        return cut(json_text(_without_images(result["result"])), limit)
     rest = {key: value for key, value in result.items() if key != "traceback"}
     return cut(json_text(rest), limit)
+
+
+def _without_images(value: Any) -> Any:
+    """Return a value whose content blocks tell of images, which no result carries to a model."""
+    if not isinstance(value, list):
+        return value
+    return [
+        _told(each) if isinstance(each, dict) and "image_url" in each else each for each in value
+    ]
+
+
+def _told(block: dict[str, Any]) -> dict[str, Any]:
+    url = block["image_url"].get("url") if isinstance(block["image_url"], dict) else None
+    if not isinstance(url, str) or not url.startswith("data:"):
+        return block
+    kind, _, data = url[5:].partition(";base64,")
+    return {"type": "text", "text": f"[an image, {kind[:80]}, {len(data) * 3 // 4:,} bytes]"}
 
 
 class Given:

@@ -76,6 +76,14 @@ def fault(sentence: str, passage: str, title: str = "") -> str | None:
     return _turned(said, best, stored) or (None if is_part else _altered(said, best))
 
 
+def verbatim(sentence: str, passage: str, title: str = "") -> bool:
+    """Return whether a passage has a sentence, or a whole quotation, word for word."""
+    stored, said = _stored(passage, title), claim(sentence)
+    even = _even(said.text).strip(".!?… ")
+    whole = [found[0] for found in _QUOTED.finditer(said.text)] == [said.text]
+    return even in stored.sentences or (whole and _misquoted(said.text, stored) is None)
+
+
 class _Stored(NamedTuple):
     """A passage, prepared for comparison."""
 
