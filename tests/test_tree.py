@@ -55,6 +55,8 @@ ORDER = (
     "reasoning",
     "agents",
     "skills",
+    "mcp",
+    "doors",
     "research",
     "society",
     "orders",
@@ -72,6 +74,7 @@ FLOORS = {
         "bill",
         "ledger",
         "shared",
+        "stored",
         "turns",
         "budget",
     ),
@@ -109,13 +112,21 @@ FLOORS = {
         "entry",
         "shapes",
         "place",
+        "tally",
+        "tables",
         "journal_file",
         "commits",
         "doubt",
+        "find",
         "opening",
+        "holders",
+        "deleting",
+        "moving",
+        "books",
         "run_parts",
         "describe",
         "journal",
+        "named",
     ),
     "spaces": (
         "loop",
@@ -192,6 +203,7 @@ FLOORS = {
     ),
     "research": (
         "findings",
+        "scope",
         "sentences",
         "pool",
         "reading",
@@ -200,6 +212,7 @@ FLOORS = {
         "calling",
         "folder",
         "page",
+        "exports",
         "web",
         "extractive",
         "writing",
@@ -213,6 +226,7 @@ FLOORS = {
         "narrating",
         "steps",
         "researcher",
+        "asking",
     ),
     "society": (
         "arrays",
@@ -272,8 +286,10 @@ FLOORS = {
         "recorded_runs",
         "run",
         "own_agents",
+        "operate",
         "runs",
-        "broker_commands",
+        "serving",
+        "replay",
         "resume",
         "chat",
         "studio",
@@ -283,7 +299,7 @@ FLOORS = {
 FOLDERS_OF_OURS = (".ci", "benchmarks", "docs", "examples", "scripts", "src", "tests")
 NAMES_THAT_SAY_NOTHING = {"core", "common", "util", "utils", "helper", "helpers", "misc"}
 CODE_FROM_DATA = {"eval", "exec", "compile", "__import__"}
-IMPORTED_AS = {"markdown_it_py": "markdown_it", "pyyaml": "yaml"}
+IMPORTED_AS = {"markdown_it_py": "markdown_it", "python_docx": "docx", "pyyaml": "yaml"}
 MODULES_OF_CODE_FROM_DATA = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "jsonpickle"}
 
 

@@ -57,10 +57,12 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path) -> None:
     assert commands.split() == [
         *(
             "act",
+            "budgets",
             "chat",
             "completion",
             "dead-letters",
             "help",
+            "mcp",
             "models",
             "replay",
             "research",
