@@ -22,10 +22,11 @@ from cli.journal_programs import (
     moothall,
 )
 from models.openai_server import HANG, OpenAIServer, streamed
-from moothall import CitizenAgent, City, Journal, ReActAgent, ScriptedModel, Society
+from moothall import Block, CitizenAgent, City, Journal, ReActAgent, ScriptedModel, Society
 from moothall.cli.main import main
 from moothall.errors import ModelError
 from moothall.models.protocol import ModelReply
+from moothall.society import all_blocks, citizens, make_people
 from pseudo_terminal import CONTROL_C
 
 
@@ -286,7 +287,14 @@ def test_a_citizens_prompts_answers_and_decisions_by_step(
         assert bool(streams.out) != bool(code)
         return streams.err if code else streams.out
 
-    live("night", False)
+    class Reads(Block):
+        """Could act at any time, so that there is something to choose."""
+
+        def fits(self, context: Any) -> float:
+            return 0.5
+
+    people = citizens(make_people(city, 10, seed=7), lambda: [*all_blocks(), Reads()])
+    live("night", False, *people)
     lines = shown("night", "--citizen", "7").splitlines()
     assert lines[0] == "night"
     steps = [line for line in lines if line.startswith("step")]
