@@ -226,7 +226,7 @@ def test_a_name_is_there_and_says_what_it_is(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "package", ("", ".agents", ".mcp", ".memory", ".models", ".research", ".society")
+    "package", ("", ".agents", ".doors", ".mcp", ".memory", ".models", ".research", ".society")
 )
 def test_type_checkers_know_the_same_names(package: str) -> None:
     module = importlib.import_module(f"moothall{package}")
@@ -246,7 +246,16 @@ def test_type_checkers_know_the_same_names(package: str) -> None:
 
 def test_the_names_are_listed() -> None:
     assert set(NAMES) <= set(dir(moothall))
-    packages = ("agents", "mcp", "memory", "models", "research", "society", "society.blocks")
+    packages = (
+        "agents",
+        "doors",
+        "mcp",
+        "memory",
+        "models",
+        "research",
+        "society",
+        "society.blocks",
+    )
     program = (
         "import importlib, sys\n"
         "for name in sys.argv[1:]:\n"

@@ -18,6 +18,7 @@ from moothall.approval.approval import Decision
 from moothall.doors.served import Caller, Served
 from moothall.errors import MoothallError, NobodyToAsk
 from moothall.jsonvalue import json_text
+from moothall.mcp.results import content_of
 from moothall.reasoning.events import CallEnded, CallStarted, Event
 from moothall.text import one_line
 
@@ -333,7 +334,7 @@ def _result(value: Any, meta: Any) -> types.CallToolResult:
     import mcp_types as types
 
     return types.CallToolResult(
-        content=[types.TextContent(text=json_text(value))],
+        content=content_of(value) or [types.TextContent(text=json_text(value))],
         structured_content=value if isinstance(value, dict) else None,
         _meta=meta,
     )

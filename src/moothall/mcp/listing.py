@@ -99,6 +99,9 @@ async def read_offered(client: mcp.Client, name: str) -> Offered:
     tools: dict[str, Definition] = {}
     if has.tools is not None:
         for tool in await _all(client.list_tools, "tools"):
+            if not 0 < len(tool.name) <= 255 or not tool.name.isprintable():
+                logger.warning("%s has a tool with an odd name, which is left out", name)
+                continue
             made = Definition.of(tool.model_dump(mode="json", by_alias=True, exclude_none=True))
             if tools.setdefault(made.name, made) is not made:
                 logger.warning("%s has two tools %.80r; the first is used", name, made.name)
@@ -156,8 +159,6 @@ async def _all(pages: Any, kind: str) -> list[Any]:
 
 def _fault(data: dict[str, Any], size: int) -> str:
     """Return why a definition cannot be used; empty if it can."""
-    if not 0 < len(data["name"]) <= 255 or not data["name"].isprintable():
-        return "its name must be 1 to 255 printable characters"
     if size > MAX_SCHEMA:
         return f"its definition has more than {MAX_SCHEMA:,} characters"
     for key in ("inputSchema", "outputSchema"):

@@ -166,6 +166,8 @@ class ServerProcess:
             if not self._printed:
                 self._printed = one_line(line[:400].decode(errors="replace"), 100)
             self._noise += 1
+            if line.startswith(b"{") and b'"jsonrpc"' in line[:100]:
+                self.fault = f"it sent a message that cannot be read: {self._printed!r}"
             if self._noise >= MAX_NOISE:
                 self.fault = (
                     f"it printed {MAX_NOISE:,} lines on its standard output that are no messages "

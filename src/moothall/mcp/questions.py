@@ -68,17 +68,24 @@ async def _field(
     kind = ", ".join(map(str, choices[:50])) if choices else str(about.get("type", "string"))
     label = one_line(str(about.get("description") or about.get("title") or ""), 300)
     shown = f"{one_line(name, 100)}{f', {label}' if label else ''} ({one_line(kind, 500)})"
-    rest = f"{'' if needed else '; empty to leave it out'}; {_REFUSES} to refuse"
+    check = validator(about)
+    has_default = "default" in about and next(check.iter_errors(about["default"]), None) is None
+    empty = "" if needed else "; empty to leave it out"
+    if has_default:
+        empty = f"; empty for {one_line(str(about['default']), 100)!r}"
+    rest = f"{empty}; {_REFUSES} to refuse"
     question = f"{said} {shown}{rest}"
     fault = ""
     for _ in range(_TRIES):
         line = (await ask(f"{fault}{question}")).strip()
         if line == _REFUSES:
             return None
+        if not line and has_default:
+            return {name: about["default"]}
         if not line and not needed:
             return {}
         value = _read(line, about.get("type"))
-        if next(validator(about).iter_errors(value), None) is None:
+        if next(check.iter_errors(value), None) is None:
             return {name: value}
         fault = f"{one_line(line, 80)!r} is none of that. "
     return None

@@ -33,6 +33,42 @@ def messages_of(result: Any) -> list[dict[str, Any]]:
     ]
 
 
+def content_of(value: Any) -> list[Any] | None:
+    """Return content blocks, as `value_of` gives them, as content of a result; None for no such."""
+    if not isinstance(value, list) or not value:
+        return None
+    made = [_content(each) for each in value]
+    return None if None in made else made
+
+
+def _content(block: Any) -> Any:
+    import mcp_types as types
+
+    kind = block.get("type") if isinstance(block, dict) else None
+    try:
+        if kind == "text":
+            return types.TextContent(text=block["text"])
+        if kind == "image_url":
+            mime, _, data = block["image_url"]["url"].removeprefix("data:").partition(";base64,")
+            return types.ImageContent(data=data, mime_type=mime) if data else None
+        if kind == "audio":
+            return types.AudioContent(data=block["data"], mime_type=block["mime_type"])
+        if kind == "resource_link":
+            about = block.get("description")
+            return types.ResourceLink(uri=block["uri"], name=block["name"], description=about)
+        if kind in ("blob", "resource"):
+            at: Any = {"uri": block["uri"], "mime_type": block.get("mime_type")}
+            resource = (
+                types.TextResourceContents(text=block["text"], **at)
+                if "text" in block
+                else types.BlobResourceContents(blob=block["data"], **at)
+            )
+            return types.EmbeddedResource(resource=resource)
+    except (KeyError, TypeError, AttributeError, ValueError):
+        return None  # it only looks like one
+    return None
+
+
 def _joined(blocks: list[dict[str, Any]]) -> Any:
     """Return blocks as one text if all are texts, else as content blocks of a chat message."""
     if all(each["type"] == "text" for each in blocks):
