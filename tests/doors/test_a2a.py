@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from http.client import HTTPConnection
 from typing import Any
 
 import httpx
@@ -17,53 +14,12 @@ from a2a.types import a2a_pb2 as pb
 from a2a.utils import errors
 from google.protobuf.json_format import MessageToDict, ParseDict
 
-from moothall import (
-    ACCESS_REQUESTED,
-    Call,
-    Context,
-    ReActAgent,
-    ScriptedModel,
-    action,
-)
+from doors.a2a_calls import BEGUN, CANCELLED, call, plain, rpc, shop, state
+from doors.conftest import serving
+from moothall import ReActAgent, ScriptedModel, action
 from moothall.doors import asgi
 
 Serve = Callable[[Any], str]
-BEGUN, CANCELLED = threading.Event(), threading.Event()
-BOUGHT: list[str] = []
-
-
-@action(access_policy=ACCESS_REQUESTED)
-async def buy(item: str) -> str:
-    """Buy an item."""
-    BOUGHT.append(item)
-    return f"bought {item}"
-
-
-@action
-async def ask(context: Context) -> str:
-    """Ask a person."""
-    return await context.ask_person("What colour?")
-
-
-@action
-async def wait() -> None:
-    """Wait for ever."""
-    BEGUN.set()
-    try:
-        await asyncio.Event().wait()
-    finally:
-        CANCELLED.set()
-
-
-def call(name: str, **args: Any) -> Call:
-    return Call(name, name, args)
-
-
-def shop(*answers: Any, id: str = "shop", **options: Any) -> ReActAgent:
-    BOUGHT.clear()
-    BEGUN.clear()
-    CANCELLED.clear()
-    return ReActAgent(id, ScriptedModel(list(answers)), actions=[buy, ask, wait], **options)
 
 
 @asynccontextmanager
@@ -92,28 +48,6 @@ async def sent(client: Client, request: pb.SendMessageRequest) -> dict[str, Any]
     """Return the task that a message without streaming leads to."""
     (found,) = await updates(client, request)
     return dict(found["task"])
-
-
-def rpc(url: str, method: str, params: Any, source: str = "127.0.0.1", **headers: str) -> Any:
-    """Return the answer to a plain request from an address of this machine."""
-    host, port = url.removeprefix("http://").split(":")
-    http = HTTPConnection(host, int(port), timeout=20, source_address=(source, 0))
-    body = json.dumps({"jsonrpc": "2.0", "id": 7, "method": method, "params": params})
-    given = {"Content-Type": "application/json", "A2A-Version": "1.0", **headers}
-    http.request("POST", "/a2a/shop", body, given)
-    answer = http.getresponse()
-    found = json.loads(answer.read())
-    http.close()
-    return found
-
-
-def plain(text: str, **about: str) -> dict[str, Any]:
-    sent = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}], **about}
-    return {"message": sent}
-
-
-def state(task: dict[str, Any]) -> str:
-    return str(task["status"]["state"])
 
 
 def test_a2a_message_becomes_a_task_with_the_reply_as_artifact(serve: Serve) -> None:
@@ -270,7 +204,5 @@ def test_a2a_other_versions_are_refused(door: str, version: str) -> None:
 
 @pytest.fixture(scope="module")
 def door() -> Any:
-    from doors.conftest import serving
-
     with serving(asgi(shop())) as url:
         yield url
