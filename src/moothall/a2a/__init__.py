@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from moothall.text import lazily
 
-_HOME: dict[str, str] = {}
+_HOME = {"A2AAgent": "agent"}
 
 __all__ = [*_HOME]
 __getattr__, __dir__ = lazily(__name__, _HOME)

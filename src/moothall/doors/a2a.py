@@ -206,11 +206,11 @@ class A2ADoor:
     ) -> AsyncIterator[dict[str, Any]]:
         if method == "SendStreamingMessage":
             task, history, _ = self._sent(agent, sender, params)
-            return _updates(task, history)
+            return _updates(task, history, task.state in PAUSED)
         id = check_params("GetTask", params)["id"]
         found = self._tasks.live(agent, sender, id)
         if found is not None and found.state not in TERMINAL:
-            return _updates(found, None)
+            return _updates(found, None, False)
         if found is None:
             run = await self._tasks.outline(agent, sender, id)
             if run.state == "running":
@@ -224,16 +224,15 @@ class A2ADoor:
         yield {"task": await self._tasks.get(agent, sender, id)}
 
 
-async def _updates(task: Task, history: int | None) -> AsyncIterator[dict[str, Any]]:
+async def _updates(task: Task, history: int | None, rests: bool) -> AsyncIterator[dict[str, Any]]:
     """Yield a task as it is, and then its updates until it has ended or asks something."""
     queue = task.read()
     try:
         yield {"task": task.to_json(history)}
-        while (update := await queue.get()) is not None:
+        while not rests and (update := await queue.get()) is not None:
             yield update
             status = update.get("statusUpdate", {}).get("status", {})
-            if status.get("state") in PAUSED:
-                return
+            rests = status.get("state") in PAUSED
     finally:
         task.unread(queue)
 
