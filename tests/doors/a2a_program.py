@@ -1,7 +1,8 @@
 """A server whose process is killed: its agent buys eight items, each a line in a file.
 
 Run as `python -m doors.a2a_program FOLDER FD LIMIT`, it listens at the socket FD, and dies by
-kill -9 once LIMIT lines are there, within the next purchase; 0 is for no limit.
+kill -9 once LIMIT lines are there, within the next purchase; 0 is for no limit. With `once`
+a purchase that was cut off is in doubt.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ FOLDER = Path(sys.argv[1])
 LIMIT = int(sys.argv[3])
 
 
-@action(idempotent=True)
+@action(idempotent="once" not in sys.argv)
 async def buy(item: int) -> str:
     """Buy an item."""
     lines = FOLDER.joinpath("bought")

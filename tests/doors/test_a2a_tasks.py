@@ -210,11 +210,14 @@ def test_a2a_ended_tasks_are_read_from_the_journal(serve: Serve, tmp_path: Path)
 
 
 @contextmanager
-def served(folder: Path, limit: int = 0) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def served(
+    folder: Path, limit: int = 0, *more: str
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Serve in a process; connections wait in its socket until it takes them."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         fd, url = listening.fileno(), f"http://127.0.0.1:{listening.getsockname()[1]}"
         command = [sys.executable, "-m", "doors.a2a_program", str(folder), str(fd), str(limit)]
+        command += more
         process = subprocess.Popen(command, cwd=TESTS, pass_fds=(fd,))
     try:
         yield url, process
@@ -242,3 +245,23 @@ def test_a2a_task_of_a_killed_process_goes_on_and_is_fetched_by_its_id(tmp_path:
         assert ended["artifacts"][0]["parts"][0]["text"] == "All is bought."
     bought = (tmp_path / "bought").read_text().split()
     assert sorted(map(int, bought)) == list(range(8))
+
+
+@pytest.mark.long
+def test_a2a_task_in_doubt_waits_for_whoever_runs_the_agent(tmp_path: Path) -> None:
+    with served(tmp_path, 5, "once") as (url, process):
+        with pytest.raises(ConnectionError):
+            rpc(url, "SendMessage", plain("Buy all"))
+        process.wait(30)
+    journal = Journal(tmp_path / "runs.db")
+    (run,) = journal.runs()
+    with served(tmp_path, 0, "once") as (url, _):
+        rpc(url, "SubscribeToTask", {"id": run.id})  # until it does nothing more
+        task = rpc(url, "GetTask", {"id": run.id})["result"]
+        assert state(task) == "TASK_STATE_INPUT_REQUIRED"
+        assert "must decide" in task["status"]["message"]["parts"][0]["text"]
+        assert rpc(url, "CancelTask", {"id": run.id})["error"]["code"] == -32002
+        assert rpc(url, "SendMessage", plain("repeat", taskId=run.id))["error"]["code"] == -32001
+    journal.decide(run.id, "repeat")
+    with served(tmp_path, 0, "once") as (url, _):
+        assert asked(when_asked(url, run.id))["args"] == {"amount": 8}

@@ -25,7 +25,7 @@ from moothall.a2a.wire import (
     text_part,
 )
 from moothall.agent import Agent
-from moothall.doors.a2a_tasks import Task, artifact_of, status_json, task_json
+from moothall.doors.a2a_tasks import IN_DOUBT, Task, artifact_of, status_json, task_json
 from moothall.doors.served import Served
 from moothall.errors import JournalError, NoSuchRun, StateError
 from moothall.journal import Journal, Outline
@@ -93,10 +93,16 @@ class Tasks:
         in_thread = context != ONE_FOR_ALL and "thread" in say.parameters.get("properties", {})
         task = self._tasks[id] = Task(id, agent, sender, context, text, in_thread)
         task.work = asyncio.create_task(task.run(self._served))
+        task.work.add_done_callback(lambda work: self._over(task))
         ended = [each for each in self._tasks.values() if each.state in TERMINAL]
         for each in ended[: max(0, len(ended) - _MOST_ENDED)]:
             del self._tasks[each.id]
         return task
+
+    def _over(self, task: Task) -> None:
+        """Forget a task whose run is in doubt: from now on the journal tells of it."""
+        if task.state not in TERMINAL:
+            self._tasks.pop(task.id, None)
 
     async def resume(self) -> None:
         """Have the tasks go on whose process was killed."""
@@ -118,11 +124,12 @@ class Tasks:
         for run in journal.runs():
             sender, _, context = (run.thread or "").partition("/")
             if (
-                run.state == "stopped"
+                run.state in ("stopped", "in_doubt")
                 and run.agent == id
                 and context
                 and _SENDER.fullmatch(sender)
                 and _is_of(run.id, id, sender)
+                and (run.state == "stopped" or not journal.in_doubt(run.id))
                 and (asked := asked_in(journal.entries(run.id))) is not None
             ):
                 found.append((run.id, sender, context, json_text(asked["text"])))
@@ -242,7 +249,7 @@ class Tasks:
         if state == COMPLETED and reply is not None:
             made = [artifact_of(reply.text, reply.value)] if artifacts else []
         elif state == INPUT_REQUIRED:
-            note = "a call was running when the process ended: whoever runs this agent must decide"
+            note = IN_DOUBT
         elif state == FAILED:
             note = f"the run has no reply ({run.state})"
             note += f": {reply.detail}" if reply is not None and reply.detail else ""

@@ -38,6 +38,7 @@ from moothall.text import one_line
 
 ANSWER_S: Final = 86_400.0
 """How long a task waits for the answer to what it asks."""
+IN_DOUBT: Final = "a call was running when the process ended: who runs this agent must decide"
 _MOST_UNREAD: Final = 10_000
 """How many updates a reader may be behind before its stream ends."""
 
@@ -129,7 +130,9 @@ class Task:
         except NotPermitted as error:
             self._end(REJECTED, str(error))
         except MoothallError as error:
-            self._end(FAILED, str(error))
+            await asyncio.sleep(0)
+            doubt = self._reply is not None and self._reply.stop_reason == "in_doubt"
+            self._end(*((INPUT_REQUIRED, IN_DOUBT) if doubt else (FAILED, str(error))))
         except BaseException:
             self._end(FAILED, "the agent failed")
             raise
