@@ -139,7 +139,7 @@ def main() -> None:
     def asking(question: Question, corpus: str) -> Asking:
         researcher = Researcher("r", None, [question.question], [tools[corpus]], 3)
         researcher.report_sync()
-        return Asking(question, researcher.known_passages(), folder / corpus)
+        return Asking(question, researcher.workbench.known_passages(), folder / corpus)
 
     every = questions("develop") + (older("python") if "python" in names else [])
     own = [asking(each, each.corpus) for each in every]

@@ -158,6 +158,8 @@ def wrong_command(line: str) -> str | None:
                 return f"{line}: {command.name} has no option {word}"
         elif isinstance(command, click.Group):
             step = command.get_command(context, word)
+            if step is None and any(isinstance(each, click.Argument) for each in command.params):
+                continue  # such as the id of a run
             if step is None:
                 return f"{line}: no command {word}"
             context = click.Context(step, info_name=word, parent=context)

@@ -1225,7 +1225,7 @@ def test_the_extractive_form_plans_reads_quotes_and_judges_as_it_did() -> None:
     ]
     listed = "\n".join(f"- “{each}” [^{n}^]" for n, each in enumerate(quoted, 1))
     assert listed in report.markdown
-    of_eight = f"## eight\n\n- “{texts['http://web.test/a']}” [^3^]\n\n## Sources"
+    of_eight = f"## eight\n\n- “{texts['http://web.test/a']}” [^3^]\n\n## "
     assert of_eight in report.markdown
     assert [each.expertise for each in report.objectives] == [0.79, 0.8]
     assert (report.iterations, report.stop_reason) == (3, "max_iterations")

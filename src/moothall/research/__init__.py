@@ -6,8 +6,9 @@ from moothall.text import lazily
 
 _NAMES = {
     "asking": "ask ask_async",
+    "citations.support": "support",
     "findings": "Citation Findings Heading Narrative Objective Passage Publication "
-    "ResearchResult ResearchTask Resource Section",
+    "ResearchResult ResearchTask Resource Section Support",
     "folder.index": "search_folder",
     "pool": "ResourcePool",
     "report": "Report",

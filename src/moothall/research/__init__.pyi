@@ -2,6 +2,7 @@
 
 from moothall.research.asking import ask as ask
 from moothall.research.asking import ask_async as ask_async
+from moothall.research.citations.support import support as support
 from moothall.research.findings import Citation as Citation
 from moothall.research.findings import Findings as Findings
 from moothall.research.findings import Heading as Heading
@@ -13,6 +14,7 @@ from moothall.research.findings import ResearchResult as ResearchResult
 from moothall.research.findings import ResearchTask as ResearchTask
 from moothall.research.findings import Resource as Resource
 from moothall.research.findings import Section as Section
+from moothall.research.findings import Support as Support
 from moothall.research.folder.index import search_folder as search_folder
 from moothall.research.pool import ResourcePool as ResourcePool
 from moothall.research.report import Report as Report

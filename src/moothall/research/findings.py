@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from math import inf
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from moothall.errors import ConfigError, DefinitionError
 from moothall.models.protocol import Usage
@@ -233,6 +233,28 @@ def check_given(step: str, given: Any) -> None:
             )
 
 
+SupportLabel: TypeAlias = Literal["supported", "partly", "unsupported"]
+
+
+@dataclass(frozen=True)
+class Support:
+    """How far a passage supports a sentence.
+
+    Attributes:
+        probability: how probable it is that the passage supports the sentence, from 0 to 1
+        label: `supported`, `partly` or `unsupported`
+        window: the neighbouring sentences of the passage, at most three, that the sentence rests on
+        why: what speaks against it, in words; empty if nothing does
+        judge: `learned` for the package's own judge, `model` for a model
+    """
+
+    probability: float
+    label: SupportLabel
+    window: str = ""
+    why: str = ""
+    judge: Literal["learned", "model"] = "learned"
+
+
 @dataclass(frozen=True)
 class Citation:
     """A sentence of a report, and the passage that supports it.
@@ -241,11 +263,18 @@ class Citation:
         number: the number of the footnote, from 1
         sentence: the sentence, without its footnotes
         passage: the passage that supports it
+        support: how far it does; None in a report of an earlier version
     """
 
     number: int
     sentence: str
     passage: Passage
+    support: Support | None = None
+
+    @property
+    def window(self) -> str:
+        """The neighbouring sentences of the passage, at most three, that the sentence rests on."""
+        return "" if self.support is None else self.support.window
 
 
 @dataclass
@@ -273,6 +302,8 @@ class Progress:
     passages: list[Passage] = field(default_factory=list, metadata=APPENDED)  # number 1 first
     narrative: str = ""  # as Markdown; its footnotes number `passages`
     citations: list[tuple[int, str]] = field(default_factory=list)  # the number and the sentence
+    supports: list[Support] = field(default_factory=list)  # of each of `citations`
+    unjudged: int = 0  # sentences that the judging model did not judge
     unsupported: list[tuple[str, str]] = field(default_factory=list)  # with the reasons
     uncited: int = 0  # how many sentences have no footnote
     remark: str = ""

@@ -111,6 +111,10 @@ async def _take_step(bench: Workbench, name: str) -> None:
             _take(bench, name, await _within_time(bench, name))
             if name == "plan" and bench.iteration == 1:
                 await _reviewed(bench)
+            if name == "narrate" and bench.waits_for_judge:
+                from moothall.research.citations.judging import judge_narrative
+
+                await judge_narrative(bench)
         except Exception as error:
             bench.agent._noted(error, "forward", bench.agent.steps[name])
             raise

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.errors import MissingExtra
 from moothall.research.reading.html import CONTROL
-from moothall.text import display
+from moothall.text import display, one_line
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.rules_inline import StateInline
 
-    from moothall.research.findings import Passage
+    from moothall.research.findings import Citation, Passage
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --ink: light-dark(#1d1d1f, #e6e6ea);
@@ -34,6 +34,7 @@ th, td { border: 1px solid var(--line); padding: .2rem .5rem; text-align: left }
   border-left: 3px solid var(--line) } .sources > li:target { background: var(--mark) }
 .sources > li:target blockquote { color: var(--ink) }
 .a-note:target { background: var(--mark) }
+mark { background: var(--mark); color: inherit }
 blockquote { margin: .4rem 0; padding: 0 0 0 .6rem; white-space: pre-wrap; color: var(--soft) }
 .about, footer { color: var(--soft); font-size: .875rem } .about { margin: .3rem 0 }
 footer { border-top: 1px solid var(--line); margin-top: 2.5rem }
@@ -60,7 +61,8 @@ def page(
     uses = dict.fromkeys(sorted(passages), 0)
     markdown = _markdown(uses)
     shown = markdown.render(body)
-    sources = "".join(_source(n, passages[n], uses[n], _OPENS if files else LINKS) for n in uses)
+    opens = _OPENS if files else LINKS
+    sources = "".join(_source(n, passages[n], uses[n], opens, report.citations) for n in uses)
     if sources:
         sources = f'<h2>Sources</h2>\n<ol class="sources">\n{sources}</ol>\n'
     title = title_of(body)
@@ -140,7 +142,9 @@ def _markdown(uses: dict[int, int]) -> MarkdownIt:
     return made
 
 
-def _source(number: int, passage: Passage, uses: int, opens: re.Pattern[str]) -> str:
+def _source(
+    number: int, passage: Passage, uses: int, opens: re.Pattern[str], citations: list[Citation]
+) -> str:
     name, url = escape(passage.title or passage.url), escape(passage.url)
     if opens.match(passage.url):
         name = f'<a href="{url}" {_ELSEWHERE}>{name}</a>'
@@ -148,9 +152,41 @@ def _source(number: int, passage: Passage, uses: int, opens: re.Pattern[str]) ->
     back = " ".join(f'<a href="#note-{number}-{n}">↩&#xFE0E;{n}</a>' for n in range(1, uses + 1))
     read = f"read {escape(passage.fetched_at[:10]) or 'on no known day'}"
     digest = escape(passage.sha256)
+    own = [each for each in citations if each.number == number and each.support is not None]
+    said = "".join(map(_supported, own))
     return (
         f'<li id="passage-{number}"><p class="about"><b>{number}</b> <bdi>{name}</bdi>{where}</p>\n'
-        f"<blockquote>{escape(passage.text)}</blockquote>\n"
+        f"<blockquote>{_marked_windows(passage.text, own)}</blockquote>\n{said}"
         f'<p class="about">{read}, sha256 <span title="{digest}">{digest[:12]}…</span>'
         f' <span class="back">{back}</span></p></li>\n'
     )
+
+
+def _supported(citation: Citation) -> str:
+    """Return what was found of one sentence that cites a passage."""
+    found = citation.support
+    if found is None:
+        return ""
+    why = f": {escape(found.why)}" if found.why else ""
+    label = {"partly": "partly supported"}.get(found.label, found.label)
+    who = ", judged by a model" if found.judge == "model" else ""
+    return (
+        f'<p class="about support"><b>{label}</b> ({found.probability:.2f}{who}){why}: '
+        f"<q>{escape(one_line(citation.sentence, 300))}</q></p>\n"
+    )
+
+
+def _marked_windows(text: str, citations: list[Citation]) -> str:
+    """Return a passage as HTML, with the sentences that its citations rest on marked."""
+    spans = []
+    for window in {each.window for each in citations if each.window}:
+        start = text.find(window)
+        if start >= 0:
+            spans.append((start, start + len(window)))
+    made, at = [], 0
+    for start, end in sorted(spans):
+        if end > at:
+            start = max(start, at)
+            made.append(f"{escape(text[at:start])}<mark>{escape(text[start:end])}</mark>")
+            at = end
+    return "".join(made) + escape(text[at:])

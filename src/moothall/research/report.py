@@ -53,13 +53,16 @@ class Report:
 
     Attributes:
         markdown: the report, with footnotes `[^1^]`, its sources and what a reader must know
-        citations: the footnotes that their passages support, in the order of the text
+        citations: the footnotes that their passages support, wholly or in part, in the order of
+            the text
         stop_reason: why it ended: `done` (targets reached), `max_iterations`, `no_progress`
             (nothing new), `budget`, `deadline`, `cancelled`, `in_doubt`, `unreadable` or `error`
         detail: the stop reason in more detail
         objectives: the objectives, with the expertise reached
         unsupported: sentences that their sources do not support, each with the reason
         uncited: how many sentences have no source
+        differing: pairs of cited sentences of different sources that seem to say different things,
+            each with a remark
         iterations: how many iterations were made
         usage: the tokens that were used
         run_id: the id of the run
@@ -79,6 +82,7 @@ class Report:
     run_id: str | None = None
     cost: float | None = None
     notes: list[str] = field(default_factory=list)
+    differing: list[tuple[str, str, str]] = field(default_factory=list)
 
     def raise_for_error(self) -> None:
         """Raise the error that stopped the research; do nothing if it ended by itself.
@@ -161,11 +165,12 @@ def made(
 ) -> Report:
     """Return a report of what is known now; if the run is `under_way`, its foot says so."""
     from moothall.research.citations import renumbered
+    from moothall.research.citations.differing import differing
 
     passages = progress.passages
     if not all(0 < number <= len(passages) for number, _ in progress.citations):
         raise StateError(f"the record of run {run_id!r} cites passages that it does not have")
-    cited = [Citation(number, text, passages[number - 1]) for number, text in progress.citations]
+    cited = _cited(progress)
     narrative, citations = renumbered(progress.narrative, cited)
     if extractive:
         narrative = _verbatim(narrative, citations)
@@ -197,6 +202,9 @@ def made(
             if topic not in empty
             and (not written or (len(topics) > 1 and f"## {one_line(topic, 200)}" not in lines))
         )
+    differ = differing(citations)
+    if differ:
+        parts.append("## Where sources differ\n\n" + "\n".join(_beside(*each) for each in differ))
     if citations:
         parts.append("## Sources\n\n" + "\n".join(_sources(citations)))
     ended = None if under_way else stop
@@ -215,7 +223,27 @@ def made(
         run_id,
         cost,
         list(progress.notes),
+        [(one.sentence, other.sentence, remark) for one, other, remark in differ],
     )
+
+
+def _cited(progress: Progress) -> list[Citation]:
+    """Return the citations with their passages; what an older record lacks is judged now."""
+    from moothall.research.citations.support import support
+
+    supports = progress.supports if len(progress.supports) == len(progress.citations) else None
+    made = []
+    for at, (number, text) in enumerate(progress.citations):
+        passage = progress.passages[number - 1]
+        found = supports[at] if supports else support(text, passage.text, title=passage.title)
+        made.append(Citation(number, text, passage, found))
+    return made
+
+
+def _beside(one: Citation, other: Citation, remark: str) -> str:
+    """Return a line with two sentences that differ, side by side."""
+    said = [f"{_plain(each.sentence)} [^{each.number}^]" for each in (one, other)]
+    return f"- {said[0]} / {said[1]} ({remark}; compare the sources)"
 
 
 def _sources(citations: list[Citation]) -> list[str]:
@@ -267,11 +295,24 @@ def _foot(
     cost: float | None,
     extractive: bool,
 ) -> str:
-    cited = len({each.sentence for each in citations})
+    partly = {
+        each.sentence
+        for each in citations
+        if each.support is not None and each.support.label == "partly"
+    }
+    cited = len({each.sentence for each in citations} - partly)
+    some = f"{len(partly)} marked [partly supported], " if partly else ""
     lines = [
-        f"{counted(cited, 'sentence')} supported by a source, "
+        f"{counted(cited, 'sentence')} supported by a source, {some}"
         f"{len(progress.unsupported)} marked [unsupported], {progress.uncited} without a source."
     ]
+    if any(each.support is not None and each.support.judge == "model" for each in citations):
+        lines.append("A model judged whether the sources support the sentences.")
+    if progress.unjudged:
+        lines.append(
+            f"The judging model did not judge {counted(progress.unjudged, 'sentence')}: the "
+            "learned judge did."
+        )
     if extractive:
         lines.append(
             "This report is extractive: no model wrote it. It quotes the sentences that most "

@@ -163,6 +163,7 @@ class _Kept(NamedTuple):
     items: list[Any]
     digests: list[bytes]  # of the items
     groups: frozenset[bytes]  # the digests of its groups
+    deletions: int | None  # how often values had been deleted from the file then
 
 
 def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
@@ -174,7 +175,7 @@ def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
     """
     last: _Kept | None = thread.remembered
     if last is None or last.file() is not record.file:
-        last = _Kept(ref(record.file), [], [], frozenset())
+        last = _Kept(ref(record.file), [], [], frozenset(), None)
     digests = _known(last, items)
     digests += [bytes.fromhex(record.keep(_json(each))) for each in items[len(digests) :]]
     made: set[bytes] = set()
@@ -186,9 +187,26 @@ def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
         for digest, group in zip(level, groups, strict=True):
             if digest not in last.groups:
                 record.keep(group)
-    kept = _Kept(last.file, items, digests, frozenset(made))
-    record.then(partial(setattr, thread, "remembered", kept))
+    record.rely(last.deletions, partial(_values, items))
+
+    def remember() -> None:
+        made_then = frozenset(made)
+        thread.remembered = _Kept(last.file, items, digests, made_then, record.deletions)
+
+    record.then(remember)
     return f"{levels}:{level[0].hex()}"
+
+
+def _values(items: list[Any]) -> dict[str, bytes]:
+    """Return all that `keep_list` keeps of a list of which nothing is kept, by hash."""
+    values = [_json(each) for each in items]
+    made = {sha256(each).hexdigest(): each for each in values}
+    level, levels = [sha256(each).digest() for each in values], 0
+    while not levels or len(level) > 1:
+        groups = [b"".join(group) for group in _groups(level)]
+        level, levels = [sha256(group).digest() for group in groups], levels + 1
+        made |= {digest.hex(): group for digest, group in zip(level, groups, strict=True)}
+    return made
 
 
 def _known(last: _Kept, items: list[Any]) -> list[bytes]:

@@ -18,7 +18,7 @@ from moothall.research.relevance import Index
 from moothall.research.sentences import terms
 
 QUOTES: Final = 8  # of an answer, at most
-FOUND: Final = 0.5  # the probability from which a question counts as answered
+FOUND: Final = 0.58  # the probability from which a question counts as answered
 _CUT: Final = 0.5  # what scores less than this share of the best is left out
 _FREE: Final = 2.5  # what a sentence of a good passage scores whatever it says; it counts for none
 _OF_PAGE: Final = 4  # quotes of one page, at most

@@ -19,7 +19,7 @@ from moothall.agent import Agent
 from moothall.cli.ending import INTERRUPTED
 from moothall.cli.own_agents import add_agent, named_agent
 from moothall.cli.shared_options import print_text, recorded, usage
-from moothall.errors import MissingExtra
+from moothall.errors import MissingExtra, MoothallError
 from moothall.spaces.amqp.amqp_options import AMQPOptions
 from moothall.text import counted, escaped
 
@@ -27,9 +27,13 @@ if TYPE_CHECKING:
     from moothall.spaces.amqp.amqp_space import AMQPSpace
     from moothall.spaces.amqp.dead_letters import DeadLetter, DeadLetters
 
+logger: logging.Logger = logging.getLogger("moothall.serve")
+
 EXCHANGE: Final = "moothall"
 GRACE_S: Final = 30.0
 _LOOK_S: Final = 1.0
+_DECIDED_S: Final = 3.0
+"""Seconds between looks for runs that a person has decided about."""
 
 _FILE: Final = click.Path(dir_okay=False)
 _OPTIONS = (
@@ -135,11 +139,16 @@ def serve_over_broker(
     inbox: str | None,
     journal: str | None,
     grace: float,
+    on_mismatch: str,
 ) -> int:
     """Serve an agent over RabbitMQ, until Ctrl-C."""
     if len(agents) > 1:
         raise click.UsageError("one process serves one agent over RabbitMQ; --http serves several")
     served = named_agent(agents[0], id, "MODULE:AGENT")
+    if on_mismatch != "stop":
+        if not hasattr(served, "on_mismatch"):
+            raise click.UsageError(f"--on-mismatch: {agents[0]} gives no replies that are recorded")
+        served.on_mismatch = on_mismatch
     with recorded((served,), journal, agents[0]):
         log_to_stderr()
         space = place.space(inbox=inbox, grace=grace)
@@ -168,10 +177,12 @@ async def _serve(agent: Agent, space: AMQPSpace, place: Place, grace: float) -> 
         id = escaped(str(agent.id))
         address = place.options().address
         _print_line(f"{id} is served at {address}, exchange {place.name}. Ctrl-C ends it.")
+        decided = asyncio.create_task(_resume_decided(agent))
         # No event tells that the agent has left, or that another process has taken its id.
         while not stopped.is_set() and space.ids():
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopped.wait(), _LOOK_S)
+        decided.cancel()
         if not stopped.is_set():
             click.echo(f"moothall: {id} is in its space no longer", err=True)
             return 1
@@ -183,6 +194,18 @@ async def _serve(agent: Agent, space: AMQPSpace, place: Place, grace: float) -> 
         await asyncio.to_thread(space.close)
     _print_line(f"{id} has stopped.")
     return 0
+
+
+async def _resume_decided(agent: Agent) -> None:
+    """Go on with runs whose calls in doubt a person has decided about, in any process."""
+    resume = getattr(agent, "resume_decided", None)
+    while resume is not None and getattr(agent, "journal", None) is not None:
+        try:
+            for each in await resume():
+                logger.info("run %r is decided: %s", each.run.id, each.outcome)
+        except MoothallError as error:
+            logger.error("what is decided cannot be looked up: %s", error)
+        await asyncio.sleep(_DECIDED_S)
 
 
 def _print_line(text: str) -> None:

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from moothall.cli.broker_commands import (
+from moothall.cli.ending import NotBegun
+from moothall.cli.own_agents import named_agent
+from moothall.cli.serving.broker_commands import (
     GRACE_S,
     Place,
     log_to_stderr,
     place_options,
     serve_over_broker,
 )
-from moothall.cli.ending import NotBegun
-from moothall.cli.own_agents import named_agent
 from moothall.cli.shared_options import journal_option, recorded, usage
-from moothall.cli.values import FileToWrite, Number
+from moothall.cli.values import FileToWrite, Number, OneOf
 from moothall.doors.checks import is_loopback_address
 from moothall.errors import MissingExtra
 
@@ -55,6 +55,14 @@ if TYPE_CHECKING:
     show_default=True,
     help="Seconds for running actions to finish at shutdown.",
 )
+@click.option(
+    "--on-mismatch",
+    type=OneOf(("stop", "fork")),
+    default="stop",
+    show_default=True,
+    metavar="WAY",
+    help="If the agent has changed since a reply was cut off: stop, or go on in a fork of the run.",
+)
 def command(
     agents: tuple[str, ...],
     id: str | None,
@@ -65,6 +73,7 @@ def command(
     inbox: str | None,
     journal: str | None,
     grace: float,
+    on_mismatch: str,
 ) -> int:
     """Serve agents over RabbitMQ, over HTTP, or at standard streams, until Ctrl-C.
 
@@ -81,7 +90,9 @@ def command(
 
     An agent that replies has a separate conversation with each sender, or, made with shared=True,
     one with all. With --journal, a ReActAgent, DualActAgent or Conversation continues the reply
-    that it was giving; `moothall runs` lists these replies.
+    that it was giving; `moothall runs` lists these replies. If calls of it are in doubt, decide by
+    `moothall resume` without --agent: over RabbitMQ this process goes on, and sends the reply to
+    its sender.
 
     SIGINT (Ctrl-C) or SIGTERM stops it: it begins nothing new and finishes what it is handling;
     waiting messages stay at the broker. A second signal stops it at once.
@@ -101,7 +112,7 @@ def command(
     130 ended at once.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     if http is None and not mcp_stdio:
-        return serve_over_broker(agents, id, place, inbox, journal, grace)
+        return serve_over_broker(agents, id, place, inbox, journal, grace, on_mismatch)
     if http is not None and mcp_stdio:
         raise click.UsageError("give either --http or --mcp-stdio")
     if place.exchange is not None or place.quorum or place.given or inbox is not None:
