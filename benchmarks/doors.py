@@ -85,10 +85,10 @@ def main() -> None:
     run(owner)
     loop.close()
     emit(
-        "a call of an MCP server's tool",
-        "MCPAgent",
+        "MCP call",
+        "MCPAgent, over the SDK's own client",
         found["MCPAgent"].seconds * 1e6,
-        "µs",
+        "us",
         limit=found["bare"].seconds * 1e6,
         ratio=found["MCPAgent"].over(found["bare"]),
         target=TARGET,

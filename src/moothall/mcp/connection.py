@@ -16,6 +16,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+from weakref import ref
 
 from moothall.errors import ActionError, MCPServerError, MoothallError, SpaceClosed
 from moothall.mcp.listing import Offered, read_offered
@@ -41,7 +42,7 @@ Send = Callable[["mcp.Client"], Awaitable[Any]]
 Ask = Callable[["mcp_types.ElicitRequestParams"], Coroutine[Any, Any, "mcp_types.ElicitResult"]]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Request:
     """A request of a caller, and the future, of the caller's loop, for its answer."""
 
@@ -54,8 +55,8 @@ class Request:
     asking: asyncio.Future[Any] | None = None
 
 
-_REQUEST: ContextVar[Request | None] = ContextVar("moothall_mcp_request", default=None)
-"""The request that a task of the connection's loop sends."""
+_REQUEST: ContextVar[ref[Request] | None] = ContextVar("moothall_mcp_request", default=None)
+"""The request that a task of the connection's loop sends. Weak, since the loop keeps contexts."""
 
 
 @dataclass(eq=False)
@@ -164,7 +165,7 @@ class Connection:
                 each.cancel()
 
     async def _answer(self, request: Request) -> None:
-        _REQUEST.set(request)
+        _REQUEST.set(ref(request))
         value: Any = None
         raised: BaseException | None = None
         try:
@@ -347,8 +348,9 @@ class Connection:
         """Ask the person behind a request; its time stands still meanwhile."""
         from mcp_types import ElicitResult
 
-        request = _REQUEST.get()  # older revisions do not say which request asks
-        if request is None:
+        known = _REQUEST.get()
+        request = None if known is None else known()
+        if request is None:  # older revisions do not say which request asks
             asking = [each for each in self._requests if each.ask is not None]
             request = asking[-1] if asking else None
         if request is None or request.ask is None or request.asking is not None:
