@@ -79,6 +79,7 @@ FLOORS = {
         "budget",
     ),
     "memory": (
+        "memory_config",
         "memory",
         "embedder",
         "memory_file",

@@ -46,6 +46,7 @@ journal: Journal
 memory.bounded: TokenBoundedMemory
 memory.embedder: Embedder HashEmbedder
 memory.memory: Memory
+memory.memory_config: MemoryT
 memory.sqlite: SQLiteMemory
 memory.summarizing: SummarizingMemory
 message: Message
@@ -87,6 +88,8 @@ research.report: Report
 research.researcher: Researcher
 skills: Skill Skills check_skill
 slash: format_slash parse_slash
+society.blocks.mobility: MobilityBlock MobilityBlockParams
+society.blocks.social: SocialBlock SocialBlockParams
 society.kernel.citizen: AgentType CitizenAgent CitizenAgentParams CitizenMemory
 society.city.city: City
 society.society: Society
