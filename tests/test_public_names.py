@@ -14,6 +14,7 @@ import pytest
 import moothall
 
 NAMES = (
+    "A2AAgent",
     "ACCESS_DENIED",
     "ACCESS_PERMITTED",
     "ACCESS_REQUESTED",

@@ -56,6 +56,7 @@ ORDER = (
     "agents",
     "skills",
     "mcp",
+    "a2a",
     "doors",
     "research",
     "society",

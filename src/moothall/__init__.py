@@ -14,6 +14,7 @@ from typing import Any
 from moothall.text import lazily
 
 _NAMES = """
+a2a.agent: A2AAgent
 action: ACCESS_DENIED ACCESS_PERMITTED ACCESS_REQUESTED Action ActionRegistry action
 agent: Agent
 agents.chatty: ChattyAI

@@ -38,6 +38,7 @@ from moothall.reasoning.reply_request import (
 from moothall.reasoning.replying import (
     JOINED,
     ONCE,
+    RUNS_NAMED,
     Replying,
     approver_of_group,
     own_reply,
@@ -116,7 +117,12 @@ class ConversationalAgent(Threaded):
         return action == "say" and own and getattr(self, "journal", None) is not None
 
     def _run_of_message(self) -> str | None:
-        """Return the run id for a `say` over a broker, the same for a redelivered one."""
+        """Return the run id of a `say`: what a door names; the same for one redelivered."""
+        message = self._current_message if RUNS_NAMED else None
+        if message is not None and message["action"]["name"] == "say":
+            named = RUNS_NAMED.get((message.get("id", ""), str(self.id)))
+            if named is not None:
+                return named
         key = self._idempotency_key("say") if self._resumes("say") else None
         if key is None:
             return None
