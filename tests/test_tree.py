@@ -26,6 +26,7 @@ SOURCE = ROOT / "src" / "moothall"
 # Imports point up this list, never back.
 ORDER = (
     "errors",
+    "tracing",
     "text",
     "arguments",
     "jsonvalue",
@@ -54,6 +55,7 @@ ORDER = (
     "spaces",
     "reasoning",
     "agents",
+    "telemetry",
     "skills",
     "research",
     "society",
@@ -189,6 +191,15 @@ FLOORS = {
         "user",
         "host",
     ),
+    "telemetry": (
+        "names",
+        "ids",
+        "content",
+        "scope",
+        "beginning",
+        "messages",
+        "spans",
+    ),
     "research": (
         "findings",
         "sentences",
@@ -281,7 +292,11 @@ FLOORS = {
 FOLDERS_OF_OURS = (".ci", "benchmarks", "docs", "examples", "scripts", "src", "tests")
 NAMES_THAT_SAY_NOTHING = {"core", "common", "util", "utils", "helper", "helpers", "misc"}
 CODE_FROM_DATA = {"eval", "exec", "compile", "__import__"}
-IMPORTED_AS = {"markdown_it_py": "markdown_it", "pyyaml": "yaml"}
+IMPORTED_AS = {
+    "markdown_it_py": "markdown_it",
+    "opentelemetry_api": "opentelemetry",
+    "pyyaml": "yaml",
+}
 MODULES_OF_CODE_FROM_DATA = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "jsonpickle"}
 
 
@@ -551,6 +566,7 @@ EXTRA_MODULES = frozenset(
             for module in modules(SOURCE)
             if module.component == "society" and module.name not in WITHOUT_NUMPY
         ),
+        *(f"moothall.telemetry.{name}" for name in ("beginning", "messages", "scope", "spans")),
         "moothall.studio.guard",
         "moothall.studio.server",
         *(

@@ -7,8 +7,10 @@ import logging
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from moothall import tracing
 from moothall.arguments import check_integer
 from moothall.errors import ConfigError, DefinitionError, RunHeld, RunMismatch
 from moothall.jsonvalue import as_json, json_text
@@ -175,11 +177,11 @@ class RecordedAgent(ConversationalAgent):
                 request.run_id, self._kind, str(self.id), task, request.thread
             )
         if part is None:
-            return await self._work(request, NULL_RECORD)
+            return await self._traced(request, NULL_RECORD)
         record: Record[Any] | None = None
         try:
             record = self._begun(part, request)
-            return await self._work(request, record)
+            return await self._traced(request, record)
         finally:
             if record is not None and record.at_end is not None:
                 record.at_end()
@@ -187,6 +189,13 @@ class RecordedAgent(ConversationalAgent):
                 part.close()
                 if record is not None and ended(record):
                     self._end_run(f"{part.run.key}/", request.thread)
+
+    async def _traced(self, request: ReplyRequest, record: Record[Any]) -> Reply:
+        """Answer in a span of its own; one that had ended before has its span already."""
+        if tracing.active is None or ended(record):
+            return await self._work(request, record)
+        span = tracing.active.reply(self, request, record)
+        return await tracing.traced(span, partial(self._work, request, record))
 
     def _begun(self, part: Part, request: ReplyRequest) -> Record[Any]:
         """Return the record of a new run, or of a resumed one if the program is the same."""
@@ -204,6 +213,10 @@ class RecordedAgent(ConversationalAgent):
             "thread": request.thread,
             "schema": schema,
         }
+        if tracing.active is not None and request.record is None:
+            origin = tracing.active.origin()
+            if origin is not None:  # where a process that resumes the run continues the trace
+                about["traceparent"] = origin
         record.begin(self._kind, str(self.id), program | self._program(), **about)
         assert record.begun is not None
         request.content = record.begun["task"]

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from moothall.agent import Agent
 from moothall.budget import Budget
 from moothall.errors import JournalError, ModelError, MoothallError
+from moothall.models.base import answer_of
 from moothall.models.protocol import ModelReply, answer_json, answer_of_json
 from moothall.reasoning.charging import begun, budgeted, charge_spent, spending
 from moothall.reasoning.record import NULL_RECORD, Record
@@ -109,7 +110,13 @@ class Asking:
                     budget = asked.agent.budget or self.budget
                     model = budgeted(asked.model, budget)
                     with await begun(step, budget, model, *prompt, args={"messages": prompt[0]}):
-                        return {"answer": answer_json(await model.complete(*prompt))}
+                        return {
+                            "answer": answer_json(
+                                await answer_of(
+                                    model, prompt[0], actions=prompt[1], schema=prompt[2]
+                                )
+                            )
+                        }
             except JournalError:
                 raise
             except Exception as error:  # only this citizen loses its answer
@@ -151,6 +158,8 @@ class Asking:
 
 class AskedModel:
     """A model for one citizen, whose calls go through `Asking`; `own` is None for the society's."""
+
+    _asks_others = True
 
     def __init__(self, asking: Asking, agent: Agent, model: Any, own: Any = None) -> None:
         self._asking = asking

@@ -1,0 +1,57 @@
+"""Spans and metrics of what agents do, by OpenTelemetry's conventions for generative AI.
+
+Nothing is imported, and nothing is measured, before `instrument` is called.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from moothall import tracing
+from moothall.errors import ConfigError, MissingExtra
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+
+__all__ = ["instrument", "uninstrument"]
+
+
+def instrument(
+    tracer_provider: TracerProvider | None = None,
+    meter_provider: MeterProvider | None = None,
+    content: bool = False,
+) -> None:
+    """Make spans and metrics of what every agent of this process does from now on.
+
+    Spans: `invoke_agent` or `invoke_workflow` for each reply, `chat` for each call of a model,
+    `execute_tool` for each call of an action, `plan` and the other steps of research, `send` and
+    `process` for each message of a space. Messages carry the context in `meta["traceparent"]`, over
+    a broker too. A message that states one keeps it.
+
+    The ids of the spans of a recorded run follow from its id, so that a run that another process
+    resumes goes on in its trace. That takes a provider whose tracers have an `id_generator`, as
+    OpenTelemetry's own have.
+
+    A second call replaces what the first one set.
+
+    Args:
+        tracer_provider: where spans go; the global provider by default
+        meter_provider: where metrics go; the global provider by default
+        content: whether spans have the texts too: prompts, answers, arguments and results
+
+    Raises:
+        ConfigError: `content` is neither True nor False
+        MissingExtra: OpenTelemetry is not installed
+    """
+    if type(content) is not bool:
+        raise ConfigError(f"instrument: content= must be True or False, got {content!r:.80}")
+    MissingExtra.unless("telemetry", "otel", "opentelemetry")
+    from moothall.telemetry.spans import Telemetry
+
+    tracing.active = Telemetry(tracer_provider, meter_provider, content)
+
+
+def uninstrument() -> None:
+    """Make no more spans and metrics; spans that have begun are still ended."""
+    tracing.active = None
