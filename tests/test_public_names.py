@@ -178,6 +178,7 @@ NAMES = (
     "StoppedBy",
     "StreamingModel",
     "SummarizingMemory",
+    "TelemetryError",
     "TerminalApprover",
     "TextPiece",
     "TokenBoundedMemory",

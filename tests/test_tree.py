@@ -199,6 +199,7 @@ FLOORS = {
         "beginning",
         "messages",
         "spans",
+        "recorded",
     ),
     "research": (
         "findings",
@@ -566,7 +567,10 @@ EXTRA_MODULES = frozenset(
             for module in modules(SOURCE)
             if module.component == "society" and module.name not in WITHOUT_NUMPY
         ),
-        *(f"moothall.telemetry.{name}" for name in ("beginning", "messages", "scope", "spans")),
+        *(
+            f"moothall.telemetry.{name}"
+            for name in ("beginning", "messages", "recorded", "scope", "spans")
+        ),
         "moothall.studio.guard",
         "moothall.studio.server",
         *(

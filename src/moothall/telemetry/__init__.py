@@ -5,16 +5,20 @@ Nothing is imported, and nothing is measured, before `instrument` is called.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from moothall import tracing
-from moothall.errors import ConfigError, MissingExtra
+from moothall.errors import ConfigError, MissingExtra, TelemetryError
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
+    from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import TracerProvider
 
-__all__ = ["instrument", "uninstrument"]
+    from moothall.journal import Journal
+
+__all__ = ["export", "instrument", "uninstrument"]
 
 
 def instrument(
@@ -55,3 +59,37 @@ def instrument(
 def uninstrument() -> None:
     """Make no more spans and metrics; spans that have begun are still ended."""
     tracing.active = None
+
+
+def export(journal: Journal | str | os.PathLike[str], run_id: str, exporter: SpanExporter) -> int:
+    """Make the spans of a recorded run from its journal, and give them to an exporter.
+
+    Trace, ids, parents and names are those of the spans that the run makes while `instrument` is
+    on; what was exported before is completed and not doubled in a back end that keeps one span for
+    each id. The times are those of the journal's entries. Only what a journal records has a span:
+    replies, calls of models and actions, steps of research. A reply whose process ended, and that
+    was not resumed, ends with its last entry and the error type `stopped`.
+
+    Returns:
+        how many spans there are
+
+    Raises:
+        NoSuchRun: there is no run of that id
+        JournalError: the journal cannot be read
+        TelemetryError: the exporter did not take the spans
+        MissingExtra: OpenTelemetry's SDK is not installed
+    """
+    MissingExtra.unless("telemetry", "otel", "opentelemetry.sdk")
+    from opentelemetry.sdk.trace.export import SpanExportResult
+
+    from moothall.journal.journal import as_journal
+    from moothall.telemetry.recorded import RecordedSpans
+
+    entries = as_journal(journal, "export").entries(run_id)
+    spans = list(RecordedSpans(run_id, entries))
+    if spans and exporter.export(spans) is not SpanExportResult.SUCCESS:
+        raise TelemetryError(
+            f"the spans of run {run_id!r} were not exported: {type(exporter).__name__} failed; "
+            "OpenTelemetry's log says why"
+        )
+    return len(spans)

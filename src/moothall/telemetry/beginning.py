@@ -85,8 +85,7 @@ class Beginning:
                 span = self._tracer.start_span(name, context, kind, attributes, links)
             finally:
                 NEXT.reset(token)
-        otel = trace.set_span_in_context(span, context)
-        return OpenSpan(Scope(span, otel, trace.get_current_span(), base, conversation), end)
+        return OpenSpan(Scope(span, context, trace.get_current_span(), base, conversation), end)
 
 
 def nothing(span: OpenSpan, result: Any, error: str | None) -> None:

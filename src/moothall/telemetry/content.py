@@ -127,3 +127,13 @@ def fields_of(model: Any) -> dict[str, Any]:
         for field, name in names.REQUEST_FIELDS.items()
         if isinstance(fields.get(field), int | float)
     }
+
+
+def type_in(result: dict[str, Any]) -> str:
+    """Return the type of the exception in a call's result; the conventions' `_OTHER` if unknown."""
+    lines = str(result.get("traceback") or "").rstrip().splitlines()
+    for line in reversed(lines):
+        if line and not line[0].isspace():
+            name = line.partition(":")[0]
+            return name if name.replace(".", "").isidentifier() else "_OTHER"
+    return "_OTHER"

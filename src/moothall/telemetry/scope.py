@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from typing import Any, Final
 
@@ -25,18 +25,31 @@ CUT_OFF: Final = (asyncio.CancelledError, GeneratorExit)
 class Scope:
     """A span as the parent of others."""
 
-    __slots__ = ("ambient", "base", "conversation", "counts", "otel", "span")
+    __slots__ = ("_around", "_otel", "ambient", "base", "conversation", "counts", "span")
 
     def __init__(
-        self, span: Span, otel: Context, ambient: Span, base: bytes | None, conversation: str | None
+        self,
+        span: Span,
+        around: Context,
+        ambient: Span,
+        base: bytes | None,
+        conversation: str | None,
     ) -> None:
         self.span = span
-        self.otel = otel  # OpenTelemetry's context, with the span as the current one
+        self._around = around  # OpenTelemetry's context in which it began
+        self._otel: Context | None = None
         self.ambient = ambient  # the span that was current in OpenTelemetry as this one began
         # What the ids of its children follow from; None if they are random.
         self.base = base
         self.conversation = conversation
         self.counts: dict[str, int] | None = None
+
+    @property
+    def otel(self) -> Context:
+        """Return OpenTelemetry's context with the span as the current one."""
+        if self._otel is None:
+            self._otel = trace.set_span_in_context(self.span, self._around)
+        return self._otel
 
     def parent(self) -> Context:
         """Return the context in which a child begins."""
@@ -60,7 +73,7 @@ class Scope:
     def under(self, key: str) -> Iterator[None]:
         """Derive the ids of children from the key of a step too."""
         base = None if self.base is None else span_id_of(self.base, "step", key)
-        token = SCOPE.set(Scope(self.span, self.otel, self.ambient, base, self.conversation))
+        token = SCOPE.set(Scope(self.span, self._around, self.ambient, base, self.conversation))
         try:
             yield
         finally:
@@ -89,16 +102,15 @@ class OpenSpan:
         """Return after how long the first piece came; None if the answer came whole."""
         return self._first
 
-    @contextmanager
-    def entered(self) -> Iterator[None]:
-        """Make it the parent of what begins in a `with` block, ours and others' alike."""
-        ours = SCOPE.set(self.scope)
-        theirs = otel_context.attach(self.scope.otel)
-        try:
-            yield
-        finally:
-            _reset(theirs)
-            _reset(ours)
+    def enter(self) -> tuple[Token[Any], Token[Any]]:
+        """Make it the parent of what begins in this context, ours and others' alike."""
+        return SCOPE.set(self.scope), otel_context.attach(self.scope.otel)
+
+    def leave(self, entered: tuple[Token[Any], Token[Any]]) -> None:
+        """Make it the parent no more."""
+        ours, theirs = entered
+        _reset(theirs)
+        _reset(ours)
 
     def piece(self) -> None:
         """Note that a piece of a streamed answer has come."""
@@ -128,5 +140,7 @@ class OpenSpan:
 
 def _reset(token: Token[Any]) -> None:
     """Reset a context variable, without OpenTelemetry's `detach`, which logs what is no fault."""
-    with suppress(ValueError):  # a coroutine that never finished is closed in another context
+    try:
         token.var.reset(token)
+    except ValueError:
+        pass  # a coroutine that never finished is closed in another context

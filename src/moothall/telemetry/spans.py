@@ -167,7 +167,8 @@ class Telemetry(Messages):
 
         name = f"{names.CHAT} {known[names.REQUEST_MODEL]}"
         here = names.SERVER_ADDRESS not in known and known[names.PROVIDER] == names.SCOPE
-        return self.begin(name, about, end, kind=SpanKind.INTERNAL if here else SpanKind.CLIENT)
+        side = SpanKind.INTERNAL if here else SpanKind.CLIENT
+        return self.begin(name, about, end, kind=side, label=names.CHAT)
 
     def _end_chat(
         self, span: OpenSpan, result: Any, error: str | None, own: dict[str, Any]
@@ -225,7 +226,7 @@ class Telemetry(Messages):
             if not isinstance(result, dict):
                 return
             if result.get("error") is not None:
-                span.scope.span.set_attribute(names.ERROR_TYPE, _type_in(result))
+                span.scope.span.set_attribute(names.ERROR_TYPE, content.type_in(result))
                 span.scope.span.set_status(trace.Status(trace.StatusCode.ERROR))
             elif self._content:
                 value = content.as_text(result.get("result"))
@@ -245,13 +246,3 @@ class Telemetry(Messages):
         """Derive ids in a `with` block from the key of a recorded step too."""
         scope = SCOPE.get()
         return nullcontext() if scope is None or scope.base is None else scope.under(key)
-
-
-def _type_in(result: dict[str, Any]) -> str:
-    """Return the type of the exception in a call's result; the conventions' `_OTHER` if unknown."""
-    lines = str(result.get("traceback") or "").rstrip().splitlines()
-    for line in reversed(lines):
-        if line and not line[0].isspace():
-            name = line.partition(":")[0]
-            return name if name.replace(".", "").isidentifier() else "_OTHER"
-    return "_OTHER"

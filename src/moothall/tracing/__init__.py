@@ -15,8 +15,15 @@ T = TypeVar("T")
 class Span(Protocol):
     """A span that has begun. It ends once; a span that is never ended is never exported."""
 
-    def entered(self) -> AbstractContextManager[None]:
-        """Make it the parent of what begins in a `with` block, which must have no `yield` in it."""
+    def enter(self) -> Any:
+        """Make it the parent of what begins in this context; return what `leave` takes.
+
+        No function may `yield` between the two.
+        """
+        ...
+
+    def leave(self, entered: Any) -> None:
+        """Make it the parent no more."""
         ...
 
     def piece(self) -> None:
@@ -75,8 +82,11 @@ active: Tracing | None = None
 async def traced(span: Span, work: Callable[[], Awaitable[T]]) -> T:
     """Do some work within a span."""
     try:
-        with span.entered():
+        entered = span.enter()
+        try:
             result = await work()
+        finally:
+            span.leave(entered)
     except BaseException as error:
         span.end(error=error)
         raise
