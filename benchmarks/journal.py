@@ -1,4 +1,4 @@
-"""What a journal costs: a recorded turn, many at once, a run resumed, a budget of processes.
+"""What a journal costs: a recorded turn, many at once, a run resumed, a thread's bytes, budgets.
 
     python -m benchmarks.journal [--quick]
 
@@ -23,7 +23,7 @@ from typing import Any
 
 from benchmarks.measure import Figures, emit, installed, side_by_side
 from benchmarks.turn import Fake, add_tool_async
-from moothall import Budget, Journal, ReActAgent
+from moothall import Budget, Journal, ReActAgent, ScriptedModel, SQLiteMemory
 
 CALLS = 10
 RUNS = 20
@@ -197,6 +197,47 @@ def shared(folder: Path, rounds: int) -> None:
         db.close()
 
 
+SAID = "word " * 40
+
+
+def grown(folder: Path, turns: int) -> None:
+    """The bytes of a thread of many turns: a question and an answer of 200 characters each."""
+
+    async def ours() -> int:
+        answers = ScriptedModel([f"Answer {number} {SAID}" for number in range(turns)])
+        memory = SQLiteMemory(folder / "grown.memory")
+        with Journal(folder / "grown.db") as journal:
+            one = ReActAgent("agent", answers, memory=memory, journal=journal)
+            for number in range(turns):
+                await one.reply(f"Question {number} {SAID}", thread="user")
+            journal.compact()
+        return (folder / "grown.db").stat().st_size
+
+    async def theirs() -> int:
+        from langchain_core.language_models.fake_chat_models import FakeListChatModel
+        from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+        from langgraph.prebuilt import create_react_agent
+
+        path = folder / "grown-langgraph.db"
+        answers = FakeListChatModel(responses=[f"Answer {n} {SAID}" for n in range(turns)])
+        async with AsyncSqliteSaver.from_conn_string(str(path)) as saver:
+            graph: Any = create_react_agent(answers, [], checkpointer=saver)
+            config = {"configurable": {"thread_id": "user"}}
+            for number in range(turns):
+                said = {"messages": [("user", f"Question {number} {SAID}")]}
+                await graph.ainvoke(said, config, durability="sync")
+        with sqlite3.connect(path) as db:
+            db.execute("VACUUM")
+        return path.stat().st_size
+
+    variant = f"a thread of {turns:,} turns"
+    mine = asyncio.run(ours())
+    emit("journal: bytes", f"{variant}, moothall", mine / 1e6, "MB")
+    if installed("langgraph") and installed("langgraph.checkpoint.sqlite"):
+        other = asyncio.run(theirs())
+        emit("journal: bytes", f"{variant}, langgraph", other / 1e6, "MB", ratio=other / mine)
+
+
 def resumed(folder: Path, rounds: int) -> None:
     """A run of a thousand turns whose model failed at the end, resumed from the file."""
 
@@ -237,6 +278,7 @@ def main() -> None:
         power(Path(folder), rounds)
         shared(Path(folder), rounds)
         resumed(Path(folder), rounds)
+        grown(Path(folder), 100 if rounds < 9 else 1000)
 
 
 if __name__ == "__main__":

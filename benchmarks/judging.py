@@ -38,6 +38,7 @@ class Outcome:
 
     answered: bool
     rank: int = 0
+    quoted: int = 0  # the place of the first quote with an answer; 0 for none
     read: bool = False
     citations: int = 0
     resolved: int = 0
@@ -126,13 +127,16 @@ def judged(question: Question, researcher: Researcher, report: Report, seconds: 
         texts = BETWEEN.join(one.text for one in together[each.sentence])
         titles = "\n".join(one.title for one in together[each.sentence])
         supported += alone or fault(each.sentence, texts, titles) is None
-    known = researcher.known_passages()
+    said = list(dict.fromkeys((each.passage.url, each.sentence) for each in report.citations))
+    quoted = [n for n, (url, text) in enumerate(said, 1) if is_answer(question, url, text)]
+    known = researcher.workbench.known_passages()
     return Outcome(
         answered=bool(at),
         rank=at[0] if at else 0,
+        quoted=quoted[0] if quoted else 0,
         read=any(is_answer(question, each.url, each.text) for each in known),
         citations=len(cited),
-        resolved=sum(is_resolved(each, researcher.numbered) for each in cited),
+        resolved=sum(is_resolved(each, researcher.workbench.numbered) for each in cited),
         supported=supported,
         marked=len(report.unsupported),
         pages=sum(bool(each.visited) for each in researcher.resources.get_all()),

@@ -4,9 +4,10 @@
 
 The text is Debian's `python3-doc` (its version is printed); the questions are those of
 `benchmarks/data/questions.jsonl`. A question is answered if a cited passage of a right page has an
-answer. Four forms, each with three iterations for each question, by itself:
+answer; `by the first` counts those whose first passage has one. Four forms, each with three
+iterations for each question, by itself:
 
-- `plain`: the best passage of a bare FTS5 table over the same passages, its words joined by OR
+- `plain`: ten passages of a bare FTS5 table of the same passages, the question's words joined by OR
 - `folder`: the extractive form with `search_folder`
 - `web`: the extractive form with `search_web` and `visit_page` on loopback (docweb.py)
 - `scripted`: `search_folder`, and a scripted model in the place of a capable one (scripted.py)
@@ -47,6 +48,7 @@ from moothall.research import Researcher, search_folder, search_web, visit_page
 FORMS = ("plain", "folder", "web", "scripted")
 ITERATIONS = 3
 RESULTS = 24
+PLAIN = 10
 PLANT_EVERY = 5
 AIM_FOUND, AIM_MISSED = 0.9, 1 / 3
 
@@ -89,14 +91,18 @@ class Forms:
     def plain(self, question: Question) -> Outcome:
         start = time.perf_counter()
         words = dict.fromkeys(re.findall(r"\w+", question.question.lower()))
-        row = self._plain.execute(
-            "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT 1",
+        rows = self._plain.execute(
+            f"SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT {PLAIN}",
             (" OR ".join(f'"{word}"' for word in words),),
-        ).fetchone()
+        ).fetchall()
         seconds = time.perf_counter() - start
-        path, _, _, text = self._passages[row[0] - 1]
-        answered = is_answer(question, f"file:///{path.decode()}", text)
-        return Outcome(answered, rank=int(answered), seconds=seconds)
+        found = [self._passages[number - 1] for (number,) in rows]
+        right = [
+            place
+            for place, (path, _, _, text) in enumerate(found, 1)
+            if is_answer(question, f"file:///{path.decode()}", text)
+        ]
+        return Outcome(bool(right), rank=right[0] if right else 0, seconds=seconds)
 
     def folder(self, question: Question) -> Outcome:
         return researched(question, None, [self._folder])[1]
@@ -130,7 +136,7 @@ class Forms:
         )
         researcher, outcome = researched(question, model, [self._folder])
         outcome.planted = bool(model.planted)
-        outcome.caught = any(said == model.planted for said, _ in researcher.unsupported)
+        outcome.caught = any(said == model.planted for said, _ in researcher.workbench.unsupported)
         return outcome
 
     def _given(self) -> int:
@@ -155,10 +161,13 @@ def told(form: str, outcomes: list[Outcome], plain: list[Outcome]) -> list[str]:
     say("answered", answered / count, "share", low=low, high=high, target=AIM_FOUND, of=count)
     ranks = [each.rank for each in outcomes if each.answered]
     seconds = [each.seconds for each in outcomes]
-    row = [form, f"{answered} of {count} ({low:.2f}–{high:.2f})"]
+    first = ranks.count(1)
+    row = [form, f"{answered} of {count} ({low:.2f}–{high:.2f})", f"{first} of {count}"]
     if form == "plain":
+        say("rank", statistics.median(ranks or [0]), "place", first=first)
         say("seconds", statistics.mean(seconds), "s", median=statistics.median(seconds))
-        return [*row, "", "", "", "1", "", "", f"{statistics.mean(seconds):.3f}", ""]
+        rank = f"{statistics.median(ranks or [0]):g}"
+        return [*row, "", "", "", "", "", rank, "", "", f"{statistics.mean(seconds):.3f}", ""]
     missed = [each for each, other in zip(outcomes, plain, strict=True) if not other.answered]
     found = sum(each.answered for each in missed)
     lost = len(plain) - len(missed) - (answered - found)
@@ -167,11 +176,14 @@ def told(form: str, outcomes: list[Outcome], plain: list[Outcome]) -> list[str]:
     more |= {"mcnemar_b": found, "mcnemar_c": lost, "target": AIM_MISSED}
     say("of_missed", found / max(len(missed), 1), "share", **more)
     cited = total("citations")
+    quoted = [each.quoted for each in outcomes if each.quoted]
+    say("quoted", len(quoted) / count, "share", first=quoted.count(1))
+    say("refused", sum(not each.citations for each in outcomes) / count, "share")
     say("read", total("read") / count, "share", of=count)
     say("resolved", total("resolved") / max(cited, 1), "share", of=cited, target=1.0)
     say("supported", total("supported") / max(cited, 1), "share", of=cited)
     say("marked", total("marked") / count, "sentences")
-    say("rank", statistics.median(ranks or [0]), "place", first=ranks.count(1))
+    say("rank", statistics.median(ranks or [0]), "place", first=first)
     say("pages", total("pages") / count, "pages")
     say("iterations", total("iterations") / count, "iterations")
     say("seconds", statistics.mean(seconds), "s", median=statistics.median(seconds))
@@ -185,6 +197,8 @@ def told(form: str, outcomes: list[Outcome], plain: list[Outcome]) -> list[str]:
             say(f"within {number}", within / count, "share", of=count)
     return [
         *row,
+        f"{len(quoted)} of {count}",
+        f"{quoted.count(1)} of {count}",
         f"{found} of {len(missed)} ({of_low:.2f}–{of_high:.2f})",
         f"{total('resolved')} of {cited}",
         f"{total('supported')} of {cited}",
@@ -197,8 +211,9 @@ def told(form: str, outcomes: list[Outcome], plain: list[Outcome]) -> list[str]:
 
 
 COLUMNS = (
-    *("form", "answered", "of what plain missed", "resolved", "supported", "median rank", "pages"),
-    *("iterations", "seconds", "tokens"),
+    *("form", "answered", "by the first", "in a quote", "in the first quote"),
+    *("of what plain missed", "resolved", "supported", "median rank", "pages", "iterations"),
+    *("seconds", "tokens"),
 )
 
 

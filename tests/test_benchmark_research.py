@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from json import loads
 from pathlib import Path, PurePosixPath
@@ -56,3 +57,32 @@ def test_each_question_names_pages_below_the_documentation(
             assert page.suffix == ".html", page
             assert not page.is_absolute(), page
             assert ".." not in page.parts, page
+
+
+ANSWERS = FILE.with_name("answers.jsonl")
+
+
+@pytest.fixture(scope="module")
+def answers() -> list[dict[str, Any]]:
+    return [loads(line) for line in ANSWERS.read_text(encoding="utf-8").splitlines()]
+
+
+def test_questions_over_six_corpora_are_split_and_some_have_no_answer(
+    answers: list[dict[str, Any]],
+) -> None:
+    fields = {"id", "split", "corpus", "question", "answers", "pages"}
+    assert [each for each in answers if set(each) != fields] == []
+    assert len({each["id"] for each in answers}) == len(answers)
+    assert len({plain(each["question"]) for each in answers}) == len(answers)
+    answered = Counter(each["split"] for each in answers if each["answers"])
+    unanswered = Counter(each["split"] for each in answers if not each["answers"])
+    assert min(answered.values()) >= 60
+    assert unanswered["published"] >= 30
+    for corpus, count in Counter(each["corpus"] for each in answers).items():
+        assert count >= 30, corpus
+
+
+def test_no_question_over_the_corpora_gives_its_answer_away(answers: list[dict[str, Any]]) -> None:
+    for each in answers:
+        for answer in each["answers"]:
+            assert not re.search(answer, each["question"], re.IGNORECASE), each["id"]

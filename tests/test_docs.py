@@ -98,7 +98,7 @@ def program(found: list[Block]) -> str:
 def run(text: str, name: str, folder: Path, **environment: str) -> list[str]:
     """Runs a page, and gives what it should print and does not."""
     found = blocks(text)
-    script = folder / f"{name}.py"
+    script = folder / f"page_{name}.py"  # not `mcp.py`, which a page may import
     script.write_text(program(found))
     done = subprocess.run(
         [sys.executable, "-W", "error", script.name],
@@ -158,6 +158,8 @@ def wrong_command(line: str) -> str | None:
                 return f"{line}: {command.name} has no option {word}"
         elif isinstance(command, click.Group):
             step = command.get_command(context, word)
+            if step is None and any(isinstance(each, click.Argument) for each in command.params):
+                continue  # such as the id of a run
             if step is None:
                 return f"{line}: no command {word}"
             context = click.Context(step, info_name=word, parent=context)

@@ -103,6 +103,7 @@ NAMES = (
     "InvalidMessage",
     "Journal",
     "JournalError",
+    "MCPServerError",
     "LiteLLMModel",
     "LocalEmbedder",
     "LocalModel",
@@ -225,7 +226,9 @@ def test_a_name_is_there_and_says_what_it_is(name: str) -> None:
         assert thing is not None
 
 
-@pytest.mark.parametrize("package", ("", ".agents", ".memory", ".models", ".research", ".society"))
+@pytest.mark.parametrize(
+    "package", ("", ".agents", ".doors", ".mcp", ".memory", ".models", ".research", ".society")
+)
 def test_type_checkers_know_the_same_names(package: str) -> None:
     module = importlib.import_module(f"moothall{package}")
     stub = ast.parse(Path(str(module.__file__)).with_suffix(".pyi").read_text())
@@ -244,7 +247,16 @@ def test_type_checkers_know_the_same_names(package: str) -> None:
 
 def test_the_names_are_listed() -> None:
     assert set(NAMES) <= set(dir(moothall))
-    packages = ("agents", "memory", "models", "research", "society", "society.blocks")
+    packages = (
+        "agents",
+        "doors",
+        "mcp",
+        "memory",
+        "models",
+        "research",
+        "society",
+        "society.blocks",
+    )
     program = (
         "import importlib, sys\n"
         "for name in sys.argv[1:]:\n"

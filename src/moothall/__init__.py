@@ -35,8 +35,9 @@ errors: ActionError ActionNotFound AddressRefused AgentNotFound AgentStopped Ask
     BrokerError BudgetExceeded CardGone CommandError CommandTimeout ConfigError
     ContextOverflow DeadlineExceeded DefinitionError DuplicateAgent FileError FileTooLarge
     FolderIndexError HookError HopLimitExceeded InDoubt InboxError InvalidArguments InvalidId
-    InvalidMessage JournalError MailboxFull MemoryFileError MissingExtra ModelError MoothallError
-    NoSuchFile NoSuchRun NobodyToAsk NotAFile NotInSpace NotPermitted NotText OutsideFolder
+    InvalidMessage JournalError MCPServerError MailboxFull MemoryFileError MissingExtra
+    ModelError MoothallError NoSuchFile NoSuchRun NobodyToAsk NotAFile NotInSpace NotPermitted
+    NotText OutsideFolder
     PageError RemoteForbidden RequestCancelled RequestError RequestTimeout RunHeld RunMismatch
     SearchError SlashError SpaceClosed StateError TelemetryError TooManyThreads UnknownPrice
     UnreadableDocument

@@ -6,8 +6,10 @@ Schema, help and argument checks come from a function's signature and docstring,
 from __future__ import annotations
 
 import functools
+import hashlib
 import types
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from moothall.arguments import unknown_argument
@@ -103,9 +105,8 @@ def _check_options(where: str, options: Mapping[str, Any]) -> None:
         if type(given) is not bool and isinstance(getattr(Action, option, None), bool):
             raise ConfigError(f"{where}: {option}= must be True or False, got {given!r:.80}")
     timeout = options.get("timeout")
-    if timeout is not None and not (
-        isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout > 0
-    ):
+    positive = isinstance(timeout, int | float) and timeout is not True and timeout > 0
+    if timeout is not None and not positive:
         raise ConfigError(f"{where}: timeout= must be a number above 0, got {timeout!r}")
     try:
         copy_json(options.get("help"))
@@ -147,6 +148,7 @@ class Action:
     detached: bool = False
 
     _help: Any = None
+    _note: str = ""  # what whoever approves a call is told besides
     _description: str | None = None
     _parameters: dict[str, Any] | None = None
     _signature: Signature | None = None
@@ -332,10 +334,19 @@ class _Offering(Protocol):
     def offers(self) -> dict[str, Action]: ...
 
 
+class _Source(Protocol):
+    id: str | int
+
+    def _tools(self) -> dict[str, Action]: ...
+
+    async def _get_ready(self) -> None: ...
+
+
 class ActionRegistry:
     """Actions by name."""
 
     guidance: Sequence[str] = ()  # what the prompt of a model says of them
+    _sources: tuple[_Source, ...] = ()  # agents whose actions come and go, such as a server's
 
     def __init__(self) -> None:
         self.actions: dict[str, Action] = {}
@@ -349,6 +360,10 @@ class ActionRegistry:
         Raises:
             DefinitionError: the argument is not an action, or an agent's action has a taken name
         """
+        source: Any = action
+        if callable(getattr(source, "_tools", None)):
+            self._sources = (*self._sources, source)
+            return
         offers = getattr(action, "offers", None)
         if isinstance(offers, dict):
             taken = sorted(offers.keys() & self.actions.keys())
@@ -358,45 +373,28 @@ class ActionRegistry:
                     "register its actions under other names, or give agent.as_action(name)"
                 )
             self.actions.update(offers)
-            if guidance := getattr(action, "guidance", ""):
-                self.guidance = (*self.guidance, guidance)
+            self.guidance = (*self.guidance, *filter(None, [getattr(action, "guidance", "")]))
         else:
             made = Action.of(action)  # type: ignore[arg-type]
             self.actions[made.name] = made
 
     def get_action(self, name: str) -> Action | None:
         """Return the action of that name, or None."""
-        return self.actions.get(name)
+        found = self.actions.get(name)
+        return self._every().get(name) if found is None and self._sources else found
 
     def get_actions(self) -> list[Action]:
         """Return all registered actions."""
-        return list(self.actions.values())
+        return list((self._every() if self._sources else self.actions).values())
 
-
-def actions_of(cls: type) -> dict[str, tuple[str, MarkedOptions]]:
-    """Return the `@action` methods of a class: action name → (attribute, options)."""
-    # An override of an inherited action keeps its options, unless it is marked again.
-    marked: dict[str, Any] = {}
-    for base in reversed(cls.__mro__):
-        for attribute, value in vars(base).items():
-            options = getattr(value, "__moothall_action__", None)
-            if isinstance(value, staticmethod | classmethod) and (
-                attribute in marked or hasattr(value.__func__, "__moothall_action__")
-            ):
-                raise DefinitionError(
-                    f"{base.__name__}.{attribute}: a static or class method has no agent to act for"
-                )
-            if isinstance(options, dict):
-                marked[attribute] = options
-            elif attribute in marked and not callable(value):
-                del marked[attribute]  # `say = None` takes the action away
-    found: dict[str, tuple[str, MarkedOptions]] = {}
-    for attribute, options in marked.items():
-        name = options.get("name") or attribute
-        if name in found:
-            raise DefinitionError(
-                f'{cls.__name__}: "{found[name][0]}" and "{attribute}" are both the action "{name}"'
-            )
-        check_returns(getattr(cls, attribute), f"{cls.__name__}.{attribute}")  # an override's
-        found[name] = (attribute, options)
-    return found
+    def _every(self) -> dict[str, Action]:
+        """Return the actions with those of the sources, each under a name of its own."""
+        every = dict(self.actions)
+        for source in self._sources:
+            for name, each in source._tools().items():
+                if name in every:  # `a_b` and `c` make the same name as `a` and `b_c`
+                    each = copy(each)
+                    digest = hashlib.sha256(f"{source.id}\0{name}".encode()).hexdigest()
+                    each.name = name = f"{name[:240]}_{digest[:8]}"
+                every[name] = each
+        return every

@@ -18,7 +18,7 @@ from moothall.arguments import check_integer, unknown_argument
 from moothall.dispatch import AgentToolbox
 from moothall.errors import NotInSpace
 from moothall.message import Envelope, Message, address, check_args, check_message, in_reply
-from moothall.workflow import Workflow, block_actions, not_found, own_actions
+from moothall.workflow import Workflow, block_actions, not_found, note_on, own_actions
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
@@ -370,8 +370,8 @@ class Agent(Workflow):
         if approver is None:
             text = "agent %r has no approver, so it refuses; give it or its space an approver="
             logger.warning(text, self.id)
-        run_id, thread = self._asked_by(proposed_message)
-        asked = ApprovalRequest.of(proposed_message, run_id, thread)
+        note = note_on(self, proposed_message)
+        asked = ApprovalRequest.of(proposed_message, *self._asked_by(proposed_message), note)
         # A broadcast is to *: it is this agent whose action is called.
         return await approve(approver, replace(asked, agent=str(self.id)))
 

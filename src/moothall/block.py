@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from moothall.action import actions_of
-from moothall.errors import ConfigError
+from moothall.action import MarkedOptions
+from moothall.errors import ConfigError, DefinitionError
+from moothall.signature import check_returns
 
 if TYPE_CHECKING:
     from moothall.models.protocol import Model
@@ -96,3 +97,32 @@ def checked_params(kind: type[Any] | None, given: Any) -> Any:
         fault = error.errors(include_url=False)[0]
     where = ".".join([kind.__name__, *map(str, fault["loc"])])
     raise ConfigError(f"{where}: {fault['msg']}, got {fault['input']!r:.80}")
+
+
+def actions_of(cls: type) -> dict[str, tuple[str, MarkedOptions]]:
+    """Return the `@action` methods of a class: action name → (attribute, options)."""
+    # An override of an inherited action keeps its options, unless it is marked again.
+    marked: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        for attribute, value in vars(base).items():
+            options = getattr(value, "__moothall_action__", None)
+            if isinstance(value, staticmethod | classmethod) and (
+                attribute in marked or hasattr(value.__func__, "__moothall_action__")
+            ):
+                raise DefinitionError(
+                    f"{base.__name__}.{attribute}: a static or class method has no agent to act for"
+                )
+            if isinstance(options, dict):
+                marked[attribute] = options
+            elif attribute in marked and not callable(value):
+                del marked[attribute]  # `say = None` takes the action away
+    found: dict[str, tuple[str, MarkedOptions]] = {}
+    for attribute, options in marked.items():
+        name = options.get("name") or attribute
+        if name in found:
+            raise DefinitionError(
+                f'{cls.__name__}: "{found[name][0]}" and "{attribute}" are both the action "{name}"'
+            )
+        check_returns(getattr(cls, attribute), f"{cls.__name__}.{attribute}")  # an override's
+        found[name] = (attribute, options)
+    return found

@@ -197,6 +197,10 @@ class BrokerError(MoothallError, ConnectionError):
     """A message broker cannot be reached, or refuses; the text says which and what to do."""
 
 
+class MCPServerError(MoothallError, ConnectionError):
+    """An MCP server cannot be started or reached, has ended, or does not speak the protocol."""
+
+
 class ModelError(MoothallError):
     """A model could not answer."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
-from moothall.action import Action, ActionRegistry, MarkedOptions, actions_of
-from moothall.block import Block, checked_params
+from moothall.action import Action, ActionRegistry, MarkedOptions
+from moothall.block import Block, actions_of, checked_params
 from moothall.dispatch import DISPATCHER_PROMPT, KEPT, AgentToolbox, BlockDispatcher, named
 from moothall.errors import ActionNotFound, DefinitionError
 
@@ -239,6 +239,14 @@ def not_found(agent: Any, name: str) -> ActionNotFound:
     elif near := difflib.get_close_matches(name, sorted(agent._offered()), 1, 0.7):
         text += f"; did you mean {near[0]}?"
     return ActionNotFound(text)
+
+
+def note_on(agent: Any, proposed: Mapping[str, Any]) -> str:
+    """Return what whoever approves a proposed message is told besides."""
+    name = proposed["action"]["name"]
+    # Its model may call the action, or other agents.
+    found = (agent.actions.get_action(name), agent._offered().get(name))
+    return "; ".join({note for each in found if (note := getattr(each, "_note", ""))})
 
 
 def own_actions(owner: Any, within: str = "") -> dict[str, Action]:

@@ -57,6 +57,7 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path) -> None:
     assert commands.split() == [
         *(
             "act",
+            "budgets",
             "chat",
             "completion",
             "dead-letters",

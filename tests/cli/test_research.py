@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import subprocess
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,21 @@ def test_the_report_and_the_page_are_written_and_are_no_source(folder: Path) -> 
     assert '<li id="passage-1">' in page
 
 
+def test_the_report_is_written_in_the_form_that_its_name_says(folder: Path) -> None:
+    order = (PORT, "--folder", ".", "--out", "report.docx", "--sources", "list.bib")
+    done = research(*order, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.endswith("report: report.docx\nsources: list.bib\n")
+    with zipfile.ZipFile(folder / "report.docx") as written:
+        assert b"uses port 4711" in written.read("word/document.xml")
+    assert (folder / "list.bib").read_text().startswith("@misc{")
+    done = research(PORT, "--folder", "notes", "--out", "list.JSON", cwd=folder)
+    (item,) = json.loads((folder / "list.JSON").read_text())
+    assert item["type"] == "document"
+    done = research(PORT, "--folder", "notes", "--out", "page.html", cwd=folder)
+    assert (folder / "page.html").read_text().startswith("<!DOCTYPE html>")
+
+
 def test_events_are_lines_of_json_and_the_last_is_the_report(folder: Path) -> None:
     done = research(PORT, "--folder", "notes", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -161,6 +177,10 @@ def test_events_are_lines_of_json_and_the_last_is_the_report(folder: Path) -> No
         ([" ", "--folder", "notes"], "an OBJECTIVE is empty"),
         ([PORT, "--folder", "nowhere"], "--folder: "),
         ([PORT, "--folder", "notes", "--site", "a.org"], "--site is for the web"),
+        ([PORT, "--folder", "notes", "--exclude", "a.org"], "--exclude is for the web"),
+        ([PORT, "--folder", "notes", "--since", "2024"], "--since is for the web"),
+        ([PORT, "--search-web", "--sites", "a.org,b/c"], "--sites: each must be a host such as"),
+        ([PORT, "--arxiv", "--since", "May"], "--since must be a day such as 2024-05-01"),
         ([PORT, "--search-web", "--allow-host", ""], "--allow-host: a host is like 'localhost'"),
         ([PORT, "--searxng", "localhost:8888"], "--searxng: only http and https are read"),
         ([PORT, "--search-web", "--site", "http://a.org/"], "--site must be a host such as"),
@@ -173,6 +193,10 @@ def test_events_are_lines_of_json_and_the_last_is_the_report(folder: Path) -> No
         (
             [PORT, "--folder", "notes", "--out", "r", "--html", "./r"],
             "--out and --html must be two files, got 'r' for both",
+        ),
+        (
+            [PORT, "--folder", "notes", "--sources", "list.txt"],
+            "--sources must end in .bib or .json, got 'list.txt'",
         ),
         ([PORT, "--folder", "notes", "--model", "nothing"], "there is no model 'nothing'"),
     ),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from benchmarks.broker import Broker
 
 from cli.broker_programs import Program, moothall
 from commands import run
-from moothall import Agent, AMQPOptions, AMQPSpace
+from moothall import Agent, AMQPOptions, AMQPSpace, Journal, action
 from moothall.errors import ActionError, AgentNotFound, SpaceClosed
 
 WAIT_S = 30
@@ -357,6 +358,68 @@ def test_a_killed_agent_with_a_journal_tells_of_what_is_in_doubt(
     with serve("clerks:careful_one", *clerks), in_doubt:
         asked.result(timeout=WAIT_S)
     assert (tmp_path / "notes").read_text().split() == ["first", "careful"]
+
+
+class Hearer(Agent):
+    """Hears what is said to it, also without having asked just now."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id)
+        self.heard: queue.Queue[str] = queue.Queue()
+
+    @action
+    async def say(self, content: str) -> None:
+        """Say something."""
+        self.heard.put(content)
+
+
+def test_a_reply_that_was_in_doubt_reaches_its_sender_once_a_person_has_decided(
+    serve: Callable[..., Program], me: Agent, tmp_path: Path, clerks: tuple[str, ...]
+) -> None:
+    assert me.space is not None
+    you = me.space.add(Hearer("you"))
+    with serve("clerks:careful_one", *clerks) as killed:
+        killed.line()
+        asked = you.request(
+            {"to": "Clerk", "action": {"name": "say", "args": {"content": "Do it"}}}, wait=True
+        )
+        assert (killed.line(), killed.line()) == ("first", "careful")
+        killed.signal(signal.SIGKILL)
+        killed.end()
+    with serve("clerks:careful_one", *clerks):
+        with pytest.raises(ActionError, match="in_doubt"):
+            asked.result(timeout=WAIT_S)
+        with Journal(tmp_path / "runs.db") as journal:
+            (run,) = journal.runs(needs_person=True)
+            assert run.state == "in_doubt"
+            journal.decide(run.id, "skip")
+            assert you.heard.get(timeout=WAIT_S) == "all is done"
+            assert journal.run(run.id).state == "done"
+    assert (tmp_path / "notes").read_text().split() == ["first", "careful"]
+    assert you.heard.empty()
+
+
+def test_a_served_agent_that_has_changed_goes_on_in_a_fork_where_that_is_wanted(
+    serve: Callable[..., Program], me: Agent, tmp_path: Path, clerks: tuple[str, ...]
+) -> None:
+    with serve("clerks:patient", *clerks) as killed:
+        killed.line()
+        asked = me.request(
+            {"to": "Clerk", "action": {"name": "say", "args": {"content": "Do it"}}}, wait=True
+        )
+        assert (killed.line(), killed.line()) == ("first", "second")
+        killed.signal(signal.SIGKILL)
+        killed.end()
+    (tmp_path / "go on").touch()
+    changed = CLERK.replace("actions=[", 'system_prompt="Be quick.", actions=[')
+    (tmp_path / "clerks.py").write_text(changed)
+    with serve("clerks:patient", *clerks, "--on-mismatch", "fork"):
+        assert asked.result(timeout=WAIT_S) == "all is done"
+    with Journal(tmp_path / "runs.db") as journal:
+        run, fork = journal.runs()
+        assert fork.forked_from == run.id
+        assert fork.state == "done"
+    assert (tmp_path / "notes").read_text().split() == ["first", "second", "second"]
 
 
 def test_two_that_say_the_same_are_two_runs(

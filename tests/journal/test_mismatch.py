@@ -328,3 +328,34 @@ async def test_what_an_older_moothall_recorded_is_refused(tmp_path: Path) -> Non
         with pytest.raises(JournalError, match="read it with the moothall that wrote it"):
             await agent.reply("go", run_id="R")
         assert agent.model.received == []
+
+
+def test_an_agent_that_may_fork_goes_on_though_it_has_changed(tmp_path: Path) -> None:
+    done = []
+
+    def act() -> str:
+        """Act."""
+        done.append(1)
+        return "done"
+
+    with Journal(tmp_path / "j") as journal:
+
+        def agent(*script: Any, prompt: str = "Be kind.") -> ReActAgent:
+            model = ScriptedModel(script)
+            made = ReActAgent("a", model, system_prompt=prompt, actions=[act], journal=journal)
+            made.on_mismatch = "fork"
+            return made
+
+        failing = agent(Call("c", "act", {}), ValueError("down"))
+        assert failing.reply_sync("go", run_id="R").stop_reason == "error"
+        changed = agent("", ValueError("down"), prompt="Be quick.")
+        reply = changed.reply_sync("go", run_id="R")
+        assert (reply.stop_reason, reply.run_id) == ("error", "R.1")
+        # The same fork goes on, not a second one.
+        reply = agent("", "", "", "Yes.", prompt="Be quick.").reply_sync("go", run_id="R")
+        assert (reply.text, reply.run_id) == ("Yes.", "R.1")
+        assert [each.id for each in journal.runs()] == ["R", "R.1"]
+        assert done == [1]
+        # Another task is not a program that has changed.
+        with pytest.raises(RunMismatch, match="task"):
+            agent("Yes.").reply_sync("something else", run_id="R")

@@ -168,6 +168,29 @@ async def test_a_value_can_be_read_before_it_is_committed(tmp_path: Path) -> Non
 
 
 @on_a_loop
+async def test_a_kept_value_is_written_with_the_entry_that_names_it(tmp_path: Path) -> None:
+    """A value that nothing names yet could be deleted meanwhile, as nothing holds it."""
+
+    @dataclass
+    class State:
+        page: str = ""
+
+    for value in (b"", b"page", b"x" * 2_000_000):
+        with Journal(tmp_path / "j") as journal:
+            async with recorded(journal, f"r{len(value)}", "own", "a", State) as record:
+                name = record.keep(value)
+                record.note("heard", "anything")  # written, whatever is kept after this
+                await record.commit()
+                later = record.keep(value + b"!")
+                await record.commit()
+                assert record.kept(name) == value
+                assert record.kept(later) == value + b"!"
+                record.save(State(later))
+                await record.commit()
+            assert journal.kept(later) == value + b"!"
+
+
+@on_a_loop
 async def test_what_failed_is_not_in_doubt_and_is_called_again(tmp_path: Path) -> None:
     called: list[str] = []
 

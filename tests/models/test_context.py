@@ -10,7 +10,7 @@ import pytest
 
 from models.openai_server import Answer, OpenAIServer, Request, text
 from moothall.errors import RemoteForbidden
-from moothall.models import OpenAIModel
+from moothall.models import FallbackModel, OpenAIModel
 from moothall.research import Researcher, Resource
 from research.small_web import evaluation, plan
 
@@ -99,3 +99,18 @@ def test_research_narrates_by_the_context_that_its_server_states() -> None:
     assert report.stop_reason == "done"
     assert len(told) == 3  # a plan, all that was read in one prompt, an evaluation
     assert told[1] >= 8
+
+
+def test_find_context_of_several_models_is_the_smallest_that_is_known() -> None:
+    about = {
+        "/v1/models": {"data": [{"id": "a", "max_model_len": 9000}, {"id": "b", "n_ctx": 7000}]}
+    }
+
+    async def main(url: str) -> int | None:
+        model = FallbackModel([OpenAIModel(name, url) for name in ("a", "b", "c")])
+        found = await model.find_context()
+        assert model.context_tokens == found
+        return found
+
+    with OpenAIServer(about=about) as server:
+        assert asyncio.run(main(server.url)) == 7000

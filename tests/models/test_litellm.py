@@ -281,7 +281,7 @@ def test_a_stream_in_openais_form() -> None:
         ReasoningPiece("hm"),
         TextPiece("Go"),
         TextPiece("od"),
-        ModelReply("Good", (), Usage(7, 3), "stop", "hm"),
+        ModelReply("Good", (), Usage(7, 3, reasoning_tokens=1), "stop", "hm"),
     ]
 
 
@@ -667,3 +667,11 @@ def test_without_the_extra_it_says_which() -> None:
     assert done.stdout == (
         "LiteLLMModel needs the extra 'litellm': pip install 'moothall[litellm]'\n"
     ), done.stderr
+
+
+def test_find_context_is_that_of_the_list_of_litellm() -> None:
+    listed = LiteLLMModel("openai/gpt-4o", "key")
+    assert asyncio.run(listed.find_context()) == listed.context_tokens == 128_000
+    assert asyncio.run(LiteLLMModel("openai/nobody", "key").find_context()) is None
+    elsewhere = LiteLLMModel("openai/gpt-4o", "key", base_url="http://127.0.0.1:9/v1")
+    assert asyncio.run(elsewhere.find_context()) is None

@@ -11,7 +11,7 @@ from journal.program import RUN, Counting, Effects, main, watch
 from moothall import Budget, Journal, ScriptedModel
 from moothall.models.protocol import ModelReply, Usage
 from moothall.research import Researcher
-from research.small_web import SCRIPT, tools
+from research.small_web import ALPHA, BETA, SCRIPT, evaluation, plan, tools
 
 
 class Paid(ScriptedModel):
@@ -27,6 +27,30 @@ class Paid(ScriptedModel):
         return reply
 
 
+class Writing(ScriptedModel):
+    """A model that writes a report of two sections; each answer is noted outside."""
+
+    def __init__(self, effects: Effects) -> None:
+        super().__init__(self.answer, max_tokens=100)
+        self._effects = effects
+
+    def answer(self, messages: list[dict[str, Any]], actions: Any) -> str:
+        asks, told = (str(each["content"]) for each in messages[:2])
+        kind, said = "evaluate", evaluation({"alpha": 0.95 if "4711" in told else 0.1})
+        if "Plan the next" in asks:
+            later = ALPHA in told
+            reading = plan(("read", {"url": ALPHA}), ("read", {"url": BETA}))
+            kind, said = f"plan {later}", reading if later else SCRIPT[0]
+        elif "Write the section" in asks:
+            kind = "ports" if "Ports of alpha" in asks else "beta"
+            text = "The alpha protocol uses port 4711." if kind == "ports" else "Beta is newer."
+            said = f"{text}[^1^][^2^]"
+        elif "Write the summary" in asks:
+            kind, said = "summary", "The alpha protocol uses port 4711.[^1^][^2^]"
+        self._effects.note(f"answer {kind} {'4711' in told}"[:30])
+        return said
+
+
 def do(job: dict[str, Any]) -> None:
     """Begin the run, or go on with it; or be killed meanwhile."""
     folder = Path(job["folder"])
@@ -34,10 +58,14 @@ def do(job: dict[str, Any]) -> None:
     watch(("journal",), None if commit is None else tuple(commit))
     effects = Effects(folder / "effects", job.get("effect"))
     budget = Budget(model_calls=job.get("calls", 10))
-    objective, model = ("gamma", None) if job.get("extractive") else ("alpha", Paid(effects))
+    objective = "gamma" if job.get("extractive") else "alpha"
+    model: ScriptedModel | None = None if job.get("extractive") else Paid(effects)
+    outline: bool | list[str] = ["Ports of alpha", "Beta"] if job.get("sections") else False
+    if outline:
+        model = Writing(effects)
     parts = [objective], tools(effects.note), 9
     with Journal(folder / "journal") as journal:
-        researcher = Researcher("r", model, *parts, journal=journal, budget=budget)
+        researcher = Researcher("r", model, *parts, journal=journal, budget=budget, outline=outline)
         report = asyncio.run(researcher.report(RUN))
     said = {
         "markdown": report.markdown,

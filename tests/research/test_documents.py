@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import json
 
 import pypdf
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from moothall.errors import UnreadableDocument
 from moothall.research.reading.documents import kind_of, read_document
 from moothall.research.reading.html import Document, decoded, read_html
+from research.books import docx, epub, paragraph
 from research.web_server import pdf
 
 
@@ -232,3 +234,122 @@ def test_what_is_not_read() -> None:
     assert kind_of("a.rst.txt") == "rest"
     assert read_document("text", "a.txt", b"GIF89a\0\1\2", "file:///a.txt") is None
     assert read_document("source", "a.js", b"var a=1;" * 1000, "file:///a.js") is None
+
+
+def test_a_page_of_documentation_is_read_without_what_stands_beside_its_text() -> None:
+    page = (
+        "<body><div class=navheader><a href=a>Prev</a> Chapter 2 <a href=b>Next</a></div>"
+        "<div class=sect1 id=wal><h2 class=title>Write Ahead Log</h2>"
+        "<div class=toc><ul><li><a href=#a>Settings</a></li></ul></div>"
+        "<p>See <a href=c>the <code>wal</code> guide</a><b>!</b></p>"
+        "<dl><dt id=level><code>level</code> (<code>enum</code>)</dt>"
+        "<dd><p>How much is written.</p>"
+        "<pre>level = 1\n  # low</pre></dd></dl>"
+        "<table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2<br>3</td></tr></table></div>"
+        "<div class=navfooter><a href=a>Prev</a></div><footer>Made by hand</footer></body>"
+    )
+    document = read("a.html", f"<html>{page}</html>")
+    assert document.text == (
+        "Write Ahead Log\n\nSee the wal guide!\n\nlevel (enum)\nHow much is written.\n\n"
+        "level = 1\n  # low\n\na | b\n1 | 2 3"
+    )
+    assert parts(document) == [
+        ("wal", "Write Ahead Log", "Write Ahead Log"),
+        ("level", "Write Ahead Log – level (enum)", "level (enum)"),
+    ]
+
+
+def test_a_page_that_is_nothing_but_links_is_read_all_the_same() -> None:
+    items = "".join(f"<li><a href={n}>The chapter of number {n}</a></li>" for n in range(9))
+    assert "chapter of number 8" in read("a.html", f"<html><body><ul>{items}</ul>").text
+
+
+@pytest.mark.parametrize("order", ("le", "be"))
+def test_markup_in_two_bytes_a_character_is_read_without_a_mark_of_their_order(order: str) -> None:
+    page = "<html><body><p>Un café crème pour la très belle forêt.</p></body></html>"
+    document = read("a.html", page.encode(f"utf-16-{order}"))
+    assert document.text == "Un café crème pour la très belle forêt."
+
+
+@pytest.mark.parametrize(
+    "page",
+    (
+        "<body><div id=root></div><script src=a.js></script></body>",
+        "<body><p>Loading…</p><noscript>Enable JavaScript.</noscript><script>1</script></body>",
+    ),
+    ids=("empty", "asks"),
+)
+def test_a_page_whose_text_scripts_write_is_said_not_to_be_read(page: str) -> None:
+    with pytest.raises(UnreadableDocument, match=r"^it needs JavaScript: .* not read$"):
+        read("a.html", f"<html><head><title>Shop</title></head>{page}</html>")
+    text = "<p>Cats sleep sixteen hours a day.</p>" * 10
+    read_all = page.replace("<script", f"{text}<script")
+    assert "Cats sleep" in read("a.html", f"<html>{read_all}</html>").text
+
+
+def test_a_word_document_is_cut_at_its_headings() -> None:
+    table = "".join(
+        f"<w:tr><w:tc>{paragraph(a)}</w:tc><w:tc>{paragraph(b)}{paragraph('!')}</w:tc></w:tr>"
+        for a, b in (("sea", "deep"), ("lake", "flat"))
+    )
+    listed = "<w:p><w:pPr><w:numPr/></w:pPr><w:r><w:t>a wave</w:t></w:r></w:p>"
+    document = read(
+        "a.docx",
+        docx(
+            paragraph("On seas", "T")
+            + paragraph("Waves", "H1")
+            + paragraph("Waves are high.")
+            + listed
+            + paragraph("How high", "H2")
+            + f"<w:tbl>{table}</w:tbl>"
+            + f"<w:sdt><w:sdtContent>{paragraph('Tides.')}</w:sdtContent></w:sdt>",
+        ),
+    )
+    assert document.title == "On seas"
+    assert parts(document) == [
+        ("heading=1", "", "On seas"),
+        ("heading=2", "Waves", "Waves"),
+        ("heading=3", "Waves – How high", "How high"),
+    ]
+    assert document.text.endswith("- a wave\n\nHow high\n\nsea | deep !\nlake | flat !\n\nTides.")
+
+
+def test_a_book_is_cut_at_its_chapters_and_headings() -> None:
+    page = (
+        "<html xmlns='http://www.w3.org/1999/xhtml'><head><title>{}</title></head>"
+        "<body>{}</body></html>"
+    )
+    document = read(
+        "a.epub",
+        epub(
+            page.format("Waves", "<p>Waves are high, and the highest of them are at sea.</p>"),
+            page.format("x", "<h1>Tides</h1><p>Tides are low, and the lowest are in spring.</p>"),
+        ),
+    )
+    assert document.title == "On seas"
+    assert parts(document) == [
+        ("chapter=1", "Waves", "Waves are high, and the highest of them are at sea."),
+        ("chapter=2", "Tides", "Tides"),
+    ]
+
+
+def test_a_notebook_is_read_with_its_code_and_what_that_printed() -> None:
+    cells = [
+        {"cell_type": "markdown", "source": ["# Waves\n", "They are *high*."]},
+        {
+            "cell_type": "code",
+            "source": "print(7)",
+            "outputs": [
+                {"output_type": "stream", "text": ["7\n"]},
+                {"data": {"image/png": "aGVsbG8=", "text/plain": "\x1b[31mred\x1b[0m"}},
+            ],
+        },
+    ]
+    document = read("a.ipynb", json.dumps({"cells": cells, "metadata": {}}))
+    assert (document.title, parts(document)) == ("Waves", [("waves", "", "# Waves")])
+    assert document.text == (
+        "# Waves\nThey are *high*.\n\n```python\nprint(7)\n```\n\n```\n7\n```\n\n```\nred\n```\n"
+    )
+    for broken in ("[]", "{}", '{"cells": [1]}', '{"cells": "x"}', "{", "[" * 100_000):
+        with pytest.raises(UnreadableDocument, match="the notebook is damaged"):
+            read("a.ipynb", broken)

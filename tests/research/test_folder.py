@@ -182,16 +182,19 @@ def test_what_is_left_out_is_logged_once(
 ) -> None:
     (docs / "link.md").symlink_to(docs / "cats.md")
     (docs / "binary.txt").write_bytes(b"a\0b")
+    (docs / "map.png").write_bytes(b"")
+    (docs / "music.mp3").write_bytes(b"")
     search = search_folder(docs, index=index)
     for _ in range(2):
         found(search, "cats")
     (logged,) = caplog.messages
-    assert "2 files are left out: " in logged
+    assert "4 files are left out: " in logged
+    assert "2 × of a kind that is not read (map.png, music.mp3)" in logged
     assert "1 × links, which are not followed" in logged
     assert "1 × it is binary or minified" in logged
     (docs / "link.md").unlink()
     found(search, "cats")
-    assert "1 file is left out" in caplog.messages[1]
+    assert "3 files are left out" in caplog.messages[1]
 
 
 def test_where_no_file_has_text_the_search_says_why(tmp_path: Path, index: Path) -> None:
@@ -317,6 +320,6 @@ def test_what_needs_an_extra_is_read_once_that_is_installed(
     )
     os.utime(page, (10**9, 10**9))
     with monkeypatch.context() as without:
-        without.setitem(sys.modules, "trafilatura", None)
+        without.setitem(sys.modules, "lxml", None)
         assert names(search_folder(docs, index=index), "parliaments convene") == []
     assert names(search_folder(docs, index=index), "parliaments convene") == ["owls.html"]

@@ -99,3 +99,23 @@ def test_a_budget_holds_across_the_death(processes: Processes, tmp_path: Path) -
     # Three answers before it died, the third of them unrecorded, which counts all the same.
     assert ended(tmp_path)["stop"] == "budget"
     assert sum(times for what, times in effects(tmp_path).items() if "answer" in what) == 4
+
+
+@pytest.mark.parametrize("every", (5, pytest.param(1, marks=pytest.mark.long)))
+def test_killed_while_sections_are_written_side_by_side_nothing_that_ended_is_done_again(
+    every: int, processes: Processes, tmp_path: Path
+) -> None:
+    (tmp_path / "whole").mkdir()
+    assert processes.run(tmp_path / "whole", sections=True) == 0
+    whole = ended(tmp_path / "whole")
+    assert whole["stop"] == "done"
+    assert "## Ports of alpha" in whole["markdown"]
+    for number in range(2, whole["commits"] + 1, every):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        assert processes.run(folder, sections=True, commit=[number, "before"]) == KILLED
+        assert processes.run(folder, sections=True) == 0
+        said = ended(folder)
+        assert (said["stop"], said["markdown"]) == ("done", whole["markdown"])
+        again = [what for what, times in effects(folder).items() if times > 1]
+        assert len(again) <= 2, (number, again)  # those that were under way side by side

@@ -13,6 +13,7 @@ import pytest
 
 from moothall import Budget, Journal, Person, ScriptedModel
 from moothall.errors import ContextOverflow, DefinitionError
+from moothall.models.protocol import ModelReply, Usage
 from moothall.research import ProposedPlan, Report, Researcher, ResearchTask, Resource
 from research.small_web import evaluation, plan
 
@@ -234,13 +235,25 @@ def test_a_step_without_a_model_is_by_rules() -> None:
 
 
 def test_length_tone_and_language_are_asked_for_and_money_stands_at_the_foot() -> None:
-    writer = Writer([["Bern"]])
-    model = ScriptedModel(writer.answer, name="openai:gpt-4o", max_tokens=100)
-    options = {"length": 200, "tone": "for children", "language": "French"}
-    report = Researcher("r", model, TOPIC, [read], **options).report_sync()  # type: ignore[arg-type]
+    said = [plan(("read", {"page": "Bern"})), f"{FACTS['Bern']}[^1^]", evaluation({TOPIC: 0.95})]
+    script = [ModelReply(each, usage=Usage(1_000_000, 10_000)) for each in said]
+    model = ScriptedModel(script, name="openai:gpt-4o")
+    style: dict[str, Any] = {"length": 200, "tone": "for children", "language": "French"}
+    report = Researcher("r", model, TOPIC, [read], **style).report_sync()
     asks = str(model.received[1][0]["content"])
     assert "Write about 200 words. Tone: for children. Write in French" in asks
-    assert report.cost == 0.0 or report.usage.total == 0
+    assert report.cost == pytest.approx(3 * (2.5 + 0.1))
+    foot = "It took 3,030,000 tokens (3,000,000 in, 30,000 out) of openai:gpt-4o: US$ 7.8000."
+    assert foot in report.markdown
+
+
+def test_money_of_a_model_whose_price_is_not_known_is_said_not_to_be() -> None:
+    said = [plan(("read", {"page": "Bern"})), f"{FACTS['Bern']}[^1^]", evaluation({TOPIC: 0.95})]
+    script = [ModelReply(each, usage=Usage(100, 10)) for each in said]
+    model = ScriptedModel(script, name="openai:newest")
+    report = Researcher("r", model, TOPIC, [read]).report_sync()
+    assert report.cost is None
+    assert "of openai:newest, at a price that is not known." in report.markdown
 
 
 @pytest.mark.parametrize(

@@ -219,3 +219,12 @@ def test_research_generated_objectives_are_bounded_in_number_and_length() -> Non
     assert len(researcher.generated) == 10
     assert max(len(each.topic) for each in researcher.generated) <= 300
     assert len(str(model.received[3])) < 9_000
+
+
+def test_research_evaluation_by_rules_keeps_the_smaller_objectives_of_the_one_before() -> None:
+    searching = plan(("search", {"query": "alpha"}))
+    script = [searching, evaluation({"alpha": 0.1}, ("port of alpha",))]
+    script += [plan(("read", {"url": ALPHA})), TEXT, "?", "?"]
+    researcher = Researcher("r", ScriptedModel(script), ["alpha"], [search, read], 2)
+    researcher.report_sync()
+    assert [each.topic for each in researcher.generated] == ["port of alpha"]

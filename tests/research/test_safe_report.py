@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -138,3 +139,22 @@ def test_report_of_a_narrative_of_ones_own_step_is_safe_too() -> None:
     assert "Own x" in report.markdown
     assert "evil" not in report.markdown
     assert "script" not in report.markdown
+
+
+PATHOLOGICAL = (
+    *("` `` ", "`a ", "<!--", "<script>", "[", "[a ", "![x](", "[x](", "&", "<a ", "[^", "[1,"),
+    *("http://", "]:", "\\", "```\n", "~~~\n", "<think>", "{", '{"', "<a@", "(1", "[1](", "[x] "),
+)
+
+
+@pytest.mark.parametrize("piece", PATHOLOGICAL)
+def test_report_of_a_pathological_narrative_takes_little_time(piece: str) -> None:
+    from moothall.research.writing.footnote_forms import with_footnotes
+    from moothall.research.writing.json_in_text import values_in
+    from moothall.research.writing.safe_markdown import safe_markdown
+
+    narrative = piece * (20_000 // len(piece))
+    began = time.process_time()
+    safe_markdown(with_footnotes(narrative, {1, 2}))
+    values_in(narrative)
+    assert time.process_time() - began < 2

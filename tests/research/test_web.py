@@ -15,6 +15,7 @@ from conformance.model import run
 from models.openai_server import Answer, Request, http
 from moothall.errors import ConfigError, PageError
 from moothall.research import (
+    Publication,
     Resource,
     ResourcePool,
     Section,
@@ -22,6 +23,7 @@ from moothall.research import (
     search_web,
     visit_page,
 )
+from moothall.research.pool import passages_of
 from moothall.research.web.fetching import checked
 from research.web_server import PDF, TEXT, Web, html, pdf, redirect
 
@@ -71,6 +73,22 @@ def test_a_page_becomes_a_resource_with_its_text_and_sections() -> None:
     assert page.fetched_at is not None
     assert datetime.fromisoformat(page.fetched_at).utcoffset() is not None
     assert pool.find(f"{web.base}/a") == page
+
+
+def test_a_page_says_who_wrote_it_and_when() -> None:
+    about = (
+        '<meta name=citation_author content="Stone, Ada"><meta name=author content="B  C">'
+        '<meta property="article:published_time" content="2024-05-01T10:00:00Z">'
+        '<meta name=DC.identifier content="doi:10.1000/182"><meta name=author content="http://x">'
+    )
+    with Web({"/a": html(PAGE.replace("<head>", f"<head>{about}")), "/b": html(PAGE)}) as web:
+        found = web.visit("/a")
+        assert found.publication == Publication(
+            ("Stone, Ada", "B C"), "2024-05-01", "10.1000/182", ""
+        )
+        (passage, *_) = passages_of(found)
+        assert passage.publication == found.publication
+        assert web.visit("/b").publication is None
 
 
 def test_a_page_that_marks_no_main_part_keeps_its_headings() -> None:
@@ -131,6 +149,22 @@ def test_text_is_taken_as_it_is(kind: str, body: str) -> None:
 def test_text_in_two_bytes_a_character_is_no_binary() -> None:
     with Web({"/a": http("naïve €".encode("utf-16"), 200, TEXT)}) as web:
         assert web.visit("/a").content == "naïve €"
+
+
+def test_text_in_two_bytes_a_character_is_read_as_the_server_declares_it() -> None:
+    for charset, data in (("UTF-16LE", "utf-16-le"), ("utf-16be", "utf-16-be")):
+        wide = {"Content-Type": f"text/plain; charset={charset}"}
+        with Web({"/a": http("naïve €".encode(data), 200, wide)}) as web:
+            assert web.visit("/a").content == "naïve €"
+
+
+def test_a_page_that_needs_javascript_is_no_source() -> None:
+    page = "<html><body><div id=app></div><script src=a.js></script></body></html>"
+    with Web({"/a": html(page)}) as web:
+        assert refused(web, "/a") == (
+            "BASE/a needs JavaScript: scripts write its text, and they are not run, so it was not "
+            "read"
+        )
 
 
 def test_latin_1_is_read_as_browsers_do() -> None:
@@ -449,7 +483,7 @@ def test_a_package_that_is_missing_is_named_by_its_extra() -> None:
 import sys
 from moothall.errors import MissingExtra
 from moothall.research import read_pdf, search_web, visit_page
-from moothall.research.reading.documents import read_pdf_bytes
+from moothall.research.reading.pdf import read_pdf_bytes
 from moothall.research.reading.html import read_html
 for package, call in (
     ("aiohttp", visit_page),

@@ -116,7 +116,7 @@ class _Process:
             # The command begins when all that ends it is there.
             with process.stdin as begin, about:  # type: ignore[union-attr]
                 if self._sandbox is None:
-                    watch = self._watched(process.pid)
+                    watch = watched(process.pid)
                 else:
                     self._inside = _first_inside(about.read())
                 with self._lock:
@@ -181,17 +181,6 @@ class _Process:
             os.close(writable)
         return process, about
 
-    @staticmethod
-    def _watched(group: int) -> subprocess.Popen[bytes]:
-        """Start the process that kills the group if this program dies."""
-        return subprocess.Popen(
-            ["/bin/sh", "-c", _WATCH, str(group)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
         with suppress(OSError):  # it has ended
             os.killpg(process.pid, signal.SIGKILL)
@@ -200,6 +189,17 @@ class _Process:
         if self._inside >= 0:
             with suppress(OSError):
                 signal.pidfd_send_signal(self._inside, signal.SIGKILL)
+
+
+def watched(group: int) -> subprocess.Popen[bytes]:
+    """Start the process that kills a process group if this program dies."""
+    return subprocess.Popen(
+        ["/bin/sh", "-c", _WATCH, str(group)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
 def _first_inside(about: bytes) -> int:

@@ -74,6 +74,8 @@ class ApprovalRequest:
         run_id: the id of the run that the call belongs to, or None
         thread: the conversation that the call belongs to: in a space its sender's; None for the
             agent's own
+        note: what whoever decides must know besides, such as how the definition of a server's tool
+            has changed; an empty text for nothing. No `Rule` permits a request with a note.
     """
 
     agent: str
@@ -83,10 +85,15 @@ class ApprovalRequest:
     message: dict[str, Any]
     run_id: str | None = None
     thread: str | None = None
+    note: str = ""
 
     @classmethod
     def of(
-        cls, message: Mapping[str, Any], run_id: str | None = None, thread: str | None = None
+        cls,
+        message: Mapping[str, Any],
+        run_id: str | None = None,
+        thread: str | None = None,
+        note: str = "",
     ) -> ApprovalRequest:
         """Return the request for a proposed message of a run and a thread."""
         action = message["action"]
@@ -98,15 +105,24 @@ class ApprovalRequest:
             dict(message),
             run_id,
             thread,
+            note,
         )
 
     @property
     def fingerprint(self) -> str:
-        """The SHA-256 of agent, action and arguments, to which an approval is bound."""
-        exact = json.dumps([self.agent, self.action, self.args], sort_keys=True, ensure_ascii=True)
+        """The SHA-256 of agent, action, arguments and note, to which an approval is bound."""
+        parts: list[Any] = [self.agent, self.action, self.args]
+        if self.note:
+            parts.append(self.note)
+        exact = json.dumps(parts, sort_keys=True, ensure_ascii=True)
         return hashlib.sha256(exact.encode()).hexdigest()
 
     def __str__(self) -> str:
+        line = self._line()
+        return f"{line} [{escaped(self.note)}]" if self.note else line
+
+    def _line(self) -> str:
+        """Return the call as a line of the slash syntax."""
         action = {"name": self.action, "args": self.args}
         try:
             # Quoted if needed, so that no id looks like another id followed by an action.
@@ -282,7 +298,7 @@ class RuleApprover:
     async def approve(self, request: ApprovalRequest) -> Decision:
         """Return the first matching rule's decision."""
         for rule in self.rules:
-            if rule.matches(request):
+            if rule.matches(request) and not (request.note and rule.permit is True):
                 return rule.permit
         return await approve(self.otherwise, request)
 

@@ -7,5 +7,6 @@ reservations, those that do not fit are refused before they begin, or wait in tu
 from moothall.budget.amounts import Left, Spent
 from moothall.budget.budget import Budget, Clock, PriceList
 from moothall.budget.ledger import Reservation
+from moothall.budget.stored import StoredBudget
 
-__all__ = ["Budget", "Clock", "Left", "PriceList", "Reservation", "Spent"]
+__all__ = ["Budget", "Clock", "Left", "PriceList", "Reservation", "Spent", "StoredBudget"]

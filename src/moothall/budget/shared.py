@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from moothall.budget.account import Account, Accounts
-from moothall.budget.amounts import KINDS, Amounts
+from moothall.budget.amounts import KINDS, LIMITS, NOTHING, Amounts
 from moothall.budget.ledger import Ledger, Reservation, end
 from moothall.budget.period import is_period
 from moothall.errors import DefinitionError, MoothallError
@@ -40,14 +40,24 @@ class Books(Protocol):
         ...
 
 
+@runtime_checkable
+class KnowsHolders(Protocol):
+    """Books that know which process holds what, and whether it lives, such as a `Journal`."""
+
+    def holder(self) -> str:
+        """Return the name of this process as a holder, until it ends."""
+        ...
+
+
 class SharedLedger(Ledger):
     """A ledger that keeps the accounts that have a key in books, and the others in this process.
 
     Each change reads the accounts, checks them, and writes them back before it takes effect. What a
-    dead process had reserved stays reserved: it may have been spent.
+    dead process had reserved stays reserved: it may have been spent. The books say who holds what,
+    so that a person can give that back.
     """
 
-    __slots__ = ("_books", "_now")
+    __slots__ = ("_books", "_holder", "_now")
 
     def __init__(
         self, title: str, utc: Callable[[], float], books: Books, now: Callable[[], float]
@@ -55,6 +65,7 @@ class SharedLedger(Ledger):
         super().__init__(title, utc)
         self.has_periods = True  # another process may have stated one
         self._books = books
+        self._holder = books.holder if isinstance(books, KnowsHolders) else str
         self._now = now
 
     def open_account(self, account: Account, parent: Account | None, name: str | None) -> Account:
@@ -63,7 +74,7 @@ class SharedLedger(Ledger):
         if name is None or key is None:
             return account
         if parent is not None:
-            key += f"{_BELOW}{name}"
+            key += f"{BELOW}{name}"
         account = SharedAccount(
             account.title, account.limits, account.seconds, per=account.per, key=key
         )
@@ -84,7 +95,10 @@ class SharedLedger(Ledger):
             # The lock is not held while waiting for the books: their holder may need it to settle.
             with self._lock:
                 self._put(accounts, shared, states)
+                before = [account.reserved() for account in shared]
                 found.append(work())
+                for account, had in zip(shared, before, strict=True):
+                    account.count_held(self._holder, had)
                 return [account.state() for account in shared]
 
         try:
@@ -147,8 +161,10 @@ class SharedLedger(Ledger):
         self._renew(accounts)
 
 
-_BELOW = "\x1f"
+BELOW: Final = "\x1f"
 """Between the names in a key: no name has it."""
+STATED: Final = (*LIMITS, "seconds")
+"""The limits, as their names stand in the books; money in picodollars."""
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -156,6 +172,27 @@ class SharedAccount(Account):
     """An account that stands in the books of a `SharedLedger`, by its key."""
 
     _begun: dict[str, Any] | None = None
+    _held: dict[str, list[int]] = field(default_factory=dict)  # by process, what it has reserved
+    _stated: tuple[Any, ...] = ()  # the limits that this process states
+    _set: dict[str, int | float] = field(default_factory=dict)  # those that a person set instead
+
+    def __post_init__(self) -> None:
+        """Note the limits that the program states."""
+        self._stated = (*self.limits, self.seconds)
+
+    def reserved(self) -> list[int]:
+        """Return what is reserved, by all processes."""
+        return [had - spent for had, spent in zip(self.taken, self.spent, strict=True)]
+
+    def count_held(self, holder: Callable[[], str], before: list[int]) -> None:
+        """Count for this process what is reserved more, or less, than before."""
+        more = [now - had for now, had in zip(self.reserved(), before, strict=True)]
+        if not any(more):
+            return
+        name = holder()
+        mine = [had + each for had, each in zip(self._held.pop(name, NOTHING), more, strict=True)]
+        if any(mine):
+            self._held[name] = mine
 
     def put(self, state: dict[str, Any] | None, now: float) -> None:
         """Take over the state that stands in the books."""
@@ -177,9 +214,18 @@ class SharedAccount(Account):
                 self.period, self.begun = period, None
             if begun is not None:
                 begun = begun if isinstance(begun, dict) else {"at": begun}  # of an older moothall
-                since = now - _passed(begun)
+                since = now - passed(begun)
                 self.begun = since if self.begun is None else min(since, self.begun)
             self._begun = begun
+            self._held = {str(name): list(held) for name, held in state.get("held", {}).items()}
+            self._set = dict(state.get("set", {}))
+            if any(len(held) != len(KINDS) for held in self._held.values()):
+                raise ValueError(f"held is {self._held!r:.80}")
+            *limits, self.seconds = (
+                self._set.get(name, stated)
+                for name, stated in zip(STATED, self._stated, strict=True)
+            )
+            self.limits = tuple(limits)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DefinitionError(
                 f"{self.title} is not in its journal as it was written: {error}"
@@ -188,18 +234,27 @@ class SharedAccount(Account):
     def renew(self, now: float) -> None:
         """Begin anew if its period has passed."""
         Account.renew(self, now)
+        if self._held and not any(self.taken):
+            self._held = {}
         if self.begun is None:
             self._begun = None
 
     def state(self) -> dict[str, Any]:
         """Return the state for the books."""
         if self._begun is not None:
-            self._begun = {**self._begun, "passed": _passed(self._begun)}
+            self._begun = {**self._begun, "passed": passed(self._begun)}
         elif self.begun is not None:
             boot, since = _since_boot()
             self._begun = {"at": time.time(), "boot": boot, "since": since, "passed": 0.0}
         state: dict[str, Any] = {name: getattr(self, name) for name in _COUNTS}
         state |= {"fault": self.fault, "begun": self._begun}
+        state["stated"] = dict(zip(STATED, self._stated, strict=True))
+        if self._held:
+            state["held"] = self._held
+        if self._set:
+            state["set"] = self._set
+        if self.per:
+            state["per"] = self.per
         return state | {"period": self.period} if self.period else state
 
 
@@ -211,7 +266,7 @@ def _keys(accounts: list[SharedAccount]) -> list[str]:
     return [account.key or "" for account in accounts]
 
 
-def _passed(begun: dict[str, Any]) -> float:
+def passed(begun: dict[str, Any]) -> float:
     """Return the seconds since a budget began, never fewer than were seen before.
 
     Processes of one boot share a clock that cannot be set; across boots the system's is used.

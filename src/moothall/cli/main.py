@@ -21,16 +21,21 @@ from moothall.errors import MoothallError
 # By command: its module, imported when the command runs, its name there, and its short help.
 _COMMANDS = {
     "act": ("run.act", "Have an agent work on the files of a folder."),
+    "budgets": ("budgets", "Show and change the budgets that processes share."),
     "chat": ("chat.command", "Talk with agents at the terminal."),
     "completion": ("main:completion", "Print the completion script of a shell."),
     "help": ("main:help_", "Show how a command is used."),
-    "dead-letters": ("broker_commands:dead_letters", "Inspect and resend dead-lettered messages."),
+    "dead-letters": (
+        "serving.broker_commands:dead_letters",
+        "Inspect and resend dead-lettered messages.",
+    ),
+    "mcp": ("serving.mcp", "List an MCP server's tools, and accept their definitions."),
     "models": ("models", "List models, and download weights."),
-    "replay": ("runs:replay", "Replay a run from its record."),
+    "replay": ("replay", "Replay a run from its record."),
     "research": ("run.research", "Research a question, and report with sources."),
     "resume": ("resume", "Resume a run that was stopped."),
-    "runs": ("runs", "List the runs of a journal, or show one."),
-    "serve": ("broker_commands:serve", "Serve an agent over RabbitMQ."),
+    "runs": ("runs", "List, show, delete and move the runs of a journal."),
+    "serve": ("serving.serve", "Serve agents over RabbitMQ, or to MCP clients."),
     "studio": ("studio", "Serve a web page to chat, review and watch."),
     "simulate": ("run.simulate", "Simulate a town of citizens, or run an experiment."),
 }

@@ -15,12 +15,12 @@ import click
 
 from moothall.cli.ending import interruptible
 from moothall.cli.recorded_runs import NOBODY, Recorded, refused
+from moothall.cli.replay import show_replay
 from moothall.cli.run.act import run_act, screen_of
 from moothall.cli.run.ended import exit_code
 from moothall.cli.run.watch import Permission, watched
-from moothall.cli.runs import show_replay
 from moothall.cli.shared_options import as_written, journal_option, json_option, opened, usage
-from moothall.cli.values import Whole, above_0
+from moothall.cli.values import OneOf, Whole, above_0
 from moothall.errors import DefinitionError, RunMismatch, StateError
 from moothall.journal.describe import doubt_line
 from moothall.journal.doubt import Decision, Done
@@ -66,6 +66,14 @@ _WORDS: Final = {"repeat": "is run again", "skip": "is skipped"}
     is_flag=True,
     help="Resume although the agent has changed (as a fork) or a fork exists.",
 )
+@click.option(
+    "--on-mismatch",
+    type=OneOf(("stop", "fork")),
+    default="stop",
+    show_default=True,
+    metavar="WAY",
+    help="If the agent has changed: stop, or resume a fork.",
+)
 @click.option("--max-seconds", type=above_0(), help="New time limit.")
 @click.option("--max-tokens", type=Whole(min=1), help="New limit of tokens, in all.")
 @click.option("--max-usd", type=above_0("US dollars"), help="New limit of US dollars, in all.")
@@ -78,6 +86,7 @@ def command(
     skip: tuple[str, ...],
     done: tuple[str, ...],
     force: bool,
+    on_mismatch: str,
     agent: str | None,
     as_json: bool,
     **given: float | None,
@@ -158,7 +167,8 @@ def command(
         try:
             return run(as_json, recorded)
         except RunMismatch as error:
-            copy, changed = forked_for(error, found, run_id, order, force)
+            forks = force or on_mismatch == "fork"
+            copy, changed = forked_for(error, found, run_id, order, forks)
         id = escaped(copy)
         print(f"moothall: {changed}; resuming a fork, run {id}", file=sys.stderr, flush=True)
         return run(as_json, replace(recorded, run_id=copy))

@@ -1,45 +1,36 @@
-"""`moothall runs` and `moothall replay`: the runs of a journal, and what happened in one."""
+"""`moothall runs`: the runs of a journal, and what happened in one."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
 import click
 
+from moothall.cli.keeping import COMMANDS
 from moothall.cli.recorded_runs import NOBODY, Recorded, print_doubts
-from moothall.cli.run.act import screen_of
-from moothall.cli.run.ended import WORDS, exit_code
-from moothall.cli.shared_options import journal_option, json_option, reading
-from moothall.errors import StateError
-from moothall.journal import Entry, Journal, Outline
+from moothall.cli.run.ended import WORDS
+from moothall.cli.shared_options import journal_option, reading
+from moothall.cli.values import Moment, OneOf, Whole
+from moothall.journal import Journal, Outline
 from moothall.journal.describe import doubt_line
-from moothall.models.protocol import ReasoningPiece, TextPiece
+from moothall.journal.entry import Sums
+from moothall.journal.find import SORTS
 from moothall.orders.order import line_of, order_of
 from moothall.orders.resumable import forks
-from moothall.reasoning.events import (
-    BlockEnded,
-    BlockStarted,
-    Conclusion,
-    ConclusionReached,
-    DecisionAction,
-    DecisionMade,
-    Done,
-    Event,
-    HumanDecision,
-    MessageAdded,
-)
-from moothall.reasoning.loop.recording import call_events
-from moothall.reasoning.reply import ANSWERED, Reply
-from moothall.text import escaped
+from moothall.reasoning.reply import ANSWERED
+from moothall.text import counted, escaped
+
+_SHOWN = 100
+"""So many runs are listed for a person who sets no limit."""
 
 _STATES = {
     **WORDS,
+    "waiting": "waiting for a person's permission",
     **dict.fromkeys(ANSWERED, "done"),
     "stopped": "stopped: its process ended",
     "cancelled": "stopped: it was interrupted",
@@ -47,23 +38,85 @@ _STATES = {
 }
 
 
-@click.command()
+class _Runs(click.Group):
+    """A command with an optional id, and commands of its own, whose names come first."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] in self.commands:
+            click.Command.parse_args(self, ctx, [])
+            ctx.invoked_subcommand = args[0]
+            ctx.args = args
+            return args
+        ctx.allow_interspersed_args, ctx.allow_extra_args = True, False
+        return click.Command.parse_args(self, ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        if ctx.invoked_subcommand is None:
+            return click.Command.invoke(self, ctx)
+        name, *rest = ctx.args
+        with self.commands[name].make_context(name, rest, parent=ctx) as below:
+            return below.command.invoke(below)
+
+
+@click.group(
+    cls=_Runs,
+    invoke_without_command=True,
+    commands=COMMANDS,
+    subcommand_metavar="| COMMAND [ARGS]...",
+)
 @click.argument("run_id", metavar="[ID]", required=False)
 @journal_option("The journal.")
+@click.option("--state", metavar="STATE", help="Only these states, separated by commas.")
+@click.option("--kind", metavar="CLASS", help="Only runs of agents of this class.")
+@click.option("--agent", metavar="ID", help="Only runs of this agent.")
+@click.option("--thread", metavar="T", help="Only runs of this conversation, and of T/… below it.")
+@click.option("--since", metavar="TIME", type=Moment(), help="Only runs worked on since.")
+@click.option("--until", metavar="TIME", type=Moment(), help="Only runs begun until then.")
+@click.option("--text", metavar="WORDS", help="Only runs with these words in task or reply.")
+@click.option("--needs-me", is_flag=True, help="Only runs that wait for a person.")
+@click.option(
+    "--sort",
+    type=OneOf((*SORTS, *(f"-{each}" for each in SORTS))),
+    metavar="BY",
+    help="Order by began, changed, seconds, tokens, usd, model_calls, actions or entries; -BY: the "
+    "largest first.",
+)
+@click.option(
+    "--limit",
+    metavar="N",
+    type=Whole(min=0),
+    help=f"At most N runs, 0 for all.  [default: the last {_SHOWN}; all with --json]",
+)
 @click.option(
     "--citizen", metavar="N", help="Show what citizen N of a society asked its model, by step."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-def command(run_id: str | None, journal: str | None, citizen: str | None, as_json: bool) -> int:
+def command(
+    run_id: str | None,
+    journal: str | None,
+    citizen: str | None,
+    as_json: bool,
+    sort: str | None,
+    limit: int | None,
+    **wanted: Any,
+) -> int:
     """List the runs of a journal, the oldest first; with ID, show what happened in that run.
 
     A run is shown with one line for each entry of its record. Calls in doubt (actions that were
     running when their process died) are numbered; `moothall resume` takes these numbers.
 
+    A list ends with sums of all runs that were found. The states are running, waiting (for a
+    person's permission), stopped (its process ended), in_doubt, done, and the other reasons for
+    which a run ends. --needs-me lists those that are waiting, in_doubt or stopped. A TIME is a date
+    such as 2026-11-24, with a time (2026-11-24T18:00) or without, or how long ago: 90s, 30m, 12h,
+    7d, 2w.
+
     \b
     Examples:
       moothall runs --journal runs.db
       moothall runs 79a0b5265e6033b5 --journal runs.db
+      moothall runs --needs-me
+      moothall runs --since 7d --text refund --sort=-usd --limit 10
       moothall runs april --citizen 17
       MOOTHALL_JOURNAL=runs.db moothall runs --json
 
@@ -73,9 +126,11 @@ def command(run_id: str | None, journal: str | None, citizen: str | None, as_jso
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     if citizen is not None and run_id is None:
         raise click.UsageError("--citizen is for one run: give its ID too")
+    if run_id is not None and (limit is not None or sort or any(wanted.values())):
+        raise click.UsageError("an ID is one run: leave out the options that choose runs")
     with reading(journal) as found:
         if run_id is None:
-            _list(found, as_json)
+            _list(found, _chosen(wanted), sort, limit, as_json)
         elif citizen is not None:
             calls, outline = _calls_of(found, run_id, citizen), found.run(run_id)
             if as_json:
@@ -87,6 +142,14 @@ def command(run_id: str | None, journal: str | None, citizen: str | None, as_jso
         else:
             _show(Recorded(found, run_id), as_json)
     return 0
+
+
+def _chosen(wanted: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `Journal.runs` that choose runs."""
+    state = wanted.pop("state")
+    if state is not None:
+        wanted["state"] = [each.strip() for each in state.split(",") if each.strip()]
+    return {"needs_person": wanted.pop("needs_me"), **wanted}
 
 
 def print_outline(outline: Outline) -> None:
@@ -102,15 +165,48 @@ def print_outline(outline: Outline) -> None:
     click.echo(f"  {_fitting(escaped(outline.task), 4)}")
 
 
-def _list(journal: Journal, as_json: bool) -> None:
-    outlines = journal.runs()
+def _spent(spent: Outline | Sums) -> str:
+    """Return what runs have spent, in words; empty if they asked no model and ran no action."""
+    if not (spent.model_calls or spent.actions):
+        return ""
+    parts = [counted(spent.model_calls, "model call"), counted(spent.tokens, "token")]
+    parts += [f"${spent.usd:.4g}"] if spent.usd else []
+    parts += [counted(spent.actions, "action"), _duration(spent.seconds)]
+    return ", ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.1f} s"
+
+
+def _list(
+    journal: Journal, wanted: dict[str, Any], sort: str | None, limit: int | None, as_json: bool
+) -> None:
+    most = limit if limit is not None else None if as_json else _SHOWN
+    newest = sort is None and limit is None and most is not None
+    order = "-began" if newest else sort or "began"
+    outlines: Sequence[Outline] = journal.runs(**wanted, sort=order, limit=most or None)
+    if newest:  # the last ones, the oldest of them first
+        outlines = outlines[::-1]
+    sums = journal.sums(**wanted)
     if as_json:
-        click.echo(json.dumps({"runs": [asdict(each) for each in outlines]}, indent=2))
+        found = {"runs": [asdict(each) for each in outlines], "sums": asdict(sums)}
+        click.echo(json.dumps(found, indent=2))
         return
     for outline in outlines:
         print_outline(outline)
-    if not outlines:
-        click.echo("There are no runs.")
+        thread = "" if outline.thread is None else f"thread {escaped(outline.thread)}"
+        if about := "; ".join(filter(None, (thread, _spent(outline)))):
+            click.echo(f"  {about}")
+    if not sums.runs:
+        click.echo("There are no runs." if not any(wanted.values()) else "There are no such runs.")
+        return
+    spent = _spent(sums)
+    of = "" if sums.runs == len(outlines) else f"; {len(outlines):,} are shown (--limit)"
+    click.echo(f"{counted(sums.runs, 'run')}{of}{f': {spent}' if spent else ''}")
 
 
 def _show(recorded: Recorded, as_json: bool) -> None:
@@ -120,7 +216,7 @@ def _show(recorded: Recorded, as_json: bool) -> None:
     recorded = replace(recorded, order=order, agent=None if order else NOBODY)
     if as_json:
         # A call under way is not in doubt.
-        found = [] if outline.state == "running" else [asdict(each) for each in doubts]
+        found = [] if outline.under_way else [asdict(each) for each in doubts]
         run = {"run": asdict(outline), "entries": [asdict(entry) for entry in entries]}
         click.echo(json.dumps({**run, "in_doubt": found}, indent=2))
         return
@@ -134,7 +230,7 @@ def _show(recorded: Recorded, as_json: bool) -> None:
         path = f"{escaped(entry.path)}: " if entry.path else ""
         line = f"  {entry.sequence:>4}  {at:%H:%M:%S}  {path}{line_of(entry)}"
         click.echo(_fitting(line, 2))
-    if outline.state == "running":
+    if outline.under_way:
         for doubt in doubts:
             click.echo(f"running: {doubt_line(doubt)}")
         return
@@ -211,111 +307,3 @@ def _tell(name: str, text: Any) -> None:
     click.echo(f"    {escaped(name):<9} {escaped(lines[0])}")
     for line in lines[1:]:
         click.echo(f"    {'':<9} {escaped(line)}")
-
-
-# -- moothall replay -------------------------------------------------------------------------------
-
-
-@click.command()
-@click.argument("run_id", metavar="ID")
-@journal_option("The journal.")
-@json_option
-def replay(run_id: str, journal: str | None, as_json: bool) -> int:
-    """Replay the run with this ID from its record.
-
-    Nothing is executed or changed, no model is asked, and no key or network is needed. The output
-    is that of the run itself, without times, and the same each time, byte for byte.
-
-    \b
-    Examples:
-      moothall replay 79a0b5265e6033b5 --journal runs.db
-      moothall replay 79a0b5265e6033b5 --json
-
-    \b
-    Exit codes: 0 the run was done,
-    1 it was stopped or has not ended, 2 wrong usage,
-    130 interrupted.
-    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    with reading(journal) as found:
-        return show_replay(Recorded(found, run_id), as_json)
-
-
-def show_replay(recorded: Recorded, as_json: bool, *, resumed: bool = False) -> int:
-    """Show a run from its record; return the run's exit code."""
-    run_id, outline, entries = recorded.run_id, recorded.outline, recorded.entries
-    own = [entry for entry in entries if not entry.path]
-    if not own or own[-1].kind != "over":
-        raise StateError(
-            f"run {run_id!r} has not ended: `{escaped(recorded.command('runs'))}` shows its "
-            f"record, and `{escaped(recorded.command('resume'))}` resumes it"
-        )
-    reply: Reply | dict[str, Any] = recorded.journal.replay(run_id)
-    if isinstance(reply, dict):  # of the user's own orchestrator
-        click.echo(json.dumps(reply, indent=2))
-        return 0 if reply["over"]["reason"] in ANSWERED else 1
-    whole = [reply.steps[-1].action] if reply.stop_reason == "terminal" and reply.steps else []
-    # For a program that resumes it, as any other run that it resumes.
-    screen = screen_of(outline.kind, as_json, recorded if as_json and resumed else None, whole)
-    if not as_json:
-        click.echo(escaped(outline.task))
-    for event in _events(outline.agent, entries):
-        screen.event(event, None)
-    screen.event(Done(outline.agent, reply), None)
-    if as_json and outline.kind == "Researcher":
-        from moothall.cli.run.watch import print_line
-        from moothall.research.recording import report_json
-
-        print_line("report", report_json(reply.value))
-    return exit_code(reply)
-
-
-def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:
-    """Yield the recorded events in order, those of members' turns too."""
-    names = {"": agent}  # the agent of each part
-    researchers = set()  # their parts; their steps say what their models answer
-    begun: set[tuple[str, str]] = set()
-    rounds: Counter[tuple[str, str]] = Counter()
-    for entry in entries:
-        data, path = entry.data, entry.path
-        by = names.get(path, path)
-        about = data.get("about", {})
-        if entry.kind == "state":
-            yield from _grown(by, path, data["appended"], rounds)
-        elif entry.kind == "begun":
-            names[path] = data["agent"]
-            if data["kind"] == "Researcher":
-                researchers.add(path)
-        elif entry.kind == "over" and entry is entries[-1] and "progress" in data:
-            # From the turn in which the run stopped.
-            lists = ("conclusions", "decisions")
-            since = {name: data["progress"][name][rounds[path, name] :] for name in lists}
-            yield from _grown(by, path, since, rounds)
-        elif entry.kind == "ended" and path in researchers and "iteration" not in about:
-            iteration, _, block = data["key"].partition(".")
-            if "model" not in about:
-                yield BlockStarted(by, block, int(iteration))
-                yield BlockEnded(by, block, int(iteration), data["result"])
-        elif entry.kind == "ended" and "model" in about:
-            answer = data["result"]
-            for piece, name in ((ReasoningPiece, "reasoning"), (TextPiece, "text")):
-                if isinstance(text := answer.get(name), str) and text:
-                    yield piece(text, by)
-        else:
-            for event, *parts in call_events(by, entry, begun):
-                yield event(*parts)
-
-
-def _grown(
-    by: str, path: str, grown: dict[str, Any], rounds: Counter[tuple[str, str]]
-) -> Iterator[Event]:
-    """Yield the events of what a state adds."""
-    for message in grown.get("messages", ()):
-        yield MessageAdded(by, message)
-    for given in grown.get("conclusions", ()):
-        rounds[path, "conclusions"] += 1
-        yield ConclusionReached(by, rounds[path, "conclusions"], Conclusion(**given))
-    for given in grown.get("decisions", ()):
-        rounds[path, "decisions"] += 1
-        action = DecisionAction(given["action"])
-        made = HumanDecision(action, given["new_instruction"], given["reasoning"])
-        yield DecisionMade(by, rounds[path, "decisions"], made)

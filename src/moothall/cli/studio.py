@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from moothall.cli.broker_commands import Place, place_options
 from moothall.cli.own_agents import Company, add_agent, company_options
+from moothall.cli.serving.broker_commands import Place, place_options
 from moothall.cli.shared_options import journal_option, usage
 from moothall.cli.values import Whole
 from moothall.errors import MissingExtra

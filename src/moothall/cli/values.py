@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any
+import re
+import time
+from datetime import datetime
+from typing import Any, Final
 
 import click
 
@@ -36,6 +39,44 @@ class OneOf(click.Choice[str]):
         """Return the error text."""
         *but_last, last = map(str, self.choices)
         return f"must be {', '.join(but_last)} or {last}, got {value!r:.80}"
+
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_AGE: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhdw])")
+
+
+class Age(click.ParamType[float]):
+    """A length of time, such as 30d, in seconds."""
+
+    name = "age"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the seconds."""
+        found = _AGE.fullmatch(str(value))
+        if found is None:
+            self.fail(f"must be a number with s, m, h, d or w, such as 30d, got {value!r:.80}")
+        return float(found[1]) * _UNITS[found[2]]
+
+
+class Moment(click.ParamType[float]):
+    """A date, with or without a time, or how long ago, in seconds since 1970."""
+
+    name = "moment"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the seconds."""
+        found = _AGE.fullmatch(str(value))
+        if found is not None:
+            return time.time() - float(found[1]) * _UNITS[found[2]]
+        try:
+            return datetime.fromisoformat(value).timestamp()
+        except (TypeError, ValueError, OverflowError, OSError):
+            self.fail(
+                "must be a date (2026-11-24), a date and time (2026-11-24T18:00), or how long ago "
+                f"(7d), got {value!r:.80}",
+                param,
+                ctx,
+            )
 
 
 class FileToWrite(click.Path):

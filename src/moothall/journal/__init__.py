@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from moothall.journal.deleting import Deleted
 from moothall.journal.doubt import Done
-from moothall.journal.entry import Entry, Outline
+from moothall.journal.entry import Entry, Outline, Sums
 from moothall.journal.journal import Journal
 from moothall.journal.run_parts import Part
 
-__all__ = ["Done", "Entry", "Journal", "Outline", "Part"]
+__all__ = ["Deleted", "Done", "Entry", "Journal", "Outline", "Part", "Sums"]

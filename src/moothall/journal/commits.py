@@ -7,16 +7,33 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from moothall.errors import TooManyThreads
 from moothall.journal.entry import Entry
 from moothall.journal.journal_file import JournalFile, Place
+from moothall.journal.tally import Tally
 from moothall.threads import WORKERS, guard, renewed
+
+Relied: TypeAlias = tuple[int | None, Callable[[], dict[str, bytes]]]
+"""How many deletions were known when values were kept, and what makes the values again."""
+
+
+class Taken(NamedTuple):
+    """What is to be written of a run."""
+
+    entries: list[tuple[str, str, str]]
+    kept: dict[str, bytes]
+    relied: list[Relied]
+    state: str | None
+    tally: Tally
+    waiting: int
 
 
 @dataclass(slots=True, eq=False)
@@ -34,9 +51,19 @@ class OpenRun:
     broken: BaseException | None = None  # why a write failed; nothing more is written after it
     noted: int = 0  # how many entries were noted since it was opened
     written: int = 0  # how many of these are in the file
+    waiting: int = 0  # how many of its calls wait for a person's permission
+    deletions: int | None = None  # of values, which the file had had at the last commit
     _guard: threading.RLock = field(default_factory=guard)
     _entries: list[tuple[str, str, str]] = field(default_factory=list)
     _kept: dict[str, bytes] = field(default_factory=dict)
+    _relied: list[Relied] = field(default_factory=list)
+    # Values that no entry names yet. They are written with the entry that does: values that
+    # nothing names may be deleted.
+    _unnamed: dict[str, bytes] = field(default_factory=dict)
+    _unnamed_relied: list[Relied] = field(default_factory=list)
+    _tally: Tally = field(default_factory=Tally)
+    _since: float = field(default_factory=time.time)  # when the work began that is not counted yet
+    _told: int = 0  # of `waiting`, what is in the file
     _closed: bool = False
     _last: concurrent.futures.Future[None] | None = None  # a write that nobody awaits
 
@@ -50,21 +77,34 @@ class OpenRun:
         text, kept = self._commits.file.encoded(data)
         with self._guard:
             self._entries.append((path, kind, text))
+            self._tally.count(path, kind, data)
             if kept:
                 self._kept.update(kept)
+            if self._unnamed or self._unnamed_relied:
+                self._kept.update(self._unnamed)
+                self._relied += self._unnamed_relied
+                self._unnamed, self._unnamed_relied = {}, []
             self.noted += 1
 
     def keep(self, data: bytes) -> str:
-        """Store a value with the next commit; return its hash."""
+        """Store a value with the next entry; return its hash."""
         hash, kept = self.file.keep(data)
         with self._guard:
-            self._kept.update(kept)
+            self._unnamed.update(kept)
         return hash
+
+    def rely(self, deletions: int | None, make: Callable[[], dict[str, bytes]]) -> None:
+        """Keep values of earlier commits, which the next entry names: made again if deleted since.
+
+        `deletions` is what this was at those commits; None if nothing was kept before.
+        """
+        with self._guard:
+            self._unnamed_relied.append((deletions, make))
 
     def kept(self, hash: str) -> bytes:
         """Return a stored value."""
         with self._guard:
-            found = self._kept.get(hash)
+            found = self._kept.get(hash, self._unnamed.get(hash))
         return self.file.kept(hash) if found is None else found
 
     async def commit(self, upto: int | None = None) -> None:
@@ -89,22 +129,31 @@ class OpenRun:
         with self._guard:
             if self.broken is not None:
                 raise self.broken
-            return self.written < (self.noted if upto is None else upto)
+            if self.written < (self.noted if upto is None else upto):
+                return True
+            return upto is None and self._told != self.waiting
 
-    def take(self) -> tuple[list[tuple[str, str, str]], dict[str, bytes], str | None]:
+    def wait(self, more: int) -> None:
+        """Count calls that wait for a person; written with the next commit."""
+        with self._guard:
+            self.waiting += more
+
+    def take(self) -> Taken | None:
         """Remove and return the noted entries, the values that they name, and the state."""
         with self._guard:
             if self.broken is not None:
                 raise self.broken
-            taken = self._entries, self._kept, self.state
-            self._entries, self._kept = [], {}
-            return taken
+            entries, kept, relied, tally = self._entries, self._kept, self._relied, self._tally
+            if not entries and self._told == self.waiting:
+                return None
+            self._entries, self._kept, self._relied, self._tally = [], {}, [], Tally()
+            return Taken(entries, kept, relied, self.state, tally, self.waiting)
 
-    def wrote(self, entries: int, place: Place) -> None:
+    def wrote(self, taken: Taken, place: Place, at: float) -> None:
         """Count entries that are now in the file, which ends at a place."""
         with self._guard:
-            self.written += entries
-            self.place = place
+            self.written += len(taken.entries)
+            self.place, self._told, self._since = place, taken.waiting, at
 
     def failed(self, failure: BaseException) -> None:
         """Write nothing more after a failed write: later entries need the ones before them."""
@@ -184,20 +233,16 @@ class Commits:
         # Held until the new places are known: the next entries are written after them.
         if not self._writing.acquire(blocking=wait):
             raise BlockingIOError(f"{self.file.name} is being written")
-        written: list[tuple[OpenRun, int, Place]] = []
+        now = time.time()
         try:
             with self.file.writing(wait) as db:
-                for run in runs:
-                    entries, kept, state = run.take()
-                    place = run.place
-                    if entries:
-                        if kept:
-                            insert = "INSERT OR IGNORE INTO kept VALUES (?, ?)"
-                            db.executemany(insert, kept.items())
-                        place = self.file.write(db, run.number, place, entries, state)
-                    written.append((run, len(entries), place))
-            for run, count, place in written:
-                run.wrote(count, place)
+                written = [
+                    (run, taken, self._write(db, run, taken, now))
+                    for run in runs
+                    if (taken := run.take()) is not None
+                ]
+            for run, taken, place in written:
+                run.wrote(taken, place, now)
         except BlockingIOError:
             raise  # it is still to be written
         except BaseException as error:
@@ -208,6 +253,20 @@ class Commits:
             self._writing.release()
         for call in list(self.watching):
             call()
+
+    def _write(self, db: sqlite3.Connection, run: OpenRun, taken: Taken, now: float) -> Place:
+        """Write what was taken from a run; return where it ends."""
+        kept = taken.kept
+        if taken.relied:
+            run.deletions = self.file.deletions(db)
+            for known, make in taken.relied:
+                if known is not None and known != run.deletions:
+                    kept = {**make(), **kept}
+        if kept:
+            self.file.insert(db, kept)
+        # A clock that was set back takes no time away.
+        work = taken.tally, max(now - run._since, 0.0), taken.waiting
+        return self.file.write(db, run.number, run.place, taken.entries, taken.state, work)
 
 
 async def until(written: concurrent.futures.Future[None]) -> None:

@@ -13,6 +13,11 @@ from moothall.text import display
 ROOT = ""
 """The path of a run's own part."""
 
+ENDED = frozenset(
+    ("done", "terminal", "terminated", "max_loops", "max_iterations", "no_progress", "unreadable")
+)
+"""The reasons for which a run is over. After any other, the next call resumes it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -47,10 +52,16 @@ class Outline:
         began: when, in seconds since 1970
         changed: when the last entry was written, likewise
         entries: how many there are
-        state: `running` while a process works on it, `stopped` if that ended and recorded no end,
-            else the reason for which the run ended, such as `done` or `in_doubt`
+        state: `running` while a process works on it, or `waiting` while that waits for a person's
+            permission; `stopped` if that ended and recorded no end; else the reason for which the
+            run ended, such as `done` or `in_doubt`
         forked_from: the id of the run that it was forked from, or None
         thread: the id of the conversation that it belongs to; None for the agent's own
+        tokens: how many tokens its model calls took; a fork counts only its own
+        usd: what they cost in US dollars, as far as their prices are known
+        model_calls: how often a model was asked
+        actions: how many calls of actions have started
+        seconds: for how long processes worked on it
     """
 
     id: str
@@ -63,6 +74,16 @@ class Outline:
     state: str
     forked_from: str | None = None
     thread: str | None = None
+    tokens: int = 0
+    usd: float = 0.0
+    model_calls: int = 0
+    actions: int = 0
+    seconds: float = 0.0
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a process works on it, even if that waits for a person."""
+        return self.state in ("running", "waiting")
 
     def _repr_html_(self) -> str:
         return display.facts(
@@ -74,6 +95,8 @@ class Outline:
                 "began": _moment(self.began),
                 "changed": _moment(self.changed),
                 "entries": self.entries,
+                "tokens": self.tokens,
+                "US dollars": f"{self.usd:.4g}",
                 "forked from": self.forked_from,
             }
         )
@@ -90,6 +113,27 @@ class Outlines(list[Outline]):
         return display.table(
             ("run", "agent", "task", "state", "changed", "entries"), rows, len(rows)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """What runs have spent together.
+
+    Attributes:
+        runs: how many runs
+        tokens: as of an `Outline`, like those below
+        usd: likewise
+        model_calls: likewise
+        actions: likewise
+        seconds: likewise
+    """
+
+    runs: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+    model_calls: int = 0
+    actions: int = 0
+    seconds: float = 0.0
 
 
 def _moment(seconds: float) -> str:

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import itertools
 import os
 import secrets
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
 from typing import Any, Self
 
 from moothall.arguments import check_integer
-from moothall.errors import ConfigError
+from moothall.journal.books import SharedBudgets
 from moothall.journal.commits import Commits
+from moothall.journal.deleting import Deleted, Deletions
 from moothall.journal.doubt import Decision, Doubt, decisions_for, in_doubt
-from moothall.journal.entry import Entry, Outline, Outlines, copied
-from moothall.journal.journal_file import JournalFile, as_text
+from moothall.journal.entry import Entry, Outline, Outlines, Sums, copied
+from moothall.journal.find import Moment, Wanted
+from moothall.journal.journal_file import JournalFile
+from moothall.journal.moving import backed_up, exported, imported
 from moothall.journal.opening import MAX_ID, Runs, check_id
 from moothall.journal.run_parts import Part, ReadPart, reply_of
+from moothall.journal.tally import TASK_CHARS, Tally, searched
 from moothall.jsonvalue import readable
 
-_TASK_CHARS = 500
 _OTHERS_S = 0.25
 """Seconds between looks for what another process has written: SQLite does not signal it."""
 
@@ -47,7 +53,7 @@ class Journal:
         timeout: seconds to wait while another process holds the file locked
 
     Raises:
-        DefinitionError: an argument is wrong
+        ConfigError: an argument is wrong
         JournalError: the file cannot be used; the text says why and what to do
     """
 
@@ -58,6 +64,8 @@ class Journal:
         self.durability = durability
         self._commits = Commits(self._file, waits=durability == "power")
         self._runs = Runs(self._file, self._commits)
+        self._budgets = SharedBudgets(self._file, self._runs)
+        self._deletions = Deletions(self._file, self._runs)
 
     @property
     def path(self) -> str:
@@ -80,15 +88,104 @@ class Journal:
 
     # -- looking -----------------------------------------------------------------------------------
 
-    def runs(self) -> Outlines:
-        """Return an outline of each run, in the order in which they began.
+    def runs(
+        self,
+        *,
+        state: str | Iterable[str] | None = None,
+        kind: str | None = None,
+        agent: str | None = None,
+        thread: str | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        text: str | None = None,
+        forked_from: str | None = None,
+        needs_person: bool = False,
+        sort: str = "began",
+        limit: int | None = None,
+    ) -> Outlines:
+        """Return an outline of each run, in the order in which they began; or of those wanted.
+
+        Args:
+            state: the state, or several: `running`, `waiting`, `stopped`, or how the run ended
+            kind: the class of its agent
+            agent: the id of its agent
+            thread: the id of its conversation; `T` also finds the threads `T/…` of that sender
+            since: only runs that were worked on at this time or later, in seconds since 1970 or as
+                a datetime
+            until: only runs that began at this time or before, likewise
+            text: words that all occur in the task or the reply, without regard to case, among the
+                first 500 characters of the task and 1,000 of the reply
+            forked_from: the id of a run: only its forks
+            needs_person: only runs that are `waiting`, `in_doubt` or `stopped` and have no fork
+            sort: `began`, `changed`, `seconds`, `tokens`, `usd`, `model_calls`, `actions` or
+                `entries`; with a `-` before it, the largest first
+            limit: the most runs
 
         Raises:
+            ConfigError: an argument is not valid
             JournalError: the file cannot be read
         """
+        wanted = Wanted(
+            state=state,
+            kind=kind,
+            agent=agent,
+            thread=thread,
+            since=since,
+            until=until,
+            text=text,
+            forked_from=forked_from,
+            needs_person=needs_person,
+            sort=sort,
+            limit=limit,
+        )
         with self._file.reading() as db:
-            rows = db.execute(_OUTLINES + " ORDER BY number").fetchall()
-        return Outlines(self._outline(row) for row in rows)
+            found = self._found(db, wanted)
+        return Outlines(found)
+
+    def sums(
+        self,
+        *,
+        state: str | Iterable[str] | None = None,
+        kind: str | None = None,
+        agent: str | None = None,
+        thread: str | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        text: str | None = None,
+        forked_from: str | None = None,
+        needs_person: bool = False,
+    ) -> Sums:
+        """Return how many runs there are, and what they have spent together.
+
+        Args:
+            state: which runs, as for `runs`, like all arguments
+            kind: likewise
+            agent: likewise
+            thread: likewise
+            since: likewise
+            until: likewise
+            text: likewise
+            forked_from: likewise
+            needs_person: likewise
+
+        Raises:
+            ConfigError: an argument is not valid
+            JournalError: the file cannot be read
+        """
+        wanted = Wanted(
+            state=state,
+            kind=kind,
+            agent=agent,
+            thread=thread,
+            since=since,
+            until=until,
+            text=text,
+            forked_from=forked_from,
+            needs_person=needs_person,
+        )
+        with self._file.reading() as db:
+            query, values = wanted.sums(partial(self._taken, db))
+            return Sums(*db.execute(query, values).fetchone())
 
     def run(self, run_id: str) -> Outline:
         """Return the outline of a run.
@@ -99,23 +196,26 @@ class Journal:
         """
         with self._file.reading() as db:
             number = self._file.number(db, run_id)
-            row = db.execute(_OUTLINES + " WHERE number = ?", (number,)).fetchone()
-        return self._outline(row)
+            return self._found(db, Wanted(id=run_id), [number])[0]
 
-    def entries(self, run_id: str, after: int = 0) -> list[Entry]:
+    def entries(self, run_id: str, after: int = 0, most: int | None = None) -> list[Entry]:
         """Return the entries of a run, in order.
 
         Args:
             run_id: the run's id
             after: only entries with a higher sequence number
+            most: at most so many; only these are read
 
         Raises:
+            ConfigError: `most` is not a whole number from 0 on
             NoSuchRun: there is no run of that id
             JournalError: the file cannot be read, or is damaged
         """
+        check_integer("most=", most, 0, optional=True)
         with self._file.reading() as db:
             number = self._file.number(db, run_id)
-            return [entry for entry, _ in self._file.read(db, number, run_id, after)]
+            limit = -1 if most is None else most
+            return [entry for entry, _ in self._file.read(db, number, run_id, after, limit)]
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Entry]:
         """Yield the entries of a run: the existing ones, then each as it is written.
@@ -150,7 +250,7 @@ class Journal:
                     for entry in self.entries(run_id, after):
                         after = entry.sequence
                         yield entry
-                elif now.state != "running":
+                elif now.state not in ("running", "waiting"):
                     return
                 else:
                     try:
@@ -211,7 +311,7 @@ class Journal:
             The calls that were decided about; none, if none was in doubt.
 
         Raises:
-            DefinitionError: a decision is wrong, or there is no call of such a number
+            ConfigError: a decision is wrong, or there is no call of such a number
             NoSuchRun: there is no run of that id
             RunHeld: another writer has the run
             JournalError: the file cannot be written, or is damaged
@@ -243,7 +343,7 @@ class Journal:
         Raises:
             NoSuchRun: there is no run of that id
             ValueError: there is a run of the new id, or the new id is not valid
-            DefinitionError: `upto` is not the number of an entry
+            ConfigError: `upto` is not the number of an entry
             JournalError: the file cannot be written, or is damaged
         """
         if new_id is not None:
@@ -251,8 +351,8 @@ class Journal:
         with self._file.reading() as db:  # makes no writer wait, however long the run is
             number = self._file.number(db, run_id)
             entries = [entry for entry, _ in self._file.read(db, number, run_id)]
-            about = db.execute("SELECT key, state FROM runs WHERE number = ?", (number,))
-            key, state = about.fetchone()
+            about = db.execute("SELECT key, state, task FROM runs WHERE number = ?", (number,))
+            key, state, task = about.fetchone()
         if upto is not None:
             check_integer("upto=", upto, 1, len(entries))
             state = state if upto == len(entries) else None
@@ -262,12 +362,12 @@ class Journal:
             for entry, data in zip(entries, copied(entries, key), strict=True)
         ]
         with self._file.writing() as db:
-            taken = {id for (id,) in db.execute("SELECT id FROM runs")}
+            self._file.number(db, run_id)  # it may have been deleted since
+            there = "SELECT 1 FROM runs WHERE id = ?"
             if new_id is None:
-                stem = run_id[: MAX_ID - 10]
-                numbers = iter(range(1, len(taken) + 2))
-                new_id = next(id for n in numbers if (id := f"{stem}.{n}") not in taken)
-            elif new_id in taken:
+                ids = (f"{run_id[: MAX_ID - 10]}.{number}" for number in itertools.count(1))
+                new_id = next(id for id in ids if not db.execute(there, (id,)).fetchone())
+            elif db.execute(there, (new_id,)).fetchone():
                 raise ValueError(f"there is a run {new_id!r} already: give the copy another id")
             made = db.execute(
                 "INSERT INTO runs (id, kind, agent, task, thread, began, forked_from, key) "
@@ -275,16 +375,138 @@ class Journal:
                 (new_id, secrets.token_hex(8), number),
             ).lastrowid
             assert made is not None
+            over = entries[-1] if entries and entries[-1].kind == "over" else None
+            said = "" if over is None else over.data.get("text")
+            text = searched(task, said if isinstance(said, str) else "")
+            db.execute("INSERT INTO texts (run, text) VALUES (?, ?)", (made, text))
             times = [entry.at for entry in entries]
-            self._file.write(db, made, (0, b""), copies, state, times)
+            self._file.write(db, made, (0, b""), copies, state, (Tally(), 0.0, 0), times)
         return new_id
+
+    # -- deleting ----------------------------------------------------------------------------------
+
+    def delete(self, *run_ids: str, thread: str | None = None) -> Deleted:
+        """Delete runs: their entries, and the values that no other run has.
+
+        They cannot be found from the first moment on. Their bytes are overwritten beside writers,
+        which wait for some milliseconds at a time; this takes longer the more there is. If the
+        process dies meanwhile, the next deletion goes on. Memories are files of their own:
+        `SQLiteMemory.forget`.
+
+        Args:
+            run_ids: the ids of the runs
+            thread: all runs of this conversation too, and of the threads `THREAD/…` of that sender
+
+        Returns:
+            What was deleted.
+
+        Raises:
+            NoSuchRun: there is no run of such an id; nothing was deleted
+            RunHeld: a process works on one of them; nothing was deleted
+            JournalError: the file cannot be written, or is damaged
+        """
+        return self._deletions.delete(run_ids, thread)
+
+    def prune(self, older_than: float | timedelta, *, keep: int = 0) -> Deleted:
+        """Delete the runs that were not worked on for a time, as `delete` does.
+
+        It leaves a run that a process works on, that waits for a person (calls in doubt), or that
+        has a fork which has not ended.
+
+        Args:
+            older_than: how long ago the last entry was written, in seconds or as a timedelta
+            keep: the newest runs, so many, stay however old they are
+
+        Returns:
+            What was deleted, and why others were left.
+
+        Raises:
+            ConfigError: an argument is not valid
+            JournalError: the file cannot be written, or is damaged
+        """
+        if isinstance(older_than, timedelta):
+            older_than = older_than.total_seconds()
+        return self._deletions.prune(older_than, keep)
+
+    def compact(self) -> bool:
+        """Write the file anew: smaller, and without copies of what was deleted.
+
+        SQLite overwrites what is deleted; where it had moved rows between pages before, a copy may
+        remain, until this. Other writers wait meanwhile: about a second for 100 MB.
+
+        Returns:
+            Whether nothing is left; False if another process reads an older state of the file.
+
+        Raises:
+            JournalError: the file cannot be written, or others write it for too long
+        """
+        self._deletions.remove()
+        return self._file.rewrite()
+
+    # -- moving ------------------------------------------------------------------------------------
+
+    def export(self, run_id: str, path: str | os.PathLike[str]) -> None:
+        """Write a run to a file of JSON lines: about it, its large values, and its entries.
+
+        The file has everything that the run has, so that `import_run` gives the same entries.
+
+        Args:
+            run_id: the run's id
+            path: the file; it is written whole, and replaces one of that name
+
+        Raises:
+            NoSuchRun: there is no run of that id
+            JournalError: the journal cannot be read, or is damaged
+            OSError: the file cannot be written
+        """
+        exported(self._file, run_id, Path(path))
+
+    def import_run(self, path: str | os.PathLike[str], run_id: str | None = None) -> str:
+        """Add a run that `export` wrote, with all its entries.
+
+        The file is checked like any that somebody may have made up: shapes, checksums and hashes.
+        Whoever made it states what was permitted and done in it, so resume only what you trust.
+
+        Args:
+            path: the file
+            run_id: another id for the run
+
+        Returns:
+            The run's id.
+
+        Raises:
+            FileError: the file cannot be read, or is not an exported run; the text says where
+            ValueError: there is a run of that id
+            ConfigError: `run_id` is not a valid id
+            JournalError: the journal cannot be written
+        """
+        return imported(self._file, Path(path), run_id)
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Copy the journal, as it is at this moment, while others write it; nobody waits.
+
+        Values of 1 MiB and more are copied to the folder `PATH-kept`. The copy is a journal, and
+        has nothing of runs that were deleted before.
+
+        Args:
+            path: the copy, which must not exist
+
+        Raises:
+            FileError: there is a file of that name, or the copy cannot be written
+            JournalError: the journal cannot be read
+        """
+        backed_up(self._file, Path(os.path.abspath(path)))
 
     # -- budgets -----------------------------------------------------------------------------------
 
+    @property
+    def budgets(self) -> SharedBudgets:
+        """The budgets that processes share by this journal, for a person to see and change."""
+        return self._budgets
+
     def accounts(self, names: Sequence[str]) -> list[dict[str, Any] | None]:
         """Return the accounts of budgets that processes share. For `Budget`."""
-        with self._file.reading() as db:
-            return [self._account(db, name) for name in names]
+        return self._budgets.accounts(names)
 
     def change_accounts(
         self,
@@ -292,25 +514,14 @@ class Journal:
         change: Callable[[list[dict[str, Any] | None]], list[dict[str, Any]]],
     ) -> None:
         """Change the accounts of budgets, alone among all processes. For `Budget`."""
-        with self._file.writing() as db:
-            accounts = change([self._account(db, name) for name in names])
-            db.executemany(
-                "INSERT INTO budgets (name, account) VALUES (?, ?) ON CONFLICT (name) "
-                "DO UPDATE SET account = excluded.account",
-                [(name, as_text(each)) for name, each in zip(names, accounts, strict=True)],
-            )
+        self._budgets.change_accounts(names, change)
 
-    def _account(self, db: sqlite3.Connection, name: str) -> dict[str, Any] | None:
-        row = db.execute("SELECT account FROM budgets WHERE name = ?", (name,)).fetchone()
-        if row is None:
-            return None
-        try:
-            found = json.loads(row[0])
-        except (ValueError, TypeError, RecursionError) as error:
-            raise self._file.damaged(f"budget {name!r}: {error}") from error
-        if not isinstance(found, dict):
-            raise self._file.damaged(f"budget {name!r} is no account")
-        return found
+    def holder(self) -> str:
+        """Return the name of this process as one that reserves from shared budgets. For `Budget`.
+
+        As long as the journal is open here, the name is that of a living process.
+        """
+        return self._budgets.holder()
 
     # -- working -----------------------------------------------------------------------------------
 
@@ -318,30 +529,26 @@ class Journal:
         self, run_id: str, kind: str, agent: str, task: str, thread: str | None = None
     ) -> Part:
         """Begin or resume a run of an agent, of the class `kind`; the caller closes the part."""
-        new = (kind, agent, readable(task[:_TASK_CHARS]), thread)
+        new = (kind, agent, readable(task[:TASK_CHARS]), thread)
         return Part(await self._runs.begin(run_id, new))
 
     # -- what it says ------------------------------------------------------------------------------
 
-    def _outline(self, row: Sequence[Any]) -> Outline:
-        number, id, kind, agent, task, began, changed, entries, state, forked, thread = row
-        if self._runs.is_taken(number):
-            state = "running"
-        times = (began, changed or began)
-        return Outline(id, kind, agent, task, *times, entries, state or "stopped", forked, thread)
+    def _found(
+        self, db: sqlite3.Connection, wanted: Wanted, among: Iterable[int] | None = None
+    ) -> list[Outline]:
+        """Return the outlines of the wanted runs, `among` these numbers."""
+        taken = self._taken(db) if among is None else set(self._runs.taken(among))
+        query, values = wanted.rows(lambda: taken)
+        found = []
+        for number, *about, state, forked, thread, waiting in db.execute(query, values):
+            if number in taken:
+                state = "waiting" if waiting else "running"
+            id, kind, agent, task, began, changed, entries, *spent = about
+            outline = (id, kind, agent, task, began, changed, entries, state or "stopped")
+            found.append(Outline(*outline, forked, thread, *spent))
+        return found
 
-
-_OUTLINES = (
-    "SELECT number, id, kind, agent, task, began, "
-    "(SELECT at FROM entries WHERE place = number << 32 | last), last, state, forked_from, "
-    "thread FROM runs"
-)
-
-
-def as_journal(given: Journal | str | os.PathLike[str], whose: str) -> Journal:
-    """Return a journal, opened if it is given as a path."""
-    if isinstance(given, Journal):
-        return given
-    if isinstance(given, str | os.PathLike):
-        return Journal(given)
-    raise ConfigError(f"{whose}: journal= must be a Journal or the path of one, got {given!r:.80}")
+    def _taken(self, db: sqlite3.Connection) -> set[int]:
+        """Return the numbers of the runs that processes work on."""
+        return set(self._runs.taken(n for (n,) in db.execute("SELECT number FROM runs")))

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from hashlib import blake2b, sha256
 from itertools import repeat
 from pathlib import Path
@@ -18,6 +19,8 @@ from moothall.errors import ConfigError, DefinitionError, JournalError, NoSuchRu
 from moothall.files import written_whole
 from moothall.journal.entry import Entry
 from moothall.journal.shapes import Shapes
+from moothall.journal.tables import APPLICATION, MIGRATIONS
+from moothall.journal.tally import Tally, searched
 from moothall.jsonvalue import to_json
 from moothall.sqlite import SQLiteFile, SQLitePool
 from moothall.text import escaped
@@ -27,6 +30,7 @@ TEXT_CHARS: Final = 2000
 FILE_BYTES: Final = 1 << 20
 """A value of this size or more is a file beside the journal, written without a lock."""
 
+_HASH_CHARS: Final = 64
 _MARK: Final = "\0"
 """The one key of an object that stands for a large text; an object of the data that has this key
 itself is stored one object deeper."""
@@ -82,6 +86,23 @@ class KeptFiles:
         with written_whole(file, 0o600) as part:
             part.write_bytes(data)
 
+    def has(self, hash: str) -> bool:
+        """Return whether there is a value."""
+        return (self.folder / hash).exists()
+
+    def all(self) -> list[tuple[str, float]]:
+        """Return the hash of each value, and when it was written, in seconds since 1970."""
+        found = []
+        for file in self.folder.glob("[0-9a-f]*") if self.folder.is_dir() else ():
+            if len(file.name) == _HASH_CHARS:
+                with suppress(FileNotFoundError):
+                    found.append((file.name, file.stat().st_mtime))
+        return found
+
+    def delete(self, hash: str) -> None:
+        """Delete a value, if it is there."""
+        (self.folder / hash).unlink(missing_ok=True)
+
     def get(self, hash: str) -> bytes | None:
         """Return a value; None if it is not there."""
         try:
@@ -90,58 +111,20 @@ class KeptFiles:
             return None
 
 
-APPLICATION: Final = 0x63766A31
-"""The application id in the file's header (`cvj1`): no other program's database is changed."""
-
 DURABILITY: Final = {"process": "NORMAL", "power": "FULL"}
 """What a journal survives, and SQLite's name for it."""
 
-# Migrations are only appended; versions 1 to 3 were never released. `state` is NULL until a run's
-# own agent has ended.
-MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
-    (),
-    (),
-    (),
-    (
-        """CREATE TABLE runs (
-            number INTEGER PRIMARY KEY AUTOINCREMENT,
-            id TEXT NOT NULL UNIQUE,
-            kind TEXT NOT NULL,
-            agent TEXT NOT NULL,
-            task TEXT NOT NULL,
-            began REAL NOT NULL,
-            state TEXT,
-            holder TEXT NOT NULL DEFAULT '',
-            forked_from TEXT,
-            thread TEXT,
-            -- What memories know it by.
-            key TEXT NOT NULL,
-            -- Its last entry and that one's checksum, so that none can be missing at the end.
-            last INTEGER NOT NULL DEFAULT 0,
-            sum BLOB NOT NULL DEFAULT x''
-        )""",
-        "CREATE TABLE budgets (name TEXT PRIMARY KEY, account TEXT NOT NULL) WITHOUT ROWID",
-        "CREATE TABLE kept (hash TEXT PRIMARY KEY, data BLOB NOT NULL)",
-        # With one integer as the key, appending takes two thirds of the time.
-        """CREATE TABLE entries (
-            place INTEGER PRIMARY KEY,
-            run INTEGER AS (place >> 32),
-            sequence INTEGER AS (place & 0xFFFFFFFF),
-            path TEXT NOT NULL,
-            kind TEXT NOT NULL,
-            at REAL NOT NULL,
-            data TEXT NOT NULL,
-            sum BLOB NOT NULL
-        )""",
-    ),
-)
-
 _INSERT = "INSERT INTO entries (place, path, kind, at, data, sum) VALUES (?, ?, ?, ?, ?, ?)"
-_WORKED_ON = "UPDATE runs SET last = ?, sum = ?, state = NULL WHERE number = ?"
-_AT_END = "UPDATE runs SET last = ?, sum = ?, state = ? WHERE number = ?"
+_UPDATE = (
+    "UPDATE runs SET last = ?, sum = ?, changed = ?, seconds = seconds + ?, waiting = ?, "
+    "tokens = tokens + ?, usd = usd + ?, model_calls = model_calls + ?, actions = actions + ?, "
+    "state = {} WHERE number = ?"
+)
+_WORKED_ON = _UPDATE.format("NULL")
+_AT_END = _UPDATE.format("?")
 _SELECT = (
     "SELECT sequence, path, kind, at, data, sum FROM entries WHERE place > ? AND place < ? "
-    "ORDER BY place"
+    "ORDER BY place LIMIT ?"
 )
 _MARKED: Final = '{"\\u0000":'
 """The JSON text with which an object that stands for a large text begins."""
@@ -178,8 +161,9 @@ class JournalFile(SQLitePool[JournalError]):
         )
         if file.name.startswith(":memory:"):
             raise DefinitionError("a journal is a file: one in memory would survive nothing")
-        settings = (f"synchronous = {DURABILITY[durability]}",)
-        self._files = KeptFiles(str(file.path))
+        # Deleted data is overwritten, however this SQLite was built.
+        settings = (f"synchronous = {DURABILITY[durability]}", "secure_delete = ON")
+        self.files: KeptFiles = KeptFiles(str(file.path))
         super().__init__(
             file,
             timeout,
@@ -196,12 +180,17 @@ class JournalFile(SQLitePool[JournalError]):
     def number(self, db: sqlite3.Connection, run_id: str) -> int:
         """Return the number of a run in the tables; raise NoSuchRun if there is no such run."""
         try:
-            row = db.execute("SELECT number FROM runs WHERE id = ?", (run_id,)).fetchone()
+            # An id that is being deleted is not printable, so nobody asks for it by chance.
+            row = db.execute(
+                "SELECT number FROM runs WHERE id = ? AND NOT deleted", (run_id,)
+            ).fetchone()
         except UnicodeEncodeError:  # a lone surrogate, which no id has
             row = None
         if row is not None:
             return int(row[0])
-        last = db.execute("SELECT id FROM runs ORDER BY number DESC LIMIT 5").fetchall()
+        last = db.execute(
+            "SELECT id FROM runs WHERE NOT deleted ORDER BY number DESC LIMIT 5"
+        ).fetchall()
         told = ", ".join(repr(id) for (id,) in last)
         raise NoSuchRun(
             f"journal {self.name!r} has no run {run_id!r}; "
@@ -225,16 +214,33 @@ class JournalFile(SQLitePool[JournalError]):
         return as_text(set_aside(data, put)), kept
 
     def keep(self, data: bytes) -> tuple[str, dict[str, bytes]]:
-        """Return a value's hash and the row to write; a very large value is written to a file."""
+        """Return a value's hash, and what to `insert`; a very large value is written to a file."""
         hash = hash_of(data)
-        if len(data) < FILE_BYTES:
-            return hash, {hash: data}
+        if len(data) >= FILE_BYTES:
+            self._put(hash, data)
+        return hash, {hash: data}
+
+    def _put(self, hash: str, data: bytes) -> None:
         try:
-            self._files.put(hash, data)
+            self.files.put(hash, data)
         except OSError as error:
             reason = f"a value of {len(data)} bytes cannot be written ({error.strerror})"
             raise JournalError(self.name, f"{reason}: make room, or give it to another") from error
-        return hash, {}
+
+    def insert(self, db: sqlite3.Connection, kept: dict[str, bytes]) -> None:
+        """Store values, unless they are stored already."""
+        rows = []
+        for hash, data in kept.items():
+            if len(data) < FILE_BYTES:
+                rows.append((hash, data))
+            else:
+                self._put(hash, data)  # again, if it was deleted since `keep`
+        db.executemany("INSERT OR IGNORE INTO kept VALUES (?, ?)", rows)
+
+    def deletions(self, db: sqlite3.Connection) -> int:
+        """Return how often values were deleted from the journal."""
+        (count,) = db.execute("SELECT values_deleted FROM deletions").fetchone()
+        return int(count)
 
     def kept(self, hash: str, db: sqlite3.Connection | None = None) -> bytes:
         """Return a value by its hash; JournalError if it is missing or damaged."""
@@ -243,13 +249,18 @@ class JournalFile(SQLitePool[JournalError]):
                 return self.kept(hash, db)
         row = db.execute("SELECT data FROM kept WHERE hash = ?", (hash,)).fetchone()
         try:
-            data: bytes | None = self._files.get(hash) if row is None else bytes(row[0])
+            data: bytes | None = self.files.get(hash) if row is None else bytes(row[0])
         except (OSError, TypeError) as error:
             raise self.damaged(f"the value {hash} cannot be read: {error}") from error
         if data is None or hash_of(data) != hash:
-            where = f" in {self._files.folder}" if row is None else ""
+            where = f" in {self.files.folder}" if row is None else ""
             raise self.damaged(f"the value {hash}{where} is missing or not what was written")
         return data
+
+    def has(self, hash: str, db: sqlite3.Connection) -> bool:
+        """Return whether there is a value of this hash."""
+        found = db.execute("SELECT 1 FROM kept WHERE hash = ?", (hash,)).fetchone()
+        return found is not None or self.files.has(hash)
 
     # -- entries -----------------------------------------------------------------------------------
 
@@ -260,12 +271,14 @@ class JournalFile(SQLitePool[JournalError]):
         after: Place,
         entries: Iterable[tuple[str, str, str]],
         state: str | None,
+        work: Work,
         times: Iterable[float] | None = None,
     ) -> Place:
         """Append entries, each of path, kind and data as JSON text; return where the run ends."""
         sequence, sum = after
+        now = time.time()
         rows, first, as_of, when = [], run << 32, 0.0, ""
-        for (path, kind, data), at in zip(entries, times or repeat(time.time()), strict=False):
+        for (path, kind, data), at in zip(entries, times or repeat(now), strict=False):
             sequence += 1
             if at != as_of:  # mostly the same: a float takes longer to format than all else here
                 as_of, when = at, str(at)
@@ -273,16 +286,29 @@ class JournalFile(SQLitePool[JournalError]):
             # sqlite3 looks for an adapter of each bytes and None, and of no bytearray.
             rows.append((first | sequence, path, kind, at, data, bytearray(sum)))
         db.executemany(_INSERT, rows)
+        tally, seconds, waiting = work
+        values = (sequence, bytearray(sum), as_of or now, seconds, waiting, *tally.sums())
         if state is None:
-            db.execute(_WORKED_ON, (sequence, bytearray(sum), run))
+            db.execute(_WORKED_ON, (*values, run))
         else:
-            db.execute(_AT_END, (sequence, bytearray(sum), state, run))
+            db.execute(_AT_END, (*values, state, run))
+        if tally.said is not None:
+            (task,) = db.execute("SELECT task FROM runs WHERE number = ?", (run,)).fetchone()
+            text = searched(task, tally.said)
+            db.execute("INSERT OR REPLACE INTO texts (run, text) VALUES (?, ?)", (run, text))
         return sequence, sum
 
+    def sum_of(self, after: Place, path: str, kind: str, data: str, at: float) -> Place:
+        """Return where a run ends after another entry, as `write` counts."""
+        return after[0] + 1, _sum(after[1], after[0] + 1, path, kind, str(at), data)
+
     def read(
-        self, db: sqlite3.Connection, run: int, id: str, after: int = 0
+        self, db: sqlite3.Connection, run: int, id: str, after: int = 0, most: int = -1
     ) -> Iterator[tuple[Entry, bytes]]:
-        """Yield the entries of a run with a higher sequence number, each with its checksum."""
+        """Yield the entries of a run with a higher sequence number, each with its checksum.
+
+        At most `most` of them, if that is not negative.
+        """
         end = db.execute("SELECT last, sum FROM runs WHERE number = ?", (run,)).fetchone()
         last, sum = 0, b""
         if 0 < after <= end[0]:
@@ -294,7 +320,7 @@ class JournalFile(SQLitePool[JournalError]):
             return
         shapes = Shapes()
         for sequence, path, kind, at, data, stored in db.execute(
-            _SELECT, (run << 32 | last, (run + 1) << 32)
+            _SELECT, (run << 32 | last, (run + 1) << 32, most)
         ):
             if sequence != last + 1:
                 raise self.damaged(f"entry {last + 1} of run {id!r} is missing")
@@ -317,10 +343,12 @@ class JournalFile(SQLitePool[JournalError]):
                     f"moothall writes: {fault}; read it with the moothall that wrote it",
                 )
             yield Entry(sequence, path, kind, at, found), sum
-        if end != (last, sum):
+        if end != (last, sum) and (most < 0 or last < min(after + most, end[0])):
             raise self.damaged(f"entry {last + 1} of run {id!r} is missing, or one is too many")
 
 
+Work = tuple[Tally, float, int]
+"""What entries add to a run: what they spent, seconds of work, and how many of its calls wait."""
 Place = tuple[int, bytes]
 """Where a run ends: the number of its last entry, and the checksum of that entry."""
 

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
@@ -22,12 +23,15 @@ from moothall.errors import ConfigError, JournalError, RunHeld
 from moothall.journal.commits import Commits, OpenRun
 from moothall.journal.entry import Entry
 from moothall.journal.journal_file import JournalFile, Place
+from moothall.journal.tally import searched
 from moothall.threads import WORKERS, guard, in_child, renewed
 
 NewRun: TypeAlias = tuple[str, str, str, str | None]
 """The kind, agent, task and thread of a run that begins."""
 
 _LINUX: Final = sys.platform == "linux"
+_LAST_RUN: Final = 2**31 - 1
+_LAST: Final = 2**62
 _TAKEN: Final = (errno.EACCES, errno.EAGAIN)
 
 
@@ -97,6 +101,49 @@ class Leases:
         self.give_back(run)
         return False
 
+    def taken(self, among: Iterable[int]) -> list[int]:
+        """Return which of these runs this process or another one works on."""
+        if not _LINUX:
+            return [run for run in among if self.is_taken(run)]
+        found: list[int] = []
+        try:
+            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return found
+        try:
+            # The system names one lock in a range, so the ranges beside it are asked for next.
+            ranges = [(1, _LAST_RUN)]
+            while ranges:
+                first, last = ranges.pop()
+                asked = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _flock(fcntl.F_WRLCK, first, last))
+                kind, _, start, length = struct.unpack_from("hhqq", asked)
+                if kind == fcntl.F_UNLCK:
+                    continue
+                end = start + length - 1 if length else last
+                found += range(max(start, first), min(end, last) + 1)
+                if first < start:
+                    ranges.append((first, start - 1))
+                if end < last:
+                    ranges.append((end + 1, last))
+        finally:
+            os.close(fd)
+        return found
+
+    def is_idle(self, among: Iterable[int]) -> bool:
+        """Return whether nobody has a lease, on Linux also of shared budgets."""
+        if not _LINUX:
+            return not self.taken(among)
+        try:
+            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return True
+        try:
+            asked = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _flock(fcntl.F_WRLCK, 1, _LAST))
+        finally:
+            os.close(fd)
+        kind: int = struct.unpack_from("h", asked)[0]
+        return kind == fcntl.F_UNLCK
+
     def close(self) -> None:
         """Release all leases."""
         self._held.clear()
@@ -115,9 +162,10 @@ class Leases:
             fcntl.lockf(self._fd, wanted, 1, run)
 
 
-def _flock(kind: int, run: int) -> bytes:
-    """Return Linux's `struct flock` for one byte, at the run's number."""
-    return struct.pack("hhqqi4x", kind, os.SEEK_SET, run, 1, 0)
+def _flock(kind: int, run: int, last: int | None = None) -> bytes:
+    """Return Linux's `struct flock` for one byte, at the run's number, or up to the last run's."""
+    length = 1 if last is None else last - run + 1
+    return struct.pack("hhqqi4x", kind, os.SEEK_SET, run, length, 0)
 
 
 MAX_ID = 255
@@ -143,6 +191,26 @@ class Runs:
         """Return whether this process or another one works on a run."""
         with self._guard:
             return self._leases.is_taken(number)
+
+    def taken(self, among: Iterable[int]) -> list[int]:
+        """Return which of these runs this process or another one works on."""
+        with self._guard:
+            return self._leases.taken(among)
+
+    def is_idle(self, among: Iterable[int]) -> bool:
+        """Return whether no process works on a run, or has used a shared budget and lives."""
+        with self._guard:
+            return self._leases.is_idle(among)
+
+    def hold(self, number: int) -> bool:
+        """Take the lease of a run for something else than work; return False if it is taken."""
+        with self._guard:
+            return self._leases.take(number)
+
+    def release(self, number: int) -> None:
+        """Give back the lease of a run."""
+        with self._guard:
+            self._leases.give_back(number)
 
     async def begin(self, run_id: str, new: NewRun) -> OpenRun:
         """Open a run in a worker thread; a new one begins with `new`."""
@@ -193,9 +261,12 @@ class Runs:
                         raise RunHeld(run_id, holder or "another process")
                 taken = number
                 mine = f"process {os.getpid()} on {socket.gethostname()}"
-                if holder != mine:
-                    db.execute("UPDATE runs SET holder = ? WHERE number = ?", (mine, number))
-                (key,) = db.execute("SELECT key FROM runs WHERE number = ?", (number,)).fetchone()
+                key, unread = db.execute(
+                    "SELECT key, unread FROM runs WHERE number = ?", (number,)
+                ).fetchone()
+                if holder != mine or not unread:
+                    change = "UPDATE runs SET holder = ?, unread = 1 WHERE number = ?"
+                    db.execute(change, (mine, number))
             # No other process writes it now. Read without the lock, so that no other run waits.
             past: dict[str, list[Entry]] = {}
             place: Place = (0, b"")
@@ -205,9 +276,9 @@ class Runs:
                     place = (entry.sequence, sum)
         except BaseException:
             if taken:
-                self._give_back(taken)
+                self.release(taken)
             raise
-        return OpenRun(self._commits, self._give_back, number, run_id, key, place, past)
+        return OpenRun(self._commits, self.release, number, run_id, key, place, past)
 
     def _found_or_made(
         self, db: sqlite3.Connection, run_id: str, new: NewRun | None
@@ -218,20 +289,17 @@ class Runs:
         else:
             check_id(run_id)
         row = db.execute("SELECT number, holder FROM runs WHERE id = ?", (run_id,)).fetchone()
-        if row is not None:
+        if row is not None:  # never one that is deleted: its id is not printable
             return int(row[0]), str(row[1])
         assert new is not None
         made = db.execute(
-            "INSERT INTO runs (id, kind, agent, task, thread, began, key) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (run_id, *new, time.time(), secrets.token_hex(8)),
+            "INSERT INTO runs (id, kind, agent, task, thread, began, changed, key) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (run_id, *new, now := time.time(), now, secrets.token_hex(8)),
         ).lastrowid
         assert made is not None
+        db.execute("INSERT INTO texts (run, text) VALUES (?, ?)", (made, searched(new[2], "")))
         return made, ""
-
-    def _give_back(self, number: int) -> None:
-        with self._guard:
-            self._leases.give_back(number)
 
 
 def check_id(run_id: object) -> None:

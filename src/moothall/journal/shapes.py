@@ -218,6 +218,11 @@ class Shapes:
         return _fault(data, _of_ours(of, kind, data), "")
 
 
+def fault_of(value: Any, shape: dict[str, Shape]) -> str:
+    """Return what of an object does not have a shape; empty if nothing."""
+    return _fault(value, shape, "")
+
+
 def _fits(value: Any, shape: Shape) -> bool:
     if shape is float:
         return isinstance(value, int | float) and not isinstance(value, bool)

@@ -259,13 +259,22 @@ class SQLiteMemory(Memory):
     def forget(self) -> None:
         """Forget the thread: its messages, their words and vectors. Other threads stay.
 
-        They are overwritten, and gone from the file once all its users have closed it. With very
-        many messages in the file it takes a while, during which no message can be added.
+        They are overwritten. Where SQLite had moved rows between pages before, a copy may remain
+        until `compact`. With very many messages in the file it takes a while, during which no
+        message can be added.
         """
         with self._file.writing() as db:
             if self._recall.forget_after(db, self._id, 0):
                 # Before this, the index still has the words, marked as deleted.
                 db.execute("INSERT INTO words (words) VALUES ('optimize')")
+
+    def compact(self) -> bool:
+        """Write the file anew: smaller, and with nothing of what was forgotten.
+
+        Others that write to it wait meanwhile, about a second for 100 MB. Return False if another
+        process reads an older state of the file, which then stays beside it, in `-wal`.
+        """
+        return self._file.rewrite()
 
     # -- an agent's state --------------------------------------------------------------------------
 

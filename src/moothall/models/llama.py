@@ -8,7 +8,7 @@ import os
 import secrets
 import tempfile
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +17,7 @@ from moothall.errors import ContextOverflow, ModelError, WeightsError
 from moothall.models import weights
 from moothall.models.chat_stream import AnswerStream
 from moothall.models.engine import Engine, Job, patient_threads
-from moothall.models.protocol import ModelReply, TextPiece
+from moothall.models.protocol import ModelReply, TextPiece, Usage
 from moothall.text import one_line
 from moothall.threads import renewed
 
@@ -153,7 +153,9 @@ class ChatEngine(Llama):
         if not reader.strayed:
             reply: Any = reader.answer.end()[-1]
             if schema is None or reply.finish_reason != "stop" or _is_json(reply.text):
-                return reply  # type: ignore[no-any-return]
+                # What this process had cached costs nothing, and differs from run to run.
+                used = Usage(reply.usage.input_tokens, reply.usage.output_tokens)
+                return replace(reply, usage=used)  # type: ignore[no-any-return]
         raise ModelError(
             f"{self.name}: the runtime cannot hold answers to this schema; "
             "simplify it (bounds that exclude each other and references are likely reasons)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -43,9 +43,9 @@ class ResearchOrder:
     part: ClassVar[str] = "moothall research"
     may_change: ClassVar[tuple[str, ...]] = (
         *("objectives", "iterations", "max_usd", "max_tokens", "max_seconds"),
-        *("out", "html"),
+        *("out", "html", "sources"),
     )
-    paths: ClassVar[tuple[str, ...]] = ("folder", "out", "html")
+    paths: ClassVar[tuple[str, ...]] = ("folder", "out", "html", "sources")
     addresses: ClassVar[tuple[str, ...]] = ("model", "searxng")
 
     objectives: list[str]
@@ -56,6 +56,11 @@ class ResearchOrder:
     model: str | None = None  # None for the extractive form
     role: str = ""  # who the researcher is, in words for the model
     site: str | None = None  # the host that the web is restricted to
+    sites: list[str] = field(default_factory=list)  # the same, of several
+    exclude: list[str] = field(default_factory=list)  # the hosts of the web that are not used
+    since: str | None = None  # a day, month or year: what was published before is not used
+    arxiv: bool = False
+    crossref: bool = False
     # Hosts of this machine or network that may be visited all the same.
     allow_hosts: list[str] = field(default_factory=list)
     length: int | None = None  # how many words the report has, about
@@ -67,8 +72,9 @@ class ResearchOrder:
     max_usd: float | None = None
     max_tokens: int | None = None
     max_seconds: float | None = None
-    out: str | None = None  # the file of the report
+    out: str | None = None  # the file of the report, in the form that its name says
     html: str | None = None  # the file of the page
+    sources: str | None = None  # the file of the list of sources
 
     @property
     def task(self) -> str:
@@ -81,30 +87,46 @@ class ResearchOrder:
         where = [self.folder] if self.folder else []
         where += [f"the web by {self.searxng}"] if self.searxng else []
         where += ["the web"] if self.search_web and not self.searxng else []
-        site = f", {self.site} alone" if self.site else ""
-        return f"{self.model or 'no model, extractive'}; {' and '.join(where)}{site}"
+        where += [
+            name for name, used in (("arXiv", self.arxiv), ("Crossref", self.crossref)) if used
+        ]
+        sites = " or ".join([*([self.site] if self.site else []), *self.sites])
+        more = f", {sites} alone" if sites else ""
+        more += f", without {' and '.join(self.exclude)}" if self.exclude else ""
+        more += f", since {self.since}" if self.since else ""
+        return f"{self.model or 'no model, extractive'}; {' and '.join(where)}{more}"
 
 
 def check(order: ResearchOrder) -> None:
     """Check that an order can be carried out, before it is paid; ConfigError tells all faults."""
     if faults := list(_faults(order)):
         raise ConfigError("\n".join(faults))
-    if order.html:
+    if order.html or _form(order.out) == ".html":
         MissingExtra.unless("a report as an HTML page", "research", "markdown_it")
+    if _form(order.out) == ".docx":
+        MissingExtra.unless("a report as a Word document", "research", "docx", "markdown_it")
 
 
 def _faults(order: ResearchOrder) -> Iterator[str]:
     if not all(each.strip() for each in order.objectives):
         yield "an OBJECTIVE is empty"
     on_web = order.search_web or order.searxng
-    if not order.folder and not on_web:
+    at_all = on_web or order.arxiv or order.crossref
+    if not order.folder and not at_all:
         yield "there is nothing to search: give --folder DIR, --search-web or --searxng URL"
     if order.folder and not os.path.isdir(order.folder):
         what = "is not a folder" if os.path.exists(order.folder) else "does not exist"
         yield f"--folder: the root folder {json.dumps(order.folder)} {what}"
-    if not on_web and (order.site or order.allow_hosts):
-        which = "--site" if order.site else "--allow-host"
+    of_web = {
+        "--site": order.site,
+        "--sites": order.sites,
+        "--exclude": order.exclude,
+        "--allow-host": order.allow_hosts,
+    }
+    if which := next((name for name, given in of_web.items() if given and not on_web), None):
         yield f"{which} is for the web: give --search-web or --searxng URL too"
+    if order.since and not at_all:
+        yield "--since is for the web: give --search-web, --searxng URL, --arxiv or --crossref too"
     for each in (_check_web, _check_searxng, _check_model):
         try:
             each(order)
@@ -123,13 +145,28 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
         }
         if said := next((name for name, given in for_model.items() if given), None):
             yield f"{said} is for a model: give --model too"
-    for name, path in (("--out", order.out), ("--html", order.html)):
+    files = (("--out", order.out), ("--html", order.html), ("--sources", order.sources))
+    for name, path in files:
         if path == "":
             yield f"{name} must be a file, got an empty text"
         elif path and not _is_writable(Path(path).absolute().parent):
             yield f"{name}: nothing can be written in {str(Path(path).parent)!r}"
-    if order.out and order.html and Path(order.out).resolve() == Path(order.html).resolve():
-        yield f"--out and --html must be two files, got {order.out!r} for both"
+    if order.sources and _form(order.sources) not in _LISTS:
+        yield f"--sources must end in .bib or .json, got {order.sources!r}"
+    taken: dict[Path, tuple[str, str]] = {}
+    for name, path in files:
+        if path:
+            other, first = taken.setdefault(Path(path).resolve(), (name, path))
+            if other != name:
+                yield f"{other} and {name} must be two files, got {first!r} for both"
+
+
+_LISTS = (".bib", ".json")
+
+
+def _form(path: str | None) -> str:
+    """Return the end of a file's name, which says what is written there."""
+    return Path(path or "").suffix.lower()
 
 
 def _is_writable(folder: Path) -> bool:
@@ -137,11 +174,15 @@ def _is_writable(folder: Path) -> bool:
 
 
 def _check_web(order: ResearchOrder) -> None:
-    if order.search_web or order.searxng:
-        from moothall.research.web.addresses import address_check
-        from moothall.research.web.fetching import checked_site
+    from moothall.research.scope import Scope
 
-        checked_site(order.site, "--site")
+    Scope(order.sites, order.exclude, order.since, "--")
+    if order.search_web or order.searxng:
+        from moothall.research.scope import checked_site
+        from moothall.research.web.addresses import address_check
+
+        if order.site is not None:
+            checked_site(order.site, "--site")
         address_check(order.allow_hosts, "--allow-host")
 
 
@@ -211,11 +252,22 @@ def write(
     """
     from moothall.research.page import sanitized
 
-    made = (
-        ("page", order.html, report.html),
-        ("report", order.out, lambda: sanitized(report.markdown)),
-    )
-    written = [(what, path, text().encode()) for what, path, text in made if path]
+    forms: dict[str, tuple[str, Callable[[], str | bytes]]] = {
+        ".docx": ("report", report.docx),
+        ".html": ("page", report.html),
+        ".bib": ("sources", report.bibtex),
+        ".json": ("sources", report.csl_json),
+    }
+    written = []
+    for path, form in (
+        (order.html, ".html"),
+        (order.out, _form(order.out)),
+        (order.sources, _form(order.sources)),
+    ):
+        if path:
+            what, make = forms.get(form, ("report", lambda: sanitized(report.markdown)))
+            made = make()
+            written.append((what, path, made if isinstance(made, bytes) else made.encode()))
     if ended_at is not None:
         written = [each for each in written if not _is_there(*each[1:], ended_at)]
     for what, path, data in written:
@@ -237,20 +289,41 @@ def _is_there(path: str, data: bytes, ended_at: float) -> bool:
 
 
 def _tools(order: ResearchOrder) -> list[Action]:
-    from moothall.research import read_pdf, search_folder, search_web, visit_page
+    from moothall.research import (
+        read_pdf,
+        search_arxiv,
+        search_crossref,
+        search_folder,
+        search_web,
+        visit_page,
+    )
     from moothall.research.calling import without
 
     tools: list[Action] = []
     if order.folder:
         # The report files of this order are no sources.
-        own = [Path(os.path.realpath(each)).as_uri() for each in (order.out, order.html) if each]
+        own = [
+            Path(os.path.realpath(each)).as_uri()
+            for each in (order.out, order.html, order.sources)
+            if each
+        ]
         results = 8 if order.model else 24  # a model is paid for what it reads
         tools.append(without(search_folder(order.folder, results=results), own))
     if order.search_web or order.searxng:
-        hosts, site = order.allow_hosts, order.site
+        hosts = order.allow_hosts
+        sites = [*([order.site] if order.site else []), *order.sites]
+        exclude, since = order.exclude, order.since
         tools += [
-            search_web(searxng=order.searxng, allow_hosts=hosts, site=site),
-            visit_page(allow_hosts=hosts, site=site),
-            read_pdf(allow_hosts=hosts, site=site),
+            search_web(
+                searxng=order.searxng,
+                allow_hosts=hosts,
+                sites=sites,
+                exclude=exclude,
+                since=since,
+            ),
+            visit_page(allow_hosts=hosts, sites=sites, exclude=exclude, since=since),
+            read_pdf(allow_hosts=hosts, sites=sites, exclude=exclude),
         ]
+    tools += [search_arxiv(since=order.since)] if order.arxiv else []
+    tools += [search_crossref(since=order.since)] if order.crossref else []
     return tools

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from moothall.errors import NoSuchRun, RunMismatch, StateError
-from moothall.journal import Journal
+from moothall.journal import Journal, Outline
 from moothall.journal.doubt import Doubt
 from moothall.orders.act import is_small
 from moothall.orders.order import AnyOrder, Order, order_of
@@ -43,16 +43,17 @@ def refusal(
         forked: whether a run that has a fork may be resumed
     """
     try:
-        state = journal.run(run_id).state
+        run: Outline | None = journal.run(run_id)
     except NoSuchRun:
-        state = None
+        run = None
+    state = None if run is None else run.state
     if state in ENDED and not ended:
         return Refusal("ended", f"run {run_id!r} has ended ({state}): begin another run")
     # The fork may have executed the same actions.
     if not forked and (found := forks(journal, run_id)):
         text = f"run {run_id!r} was forked as {found[-1]!r}: resume the fork"
         return Refusal("forked", text, fork=found[-1])
-    if state is None or state == "running":
+    if run is None or run.under_way:
         return None  # a call under way in another process is not in doubt
     doubts = journal.in_doubt(run_id)
     if not doubts:
@@ -67,7 +68,7 @@ def refusal(
 
 def forks(journal: Journal, run_id: str) -> list[str]:
     """Return the ids of a run's forks, which were resumed in its place."""
-    return [each.id for each in journal.runs() if each.forked_from == run_id]
+    return [each.id for each in journal.runs(forked_from=run_id)]
 
 
 def recorded_order(journal: Journal, run_id: str) -> AnyOrder | None:
@@ -78,7 +79,7 @@ def recorded_order(journal: Journal, run_id: str) -> AnyOrder | None:
         StateError: nothing is recorded of it, or another version of moothall recorded its order
     """
     outline = journal.run(run_id)
-    if not outline.entries and outline.state != "running":
+    if not outline.entries and not outline.under_way:
         raise StateError(
             f"nothing is recorded of run {run_id!r}, whose process ended as it began: begin another"
         )

@@ -11,9 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from moothall import tracing
+from moothall.agent import CURRENT
 from moothall.arguments import check_integer
 from moothall.errors import ConfigError, DefinitionError, RunHeld, RunMismatch
 from moothall.jsonvalue import as_json, json_text
+from moothall.message import check_message
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.read_record import fingerprint
 from moothall.reasoning.record import NULL_RECORD, Record
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from moothall.journal import Entry, Journal, Outline, Part
     from moothall.reasoning.reply_request import ReplyRequest
 
+_FIRST = 8
+"""Among so many entries is the beginning of a run's own part."""
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 
@@ -60,6 +64,9 @@ class RecordedAgent(ConversationalAgent):
     _state_type: type
     """The dataclass that its state is in a record."""
     _journal: Journal | None = None
+    on_mismatch: Literal["stop", "fork"] = "stop"
+    """What happens where a run of another program is resumed: `RunMismatch`, or the agent goes on
+    in a fork of the run, with what is recorded so far."""
 
     @property
     def journal(self) -> Journal | None:
@@ -68,7 +75,7 @@ class RecordedAgent(ConversationalAgent):
 
     @journal.setter
     def journal(self, journal: Journal | str | os.PathLike[str] | None) -> None:
-        from moothall.journal.journal import as_journal
+        from moothall.journal.named import as_journal
 
         self._journal = None if journal is None else as_journal(journal, f"agent {self.id!r}")
 
@@ -140,6 +147,48 @@ class RecordedAgent(ConversationalAgent):
                 group.create_task(resume(runs))
         return [found[run.id] for run in mine]
 
+    async def resume_decided(self) -> list[ResumedRun]:
+        """Resume the runs whose calls in doubt a person has decided about since.
+
+        The reply to a message goes to its sender, as a `say`: the first answer was that the outcome
+        is unknown. `moothall serve --journal` calls this every few seconds.
+
+        Returns:
+            What became of each run; none, if nothing was decided.
+
+        Raises:
+            DefinitionError: the agent has no journal
+            JournalError: the journal cannot be read
+        """
+        if self._journal is None:
+            raise DefinitionError(
+                f"agent {self.id!r} has no journal=, so there is no run to resume"
+            )
+        found = []
+        for run in self._journal.runs(
+            state="stopped", kind=self._kind, agent=str(self.id), needs_person=True
+        ):
+            # What stopped without a decision is resumed where it is asked for again.
+            last = self._journal.entries(run.id, run.entries - 1)
+            if not last or last[-1].kind != "decided" or self._journal.in_doubt(run.id):
+                continue
+            resumed = await self._resume_run(run, None, None)
+            found.append(resumed)
+            reply = resumed.reply
+            if resumed.outcome == "resumed" and reply is not None and reply.text:
+                self._tell_sender(run, reply.text)
+        return found
+
+    def _tell_sender(self, run: Outline, text: str) -> None:
+        """Send a late reply to the sender of the message that asked for it, if it was a message."""
+        assert self._journal is not None
+        begun = next((e.data for e in self._journal.entries(run.id, most=_FIRST) if not e.path), {})
+        sender, mailbox = begun.get("asked_by"), self._mailbox
+        if not isinstance(sender, str) or mailbox is None:
+            return
+        message = {"to": sender, "action": {"name": "say", "args": {"content": text}}}
+        mailbox.send(check_message(message, mailbox.id)._replace(thread=run.thread or ""))
+
     async def _resume_run(
         self,
         run: Outline,
@@ -170,17 +219,26 @@ class RecordedAgent(ConversationalAgent):
 
     async def _respond(self, request: ReplyRequest) -> Reply:
         self._check_request(request)
+        await self._get_ready()
         part = request.record
         if part is None and self._journal is not None:
-            task = json_text(request.content)
-            part = await self._journal.begin(
-                request.run_id, self._kind, str(self.id), task, request.thread
-            )
+            part = await self._begin(self._journal, request)
         if part is None:
             return await self._traced(request, NULL_RECORD)
         record: Record[Any] | None = None
         try:
-            record = self._begun(part, request)
+            try:
+                record = self._begun(part, request)
+            except RunMismatch as error:
+                journal = self._journal
+                if journal is None or not self._may_fork(request, error):
+                    raise
+                part.close()
+                run_id = request.run_id
+                request.run_id = await asyncio.to_thread(_fork_of, journal, run_id)
+                logger.warning("%s; resuming its fork, run %r", error, request.run_id)
+                part = await self._begin(journal, request)
+                record = self._begun(part, request)
             return await self._traced(request, record)
         finally:
             if record is not None and record.at_end is not None:
@@ -196,6 +254,19 @@ class RecordedAgent(ConversationalAgent):
             return await self._work(request, record)
         span = tracing.active.reply(self, request, record)
         return await tracing.traced(span, partial(self._work, request, record))
+
+    async def _begin(self, journal: Journal, request: ReplyRequest) -> Part:
+        """Open the run of a request, new or resumed."""
+        task = json_text(request.content)
+        return await journal.begin(request.run_id, self._kind, str(self.id), task, request.thread)
+
+    def _may_fork(self, request: ReplyRequest, error: RunMismatch) -> bool:
+        """Return whether a run that differs goes on in a fork: only if the program has changed."""
+        return (
+            self.on_mismatch == "fork"
+            and request.record is None
+            and not {"task", "thread"} & set(error.changed)
+        )
 
     def _begun(self, part: Part, request: ReplyRequest) -> Record[Any]:
         """Return the record of a new run, or of a resumed one if the program is the same."""
@@ -217,10 +288,31 @@ class RecordedAgent(ConversationalAgent):
             origin = tracing.active.origin()
             if origin is not None:  # where a process that resumes the run continues the trace
                 about["traceparent"] = origin
+        sender = None if request.record is not None else self._sender_of_message()
+        if sender is not None:
+            about["asked_by"] = sender  # who gets a reply that comes late
         record.begin(self._kind, str(self.id), program | self._program(), **about)
         assert record.begun is not None
         request.content = record.begun["task"]
         return record
+
+    async def _prepare(self) -> None:
+        await self._get_ready()
+        await super()._prepare()
+
+    async def _get_ready(self) -> None:
+        """Have it know what it may call, before its program is compared: a server says that."""
+        for member in self._member_agents:
+            if isinstance(member, RecordedAgent):
+                await member._get_ready()
+
+    def _sender_of_message(self) -> str | None:
+        """Return who sent the `say` being handled; None outside of one."""
+        handling = CURRENT.get()
+        message = handling.message() if handling is not None and handling.agent is self else None
+        if message is None or message["action"]["name"] != "say":
+            return None
+        return str(message["from"])
 
     def _end_run(self, key: str, thread: str | None) -> None:
         """Note in the memories of the members that a run is over."""
@@ -242,6 +334,12 @@ class RecordedAgent(ConversationalAgent):
     async def _restore(self, part: Part, budget: Budget | None) -> None:
         """Restore what it did in a part that is over, and charge the budget of this reply."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it knows")
+
+
+def _fork_of(journal: Journal, run_id: str) -> str:
+    """Return the last fork of a run, made if there is none."""
+    forks = journal.runs(forked_from=run_id)
+    return forks[-1].id if forks else journal.fork(run_id)
 
 
 def asked_in(entries: Iterable[Entry]) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import finalize
 
 from moothall.errors import JournalError, MoothallError
+from moothall.journal.entry import ENDED as ENDED
 from moothall.jsonvalue import Unreadable
 from moothall.models.protocol import Usage
 from moothall.reasoning.reply import Reply, Step, Stop
@@ -61,11 +62,6 @@ class ReplayOffsets:
 
 
 R = TypeVar("R", bound=Reply)
-
-ENDED = frozenset(
-    ("done", "terminal", "terminated", "max_loops", "max_iterations", "no_progress", "unreadable")
-)
-"""The reasons for which a run is over. After any other, the next call resumes it."""
 
 
 def ended(record: ReadRecord[Any]) -> bool:

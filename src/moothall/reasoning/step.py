@@ -51,8 +51,12 @@ class Step:
         if self.past.permitted == fingerprint:
             return True
         record = self._record
-        await record.commit()  # keep all entries so far: a person may take long to answer
-        decision = await ask()
+        record.wait(1)
+        try:
+            await record.commit()  # keep all entries so far: a person may take long to answer
+            decision = await ask()
+        finally:
+            record.wait(-1)
         if decision is True:
             record.note("permitted", {"key": self._key, "fingerprint": fingerprint})
             await record.commit()

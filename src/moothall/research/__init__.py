@@ -5,13 +5,16 @@ from __future__ import annotations
 from moothall.text import lazily
 
 _NAMES = {
-    "findings": "Citation Findings Heading Narrative Objective Passage ResearchResult ResearchTask "
-    "Resource Section",
+    "asking": "ask ask_async",
+    "citations.support": "support",
+    "findings": "Citation Findings Heading Narrative Objective Passage Publication "
+    "ResearchResult ResearchTask Resource Section Support",
     "folder.index": "search_folder",
     "pool": "ResourcePool",
     "report": "Report",
     "researcher": "Researcher",
     "steps": "Evaluate Narrate Plan Research Update",
+    "web.scholarly": "search_arxiv search_crossref",
     "writing.review": "ProposedPlan",
     "web.tools": "read_pdf search_web visit_page",
 }

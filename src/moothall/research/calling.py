@@ -11,13 +11,14 @@ from urllib.parse import urlencode
 
 from moothall.action import Action, ActionRegistry
 from moothall.context import injected
-from moothall.errors import ConfigError, DefinitionError, InvalidArguments
+from moothall.errors import ConfigError, DefinitionError, InvalidArguments, PageError
 from moothall.jsonvalue import NotJSON, as_json, copy_json, json_text
 from moothall.reasoning.group import check_actions
 from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.state import dumped, loaded
 from moothall.research.findings import ResearchResult, ResearchTask, Resource
 from moothall.research.pool import ResourcePool
+from moothall.research.scope import Scope
 from moothall.threads import awaited
 
 
@@ -101,25 +102,58 @@ def sourced(result: ResearchResult) -> ResearchResult:
 
 def without(tool: Action, urls: Collection[str]) -> Action:
     """Return a copy of a tool that leaves out the resources with these URLs."""
-    return _changed(tool, lambda found: [each for each in found if each.url not in urls])
+    return _changed(tool, lambda found, _: [each for each in found if each.url not in urls])
+
+
+def tools_within(tools: Any, searchers: Any, chosen: Any, id: str | int) -> dict[str, Action]:
+    """Return a researcher's tools and searchers by name, within its sites, exclude and since."""
+    sites, exclude, since = chosen
+    scope = Scope(sites, exclude, since, f"agent {id!r}: ")
+    given = {**tools_of(tools, id), **tools_of(searchers, id)}
+    return {name: within(tool, scope) for name, tool in given.items()} if scope else given
+
+
+def within(tool: Action, scope: Scope) -> Action:
+    """Return a copy of a tool that reads no URL outside a scope, and finds none."""
+
+    def before(args: dict[str, Any]) -> dict[str, Any]:
+        for each in args.values():
+            if isinstance(each, str) and (refusal := scope.refusal(each.strip())):
+                raise PageError(refusal)
+        return args
+
+    def after(given: Any, args: dict[str, Any]) -> Any:
+        for each in args.values():
+            if isinstance(each, ResourcePool):
+                each.keep(scope.takes)
+        if isinstance(given, list | tuple):
+            return [each for each in given if not isinstance(each, Resource) or scope.takes(each)]
+        if isinstance(given, Resource) and not scope.takes(given):
+            about = given.publication
+            raise PageError(scope.refusal(given.url) or scope.too_old(given.url, about))
+        return given
+
+    return _changed(tool, after, before)
 
 
 def _changed(
     tool: Action,
-    after: Callable[[Any], Any],
+    after: Callable[[Any, dict[str, Any]], Any],
     before: Callable[[dict[str, Any]], dict[str, Any]] = lambda args: args,
 ) -> Action:
-    """Return a copy of an action: `before` maps its arguments, `after` its result."""
+    """Return a copy of an action: `before` maps its arguments, `after` its result with them."""
 
-    async def later(given: Awaitable[Any]) -> Any:
-        return after(await awaited(given))
+    async def later(given: Awaitable[Any], args: dict[str, Any]) -> Any:
+        return after(await awaited(given), args)
 
     def call(**kwargs: Any) -> Any:
-        given = tool.execute(**before(kwargs))
-        return later(given) if inspect.isawaitable(given) else after(given)
+        args = before(kwargs)
+        given = tool.execute(**args)
+        return later(given, args) if inspect.isawaitable(given) else after(given, args)
 
     async def acall(**kwargs: Any) -> Any:
-        return await later(tool.execute(**before(kwargs)))
+        args = before(kwargs)
+        return await later(tool.execute(**args), args)
 
     return Action._described(
         function=functools.wraps(tool.function)(acall if tool.is_async else call),
@@ -134,7 +168,7 @@ def _gathering(tool: Action, task: ResearchTask, pool: ResourcePool) -> Action:
     kinds = injected(tool).items()
     pools = {name: pool for name, kind in kinds if issubclass(kind, ResourcePool)}
     return _changed(
-        tool, lambda given: _gathered(given, task, pool), lambda args: {**args, **pools}
+        tool, lambda given, _: _gathered(given, task, pool), lambda args: {**args, **pools}
     )
 
 

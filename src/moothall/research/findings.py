@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from math import inf
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from moothall.errors import ConfigError, DefinitionError
 from moothall.models.protocol import Usage
@@ -66,6 +66,23 @@ def objectives_of(given: Any, id: str | int) -> list[Objective]:
     return list({each.topic: each for each in made}.values())
 
 
+@dataclass(frozen=True)
+class Publication:
+    """What is known of a work that was published, for lists of references.
+
+    Attributes:
+        authors: their names: `Stone, Ada`, or as the source has them
+        published: the day, month or year, as ISO 8601: `2024-05-01`, `2024-05` or `2024`
+        doi: its DOI, such as `10.1000/182`; empty if none is known
+        journal: the journal, book or site that it is part of; empty if none is known
+    """
+
+    authors: tuple[str, ...] = ()
+    published: str = ""
+    doi: str = ""
+    journal: str = ""
+
+
 @dataclass
 class Section:
     """Where a part of a resource's content begins.
@@ -94,6 +111,7 @@ class Resource:
         content: its text, once it was read
         sections: where the parts of the content begin, in order; empty for a single part
         fetched_at: when it was read, as ISO 8601 with its offset; None if it was not
+        publication: its authors, date and DOI, where they are known
     """
 
     url: str
@@ -102,6 +120,7 @@ class Resource:
     content: str | None = None
     sections: list[Section] = field(default_factory=list)
     fetched_at: str | None = None
+    publication: Publication | None = None
 
 
 @dataclass(frozen=True)
@@ -114,6 +133,7 @@ class Passage:
         fetched_at: when it was read, as ISO 8601
         sha256: the hash of the text as UTF-8, in hex
         title: the titles of the resource and of the part
+        publication: the authors, date and DOI of the resource, where they are known
     """
 
     url: str
@@ -121,12 +141,20 @@ class Passage:
     fetched_at: str
     sha256: str
     title: str = ""
+    publication: Publication | None = None
 
     @classmethod
-    def of(cls, url: str, text: str, fetched_at: str, title: str = "") -> Passage:
+    def of(
+        cls,
+        url: str,
+        text: str,
+        fetched_at: str,
+        title: str = "",
+        publication: Publication | None = None,
+    ) -> Passage:
         """Return a passage with the hash of its text."""
         digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        return cls(url, text, fetched_at, digest, title)
+        return cls(url, text, fetched_at, digest, title, publication)
 
 
 @dataclass
@@ -205,6 +233,28 @@ def check_given(step: str, given: Any) -> None:
             )
 
 
+SupportLabel: TypeAlias = Literal["supported", "partly", "unsupported"]
+
+
+@dataclass(frozen=True)
+class Support:
+    """How far a passage supports a sentence.
+
+    Attributes:
+        probability: how probable it is that the passage supports the sentence, from 0 to 1
+        label: `supported`, `partly` or `unsupported`
+        window: the neighbouring sentences of the passage, at most three, that the sentence rests on
+        why: what speaks against it, in words; empty if nothing does
+        judge: `learned` for the package's own judge, `model` for a model
+    """
+
+    probability: float
+    label: SupportLabel
+    window: str = ""
+    why: str = ""
+    judge: Literal["learned", "model"] = "learned"
+
+
 @dataclass(frozen=True)
 class Citation:
     """A sentence of a report, and the passage that supports it.
@@ -213,11 +263,18 @@ class Citation:
         number: the number of the footnote, from 1
         sentence: the sentence, without its footnotes
         passage: the passage that supports it
+        support: how far it does; None in a report of an earlier version
     """
 
     number: int
     sentence: str
     passage: Passage
+    support: Support | None = None
+
+    @property
+    def window(self) -> str:
+        """The neighbouring sentences of the passage, at most three, that the sentence rests on."""
+        return "" if self.support is None else self.support.window
 
 
 @dataclass
@@ -245,6 +302,8 @@ class Progress:
     passages: list[Passage] = field(default_factory=list, metadata=APPENDED)  # number 1 first
     narrative: str = ""  # as Markdown; its footnotes number `passages`
     citations: list[tuple[int, str]] = field(default_factory=list)  # the number and the sentence
+    supports: list[Support] = field(default_factory=list)  # of each of `citations`
+    unjudged: int = 0  # sentences that the judging model did not judge
     unsupported: list[tuple[str, str]] = field(default_factory=list)  # with the reasons
     uncited: int = 0  # how many sentences have no footnote
     remark: str = ""

@@ -112,6 +112,10 @@ async def _take_step(bench: Workbench, name: str) -> None:
             _take(bench, name, await _within_time(bench, name))
             if name == "plan" and bench.iteration == 1:
                 await _reviewed(bench)
+            if name == "narrate" and bench.waits_for_judge:
+                from moothall.research.citations.judging import judge_narrative
+
+                await judge_narrative(bench)
         except Exception as error:
             bench.agent._noted(error, "forward", bench.agent.steps[name])
             raise
@@ -169,7 +173,7 @@ async def _reviewed(bench: Workbench) -> None:
             _take(bench, "plan", await bench.agent.steps["plan"].forward(bench))
             continue
         if isinstance(given, str):  # rules understand no words: each line is a query
-            tool, name = next(taking(bench.tools, "query"))
+            tool, name = next(taking(bench.tools, "query"), ("", ""))
             lines = [each.strip() for each in given.splitlines() if each.strip()]
             plan.tasks = [ResearchTask(tool, {name: each}, "asked for") for each in lines]
         elif isinstance(given, ProposedPlan):

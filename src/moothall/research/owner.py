@@ -29,6 +29,11 @@ class Owner(Protocol):
     review_plan: Reviewer | None
 
     @property
+    def judge(self) -> Model | None:
+        """The model that judges citations; None for the learned judge."""
+        ...
+
+    @property
     def model(self) -> Model | None:
         """The model; None in the extractive form."""
         ...

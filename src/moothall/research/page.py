@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.errors import MissingExtra
 from moothall.research.reading.html import CONTROL
-from moothall.text import display
+from moothall.text import display, one_line
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.rules_inline import StateInline
 
-    from moothall.research.findings import Passage
+    from moothall.research.findings import Citation, Passage
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --ink: light-dark(#1d1d1f, #e6e6ea);
@@ -34,6 +34,7 @@ th, td { border: 1px solid var(--line); padding: .2rem .5rem; text-align: left }
   border-left: 3px solid var(--line) } .sources > li:target { background: var(--mark) }
 .sources > li:target blockquote { color: var(--ink) }
 .a-note:target { background: var(--mark) }
+mark { background: var(--mark); color: inherit }
 blockquote { margin: .4rem 0; padding: 0 0 0 .6rem; white-space: pre-wrap; color: var(--soft) }
 .about, footer { color: var(--soft); font-size: .875rem } .about { margin: .3rem 0 }
 footer { border-top: 1px solid var(--line); margin-top: 2.5rem }
@@ -41,9 +42,9 @@ footer { border-top: 1px solid var(--line); margin-top: 2.5rem }
   .sources > li { break-inside: avoid } }
 """
 _ELSEWHERE: Final = 'rel="noopener noreferrer nofollow" target="_blank"'
-_NOTE: Final = re.compile(r"\[\^([0-9]{1,6})\^\]")
+NOTE: Final = re.compile(r"\[\^([0-9]{1,6})\^\]")
 _OPENS: Final = re.compile(r"(?:https?://|file:///)", re.IGNORECASE)
-_LINKS: Final = re.compile(r"https?://", re.IGNORECASE)
+LINKS: Final = re.compile(r"https?://", re.IGNORECASE)
 
 
 def page(
@@ -56,19 +57,15 @@ def page(
     open files. `scheme` is `light`, `dark` or None for that of the reader's system. `framed` is for
     a frame's `srcdoc`, in which a footnote's link would else lead to the page around it.
     """
-    passages = {each.number: each.passage for each in report.citations}
-    body, line, foot = report.markdown.rpartition("\n\n---\n\n")
-    if not line:
-        body, foot = foot, ""
-    if passages:  # the page lists its own below, with the passages
-        body = body.rpartition("\n\n## Sources\n\n")[0] or body
+    body, foot, passages = parts_of(report)
     uses = dict.fromkeys(sorted(passages), 0)
     markdown = _markdown(uses)
     shown = markdown.render(body)
-    sources = "".join(_source(n, passages[n], uses[n], _OPENS if files else _LINKS) for n in uses)
+    opens = _OPENS if files else LINKS
+    sources = "".join(_source(n, passages[n], uses[n], opens, report.citations) for n in uses)
     if sources:
         sources = f'<h2>Sources</h2>\n<ol class="sources">\n{sources}</ol>\n'
-    title = re.sub(r"\\(.)", r"\1", body.strip().partition("\n")[0].lstrip("# "))
+    title = title_of(body)
     css = _STYLE.replace("light dark", scheme or "light dark")
     style = b64encode(sha256(css.encode()).digest()).decode()
     base, own = ("", '<base href="about:srcdoc">\n') if framed else ("base-uri 'none'; ", "")
@@ -85,6 +82,22 @@ def page(
     return sanitized(made)
 
 
+def parts_of(report: Any) -> tuple[str, str, dict[int, Passage]]:
+    """Return a report's Markdown without its list of sources, its foot, and the cited passages."""
+    passages = {each.number: each.passage for each in report.citations}
+    body, line, foot = report.markdown.rpartition("\n\n---\n\n")
+    if not line:
+        body, foot = foot, ""
+    if passages:  # what is made of it lists its own below, with the passages
+        body = body.rpartition("\n\n## Sources\n\n")[0] or body
+    return body, foot, passages
+
+
+def title_of(body: str) -> str:
+    """Return the title of a report, from its Markdown."""
+    return re.sub(r"\\(.)", r"\1", body.strip().partition("\n")[0].lstrip("# "))
+
+
 def sanitized(text: str) -> str:
     """Replace by U+FFFD the characters that no page may hold and that a terminal might obey."""
     return CONTROL.sub("\ufffd", text)
@@ -95,7 +108,7 @@ def _markdown(uses: dict[int, int]) -> MarkdownIt:
     MissingExtra.unless("a report as an HTML page", "research", "markdown_it")
 
     def note(state: StateInline, silent: bool) -> bool:
-        found = _NOTE.match(state.src, state.pos)
+        found = NOTE.match(state.src, state.pos)
         if found is None or int(found[1]) not in uses:
             return False
         if not silent:
@@ -129,7 +142,9 @@ def _markdown(uses: dict[int, int]) -> MarkdownIt:
     return made
 
 
-def _source(number: int, passage: Passage, uses: int, opens: re.Pattern[str]) -> str:
+def _source(
+    number: int, passage: Passage, uses: int, opens: re.Pattern[str], citations: list[Citation]
+) -> str:
     name, url = escape(passage.title or passage.url), escape(passage.url)
     if opens.match(passage.url):
         name = f'<a href="{url}" {_ELSEWHERE}>{name}</a>'
@@ -137,9 +152,41 @@ def _source(number: int, passage: Passage, uses: int, opens: re.Pattern[str]) ->
     back = " ".join(f'<a href="#note-{number}-{n}">↩&#xFE0E;{n}</a>' for n in range(1, uses + 1))
     read = f"read {escape(passage.fetched_at[:10]) or 'on no known day'}"
     digest = escape(passage.sha256)
+    own = [each for each in citations if each.number == number and each.support is not None]
+    said = "".join(map(_supported, own))
     return (
         f'<li id="passage-{number}"><p class="about"><b>{number}</b> <bdi>{name}</bdi>{where}</p>\n'
-        f"<blockquote>{escape(passage.text)}</blockquote>\n"
+        f"<blockquote>{_marked_windows(passage.text, own)}</blockquote>\n{said}"
         f'<p class="about">{read}, sha256 <span title="{digest}">{digest[:12]}…</span>'
         f' <span class="back">{back}</span></p></li>\n'
     )
+
+
+def _supported(citation: Citation) -> str:
+    """Return what was found of one sentence that cites a passage."""
+    found = citation.support
+    if found is None:
+        return ""
+    why = f": {escape(found.why)}" if found.why else ""
+    label = {"partly": "partly supported"}.get(found.label, found.label)
+    who = ", judged by a model" if found.judge == "model" else ""
+    return (
+        f'<p class="about support"><b>{label}</b> ({found.probability:.2f}{who}){why}: '
+        f"<q>{escape(one_line(citation.sentence, 300))}</q></p>\n"
+    )
+
+
+def _marked_windows(text: str, citations: list[Citation]) -> str:
+    """Return a passage as HTML, with the sentences that its citations rest on marked."""
+    spans = []
+    for window in {each.window for each in citations if each.window}:
+        start = text.find(window)
+        if start >= 0:
+            spans.append((start, start + len(window)))
+    made, at = [], 0
+    for start, end in sorted(spans):
+        if end > at:
+            start = max(start, at)
+            made.append(f"{escape(text[at:start])}<mark>{escape(text[start:end])}</mark>")
+            at = end
+    return "".join(made) + escape(text[at:])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from string import printable
 from typing import Self
@@ -105,6 +105,7 @@ class ResourcePool:
                 kept.description = given.description  # its own title, rather than a search engine's
             kept.visited = bool(kept.visited or given.visited)
             kept.fetched_at = kept.fetched_at or given.fetched_at
+            kept.publication = kept.publication or given.publication
             _add_content(kept, given)
             return kept
 
@@ -125,6 +126,11 @@ class ResourcePool:
     def changes(self) -> list[Resource]:
         """Return the resources added to this pool itself, not to the one beyond it."""
         return list(self._of.values())
+
+    def keep(self, taken: Callable[[Resource], bool]) -> None:
+        """Remove the resources added to this pool itself that are not taken."""
+        with self._lock:
+            self._of = {url: each for url, each in self._of.items() if taken(each)}
 
     def get_unvisited(self) -> list[Resource]:
         """Return the resources that were not read yet."""
@@ -169,10 +175,19 @@ def passages_of(resource: Resource) -> list[Passage]:
     made = []
     for text, section in pieces(resource.content or "", resource.sections):
         url = f"{resource.url}#{section.anchor}" if section.anchor else resource.url
-        named = " – ".join(dict.fromkeys(each for each in (title, section.title) if each))
+        named = _named(title, section.title)
         read = section.fetched_at or resource.fetched_at or ""
-        made.append(Passage.of(url, text, read, named))
+        made.append(Passage.of(url, text, read, named, resource.publication))
     return made
+
+
+def _named(title: str, section: str) -> str:
+    """Return the titles of a resource and of its part as one, each once.
+
+    A page is often called as its first heading is: `6. Tools — The Manual`, `6. Tools – 6.1. Saws`.
+    """
+    parts = [each for each in section.split(" – ") if each and not title.startswith(each)]
+    return " – ".join(dict.fromkeys([title, *parts] if title else parts or [section]))
 
 
 def _packed(content: str, start: int, end: int) -> Iterator[tuple[int, int]]:

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 KIND = "Researcher"
 _RESULTS = {
-    "narrate": ("narrative", "citations", "unsupported", "uncited", "outline"),
+    "narrate": (
+        *("narrative", "citations", "supports", "unsupported", "uncited", "unjudged", "outline"),
+    ),
     "evaluate": ("objectives", "generated", "remark"),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -44,6 +44,11 @@ class Index:
         for counts in self._counts:
             self._among.update(counts.keys())
         self._mean = sum(map(Counter.total, self._counts)) / max(len(self._counts), 1)
+
+    @property
+    def known(self) -> Set[str]:
+        """The words that any passage has."""
+        return self._among.keys()
 
     def weight(self, term: str) -> float:
         """Return how much a word says: the rarer it is, the more."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.errors import StateError, UnknownPrice
+from moothall.errors import FileError, StateError, UnknownPrice
 from moothall.models.protocol import Usage
 from moothall.models.wrappers.prices import Prices
 from moothall.reasoning.reply import Reply, StopReason
@@ -51,13 +53,16 @@ class Report:
 
     Attributes:
         markdown: the report, with footnotes `[^1^]`, its sources and what a reader must know
-        citations: the footnotes that their passages support, in the order of the text
+        citations: the footnotes that their passages support, wholly or in part, in the order of
+            the text
         stop_reason: why it ended: `done` (targets reached), `max_iterations`, `no_progress`
             (nothing new), `budget`, `deadline`, `cancelled`, `in_doubt`, `unreadable` or `error`
         detail: the stop reason in more detail
         objectives: the objectives, with the expertise reached
         unsupported: sentences that their sources do not support, each with the reason
         uncited: how many sentences have no source
+        differing: pairs of cited sentences of different sources that seem to say different things,
+            each with a remark
         iterations: how many iterations were made
         usage: the tokens that were used
         run_id: the id of the run
@@ -77,6 +82,7 @@ class Report:
     run_id: str | None = None
     cost: float | None = None
     notes: list[str] = field(default_factory=list)
+    differing: list[tuple[str, str, str]] = field(default_factory=list)
 
     def raise_for_error(self) -> None:
         """Raise the error that stopped the research; do nothing if it ended by itself.
@@ -98,6 +104,42 @@ class Report:
         from moothall.research.page import page
 
         return page(self)
+
+    def docx(self, path: str | os.PathLike[str] | None = None) -> bytes:
+        """Return the report as a Word document, and write it to a file if a path is given.
+
+        Each footnote leads to its passage at the end. The document has no macro and no image, and
+        links to the sources alone.
+
+        Raises:
+            FileError: the file cannot be written
+            MissingExtra: python-docx or markdown-it-py is not installed
+        """
+        from moothall.research.exports.word import word
+
+        written = word(self)
+        if path is not None:
+            try:
+                Path(path).write_bytes(written)
+            except OSError as error:
+                why = error.strerror or error
+                raise FileError(f"the report {str(path)!r} cannot be written: {why}") from error
+        return written
+
+    def bibtex(self) -> str:
+        """Return the sources as BibTeX, with authors, date and DOI where they are known.
+
+        A source that several footnotes cite is one entry.
+        """
+        from moothall.research.exports.references import bibtex
+
+        return bibtex(self)
+
+    def csl_json(self) -> str:
+        """Return the sources as CSL-JSON, a list of items, for word processors and Zotero."""
+        from moothall.research.exports.references import csl_json
+
+        return csl_json(self)
 
     def _repr_html_(self) -> str:
         if find_spec("markdown_it") is None:
@@ -123,11 +165,12 @@ def made(
 ) -> Report:
     """Return a report of what is known now; if the run is `under_way`, its foot says so."""
     from moothall.research.citations import renumbered
+    from moothall.research.citations.differing import differing
 
     passages = progress.passages
     if not all(0 < number <= len(passages) for number, _ in progress.citations):
         raise StateError(f"the record of run {run_id!r} cites passages that it does not have")
-    cited = [Citation(number, text, passages[number - 1]) for number, text in progress.citations]
+    cited = _cited(progress)
     narrative, citations = renumbered(progress.narrative, cited)
     if extractive:
         narrative = _verbatim(narrative, citations)
@@ -154,11 +197,14 @@ def made(
     if extractive and stop in QUIET and not under_way:
         lines = progress.narrative.split("\n")  # one objective alone has no heading
         parts.extend(
-            f"No sentence of what was read for “{_plain(topic)}” can be quoted."
+            f"No answer to “{_plain(topic)}” was found in what was read."
             for topic in topics
             if topic not in empty
             and (not written or (len(topics) > 1 and f"## {one_line(topic, 200)}" not in lines))
         )
+    differ = differing(citations)
+    if differ:
+        parts.append("## Where sources differ\n\n" + "\n".join(_beside(*each) for each in differ))
     if citations:
         parts.append("## Sources\n\n" + "\n".join(_sources(citations)))
     ended = None if under_way else stop
@@ -177,7 +223,27 @@ def made(
         run_id,
         cost,
         list(progress.notes),
+        [(one.sentence, other.sentence, remark) for one, other, remark in differ],
     )
+
+
+def _cited(progress: Progress) -> list[Citation]:
+    """Return the citations with their passages; what an older record lacks is judged now."""
+    from moothall.research.citations.support import support
+
+    supports = progress.supports if len(progress.supports) == len(progress.citations) else None
+    made = []
+    for at, (number, text) in enumerate(progress.citations):
+        passage = progress.passages[number - 1]
+        found = supports[at] if supports else support(text, passage.text, title=passage.title)
+        made.append(Citation(number, text, passage, found))
+    return made
+
+
+def _beside(one: Citation, other: Citation, remark: str) -> str:
+    """Return a line with two sentences that differ, side by side."""
+    said = [f"{_plain(each.sentence)} [^{each.number}^]" for each in (one, other)]
+    return f"- {said[0]} / {said[1]} ({remark}; compare the sources)"
 
 
 def _sources(citations: list[Citation]) -> list[str]:
@@ -229,15 +295,28 @@ def _foot(
     cost: float | None,
     extractive: bool,
 ) -> str:
-    cited = len({each.sentence for each in citations})
+    partly = {
+        each.sentence
+        for each in citations
+        if each.support is not None and each.support.label == "partly"
+    }
+    cited = len({each.sentence for each in citations} - partly)
+    some = f"{len(partly)} marked [partly supported], " if partly else ""
     lines = [
-        f"{counted(cited, 'sentence')} supported by a source, "
+        f"{counted(cited, 'sentence')} supported by a source, {some}"
         f"{len(progress.unsupported)} marked [unsupported], {progress.uncited} without a source."
     ]
+    if any(each.support is not None and each.support.judge == "model" for each in citations):
+        lines.append("A model judged whether the sources support the sentences.")
+    if progress.unjudged:
+        lines.append(
+            f"The judging model did not judge {counted(progress.unjudged, 'sentence')}: the "
+            "learned judge did."
+        )
     if extractive:
         lines.append(
-            "This report is extractive: no model wrote it. It quotes the sentences that share the "
-            "most words with each objective, the best first."
+            "This report is extractive: no model wrote it. It quotes the sentences that most "
+            "likely answer each objective, the best first."
         )
     expertise = "; ".join(f"{_plain(o.topic)}: {o.expertise:.2f}" for o in progress.objectives)
     lines.append(f"Expertise reached, from 0 to 1: {expertise}.")
@@ -246,7 +325,7 @@ def _foot(
         shown = [_plain(each) for each in progress.notes[:_NOTES]]
         rest = len(progress.notes) - _NOTES
         shown += [f"and {rest} more"] if rest > 0 else []
-        lines.append(f"By rules, or left out: {'; '.join(shown)}.")
+        lines.append(f"Notes: {'; '.join(shown)}.")
     if spent := _spent(progress, cost):
         lines.append(spent)
     if stop is None:

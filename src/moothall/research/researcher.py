@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
+from datetime import date
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -27,7 +28,7 @@ from moothall.reasoning.resume import guarded
 from moothall.reasoning.state import dumped, loaded, opened, state
 from moothall.reasoning.threaded import describe
 from moothall.research import recording
-from moothall.research.calling import check_tools, tools_of
+from moothall.research.calling import check_tools, tools_within
 from moothall.research.findings import (
     Findings,
     Narrative,
@@ -90,8 +91,12 @@ class Researcher(RecordedAgent):
             the path of one
         budget: what its runs together may spend
         plan: a block in the place of Plan; `research`, `update`, `narrate`, `evaluate`: likewise
+        searchers: more of what it may call, such as `search_arxiv()`
+        sites: hosts that alone are used; `exclude`: that are not; `since`: the oldest day, or year
         target: the expertise, above 0 and at most 1, at which an objective is understood
         max_tasks: how many tasks an iteration has at most
+        judge: a model, or the name of one, that judges whether passages support the sentences
+            that cite them; by default the judge in the package does, which is no model
         models: another model for some steps, by their names: `plan`, `narrate`, `evaluate`; None is
             the extractive form of that step
         outline: whether the report is written by an outline, section by section: True, or the
@@ -119,6 +124,7 @@ class Researcher(RecordedAgent):
     takes_topics = True  # a text is an objective, not a prompt: a dual act adds nothing to it
     _kind = recording.KIND
     _model: Model | str | None = None
+    _judge: Model | str | None = None
     _state_type = Progress
     _gives = GIVEN | {"budget", "deadline"}
 
@@ -138,8 +144,13 @@ class Researcher(RecordedAgent):
         update: Any = None,
         narrate: Any = None,
         evaluate: Any = None,
+        searchers: ActionRegistry | Iterable[Any] = (),
+        sites: Iterable[str] = (),
+        exclude: Iterable[str] = (),
+        since: date | str | None = None,
         target: float = 0.9,
         max_tasks: int = 8,
+        judge: Model | str | None = None,
         models: Mapping[str, Model | str | None] | None = None,
         outline: bool | Iterable[str] = False,
         length: int | None = None,
@@ -165,7 +176,10 @@ class Researcher(RecordedAgent):
         )
         self.model = model
         self._models = self._models_of(models)
-        self.tools: dict[str, Action] = tools_of(tools, id)
+        if judge is not None:
+            check_model(judge, id)
+        self._judge = judge
+        self.tools: dict[str, Action] = tools_within(tools, searchers, (sites, exclude, since), id)
         check_integer(f"agent {id!r}: iterations=", iterations)
         check_integer(f"agent {id!r}: max_tasks=", max_tasks)
         self.iterations: int = iterations
@@ -216,6 +230,15 @@ class Researcher(RecordedAgent):
         if model is not None:
             check_model(model, self.id)
         self._model = model
+
+    @property
+    def judge(self) -> Model | None:
+        """The model that judges citations; None for the learned judge."""
+        if isinstance(self._judge, str):
+            from moothall.models.names import model as by_name
+
+            self._judge = by_name(self._judge)
+        return self._judge
 
     def model_of(self, step: str) -> Model | None:
         """Return the model of a step, by its name; None in the extractive form."""

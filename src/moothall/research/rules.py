@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain, combinations, islice, zip_longest
@@ -10,30 +9,21 @@ from typing import TYPE_CHECKING, Final
 
 from moothall.action import Action
 from moothall.research.calling import taking
-from moothall.research.citations import fault
+from moothall.research.extractive.answering import answer
 from moothall.research.findings import Findings, Narrative, Objective, Passage, ResearchTask
-from moothall.research.relevance import RELEVANT, Found, Index, titled
-from moothall.research.sentences import UNDERLINED, sentences, subject, terms, words
+from moothall.research.relevance import Index, titled
+from moothall.research.sentences import subject, terms, terms_of, words
 from moothall.text import one_line
 
 if TYPE_CHECKING:
     from moothall.research.workbench import Workbench
 
-_CITED: Final = 10  # passages that are cited for an objective, at most
-_OF_ONE: Final = 4  # how many of them may be from one resource
-_QUOTED: Final = 2  # adjacent sentences that are quoted from a passage, at most
-_LONGEST_QUOTE: Final = 400
+_SURE: Final = 0.97  # a likelihood that counts as certain: the rules never give more than 0.98
 _SOURCES: Final = 3  # an objective with this many resources is well covered
 _WITHOUT: Final = 3  # parts of a topic, each without one word, that are searched for at first
-_ENDS: Final = re.compile(r"[.!?…:][\"'”’»)\]*_`]*$|[。\uff01\uff1f][」』”’\uff09]*$")
-_WORDS: Final = 3  # text with fewer, or without a mark at its end, is part of a list, or code
-_MARKUP: Final = re.compile(r"```|\]\(|!\[|<[!/?a-zA-Z]|\[\^|(?: - .*){4}")  # or an index's list
-_CLAUSE: Final = re.compile(r"[,;:]\s+|[\uff0c\uff1b\uff1a\u3001]|\n")
-_WHOLE: Final = re.compile(r"(?s).*(?=[\s\uff0c\uff1b\uff1a\u3001])")  # words or clauses
-_CODE: Final = re.compile(
-    r">>> |[({\[:;=]\n[ \t]+|;\n|\n[ \t]*(?:[)}\]]|#|//)"
-    r"|^(?:import|from|return|def|class|\$) [^.]*$| = (?!.*\.$)|\w\([^)]*\)$"
-)
+_NEAREST: Final = 10  # passages that a later search takes further words from
+_FEEDBACK: Final = 3  # such words of one search
+_KEPT: Final = 3  # words of the topic beside them
 
 
 def plan(researcher: Workbench) -> list[ResearchTask]:
@@ -89,10 +79,33 @@ def _queries(objective: Objective, index: Index) -> Iterator[tuple[str, str]]:
         for part in islice(combinations(weights, len(weights) - 1), _WITHOUT):
             yield " ".join(part), "search without one of its words"
         return
-    found = [each.passage for each in index.search(topic, _CITED)]
+    found = [each.passage for each in index.search(topic, _NEAREST)]
     gap = index.missing(topic, found)
     if 1 < len(gap) < len(weights):
         yield " ".join(gap), "search for the gap"
+    rarest = sorted(weights, key=lambda word: -weights[word])[:_KEPT]
+    others = _other_words(index, topic, found)
+    for further in (others[:_FEEDBACK], others[_FEEDBACK : 2 * _FEEDBACK]):
+        if further:
+            yield " ".join((*rarest, *further)), "search with words of what is nearest"
+    for heading in dict.fromkeys(titled(each).rpartition(" – ")[2] for each in found[:_FEEDBACK]):
+        if terms(heading):
+            yield " ".join((*rarest[:1], heading)), "search by the heading of what is nearest"
+
+
+def _other_words(index: Index, topic: str, nearest: list[Passage]) -> list[str]:
+    """Return words, not of the topic, that the nearest passages have in common and few others."""
+    own = {*terms(topic)}
+    counts: Counter[str] = Counter()
+    written: dict[str, str] = {}
+    for place, each in enumerate(nearest):
+        for word in dict.fromkeys(words(each.text)):
+            term = terms_of(word)[-1:]
+            if term and word.isalpha() and len(word) > 2 and term[0] not in own:
+                written.setdefault(term[0], word)
+                counts[term[0]] += _NEAREST - place
+    worth = {term: count * index.weight(term) for term, count in counts.items()}
+    return [written[term] for term in sorted(worth, key=lambda term: -worth[term])]
 
 
 def _reader(tools: dict[str, Action], url: str) -> Iterator[tuple[str, str]]:
@@ -103,129 +116,42 @@ def _reader(tools: dict[str, Action], url: str) -> Iterator[tuple[str, str]]:
 
 
 def narrate(researcher: Workbench) -> Narrative:
-    """Return a digest: the sentences that say most about each objective, quoted and cited."""
-    index = Index(researcher.known_passages())
+    """Return the sentences that answer each objective, quoted and cited, the best first."""
+    passages = tuple(researcher.known_passages())
     parts = []
     several = len(researcher.objectives) + len(researcher.generated) > 1  # one is the title
     for objective in (*researcher.objectives, *researcher.generated):
-        quotes: dict[str, Passage] = {}  # equal quotes cite the first passage
-        for found in best(index, objective.topic):
-            if quoted := _quote(found.passage, objective.topic, index):
-                quotes.setdefault(quoted, found.passage)
-        if quotes:
+        found = answer(passages, objective.topic)
+        if found.is_found:
             headed = f"## {one_line(objective.topic, 200)}\n\n" if several else ""
-            numbered = [f"- “{each}” [^{researcher.number_of(quotes[each])}^]" for each in quotes]
-            parts.append(headed + "\n".join(numbered))
+            cited = [f"- {e.shown} [^{researcher.number_of(e.passage)}^]" for e in found.quotes]
+            parts.append(headed + "\n".join(cited))
     return researcher.checked("\n\n".join(parts), by_rules=True)
 
 
 def quoted(researcher: Workbench, passages: list[Passage], topics: list[str]) -> str:
-    """Return the sentences of some passages that say most about topics, quoted and cited."""
-    index = Index(passages)
+    """Return the sentences of some passages that answer topics, quoted and cited."""
     quotes: dict[str, Passage] = {}
-    for topic in topics:
-        for found in best(index, topic):
-            if said := _quote(found.passage, topic, index):
-                quotes.setdefault(said, found.passage)
-    return "\n".join(f"- “{each}” [^{researcher.number_of(quotes[each])}^]" for each in quotes)
-
-
-def best(index: Index, topic: str) -> list[Found]:
-    """Return the best passages for an objective: at most ten, and four of one resource."""
-    kept: list[Found] = []
-    of: Counter[str] = Counter()
-    for found in index.search(topic):
-        page = found.passage.url.partition("#")[0]
-        if found.share >= RELEVANT and of[page] < _OF_ONE:
-            of[page] += 1
-            kept.append(found)
-    return kept[:_CITED]
-
-
-def _quote(passage: Passage, topic: str, index: Index) -> str:
-    """Return the sentence that says most about a topic, with the one after it; empty for none."""
-    text = passage.text
-    spans = sentences(text)
-    wanted = index.weights(topic)
-    heading = titled(passage).rpartition(" – ")[2]
-
-    def rank(place: int) -> tuple[int, float, int]:
-        start, end = spans[place]
-        said = text[start:end]
-        worth = _worth(wanted, said)
-        mark = _ENDS.search(said[-20:])  # words without spaces between them are not counted
-        whole = mark and (mark[0][0] in "。\uff01\uff1f" or len(said.split()) >= _WORDS)
-        before = text[text.rfind("\n", 0, start) + 1 : start]
-        headed = said == heading or "#" in before or UNDERLINED.match(text, end)
-        last = headed or said.rstrip("*_")[-1:] in "?\uff1f؟" or _CODE.search(said)
-        if (last or not whole) and wanted.keys() >= {*terms(said)}:
-            kind = 3  # the topic alone says nothing
-        elif last:
-            kind = 2
-        else:
-            kind = 0 if worth else 1 if whole else 3
-        return kind, -worth if whole else -worth / 2, place
-
-    for kind, worth, first in sorted(map(rank, range(len(spans)))):
-        if kind == 3 or (kind == 2 and not worth):
-            break  # nothing is left but headings and code that say nothing about it
-        start, *ends = spans[first]
-        for _, last in spans[first + 1 : first + _QUOTED]:
-            follows = "\n" not in text[ends[0] : last] and _ENDS.search(text, ends[0], last)
-            if follows and last - start <= _LONGEST_QUOTE:
-                ends.insert(0, last)
-        for end in ends:
-            quoted = _shortened(text[start:end], wanted)
-            # A page's links and images must not become links and images of the report.
-            if not _MARKUP.search(quoted) and fault(f"“{quoted}”", text) is None:
-                return quoted
-    return ""
-
-
-def _shortened(sentence: str, wanted: dict[str, float]) -> str:
-    """Return a sentence in one line; of a long one, the clauses or lines that say most."""
-    if len(sentence) > _LONGEST_QUOTE:
-        starts = [0, *(found.end() for found in _CLAUSE.finditer(sentence))]
-        # Of text without marks, such as a transcript, the words in the middle of a clause.
-        amid = (sentence.find(" ", at) + 1 for at in range(200, len(sentence), 200))
-        cuts = {at: sentence[at : at + _LONGEST_QUOTE] for at in (*starts, *amid)}
-        at = max(cuts, key=lambda at: (_worth(wanted, cuts[at]), at in starts, at == 0, at))
-        to_end = at + len(cuts[at]) == len(sentence)
-        whole = None if to_end else _WHOLE.match(cuts[at])
-        sentence = f"{'… ' * (at > 0)}{whole[0] if whole else cuts[at]}{' …' * (not to_end)}"
-    return " ".join(sentence.split())
-
-
-def _worth(wanted: dict[str, float], text: str) -> float:
-    there = {*terms(text)}
-    return sum(weight for term, weight in wanted.items() if term in there)
+    for found in (answer(tuple(passages), topic) for topic in topics):
+        for each in found.quotes if found.is_found else ():
+            quotes.setdefault(each.shown, each.passage)
+    return "\n".join(f"- {each} [^{researcher.number_of(quotes[each])}^]" for each in quotes)
 
 
 def evaluate(researcher: Workbench) -> Findings:
-    """Rate objectives by coverage: the share of an objective's words found, and the sources."""
-    index = Index(researcher.known_passages())
+    """Rate objectives by how likely what is quoted answers them, and by its sources."""
+    passages = tuple(researcher.known_passages())
     remarks = []
     for objective in (*researcher.objectives, *researcher.generated):
-        topic = objective.topic
-        found = best(index, topic)
-        objective.expertise = _coverage(index, topic, found)
-        missing = index.missing(topic, [each.passage for each in found])
-        if not found:
-            remarks.append(f"nothing relevant was found for “{topic}”")
-        elif missing:
-            remarks.append(f"no source of “{topic}” has {', '.join(missing[:5])}")
-    remark = "; ".join(remarks) or "every objective's words are covered"
+        found = answer(passages, objective.topic)
+        pages = {each.passage.url.partition("#")[0] for each in found.quotes}
+        sources = min(len(pages), len({each.passage.sha256 for each in found.quotes}))
+        share = 0.7 + 0.3 * min(sources / _SOURCES, 1.0)
+        objective.expertise = round(min(found.probability / _SURE, 1.0) * share, 2)
+        if not found.is_found:
+            lacking = f": no source has {', '.join(found.missing[:5])}" if found.missing else ""
+            remarks.append(f"no answer to “{objective.topic}” was found{lacking}")
+        elif found.missing:
+            remarks.append(f"no source of “{objective.topic}” has {', '.join(found.missing[:5])}")
+    remark = "; ".join(remarks) or "every objective is answered"
     return Findings(researcher.narrative.markdown, remark, list(researcher.generated))
-
-
-def _coverage(index: Index, topic: str, found: list[Found]) -> float:
-    """Return 0 to 1: the shares of words in the best passage and in all, scaled by resources."""
-    if not found:
-        return 0.0
-    wanted = index.weights(topic)
-    texts = "\n".join(f"{titled(each.passage)}\n{each.passage.text}" for each in found)
-    together = _worth(wanted, texts) / (sum(wanted.values()) or 1.0)
-    pages = {each.passage.url.partition("#")[0] for each in found}
-    sources = min(len(pages), len({each.passage.sha256 for each in found}))
-    share = (max(each.share for each in found) + together) / 2
-    return round(share * (0.7 + 0.3 * min(sources / _SOURCES, 1.0)), 2)

@@ -67,7 +67,7 @@ _ASKING = re.compile("为什么|什么|时候|怎么|怎样|如何|多[少久长
 _MERELY_ASKING = re.compile(
     r"(?i)\b(how|wie) (?:long|far(?: away)?|fast|quickly|heavy|deep|high|tall|wide|thick|big|large|"
     r"small|old|hot|cold|steep|expensive|lange?|weit|schnell|schwer|tief|hoch|breit|dick|groß|klein|"
-    r"alt|teuer)\b|\bdifferences? between\b"
+    r"alt|teuer)\b|\bdifferences? between\b|\bstands? for\b|\bmeans?(?=\W*$)"
     r"|^\W*(?:please )?(?:compare(?=\b.* (?:and|or|to|with)\b)|(?:describe|explain|list|name|"
     r"show|summari[sz]e)(?= (?:all|each|every|how|the|what|which|why)\b))"
 )

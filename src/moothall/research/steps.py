@@ -101,6 +101,7 @@ class Evaluate(Block):
         except Unusable as error:
             by_rules = rules.evaluate(researcher)
             said.remark = said.remark or by_rules.remark
+            said.generated = said.generated or [o.topic for o in by_rules.generated_objectives]
             researcher.replaced("the evaluation", error)
         most = 1.0 if researcher.progress.citations else _UNCITED
         for objective in researcher.objectives:

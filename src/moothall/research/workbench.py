@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from moothall.action import Action
-from moothall.errors import BudgetExceeded, JournalError
+from moothall.errors import BudgetExceeded, JournalError, ModelError
 from moothall.models.ask import Messages, Unusable, ask_json
 from moothall.models.protocol import Usage
 from moothall.reasoning.charging import completed
@@ -38,6 +39,7 @@ from moothall.text import log_failure, shorten
 
 if TYPE_CHECKING:
     from moothall.models.protocol import Model
+    from moothall.research.citations import Checked
     from moothall.research.owner import Owner
     from moothall.research.writing.style import Style
 
@@ -76,6 +78,7 @@ class Workbench:
         self.tasks: list[ResearchTask] = []
         self.results: list[ResearchResult] = []
         self.step = ""  # the one that is under way
+        self.waits_for_judge = False  # the narrative has footnotes that were not judged yet
         self._passages: dict[str, list[Passage]] = {}
         self._contexts: dict[str, int | None] = {}
         self._numbers: dict[tuple[str, str], int] = {}
@@ -129,7 +132,9 @@ class Workbench:
         if name not in self._contexts:
 
             async def ask(_: Any) -> dict[str, int | None]:
-                return {"context_tokens": await find()}
+                with suppress(ModelError):  # the first prompt will say so
+                    return {"context_tokens": await find()}
+                return {"context_tokens": None}
 
             key = f"{self.iteration}.{self.step}.context"
             self._contexts[name] = (await self.record.step(key, ask))["context_tokens"]
@@ -259,7 +264,14 @@ class Workbench:
         if not by_rules:
             cited = [each.url for each in self.progress.passages]
             markdown = safe_markdown(with_footnotes(markdown, self.numbered), cited, hosts=False)
-        found = check(markdown, self.numbered, by_rules=by_rules)
+        # A model that judges needs every footnote: it judges after this step.
+        self.waits_for_judge = not by_rules and self.agent.judge is not None
+        return self.note_citations(
+            check(markdown, self.numbered, by_rules=by_rules, keeps_all=self.waits_for_judge)
+        )
+
+    def note_citations(self, found: Checked) -> Narrative:
+        """Store a checked narrative, with what was marked before marked again; return it."""
         progress = self.progress
         text = found.markdown
         # A sentence that was marked before and comes back without its footnote is marked again.
@@ -274,6 +286,7 @@ class Workbench:
             text = text.replace(sentence, sentence + _MARK)
         progress.narrative = text
         progress.citations = [(each.number, each.sentence) for each in found.citations]
+        progress.supports = [each.support for each in found.citations if each.support]
         progress.unsupported = [*found.unsupported, *again]
         progress.uncited = max(found.uncited - len(again), 0)
         return self.narrative

@@ -21,7 +21,7 @@ from moothall.clock import DAY_S, Clock, seconds_of
 from moothall.dispatch import AgentToolbox
 from moothall.errors import ConfigError, DefinitionError, FileError
 from moothall.journal import Journal
-from moothall.journal.journal import as_journal
+from moothall.journal.named import as_journal
 from moothall.jsonvalue import NotJSON, copy_json
 from moothall.reasoning.read_record import fingerprint
 from moothall.reasoning.record import NULL_RECORD, Record, recorded

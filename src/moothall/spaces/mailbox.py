@@ -90,6 +90,13 @@ class Mailbox:
         approver: Approver | None = self.space.approver
         return approver
 
+    def renew(self) -> None:
+        """Look the agent's actions up again, since they are others now. In any thread."""
+        if get_ident() == self.router.thread_id:
+            self.offers = Offer.all_of(self)
+        else:
+            self.router.thread.enter(self.renew)
+
     def send(self, envelope: Envelope) -> None:
         """Send a message without waiting."""
         self.router.send(envelope, self)

@@ -1,6 +1,6 @@
 """moothall's SQLite files: opening, migrating, reading, writing, and texts for their errors."""
 
-from moothall.sqlite.file import SQLiteConnection, SQLiteFile
+from moothall.sqlite.file import Migration, SQLiteConnection, SQLiteFile
 from moothall.sqlite.pool import SQLitePool
 
-__all__ = ["SQLiteConnection", "SQLiteFile", "SQLitePool"]
+__all__ = ["Migration", "SQLiteConnection", "SQLiteFile", "SQLitePool"]

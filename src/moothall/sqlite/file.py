@@ -21,6 +21,8 @@ from moothall.threads import guard, in_child
 
 E = TypeVar("E", bound=MoothallError)
 Identity: TypeAlias = tuple[int, int] | None
+Migration: TypeAlias = str | Callable[[sqlite3.Connection], object]
+"""A statement, or what a migration does by Python."""
 
 _LEAST_BYTES: Final = 512
 """A database has no fewer; SQLite itself treats a file of one byte as empty."""
@@ -71,7 +73,7 @@ class SQLiteFile(Generic[E]):
         kind: str,
         maker: str,
         application: int,
-        migrations: Sequence[Sequence[str]],
+        migrations: Sequence[Sequence[Migration]],
         error: Callable[[str, str], E],
     ) -> None:
         name = os.fspath(path) if isinstance(path, os.PathLike) else path
@@ -209,8 +211,11 @@ class SQLiteFile(Generic[E]):
         connection.execute("BEGIN IMMEDIATE")
         # If another process has migrated it meanwhile, nothing is left to do.
         for version in range(self.version(connection), self.newest):
-            for statement in self._migrations[version]:
-                connection.execute(statement)
+            for step in self._migrations[version]:
+                if isinstance(step, str):
+                    connection.execute(step)
+                else:
+                    step(connection)
         connection.execute(f"PRAGMA application_id = {self._application}")
         connection.execute(f"PRAGMA user_version = {self.newest}")
         connection.execute("COMMIT")

@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
@@ -17,6 +17,8 @@ from moothall.threads import guard, renewed
 
 E = TypeVar("E", bound=MoothallError)
 
+_BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_PAUSE_S: Final = 0.02
 _IDLE: Final = 4
 """How many idle connections are kept for the next calls."""
 
@@ -67,6 +69,78 @@ class SQLitePool(Generic[E]):
     def writing(self, wait: bool = True) -> AbstractContextManager[sqlite3.Connection]:
         """Yield a connection in a transaction: committed at the body's end, else rolled back."""
         return self._in("BEGIN IMMEDIATE", self._timeout if wait else -1, writes=True)
+
+    def empty_log(self, seconds: float = 5.0) -> bool:
+        """Move the log into the file and empty it, so that no deleted data is left there.
+
+        Return False if readers of an older state prevented it for so long. A writer waits for it
+        for some milliseconds.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            # Most is moved while others write; only the rest is moved under the lock.
+            if self.move_log() and self._moves_log("TRUNCATE"):
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_PAUSE_S)  # noqa: TID251 - so long others write
+
+    def move_log(self) -> bool:
+        """Move what the log has into the file, as far as readers allow; nobody waits.
+
+        Who changes much does so now and then: else the next writer has to, and that takes long.
+        """
+        return self._moves_log("PASSIVE")
+
+    def rewrite(self) -> bool:
+        """Write the file anew, without the copies of deleted data that SQLite leaves in pages.
+
+        Writers wait until it has ended. Return False if readers of an older state kept the log.
+        """
+        self._lock(True)
+        try:
+            connection = self._connect("rw")
+            try:
+                connection.execute("VACUUM")
+            except sqlite3.Error as error:
+                raise self._fault(error) from error
+            finally:
+                connection.close()
+        finally:
+            self._writer = 0
+            self._writing.release()
+        return self.empty_log()
+
+    def copy_to(self, path: Path) -> None:
+        """Write what the file has at this moment to another file, which is empty; nobody waits."""
+        self._file.check_process()
+        connection = self._connect("rw")
+        try:
+            connection.execute("VACUUM INTO ?", (str(path),))
+            copy = sqlite3.connect(path)  # a file of its own, which nobody else knows
+            try:
+                copy.execute("PRAGMA journal_mode = WAL").fetchone()
+            finally:
+                copy.close()
+        except sqlite3.Error as error:
+            raise self._fault(error) from error
+        finally:
+            connection.close()
+
+    def _moves_log(self, how: str) -> bool:
+        self.check()
+        connection = self._take(patient=False)
+        try:
+            connection.wait(0)
+            with self._writing if how == "TRUNCATE" else nullcontext():
+                (busy, log, moved) = connection.execute(f"PRAGMA wal_checkpoint({how})").fetchone()
+        except sqlite3.Error as error:
+            connection.close()
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY:
+                return False
+            raise self._fault(error) from error
+        self._give_back(connection)
+        return not busy and log == moved
 
     def _lock(self, wait: bool) -> None:
         """Become the writer of this process."""

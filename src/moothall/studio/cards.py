@@ -71,6 +71,7 @@ class Cards:
             "sender": request.sender,
             "fingerprint": request.fingerprint,
             "run": request.run_id,
+            "note": request.note,
         }
         return (await self.ask("approval", about)) is True
 

@@ -2,43 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-import ipaddress
-import re
 import secrets
-import socket
-import time
-from collections import deque
-from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 from urllib.parse import parse_qs
 
 from fastapi.datastructures import Headers
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 
-Message = MutableMapping[str, Any]
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+from moothall.doors.checks import (
+    Attempts,
+    Hosts,
+    Message,
+    Receive,
+    Refused,
+    Scope,
+    Send,
+    again,
+    body_of,
+    check_length,
+    check_once,
+)
 
-OWN_HOSTS: Final = frozenset(("localhost", "127.0.0.1", "[::1]"))
 MOST_BYTES: Final = 1 << 20
 """The longest body of a request."""
-_LONG: Final = f"a request must have at most {MOST_BYTES:,} bytes"
-_BODY_S: Final = 20.0
-_ATTEMPTS: Final = 20
-"""After this many wrong passwords from one address in a minute, no further one is checked."""
-_ADDRESSES: Final = 1000
 _KEEP: Final = "surrogateescape"
 KEY: Final = "x-moothall-key"
 """The header in which an opened page sends its key; a link or socket sends `?key=`."""
-_HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^][:@/]+)(:\d{1,5})?")
-_ONCE: Final = (
-    *("host", "origin", "authorization", "content-length"),
-    *("sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest"),
-)
-"""The headers that access depends on: a request has each at most once."""
 
 _SHELL: Final = (
     *("/config", "/theme.css", "/favicon.ico", "/manifest.json"),
@@ -76,18 +66,14 @@ class Guard:
         self._secret = secret.encode()
         self._is_password = is_password
         self._name = "password" if is_password else "token"
-        self._hosts = OWN_HOSTS
-        self._anywhere = host not in ("127.0.0.1", "localhost", "::1")
-        if self._anywhere:
-            name = socket.gethostname().lower()
-            self._hosts |= {host.lower(), name, f"{name}.local"}
+        self._hosts = Hosts(host)
         # The cookie survives a restart with the same secret. It does not tell the secret: scrypt is
         # slow to guess. Browsers send it to the programs at all ports of this host: so it opens the
         # empty page alone, and each studio's has a name of its own. What fills the page also needs
         # the key, which the browser keeps for this port.
         made = hashlib.scrypt(self._secret, salt=b"moothall studio", n=1 << 14, r=8, p=1).hex()
         self._cookie, self._pass, self._key = f"moothall_studio_{made[:8]}", made[8:64], made[64:]
-        self._failed: dict[str, deque[float]] = {}
+        self._attempts = Attempts()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer it."""
@@ -97,7 +83,7 @@ class Guard:
         send = _with_headers(send, scope["path"])
         try:
             await self._answer(scope, receive, send)
-        except _Refused as refused:
+        except Refused as refused:
             if scope["type"] == "websocket":  # with words, uvicorn would log each as a failure
                 await send({"type": "websocket.close"})
             else:
@@ -105,13 +91,10 @@ class Guard:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        if any(len(headers.getlist(each)) > 1 for each in _ONCE):
-            raise _Refused(403, "a header appears twice")
+        check_once(scope)
         if fault := self._foreign(scope, headers):
-            raise _Refused(403, fault)
-        length = headers.get("content-length", "0")
-        if not (length.isdecimal() and len(length) < 10 and int(length) <= MOST_BYTES):
-            raise _Refused(413, _LONG)
+            raise Refused(403, fault)
+        check_length(scope, MOST_BYTES)
         path, is_socket = scope["path"], scope["type"] == "websocket"
         known = self._is_known(scope, headers)
         enters = path == "/login" or (path == "/" and b"token=" in scope["query_string"])
@@ -119,24 +102,24 @@ class Guard:
             await (await self._enter(scope, headers, receive, known))(scope, receive, send)
             return
         if not known:
-            raise _Refused(401, "no token")
+            raise Refused(401, "no token")
         if not _is_open(scope.get("method", ""), path, is_socket):
-            raise _Refused(404, "there is no such page")
+            raise Refused(404, "there is no such page")
         if not is_socket:
-            receive = _again(await _body(receive), receive)
+            receive = again(await body_of(receive, MOST_BYTES), receive)
         await self.app(scope, receive, send)
 
     def _foreign(self, scope: Scope, headers: Headers) -> str:
         """Return why a request is not from a page of this studio; empty if it is."""
         host = headers.get("host", "")
-        if not self._is_own(host):
+        if not self._hosts.has(host):
             return (
                 f"{host[:80]!r} is not a host of this studio: open it at 127.0.0.1, or start it "
                 "with --host"
             )
         origin = headers.get("origin")
         # A studio that others can reach may be behind a proxy that speaks TLS.
-        own = (f"http://{host}", f"https://{host}")[: 1 + self._anywhere]
+        own = (f"http://{host}", f"https://{host}")[: 1 + self._hosts.anywhere]
         if origin is not None and origin not in own:
             return f"a page of {origin[:80]!r} may not use this studio"
         is_link = (  # a link may open the page, and nothing else
@@ -151,20 +134,6 @@ class Guard:
             return "a socket needs an Origin"
         return ""
 
-    def _is_own(self, host: str) -> bool:
-        found = _HOST.fullmatch(host.lower())
-        if found is None:
-            return False
-        if found[1] in self._hosts:
-            return True
-        if not self._anywhere:
-            return False
-        try:  # an IP address is no DNS name, so nobody else can make it point here
-            ipaddress.ip_address(found[1].strip("[]"))
-        except ValueError:
-            return False
-        return True
-
     def _is_known(self, scope: Scope, headers: Headers) -> bool:
         for cookie in ";".join(headers.getlist("cookie")).split(";"):
             key, _, value = cookie.strip().partition("=")
@@ -177,19 +146,12 @@ class Guard:
         return scheme.lower() == "bearer" and self._is_secret(scope, given.encode("latin-1"))
 
     def _is_secret(self, scope: Scope, given: bytes) -> bool:
-        if self._is_tried_out(scope):
+        if self._attempts.are_over(scope):
             return False
         right = secrets.compare_digest(given, self._secret)
         if self._is_password and not right:  # a token is too long to guess
-            tries = self._failed.setdefault(_client(scope), deque(maxlen=_ATTEMPTS))
-            tries.append(time.monotonic())
-            if len(self._failed) > _ADDRESSES:
-                del self._failed[next(iter(self._failed))]
+            self._attempts.note(scope)
         return right
-
-    def _is_tried_out(self, scope: Scope) -> bool:
-        tries = self._failed.get(_client(scope), deque())
-        return len(tries) == _ATTEMPTS and time.monotonic() - tries[0] < 60
 
     async def _enter(
         self, scope: Scope, headers: Headers, receive: Receive, known: bool
@@ -200,7 +162,7 @@ class Guard:
         if path == "/" and method in ("GET", "HEAD") and not self._is_password:
             given = _field(scope["query_string"], "token")
         elif path == "/login" and method == "POST":
-            given = _field(await _body(receive), "secret") or ""
+            given = _field(await body_of(receive, MOST_BYTES), "secret") or ""
         right = given is not None and self._is_secret(scope, given.encode("utf-8", _KEEP))
         if right or known:
             answer = _opens(self._key if right else "")
@@ -209,19 +171,11 @@ class Guard:
                 answer.headers["set-cookie"] = cookie
             return answer
         if "text/html" not in headers.get("accept", ""):
-            raise _Refused(401, f"the {self._name} is missing or wrong")
+            raise Refused(401, f"the {self._name} is missing or wrong")
         wrong = "" if given is None else f"This is not the {self._name}."
-        if self._is_tried_out(scope):
+        if self._attempts.are_over(scope):
             wrong = "Too many wrong attempts: wait a minute."
         return _asks(self._name, wrong)
-
-
-class _Refused(Exception):
-    """A request, or the opening of a socket, is refused; its text says why."""
-
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
-        self.status = status
 
 
 def _is_open(method: str, path: str, is_socket: bool) -> bool:
@@ -244,43 +198,8 @@ def _is_among(path: str, listed: tuple[str, ...]) -> bool:
     return any(path == each or (path.startswith(each) and each.endswith("/")) for each in listed)
 
 
-def _client(scope: Scope) -> str:
-    """Return the client's address; for IPv6 its network, in which it has billions of addresses."""
-    address: str = (scope.get("client") or ("", 0))[0].partition("%")[0]
-    return ipaddress.IPv6Address(address).exploded[:19] if ":" in address else address
-
-
 def _field(form: bytes, name: str) -> str | None:
     return parse_qs(form.decode("latin-1"), errors=_KEEP).get(name, [None])[0]
-
-
-async def _body(receive: Receive) -> bytes:
-    """Return a whole body; refuse one that is too long or too slow."""
-    body, more = bytearray(), True
-    try:
-        async with asyncio.timeout(_BODY_S):
-            while more:
-                message = await receive()
-                if message["type"] != "http.request":
-                    raise _Refused(400, "the request has ended in its midst")
-                body += message.get("body", b"")
-                if len(body) > MOST_BYTES:
-                    raise _Refused(413, _LONG)
-                more = message.get("more_body", False)
-    except TimeoutError:
-        why = f"a request must be sent within {_BODY_S:.0f} seconds"
-        raise _Refused(408, why) from None
-    return bytes(body)
-
-
-def _again(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that first returns a body that was read already."""
-    messages = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def receiving() -> Message:
-        return messages.pop() if messages else await receive()
-
-    return receiving
 
 
 def _with_headers(send: Send, path: str) -> Send:

@@ -9,7 +9,8 @@ from os import PathLike, environ
 from typing import TYPE_CHECKING, Any
 
 from moothall.errors import ConfigError, JournalError
-from moothall.journal.journal import Journal, as_journal
+from moothall.journal.journal import Journal
+from moothall.journal.named import as_journal
 from moothall.journal.place import state_file
 from moothall.studio.cards import Cards
 from moothall.studio.feed import Feed

@@ -51,7 +51,7 @@ class ResearchTab:
         from moothall.research.recording import report_so_far
 
         outline, entries = self._recorded(run)
-        return report_so_far(run, entries, under_way=outline.state == "running")
+        return report_so_far(run, entries, under_way=outline.under_way)
 
     def _recorded(self, run: str) -> tuple[Outline, list[Entry]]:
         journal = self._hub.journal

@@ -9,7 +9,7 @@ from typing import Any, Final
 from moothall.journal.entry import ROOT, Entry, Outline
 from moothall.orders.order import ResearchOrder, of_entry
 from moothall.research.report import ENDED
-from moothall.studio.run_view import Totals
+from moothall.studio.run_view import Totals, told_of
 from moothall.text import printable, shorten
 
 STEPS: Final = ("plan", "research", "update", "narrate", "evaluate")
@@ -28,13 +28,13 @@ def research_view(outline: Outline, entries: Sequence[Entry]) -> dict[str, Any]:
     view = _View()
     for entry in entries:
         view.take(entry)
-    told, runs = view.told, outline.state == "running"
+    told, runs = view.told, outline.under_way
     if not runs:
         view.tasks_left("not done", None)
         told["step"] = None
     resources = list(view.resources.values())
     return told | {
-        "run": asdict(outline),
+        "run": told_of(outline),
         "last": entries[-1].sequence if entries else 0,
         "done": told["iteration"] - 1,
         "asking": next(iter(view.asking.values()), None) if runs else None,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from decimal import Decimal, InvalidOperation
 from itertools import islice
 from typing import Any, Final
 
 from moothall.errors import UnknownPrice
 from moothall.journal.describe import fault_line, is_refused
-from moothall.journal.entry import ROOT, Entry
+from moothall.journal.entry import ROOT, Entry, Outline
 from moothall.journal.run_parts import below
 from moothall.models.wrappers.prices import Prices
 from moothall.orders.order import line_of
@@ -42,6 +43,11 @@ def shown(entry: Entry, *, whole: bool = False) -> dict[str, Any]:
     if entry.kind == "started" and isinstance(entry.data.get("part"), str):
         row["part"] = below(entry.path, entry.data["part"])
     return row
+
+
+def told_of(outline: Outline) -> dict[str, Any]:
+    """Return an outline for pages, where a run that waits for a person runs, and has a card."""
+    return asdict(outline) | ({"state": "running"} if outline.under_way else {})
 
 
 class Totals:

@@ -17,7 +17,7 @@ from moothall.jsonvalue import deep_json
 from moothall.orders.order import order_in
 from moothall.reasoning.loop.given import given_for
 from moothall.studio.feed import as_json
-from moothall.studio.run_view import Totals, shown
+from moothall.studio.run_view import Totals, shown, told_of
 from moothall.threads import renewed
 
 if TYPE_CHECKING:
@@ -99,8 +99,8 @@ class RunsTab:
             self._known = None
 
     def _publish_changes(self, journal: Journal, outline: Outline, after: int) -> None:
-        id, told = outline.id, asdict(outline)
-        if outline.state == "running" or id in self._totals:
+        id, told = outline.id, told_of(outline)
+        if outline.under_way or id in self._totals:
             totals = self._totals.setdefault(id, Totals())
             try:
                 new = journal.entries(id, totals.sequence)
@@ -113,7 +113,7 @@ class RunsTab:
                 if entry.sequence > after:
                     self._hub.feed.publish("entry", {"run": id, "entry": shown(entry)})
             told["totals"] = totals.to_json()
-            if outline.state != "running":
+            if not outline.under_way:
                 del self._totals[id]
         self._hub.feed.publish("run", told)
 
@@ -124,17 +124,17 @@ class RunsTab:
         """
         jobs = self._jobs
         return [
-            {**asdict(each), "job": jobs.state(each.id), "told": jobs.told(each.id)}
+            {**told_of(each), "job": jobs.state(each.id), "told": jobs.told(each.id)}
             for each in self.refresh()
         ]
 
     def entries(self, run: str, after: int = 0, most: int = _PAGE) -> list[dict[str, Any]]:
         """Return the entries of a run after number `after`, cut; at most `most` of them."""
-        return [shown(each) for each in self._journal.entries(run, after)[: max(1, most)]]
+        return [shown(each) for each in self._journal.entries(run, after, max(1, most))]
 
     def entry(self, run: str, sequence: int) -> dict[str, Any]:
         """Return one entry, whole."""
-        found = next(iter(self._journal.entries(run, sequence - 1)), None)
+        found = next(iter(self._journal.entries(run, sequence - 1, 1)), None)
         if found is None or found.sequence != sequence:
             raise ConfigError(f"run {run!r} has no entry {sequence}")
         return shown(found, whole=True)
@@ -142,10 +142,10 @@ class RunsTab:
     def run(self, run: str) -> dict[str, Any]:
         """Return the outline of a run, its totals, the calls in doubt, and its `order` or None."""
         outline, entries = self._journal.run(run), self._journal.entries(run)
-        doubts = [] if outline.state == "running" else in_doubt(entries)
+        doubts = [] if outline.under_way else in_doubt(entries)
         orders = [asdict(order) for each in entries if (order := order_in(each)) is not None]
         return {
-            **asdict(outline),
+            **told_of(outline),
             "totals": Totals(entries).to_json(),
             "order": orders[-1] if orders else None,
             "in_doubt": [{"number": each.number, "line": doubt_line(each)} for each in doubts],

@@ -6,10 +6,12 @@ Nothing is imported, and nothing is measured, before `instrument` is called.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from moothall import tracing
 from moothall.errors import ConfigError, MissingExtra, TelemetryError
+from moothall.http.network import check_allowed
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -18,7 +20,10 @@ if TYPE_CHECKING:
 
     from moothall.journal import Journal
 
-__all__ = ["export", "instrument", "uninstrument"]
+__all__ = ["export", "export_otlp", "instrument", "uninstrument"]
+
+_AT_ONCE: Final = 512
+"""How many spans an exporter is given at a time, as OpenTelemetry's own batches have."""
 
 
 def instrument(
@@ -82,14 +87,50 @@ def export(journal: Journal | str | os.PathLike[str], run_id: str, exporter: Spa
     MissingExtra.unless("telemetry", "otel", "opentelemetry.sdk")
     from opentelemetry.sdk.trace.export import SpanExportResult
 
-    from moothall.journal.journal import as_journal
+    from moothall.journal.named import as_journal
     from moothall.telemetry.recorded import RecordedSpans
 
     entries = as_journal(journal, "export").entries(run_id)
     spans = list(RecordedSpans(run_id, entries))
-    if spans and exporter.export(spans) is not SpanExportResult.SUCCESS:
-        raise TelemetryError(
-            f"the spans of run {run_id!r} were not exported: {type(exporter).__name__} failed; "
-            "OpenTelemetry's log says why"
-        )
+    for first in range(0, len(spans), _AT_ONCE):
+        part = spans[first : first + _AT_ONCE]
+        if exporter.export(part) is not SpanExportResult.SUCCESS:
+            raise TelemetryError(
+                f"the spans of run {run_id!r} were not exported: {type(exporter).__name__} failed; "
+                "OpenTelemetry's log says why"
+            )
     return len(spans)
+
+
+def export_otlp(journal: Journal | str | os.PathLike[str], run_id: str, url: str) -> int:
+    """Make the spans of a recorded run from its journal, and send them to a collector by OTLP.
+
+    What `OTEL_EXPORTER_OTLP_HEADERS` and `OTEL_SERVICE_NAME` say holds, as for a program.
+
+    Args:
+        journal: the journal, or the path of one
+        run_id: the run's id
+        url: the collector, as `OTEL_EXPORTER_OTLP_ENDPOINT` names it, without `/v1/traces`
+
+    Returns:
+        how many spans there are
+
+    Raises:
+        ConfigError: the URL is not valid
+        RemoteForbidden: `MOOTHALL_OFFLINE=1`, and the collector is not on this machine
+        NoSuchRun, JournalError, TelemetryError, MissingExtra: as for `export`
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"the address of a collector must be an http URL, got {url!r:.200}")
+    MissingExtra.unless("export by OTLP", "otel", "opentelemetry.exporter.otlp.proto.http")
+    check_allowed(url, "export by OTLP")
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    exporter: SpanExporter = OTLPSpanExporter(
+        f"{url.rstrip('/').removesuffix('/v1/traces')}/v1/traces"
+    )
+    try:
+        return export(journal, run_id, exporter)
+    finally:
+        exporter.shutdown()

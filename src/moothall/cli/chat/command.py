@@ -9,11 +9,11 @@ from typing import Any
 import click
 
 from moothall.agent import Agent
-from moothall.cli.broker_commands import Place, place_options
 from moothall.cli.chat.console import Console, PlainConsole, TerminalConsole
 from moothall.cli.chat.session import Session
 from moothall.cli.ending import interruptible
 from moothall.cli.own_agents import Company, company_options
+from moothall.cli.serving.broker_commands import Place, place_options
 from moothall.cli.shared_options import journal_option, recorded
 from moothall.journal.place import state_file
 from moothall.spaces.native import NativeSpace

@@ -80,7 +80,18 @@ _AT_WORK: Final = {
 @click.option("--tone", metavar="TEXT", default="", help="Tone, such as formal.")
 @click.option("--language", metavar="TEXT", default="", help="Language of the report.")
 @click.option("--review-plan", is_flag=True, help="Show you the plan, to change before it begins.")
+@click.option("--arxiv", is_flag=True, help="Search arXiv for preprints, too.")
+@click.option("--crossref", is_flag=True, help="Search Crossref for published works, too.")
 @click.option("--site", metavar="HOST", help="Visit only this host and its subdomains.")
+@click.option(
+    "--sites", metavar="HOSTS", multiple=True, help="The same for several: a,b. May be repeated."
+)
+@click.option(
+    "--exclude", metavar="HOSTS", multiple=True, help="Hosts that are not visited. May be repeated."
+)
+@click.option(
+    "--since", metavar="DATE", help="Leave out what was published before: 2024, 2024-05-01."
+)
 @click.option(
     "--allow-host",
     "allow_hosts",
@@ -92,13 +103,23 @@ _AT_WORK: Final = {
 @click.option("--max-tokens", type=Whole(min=1), help="Limit of tokens, in all.")
 @click.option("--max-seconds", type=above_0(), help="Time limit.")
 @recording_options
-@click.option("--out", metavar="FILE", type=_FILE, help="Write the report to FILE, as Markdown.")
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=_FILE,
+    help="Write the report to FILE: Markdown, or by its end .docx, .html, .bib, .json.",
+)
 @click.option("--html", metavar="FILE", type=_FILE, help="Write it to FILE as HTML, too.")
+@click.option(
+    "--sources", metavar="FILE", type=_FILE, help="Write its sources to FILE: .bib or .json (CSL)."
+)
 @click.option("--studio", "in_studio", is_flag=True, help="Show it on a web page, until Ctrl-C.")
 @json_option
 def command(
     objectives: tuple[str, ...],
     allow_hosts: tuple[str, ...],
+    sites: tuple[str, ...],
+    exclude: tuple[str, ...],
     by_step: tuple[str, ...],
     journal: str | None,
     run_id: str | None,
@@ -140,6 +161,8 @@ def command(
         order = ResearchOrder(
             list(dict.fromkeys(objectives)),
             allow_hosts=list(allow_hosts),
+            sites=_listed(sites),
+            exclude=_listed(exclude),
             step_models=step_models(by_step),
             **given,
         )
@@ -149,6 +172,11 @@ def command(
     if not in_studio:
         return execute_order(run_research, order, journal, run_id, as_json)
     return _in_studio(order, journal, run_id, as_json)
+
+
+def _listed(given: tuple[str, ...]) -> list[str]:
+    """Return hosts that were given in any number of options, with commas between them."""
+    return [each.strip() for one in given for each in one.split(",")]
 
 
 def _in_studio(order: ResearchOrder, journal: str | None, run_id: str | None, as_json: bool) -> int:
@@ -263,6 +291,8 @@ class ResearchDisplay(RunDisplay):
             self._working = f"iteration {event.iteration}{of}, {what}"
             return
         data = event.result
+        for note in data.get("notes", ()):
+            self._line(one_line(note, MAX_LINE), "yellow", "  note: ", "    ")
         if event.block == "plan":
             count = len(data["tasks"])
             self._line(f"  plan: {counted(count, 'task')}" if count else "  plan: no task is left")

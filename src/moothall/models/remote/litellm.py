@@ -168,6 +168,18 @@ class LiteLLMModel(RemoteModel):
         tools = [{"type": "function", "function": function} for function in functions]
         return {"tools": tools, "tool_choice": "none"}
 
+    async def find_context(self) -> int | None:
+        """Return what litellm's own list says that a prompt may have; None if it does not know.
+
+        `context_tokens` is set to it, unless it was known. Nothing is sent to the provider.
+        """
+        if self.context_tokens is None and self.base_url is None:
+            listed: Any = (await asyncio.to_thread(imported)).model_cost
+            about = listed.get(self.model) or listed.get(self.model.partition("/")[2]) or {}
+            most = about.get("max_input_tokens")
+            self.context_tokens = most if type(most) is int and most > 0 else None
+        return self.context_tokens
+
     async def _prepare(self, actions: list[Action] | None) -> None:
         await asyncio.to_thread(imported)
 

@@ -60,6 +60,16 @@ class FallbackModel(Answering):
         given = [each for each in longest if each is not None]
         self.max_tokens: int | None = max(given) if len(given) == len(longest) else None
 
+    async def find_context(self) -> int | None:
+        """Ask the models' servers for their contexts; return the smallest known one, or None."""
+        for each in self.models:
+            if find := getattr(each, "find_context", None):
+                with suppress(ModelError, MissingExtra):  # an answer will say so, and ask the next
+                    await find()
+        known = [getattr(each, "context_tokens", None) for each in self.models]
+        self.context_tokens = min(filter(None, known), default=None)
+        return self.context_tokens
+
     async def _prepare(self, actions: list[Action] | None) -> None:
         for each in self.models:
             with suppress(ModelError, MissingExtra):  # an answer will say so, and ask the next

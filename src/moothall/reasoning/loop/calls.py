@@ -348,7 +348,9 @@ async def _permits(
         return await called(agent.request_permission, message)
 
     try:
-        decision: Decision = await step.permitted(ApprovalRequest.of(message).fingerprint, asks)
+        note = getattr(call.action, "_note", "")
+        asked = ApprovalRequest.of(message, note=note).fingerprint
+        decision: Decision = await step.permitted(asked, asks)
         return decision
     except asyncio.CancelledError:
         call.fault = _NOT_BEGUN

@@ -51,9 +51,26 @@ def result_content(result: dict[str, Any], limit: int) -> str:
     if error is not None:
         return json.dumps({"error": cut(readable(error), limit)}, ensure_ascii=False)
     if "result" in result:
-        return cut(json_text(result["result"]), limit)
+        return cut(json_text(_without_images(result["result"])), limit)
     rest = {key: value for key, value in result.items() if key != "traceback"}
     return cut(json_text(rest), limit)
+
+
+def _without_images(value: Any) -> Any:
+    """Return a value whose content blocks tell of images, which no result carries to a model."""
+    if not isinstance(value, list):
+        return value
+    return [
+        _told(each) if isinstance(each, dict) and "image_url" in each else each for each in value
+    ]
+
+
+def _told(block: dict[str, Any]) -> dict[str, Any]:
+    url = block["image_url"].get("url") if isinstance(block["image_url"], dict) else None
+    if not isinstance(url, str) or not url.startswith("data:"):
+        return block
+    kind, _, data = url[5:].partition(";base64,")
+    return {"type": "text", "text": f"[an image, {kind[:80]}, {len(data) * 3 // 4:,} bytes]"}
 
 
 class Given:
@@ -146,6 +163,7 @@ class _Kept(NamedTuple):
     items: list[Any]
     digests: list[bytes]  # of the items
     groups: frozenset[bytes]  # the digests of its groups
+    deletions: int | None  # how often values had been deleted from the file then
 
 
 def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
@@ -157,7 +175,7 @@ def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
     """
     last: _Kept | None = thread.remembered
     if last is None or last.file() is not record.file:
-        last = _Kept(ref(record.file), [], [], frozenset())
+        last = _Kept(ref(record.file), [], [], frozenset(), None)
     digests = _known(last, items)
     digests += [bytes.fromhex(record.keep(_json(each))) for each in items[len(digests) :]]
     made: set[bytes] = set()
@@ -169,9 +187,26 @@ def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
         for digest, group in zip(level, groups, strict=True):
             if digest not in last.groups:
                 record.keep(group)
-    kept = _Kept(last.file, items, digests, frozenset(made))
-    record.then(partial(setattr, thread, "remembered", kept))
+    record.rely(last.deletions, partial(_values, items))
+
+    def remember() -> None:
+        made_then = frozenset(made)
+        thread.remembered = _Kept(last.file, items, digests, made_then, record.deletions)
+
+    record.then(remember)
     return f"{levels}:{level[0].hex()}"
+
+
+def _values(items: list[Any]) -> dict[str, bytes]:
+    """Return all that `keep_list` keeps of a list of which nothing is kept, by hash."""
+    values = [_json(each) for each in items]
+    made = {sha256(each).hexdigest(): each for each in values}
+    level, levels = [sha256(each).digest() for each in values], 0
+    while not levels or len(level) > 1:
+        groups = [b"".join(group) for group in _groups(level)]
+        level, levels = [sha256(group).digest() for group in groups], levels + 1
+        made |= {digest.hex(): group for digest, group in zip(level, groups, strict=True)}
+    return made
 
 
 def _known(last: _Kept, items: list[Any]) -> list[bytes]:

@@ -340,6 +340,12 @@ class ReActAgent(RecordedAgent):
     def _check_request(self, request: ReplyRequest) -> None:
         self._memory_of(request.state)
 
+    async def _get_ready(self) -> None:
+        registry = self.actions
+        if isinstance(registry, ActionRegistry):
+            for source in registry._sources:
+                await source._get_ready()
+
     async def _work(self, request: ReplyRequest, record: Record[LoopState]) -> Reply:
         if self.discover is not None and self._mailbox is not None:
             await self._discover(request.state)

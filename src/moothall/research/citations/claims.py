@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -203,11 +203,11 @@ _TENS = (
     "twenty twentieth zwanzig vingt|thirty thirtieth dreißig trente|forty fortieth vierzig|"
     "fifty fiftieth fünfzig|sixty sixtieth sechzig|seventy siebzig|eighty achtzig|ninety neunzig"
 )
-_COUNTS = {word: at for at, words in enumerate(_UNITS.split("|")) for word in words.split()}
-_COUNTS |= {word: 10 * at for at, words in enumerate(_TENS.split("|"), 2) for word in words.split()}
-_SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-_SCALES |= {"hundert": 100, "tausend": 1000, "mille": 1000, "millionen": 10**6}
-_OTHERS = {"half": ("half", "0.5", "1/2"), "twice": ("twice", "2"), "thrice": ("3",)}
+COUNTS = {word: at for at, words in enumerate(_UNITS.split("|")) for word in words.split()}
+COUNTS |= {word: 10 * at for at, words in enumerate(_TENS.split("|"), 2) for word in words.split()}
+SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+SCALES |= {"hundert": 100, "tausend": 1000, "mille": 1000, "millionen": 10**6}
+OTHERS = {"half": ("half", "0.5", "1/2"), "twice": ("twice", "2"), "thrice": ("3",)}
 # Often not counts: `one` is a pronoun, `first` an adverb, `second` a time.
 LOOSE = listed("one first second zweite null eins acht mille")
 _DIGITS = re.compile(r"(-?\d[\d.,_' ]*)([^\W_]*)%?$")
@@ -221,45 +221,45 @@ def _numbers(words: list[str]) -> Iterator[Number]:
         if digits := _DIGITS.match(word):
             at += 1
             scale = 1000 if digits[2] == "k" else 1
-            if at < len(words) and words[at] in _SCALES:
-                scale, at = _SCALES[words[at]], at + 1
-            readings = _readings(digits[1], scale)
+            if at < len(words) and words[at] in SCALES:
+                scale, at = SCALES[words[at]], at + 1
+            readings = readings_of(digits[1], scale)
             if digits[2] and digits[1].isdigit() and not digits[2].isalpha():
                 readings = (word,)  # 3rc1, 0x1f
-        elif word in _OTHERS:
-            readings, at = _OTHERS[word], at + 1
+        elif word in OTHERS:
+            readings, at = OTHERS[word], at + 1
         else:
-            value, at = _spelled(words, at)
+            value, at = spelled(words, at)
             readings = (str(value),)
         if at > start:
             yield Number(" ".join(words[start:at]), readings)
         at = max(at, start + 1)
 
 
-def _spelled(words: list[str], at: int) -> tuple[int, int]:
+def spelled(words: Sequence[str], at: int) -> tuple[int, int]:
     """Return a number in words, and the place after it; the same place if there is none."""
     total = group = 0
     room = 10**15  # what follows must be smaller
     while at < len(words):
         word = words[at]
-        parts = [_COUNTS.get(part, room) for part in word.split("-")]
-        if word in _SCALES:
-            group = max(group, 1) * _SCALES[word]
-            room = _SCALES[word]
+        parts = [COUNTS.get(part, room) for part in word.split("-")]
+        if word in SCALES:
+            group = max(group, 1) * SCALES[word]
+            room = SCALES[word]
             if room > 100:
                 total, group = total + group, 0
         elif max(parts) < room and len(parts) < 3:
             group += sum(parts)
             room = 10 if parts[-1] >= 20 else 0
         elif not (
-            word == "and" and 100 <= room < 10**15 and _COUNTS.keys() & words[at + 1 : at + 2]
+            word == "and" and 100 <= room < 10**15 and COUNTS.keys() & words[at + 1 : at + 2]
         ):
             break
         at += 1
     return total + group, at
 
 
-def _readings(digits: str, scale: int) -> tuple[str, ...]:
+def readings_of(digits: str, scale: int) -> tuple[str, ...]:
     """Return the ways to read digits: `1.000` is a thousand in German and one in English."""
     digits = re.sub("[_' ]", "", digits.rstrip(".,_' "))
     grouped = re.fullmatch(r"(-?\d{1,3})((?:[.,]\d{3})+)((?:[.,]\d+)?)", digits)

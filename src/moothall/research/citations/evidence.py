@@ -76,6 +76,16 @@ def fault(sentence: str, passage: str, title: str = "") -> str | None:
     return _turned(said, best, stored) or (None if is_part else _altered(said, best))
 
 
+def verbatim(sentence: str, passage: str, title: str = "") -> bool:
+    """Return whether a passage has a sentence word for word, or all that it mostly quotes."""
+    stored, said = _stored(passage, title), claim(sentence)
+    if _even(said.text).strip(".!?… ") in stored.sentences:
+        return True
+    quoted = [found[0] for found in _QUOTED.finditer(said.text) if found[0][0] != "`"]
+    most = sum(len(words(each)) for each in quoted) > len(said.words) / 2
+    return most and fault(sentence, passage, title) is None
+
+
 class _Stored(NamedTuple):
     """A passage, prepared for comparison."""
 

@@ -6,12 +6,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from moothall.research.citations.evidence import BETWEEN, fault
-from moothall.research.findings import Citation, Passage
+from moothall.research.citations.evidence import BETWEEN
+from moothall.research.citations.support import support
+from moothall.research.findings import Citation, Passage, Support
 from moothall.research.sentences import FOOTNOTE, UNDERLINED, sentences
 
 UNSUPPORTED = "[unsupported]"
 """The mark after a sentence that none of its citations supports."""
+PARTLY = "[partly supported]"
+"""The mark after a sentence of which its citations support only a part."""
 
 _TOGETHER = 8  # passages that are tried together for one sentence, at most
 
@@ -26,11 +29,14 @@ class Checked:
     uncited: int  # how many sentences had no footnote
 
 
-_NOTE = re.compile(rf"([ \t]*)({FOOTNOTE}(?:[ \t]*{FOOTNOTE})*)")
+_NOTE = re.compile(rf"((?<![ \t])[ \t]*)({FOOTNOTE}(?:[ \t]*{FOOTNOTE})*)")
 # Text that would become a footnote once a footnote inside it is dropped.
-_AROUND = re.compile(r"\[\^(?=[^\]\n]*\[)")
+_AROUND = re.compile(r"\[\^(?=[^\]\[\n]*\[)")
 _NUMBERED = re.compile(r"\[\^([\d\s,;^]+)\]")
-_MARK = re.compile(r"\s*\\?\[\s*unsupported\s*\\?\]", re.IGNORECASE)
+_MARK = re.compile(
+    r"\s{0,20}\\?\[\s{0,9}(?:unsupported|partly\s{1,9}supported)\s{0,9}\\?\]\Z", re.IGNORECASE
+)
+_MARK_LENGTH = 80
 _DEFINITION = re.compile(
     r"^[ \t>]*(?:[-*+][ \t]+)?\[\^[^\[\]\n]{1,60}\]:[^\n]*(?:\n[ \t]+[^\n]*)*\n?", re.MULTILINE
 )
@@ -48,13 +54,24 @@ _FENCED = re.compile(  # models like to write Markdown as code, with a line befo
 )
 
 
-def check(markdown: str, passages: Mapping[int, Passage], *, by_rules: bool = False) -> Checked:
+def check(
+    markdown: str,
+    passages: Mapping[int, Passage],
+    *,
+    by_rules: bool = False,
+    judged: Mapping[tuple[str, str], Support] | None = None,
+    keeps_all: bool = False,
+) -> Checked:
     """Keep the footnotes whose passages support their sentences; mark sentences that lose all.
 
     A sentence that cites several passages keeps each that supports it alone; if none does, those
-    that support it together. A fence around the text, the text's own definitions of footnotes, a
-    list of sources at its end and every mark `[unsupported]` in it are removed first. Rules write
-    no such list: of theirs, what looks like one is the objective “References”.
+    that support it together; if these do not, those that support a part of it, and a mark. A fence
+    around the text, the text's own definitions of footnotes, a list of sources at its end and
+    every mark of ours in it are removed first. Rules write no such list: of theirs, what looks like
+    one is the objective “References”.
+
+    `judged` has what a model said of a sentence and a passage's text; the learned judge says the
+    rest. With `keeps_all` every footnote stays whose passage exists: a model will judge.
     """
     citations: list[Citation] = []
     unsupported: list[tuple[str, str]] = []
@@ -81,12 +98,19 @@ def check(markdown: str, passages: Mapping[int, Passage], *, by_rules: bool = Fa
         if not any(map(str.isalnum, bare)):  # a footnote in a paragraph of its own
             continue
         cited = dict.fromkeys(number for note in notes for number in _numbers(note))
-        kept, why = _supporting(bare, {n: passages[n] for n in cited if n in passages})
-        citations.extend(Citation(number, bare, passages[number]) for number in kept)
+        known = {n: passages[n] for n in cited if n in passages}
+        kept, why = _supporting(bare, known, judged or {})
+        if keeps_all:
+            kept = {
+                n: kept.get(n) or support(bare, p.text, title=p.title) for n, p in known.items()
+            }
+        citations.extend(Citation(n, bare, passages[n], found) for n, found in kept.items())
         left = _with_notes(sentence, {number: number for number in kept})
         if not kept:
             unsupported.append((bare, why))
             left = f"{left} {UNSUPPORTED}"
+        elif not keeps_all and all(found.label == "partly" for found in kept.values()):
+            left = f"{left} {PARTLY}"
         made.append(left)
     made.append(_NOTE.sub("", text[at:]))
     return Checked("".join(made), citations, unsupported, uncited)
@@ -108,10 +132,19 @@ def renumbered(markdown: str, citations: list[Citation]) -> tuple[str, list[Cita
 
 def _unmarked(markdown: str) -> str:
     """Return a narrative without marks that look like ours, even nested ones."""
-    markdown = markdown.replace("\0", "")
-    while (less := _MARK.sub("", markdown)) != markdown:
-        markdown = less
-    return _AROUND.sub("", markdown)
+    made = ""
+    parts: list[str] = []
+    for piece in re.split(r"(?<=\])", markdown.replace("\0", "")):
+        parts.append(piece)
+        if piece.endswith("]"):
+            # What a mark leaves may close another one: only the end of the text can be one.
+            tail = ""
+            while parts and len(tail) < _MARK_LENGTH:
+                tail = parts.pop() + tail
+            parts.append(tail[:-_MARK_LENGTH] if len(tail) > _MARK_LENGTH else "")
+            parts.append(_MARK.sub("", tail[-_MARK_LENGTH:]))
+    made = "".join(parts)
+    return _AROUND.sub("", made)
 
 
 def _numbers(notes: re.Match[str]) -> list[int]:
@@ -129,23 +162,30 @@ def _with_notes(text: str, new: Mapping[int, int]) -> str:
     return _NOTE.sub(note, text)
 
 
-def _supporting(sentence: str, cited: dict[int, Passage]) -> tuple[list[int], str]:
-    """Return the passages that support a sentence; if none does, the reason."""
+def _supporting(
+    sentence: str, cited: dict[int, Passage], judged: Mapping[tuple[str, str], Support]
+) -> tuple[dict[int, Support], str]:
+    """Return the passages that support a sentence, and how far; if none does, the reason."""
 
-    def fault_of(numbers: list[int]) -> str | None:
-        texts = BETWEEN.join(cited[number].text for number in numbers)
+    def of(numbers: list[int]) -> Support:
+        text = BETWEEN.join(cited[number].text for number in numbers)
+        known = judged.get((sentence, text))
         titles = "\n".join(cited[number].title for number in numbers)
-        return fault(sentence, texts, titles)
+        return known or support(sentence, text, title=titles)
 
-    faults = {number: fault_of([number]) for number in cited}
-    alone = [number for number, why in faults.items() if why is None]
-    if alone or not cited:
-        return alone, "cites an unknown source"
+    alone = {number: of([number]) for number in cited}
+    if not cited:
+        return {}, "cites an unknown source"
+    if full := {n: found for n, found in alone.items() if found.label == "supported"}:
+        return full, ""
+    best = max(alone.values(), key=lambda found: found.probability)
     needed = list(cited)[:_TOGETHER]
-    if why := faults[needed[0]] if len(needed) == 1 else fault_of(needed):
-        return [], why
-    for number in list(needed):
-        fewer = [each for each in needed if each != number]
-        if fault_of(fewer) is None:
-            needed = fewer
-    return needed, ""
+    if len(needed) > 1 and (joint := of(needed)).label != "unsupported":
+        for number in list(needed):
+            fewer = [each for each in needed if each != number]
+            if fewer and of(fewer).label == joint.label:
+                needed = fewer
+        if joint.label == "supported" or best.label == "unsupported":
+            return {n: replace(joint, window=alone[n].window) for n in needed}, ""
+    partly = {n: found for n, found in alone.items() if found.label == "partly"}
+    return partly, "" if partly else best.why

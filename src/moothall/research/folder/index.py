@@ -44,6 +44,8 @@ _FEW: Final = 500  # a folder with no more entries is looked at before each sear
 # mtime may have changed since. It is read again at each search, until its mtime is older.
 _RECENT_NS: Final = 2_000_000_000
 
+_OTHER_KIND: Final = "of a kind that is not read"
+
 _EMPTIED: Final = (
     "INSERT INTO words (words) VALUES ('delete-all')",
     "DELETE FROM passages",
@@ -80,6 +82,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     ),
     _EMPTIED,  # passages have up to 2,000 characters, not 1,000
     _EMPTIED,  # code keeps its lines, and no passage has half a block of it
+    _EMPTIED,  # HTML is read by its structure, without what no person sees; DOCX, EPUB, notebooks
 )
 _PASSAGE: Final = (
     "SELECT files.path, files.title, read_ns, anchor, passages.title, text "
@@ -96,10 +99,11 @@ def search_folder(
 ) -> Action:
     """Return an action `search_folder` that finds passages in the files below a folder.
 
-    Text, Markdown, reStructuredText, HTML, PDF, CSV and source files are put into a full-text
-    index (SQLite FTS5), which each search updates; of more than 500 files at most once a second,
-    and for a twentieth of the time. Hidden files and folders, `node_modules`, `__pycache__`,
-    links, binary files and those larger than 20 MiB are left out; unreadable files are logged.
+    Text, Markdown, reStructuredText, HTML, PDF, DOCX, EPUB, notebooks, CSV and source files are put
+    into a full-text index (SQLite FTS5), which each search updates; of more than 500 files at most
+    once a second, and for a twentieth of the time. Hidden files and folders, `node_modules` and
+    `__pycache__` are left out. So are links, binary and unreadable files, those of another kind and
+    those larger than 20 MiB: how many, and why, is logged.
 
     The action returns a `Resource` for each file, best first. Its content is the file's best
     passages, each as a section; a passage is cited as `file:///…#anchor`. If no file has text
@@ -210,7 +214,9 @@ class FolderIndex:
                 stored = {os.fsdecode(path): row for path, *row in rows}
             faults: list[tuple[str, str]] = []
             files = [*walk(self.root, faults)]
-            seen = {p: at for p, at in files if kind_of(p) is not None and self._matches_pattern(p)}
+            files = [(p, at) for p, at in files if self._matches_pattern(p)]
+            seen = {p: at for p, at in files if kind_of(p) is not None}
+            faults += [(_OTHER_KIND, p) for p, _ in files if p not in seen]
             seconds = time.monotonic() - start
             if gone := stored.keys() - seen.keys():
                 with self._pool.writing() as db:

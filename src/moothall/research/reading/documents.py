@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
-import logging
+import json
 import re
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import zip_longest
 from pathlib import PurePosixPath
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from moothall.errors import MissingExtra, UnreadableDocument
+from moothall.errors import UnreadableDocument
 from moothall.research.findings import Section
-from moothall.research.reading.html import Document, declared, decoded, plain, read_html
+from moothall.research.reading import process
+from moothall.research.reading.html import (
+    Document,
+    declared,
+    decoded,
+    is_binary,
+    plain,
+    read_html,
+)
+from moothall.text import error_text
 
 _KINDS: Final = {
     "text": ".txt .text .log",
@@ -25,6 +32,9 @@ _KINDS: Final = {
     "rest": ".rst .rest",
     "html": ".html .htm .xhtml",
     "pdf": ".pdf",
+    "docx": ".docx",
+    "epub": ".epub",
+    "notebook": ".ipynb",
     "table": ".csv .tsv",
     "python": ".py .pyi",
     "source": ".adoc .bash .bat .c .cc .cfg .clj .cmake .conf .cpp .cs .css .cxx .dart .diff .el "
@@ -34,15 +44,14 @@ _KINDS: Final = {
 }
 _KIND_OF: Final = {suffix: kind for kind, all in _KINDS.items() for suffix in all.split()}
 
-_LOOKED_AT: Final = 8192  # bytes at the start of a file; with a NUL among them it is binary
 _TITLE: Final = 300  # characters of a heading that are kept
 _LINES: Final = 40
 _ROWS: Final = 10
 _MINIFIED: Final = (".js", ".css", ".mjs", ".svg")
 _LONG: Final = 500  # bytes; longer lines on average were not written by a person
+_PRINTED: Final = 2000  # characters of an output in a notebook
 _NAME: Final = 80  # characters of a column's name, which each row repeats
 
-_UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _DECLARED = re.compile(rb"(?:coding|charset|encoding)[ \t]*[:=][ \t]*[\"']?([\w.-]+)")
 
 _MARKDOWN = re.compile(
@@ -69,7 +78,7 @@ _REST = re.compile(
     re.MULTILINE,
 )
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{2,}\s*")
-_HYPHEN = re.compile(r"(?<=[a-zß-öø-ÿ])-\n(?=[a-zß-öø-ÿ])")  # at the end of a line
+_ESCAPES = re.compile("\x1b\\[[0-9;]*[A-Za-z]")
 _PYTHON = re.compile(r"^(?:@[^\n]*\n){0,20}(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)", re.MULTILINE)
 
 
@@ -83,18 +92,20 @@ def kind_of(name: str) -> str | None:
 
 def read_document(kind: str, name: str, data: bytes, url: str) -> Document | None:
     """Read a file of a kind of `kind_of`; None if it is binary or minified; parsers may raise."""
-    if kind == "pdf":
-        return read_pdf_bytes(data)
-    if b"\0" in data[:_LOOKED_AT] and not data.startswith(_UTF16):
+    if kind in process.KINDS:
+        return process.Reading(kind, data).read()
+    if is_binary(data):
         return None
     if name.endswith(_MINIFIED) and len(data) > _LONG * (data.count(b"\n") + 1):
         return None
     if kind == "html":
-        return read_html(data, None, url)
+        return read_html(data, None, url, local=True)
     try:
         text = plain(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
         text = plain(decoded(data, declared(data[:1024], _DECLARED)))
+    if kind == "notebook":
+        return _notebook(text)
     if kind == "markdown":
         return _markdown("".join(map(_as_read, _FENCED.split(text))))
     if kind == "rest":
@@ -105,6 +116,39 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
             return _table(text, "\t" if name.lower().endswith(".tsv") else None)
     sections_of = {"python": _python, "source": _by_lines, "table": _by_lines}.get(kind)
     return Document("", text, sections_of(text) if sections_of else [])
+
+
+def _notebook(text: str) -> Document:
+    """Return a notebook as Markdown: its texts, its code, and what that printed."""
+    try:
+        given = json.loads(text)
+        cells: list[Any] = given["cells"]
+        language = str(given.get("metadata", {}).get("language_info", {}).get("name") or "python")
+        parts = [each for cell in cells for each in _cell(cell, language)]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UnreadableDocument(f"the notebook is damaged: {error_text(error)}") from error
+    return _markdown("\n\n".join(filter(None, parts)) + "\n")
+
+
+def _cell(cell: dict[str, Any], language: str) -> Iterator[str]:
+    source = plain(_lines(cell.get("source"))).strip("\n")
+    if cell.get("cell_type") != "code":
+        yield source
+        return
+    if source:
+        yield _fenced(source, re.sub(r"\W", "", language))
+    for output in cell.get("outputs") or ():
+        shown = output.get("text") or (output.get("data") or {}).get("text/plain")
+        if printed := plain(_ESCAPES.sub("", _lines(shown))).strip("\n"):
+            yield _fenced(printed[:_PRINTED], "")
+
+
+def _lines(given: Any) -> str:
+    return given if isinstance(given, str) else "".join(map(str, given or ()))
+
+
+def _fenced(text: str, language: str) -> str:
+    return f"```{language}\n{text.replace('```', '~~~')}\n```"
 
 
 class _Heading(NamedTuple):
@@ -208,46 +252,3 @@ def _table(text: str, delimiter: str | None) -> Document:
         if size > room:  # long names of columns, almost empty rows
             return Document("", text, _by_lines(text))
     return Document("", "".join(pieces) or text, sections)
-
-
-# The limits of a PDF: a longer one, or one that takes more seconds, is not read.
-PAGES, CHARACTERS, SECONDS = 2000, 20_000_000, 120.0
-
-
-def read_pdf_bytes(data: bytes) -> Document:
-    """Return a PDF's title and text, with a section for each page with text. It may take long."""
-    MissingExtra.unless("reading PDF", "research", "pypdf")
-    import pypdf
-
-    logging.getLogger("pypdf").setLevel(logging.ERROR)  # it warns of each flaw that it repairs
-    try:
-        reader = pypdf.PdfReader(io.BytesIO(data))
-        if reader.is_encrypted and not reader.decrypt(""):
-            raise UnreadableDocument("the PDF is encrypted: a password is needed")
-        if len(reader.pages) > PAGES:
-            raise UnreadableDocument(
-                f"the PDF has {len(reader.pages)} pages, {PAGES} are read at most"
-            )
-        title = plain(str((reader.metadata and reader.metadata.title) or "")).strip()
-        until = time.monotonic() + SECONDS
-        written: list[str] = []
-        sections: list[Section] = []
-        length = 0
-        for number, page in enumerate(reader.pages, 1):
-            if text := _HYPHEN.sub("", plain(page.extract_text())).strip():
-                sections.append(Section(length, f"page={number}", f"page {number}"))
-                written.append(text)
-                length += len(text) + 2
-            if length > CHARACTERS:
-                raise UnreadableDocument(f"the PDF has more than {CHARACTERS} characters of text")
-            if time.monotonic() > until:
-                raise UnreadableDocument(
-                    f"the PDF took longer than {SECONDS:g} s, at page {number}"
-                )
-    except UnreadableDocument:
-        raise
-    except Exception as error:  # a malicious file can make the parser raise anything
-        raise UnreadableDocument(f"the PDF is damaged: {type(error).__name__}: {error}") from error
-    if not written:
-        raise UnreadableDocument("the PDF has no text: its pages may be pictures")
-    return Document(title, "\n\n".join(written), sections)

@@ -4,37 +4,54 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 from unicodedata import normalize
 from urllib.parse import urldefrag, urljoin
 
 from moothall.errors import MissingExtra, UnreadableDocument
-from moothall.research.findings import Section
+from moothall.research.findings import Publication, Section
+from moothall.research.reading.flow import HEADINGS, SIGNS, Anchors, flowed
+from moothall.research.reading.hidden import drop_hidden, without_hidden
 from moothall.text import error_text, shorten
 
 LINKS = 300  # links of a page that are taken at most; those of its main part come first
-_LONGEST_URL, _LONGEST_TEXT, _LONGEST_HEADING = 2000, 200, 100
+_LONGEST_URL, _LONGEST_TEXT = 2000, 200
 _MOST, _MANY = 100_000, 5000
 """Pages with more elements are not read, or not by the fallback, whose time is quadratic."""
-_SHORT = 25
-"""If a page's main part has fewer characters, all text is taken, without its structure."""
+_MOST_LOCAL = 1_000_000
+_SHORT, _LITTLE = 25, 200
+"""With fewer characters, a page's main part is not the text, and scripts write the text."""
 
-_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 # Tags of trafilatura's own form.
-_PARAGRAPHS = frozenset(("p", "head", "list", "table", "quote"))
-_LINES = frozenset(("item", "row", "lb"))
-_SIGNS = "¶#🔗 "  # of links from a heading to itself
-_GAPS = ("", " ", "\n", "\n\n")
+_TAGS = {"list": "ul", "row": "tr", "cell": "td", "lb": "br", "quote": "blockquote"}
+_EMPTY_ROOT = "//*[@id='root' or @id='app' or @id='__next' or @id='__nuxt' or @id='___gatsby']"
+
+# What names the authors, the day, the DOI and the journal.
+_STATED = (
+    "citation_author dc.creator dcterms.creator author article:author",
+    "citation_publication_date citation_date dc.date dcterms.issued dc.date.issued "
+    "article:published_time date",
+    "citation_doi dc.identifier dcterms.identifier",
+    "citation_journal_title og:site_name",
+)
+_DAY = re.compile(
+    r"[12][0-9]{3}(?:[-/](?:0[1-9]|1[0-2])(?:[-/](?:0[1-9]|[12][0-9]|3[01]))?)?(?![0-9])"
+)
+_DOI = re.compile(r"10\.[0-9]{4,9}/[^\s\"<>{}\\]+")
+_AUTHORS = 50
 
 CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2060-\u206f\ud800-\udfff"
+    "\ufeff\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e0fff]"
 )
-_IN_WORDS = re.compile("[\xad\u200b\ufb00-\ufb06]")
+_ASCII_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
+_IN_WORDS = re.compile("[\ufb00-\ufb06]")
 _REFERENCE = re.compile(r"&#(?:x0*([0-9a-f]{1,6})|0*([0-9]{1,7}));?", re.IGNORECASE)
 _CHARSET = re.compile(rb"""<(?:meta|\?xml)[^>]{0,500}?(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""")
 _BEYOND_ASCII = re.compile("[^\x00-\x7f\ufffd]")
+_LOOKED_AT = 8192  # bytes at the start of a text; with a NUL among them it is binary
 _BOMS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # The encodings that browsers use for these names.
 _MEANT = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030"}
@@ -49,12 +66,19 @@ class Document(NamedTuple):
     text: str
     sections: list[Section]
     links: Sequence[tuple[str, str]] = ()  # (URL, text)
+    publication: Publication | None = None
 
 
-def read_html(data: bytes, charset: str | None, url: str) -> Document:
-    """Return the text, sections and links of a page; `charset` is what the server states."""
-    MissingExtra.unless("reading HTML", "research", "lxml", "trafilatura")
+def read_html(data: bytes, charset: str | None, url: str, *, local: bool = False) -> Document:
+    """Return the text, sections and links of a page; `charset` is what the server states.
+
+    What no person sees is left out. A local file is read by its structure alone, faster, and has
+    no links.
+    """
+    MissingExtra.unless("reading HTML", "research", "lxml", *(() if local else ("trafilatura",)))
     import lxml.html
+
+    named = "it" if local else url  # a folder's files are named beside their fault
 
     parser = lxml.html.HTMLParser(
         encoding="utf-8", remove_comments=True, remove_pis=True, collect_ids=False
@@ -64,21 +88,60 @@ def read_html(data: bytes, charset: str | None, url: str) -> Document:
     text = _REFERENCE.sub(_unless_control, text)
     try:
         tree = lxml.html.document_fromstring(text.encode(), parser=parser)
-        elements = sum(1 for _ in tree.iter())
-        if elements > _MOST:
-            raise ValueError(f"{elements} elements, {_MOST} are read at most")
+        elements = int(tree.xpath("count(//*)"))
+        if elements > (most := _MOST_LOCAL if local else _MOST):
+            raise ValueError(f"{elements} elements, {most} are read at most")
+        drop_hidden(tree)
         title = _line(tree.find("head/title"))
-        anchors = list(_anchors(tree))
+        anchors = _anchors(tree)
         main = _main(tree)
-        links = _links(tree, main, url)
-        _tidy(tree, main)
-        body = _extracted(tree, main is not None or elements > _MANY)
-        text, sections = ("", []) if body is None else _Text(anchors).of(body)
+        publication = _publication(tree)
+        links = [] if local else _links(tree, main, url)
+        text, sections = _read(tree, main, anchors, local, elements)
+        needs_script = len(text) < _LITTLE and _needs_script(tree, text)
     except Exception as error:  # a malicious page can make the parsers raise anything
         raise UnreadableDocument(
-            f"{url} is not HTML that can be read: {error_text(error)}"
+            f"{named} is not HTML that can be read: {error_text(error)}"
         ) from error
-    return Document(title, text, sections, links)
+    if needs_script:
+        raise UnreadableDocument(
+            f"{named} needs JavaScript: scripts write its text, and they are not run, so it was "
+            "not read"
+        )
+    return Document(title, text, sections, links, publication)
+
+
+def _read(
+    tree: Any, main: Any, anchors: Anchors, local: bool, elements: int
+) -> tuple[str, list[Section]]:
+    """Return the text of a page, and its sections."""
+    whole = tree.find("body")
+    whole = tree if whole is None else whole
+    text = ""
+    sections: list[Section] = []
+    if main is not None:
+        text, sections = flowed(main, anchors, is_main=True)
+    elif not local:
+        _tidy(tree)
+        body = _extracted(tree, elements > _MANY)
+        headings = {} if body is None else _matched(body, anchors)
+        # Of a page without a marked main part it may take bare paragraphs.
+        if body is not None and (headings or not anchors):
+            text, sections = flowed(body, headings, is_main=True)
+    if len(text) < _SHORT:
+        found = flowed(whole, anchors, is_main=False)
+        if len(found[0]) < _SHORT:
+            found = flowed(whole, anchors, is_main=True)
+        text, sections = found if len(found[0]) > len(text) else (text, sections)
+    return text, sections
+
+
+def _needs_script(tree: Any, text: str) -> bool:
+    """Return whether scripts seem to write the text of a page, of which little is there."""
+    if next(tree.iter("script"), None) is None:
+        return False
+    asks = any("javascript" in _line(each).lower() for each in tree.iter("noscript"))
+    return not text or asks or any(not _line(each) for each in tree.xpath(_EMPTY_ROOT))
 
 
 def decoded(data: bytes, *stated: str | None) -> str:
@@ -90,6 +153,8 @@ def decoded(data: bytes, *stated: str | None) -> str:
     """
     if data.startswith(_BOMS):
         return data.decode("utf-8-sig" if data.startswith(codecs.BOM_UTF8) else "utf-16", "replace")
+    if b"\0" in data[:_LOOKED_AT] and (wide := _two_bytes(data, stated)):
+        return data.decode(wide, "replace")
     codecs_of = [_codec(each) for each in (*stated, "utf-8") if each]
     charsets = (*codecs_of, "cp1252" if {*codecs_of} == {"utf-8"} else None)
     known = [each for each in charsets if each]
@@ -102,6 +167,26 @@ def decoded(data: bytes, *stated: str | None) -> str:
     return data.decode(known[0], "replace")
 
 
+def is_binary(data: bytes, *stated: str | None) -> bool:
+    """Return whether data is no text: it has a NUL, and is not of two bytes a character."""
+    return (
+        b"\0" in data[:_LOOKED_AT]
+        and not data.startswith(_BOMS)
+        and _two_bytes(data, stated) is None
+    )
+
+
+def _two_bytes(data: bytes, stated: Sequence[str | None]) -> str | None:
+    """Return the UTF-16 of a text without a BOM, if it is stated or is markup; else None."""
+    for each in stated:
+        name = (each or "").strip("\"' ").lower().replace("_", "-")
+        if name in ("utf-16", "utf-16le", "utf-16-le"):  # as browsers understand the first
+            return "utf-16-le"
+        if name in ("utf-16be", "utf-16-be"):
+            return "utf-16-be"
+    return {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}.get(data[:2])
+
+
 def declared(data: bytes, by: re.Pattern[bytes]) -> str | None:
     """Return the encoding that a text itself declares, or None."""
     found = by.search(data)
@@ -111,11 +196,13 @@ def declared(data: bytes, by: re.Pattern[bytes]) -> str | None:
 def plain(text: str) -> str:
     """Return a text without control characters, lone surrogates and marks of direction.
 
-    Soft hyphens are left out and ligatures spelled out, as nobody searches for words with them.
+    Characters that no person sees are left out, such as soft hyphens and tags, and ligatures are
+    spelled out: nobody searches for words with them.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n")
-    if not text.isascii():
-        text = _IN_WORDS.sub(lambda found: normalize("NFKC", found[0]).strip("\xad\u200b"), text)
+    if text.isascii():
+        return _ASCII_CONTROL.sub("", text)
+    text = _IN_WORDS.sub(lambda found: normalize("NFKC", found[0]), without_hidden(text))
     return CONTROL.sub("", text)
 
 
@@ -146,14 +233,15 @@ def _id(element: Any) -> str:
     return element.get("id") or element.get("name") or ""
 
 
-def _anchors(tree: Any) -> Iterator[tuple[str, str, int]]:
-    """Yield the headings of a page and the terms that it defines as (text, anchor, level)."""
+def _anchors(tree: Any) -> Anchors:
+    """Return the headings of a page, and the terms that it defines and names."""
     parents = set()
-    for element in tree.iter(*_HEADINGS, "dt"):
+    found: Anchors = {}
+    for element in tree.iter(*HEADINGS, "dt"):
         id = next(filter(None, map(_id, (element, *element.iter("a", "span")))), "")
         if element.tag == "dt":
             if id:
-                yield _line(element, _SIGNS), id, 7
+                found[element] = (_line(element, SIGNS), id, 7)
             continue
         parent, before = element.getparent(), element.getprevious()
         if not id and before is not None and before.tag in ("a", "span") and not _line(before):
@@ -161,13 +249,33 @@ def _anchors(tree: Any) -> Iterator[tuple[str, str, int]]:
         if not id and parent not in parents and parent.tag in ("section", "div", "article"):
             id = parent.get("id") or ""
         parents.add(parent)
-        yield _line(element, _SIGNS), id, int(element.tag[1])
+        found[element] = (_line(element, SIGNS), id, int(element.tag[1]))
+    return found
 
 
 def _main(tree: Any) -> Any:
     """Return the part of a page that is marked as the main one, if exactly one is."""
     parts = map(tree.xpath, ("//*[@role='main']", "//article", "//main"))
     return next((found[0] for found in parts if len(found) == 1), None)
+
+
+def _publication(tree: Any) -> Publication | None:
+    """Return what a page states of its authors, date and DOI; None if it states nothing."""
+    stated: dict[str, list[str]] = {}
+    for meta in tree.iter("meta"):
+        name = (meta.get("name") or meta.get("property") or "").lower()
+        said = shorten(" ".join((meta.get("content") or "").split()), _LONGEST_TEXT)
+        if name and said and "://" not in said:
+            stated.setdefault(name, []).append(said)
+    found = [[one for name in names.split() for one in stated.get(name, ())] for names in _STATED]
+    authors, dates, dois, journals = found
+    day = next(filter(None, map(_DAY.match, dates)), None)
+    doi = next(filter(None, map(_DOI.search, dois)), None)
+    if not authors and day is None and doi is None:
+        return None
+    published = "" if day is None else day[0].replace("/", "-")
+    journal = journals[0] if journals else ""
+    return Publication(tuple(authors[:_AUTHORS]), published, doi[0] if doi else "", journal)
 
 
 def _links(tree: Any, main: Any, url: str) -> list[tuple[str, str]]:
@@ -195,15 +303,14 @@ def _links(tree: Any, main: Any, url: str) -> list[tuple[str, str]]:
     return list(found.items())[:LINKS]
 
 
-def _tidy(tree: Any, main: Any) -> None:
+def _tidy(tree: Any) -> None:
     """Remove markup that misleads trafilatura about the text.
 
-    It leaves out elements by their ids and classes, such as a heading "How do I share …", and
-    elements with many links: right for a menu, wrong in the marked main part. It moves code with
-    emphasis in it, such as `<code><em>NAME</em>.exe</code>`, to the paragraph's end, and joins the
-    lines of code in colours. It leaves out headings in two divs, or in one and after an empty link.
+    It moves code with emphasis in it, such as `<code><em>NAME</em>.exe</code>`, to the paragraph's
+    end, joins the lines of code in colours, and leaves out headings in two divs, or in one and
+    after an empty link.
     """
-    for element in list(tree.iter(*_HEADINGS)):
+    for element in list(tree.iter(*HEADINGS)):
         while (around := element.getparent()).tag == "div" and not around.attrib:
             if len(around) > 1 or _line(around) != _line(element):
                 break
@@ -214,18 +321,13 @@ def _tidy(tree: Any, main: Any) -> None:
     for element in list(tree.iter("a")):
         if _line(element) in ("", "¶", "#", "🔗"):
             element.drop_tree()
-    if main is not None:
-        for element in list(main.iter()):
-            if element.tag in ("section", "dl", "dt", "dd", *_HEADINGS):
-                element.attrib.pop("id", None)
-            elif element.tag == "span":
-                element.attrib.clear()
-            elif element.tag == "a" and element.get("href"):
-                element.drop_tag()
 
 
 def _extracted(tree: Any, fast: bool) -> Any:
-    """Return the main part as trafilatura's tree; None if it finds none."""
+    """Return the main part that trafilatura finds, as HTML again; None if it finds none.
+
+    It leaves out elements by their ids and classes, and those with many links.
+    """
     import trafilatura
 
     config = trafilatura.settings.use_config()
@@ -235,100 +337,34 @@ def _extracted(tree: Any, fast: bool) -> Any:
         tree, output_format="xml", config=config, fast=fast, **options
     )
     body = getattr(found, "body", None)
-    whole = tree.find("body")
-    if whole is None or (body is not None and next(body.iter("head"), None) is not None):
-        return body
-    if next(whole.iter(*_HEADINGS), None) is None or next(tree.iter("article"), None) is not None:
-        return body
-    # Of a page without a marked main part it may take bare paragraphs: then mark the whole body.
-    article = whole.makeelement("article")
-    article.text, whole.text = whole.text, None
-    article.extend(list(whole))
-    whole.append(article)
-    return _extracted(tree, True)
+    if body is not None:
+        _to_html(body)
+    return body
 
 
-class _Text:
-    """Turns trafilatura's tree into text, without recursion: pages may be nested to any depth."""
+def _to_html(body: Any) -> None:
+    """Rename the tags of trafilatura's own form."""
+    for element in body.iter():
+        tag, rend = element.tag, element.get("rend") or ""
+        if tag == "head":
+            element.tag = rend if rend in HEADINGS else "h2"
+        elif tag == "item":
+            element.tag = rend[:2] if rend[:2] in ("dt", "dd") else "li"
+        elif tag == "code":
+            element.tag = "pre" if "\n" in "".join(element.itertext()).strip() else "code"
+        else:
+            element.tag = _TAGS.get(tag, tag)
 
-    def __init__(self, anchors: list[tuple[str, str, int]]) -> None:
-        self.sections: list[Section] = []
-        self._anchors = anchors
-        self._place = 0  # of the next heading
-        self._text: list[str] = []
-        self._length = 0
-        self._gap = self._prefix = ""  # what goes before the next text
-        self._begun: Section | None = None  # begins with the next text
-        self._path: list[tuple[int, str]] = []
 
-    def of(self, body: Any) -> tuple[str, list[Section]]:
-        """Return the text of an element with its descendants, and the sections."""
-        from lxml.etree import iterwalk
-
-        codes = cells = items = 0  # how many are open
-        for event, element in iterwalk(body, events=("start", "end")):
-            tag, rend = element.tag, element.get("rend") or ""
-            code = tag == "code" and "\n" in "".join(element.itertext()).strip()
-            item = tag == "item" and not rend.startswith("d")
-            starts = event == "start"
-            if not starts:
-                cells -= tag == "cell"
-                items -= item
-            gap = "\n\n" if code or tag in _PARAGRAPHS else "\n" if tag in _LINES else ""
-            if gap and (cells or items):
-                gap = " " if cells else "\n"
-            self._gap = max(self._gap, gap, key=_GAPS.index)
-            codes += code if starts else -code
-            if starts:
-                if tag == "head" or rend.startswith("dt"):
-                    self._head(_line(element, _SIGNS), rend)
-                elif tag == "cell" and element.getprevious() is not None:
-                    self._gap = " "
-                    self._write("| ", True)
-                elif item:
-                    self._prefix = "- "
-                cells += tag == "cell"
-                items += item
-                self._write(element.text or "", codes > 0)
-            elif element is not body:
-                self._write(element.tail or "", codes > 0)
-        return "".join(self._text).rstrip(), self.sections
-
-    def _head(self, heading: str, rend: str) -> None:
-        anchor, level = "", int(rend[1:]) if re.fullmatch(r"h\d", rend) else 2
-        places = range(self._place, len(self._anchors))
-        place = next((each for each in places if self._anchors[each][0] == heading), None)
-        if place is not None:
-            _, anchor, level = self._anchors[place]
-            self._place = place + 1
-        elif rend.startswith("dt") or not heading:
-            return
-        anchor = anchor or re.sub(r"[^\w-]+", "-", heading.lower()).strip("-")
-        if rend.startswith("dt"):  # only the name of a signature
-            heading = re.sub(r"\(.*", "()", heading)
-        heading = shorten(heading, _LONGEST_HEADING)
-        self._path = [each for each in self._path if each[0] < level] + [(level, heading)]
-        named = [each for of, each in self._path if of > 1] or [heading]
-        self._begun = Section(0, anchor, " – ".join(named))
-
-    def _write(self, text: str, kept: bool) -> None:
-        text = text if kept else re.sub(r"\s+", " ", text)
-        if self._gap or not self._text:
-            text = text.lstrip("\n" if kept else " ")
-        elif not kept and self._text[-1].endswith((" ", "\n")):
-            text = text.lstrip(" ")
-        if not text:
-            return
-        if self._gap and self._text:
-            last = self._text[-1].rstrip()
-            self._length += len(last) - len(self._text[-1]) + len(self._gap)
-            self._text[-1] = last
-            self._text.append(self._gap)
-        if self._begun is not None:
-            self._begun.start = self._length
-            self.sections.append(self._begun)
-        text = self._prefix + text
-        self._gap = self._prefix = ""
-        self._begun = None
-        self._text.append(text)
-        self._length += len(text)
+def _matched(body: Any, anchors: Anchors) -> Anchors:
+    """Return the headings of an extracted body, with the anchors that they had in the page."""
+    known, place = [*anchors.values()], 0
+    found: Anchors = {}
+    for element in body.iter(*HEADINGS, "dt"):
+        heading = _line(element, SIGNS)
+        at = next((at for at in range(place, len(known)) if known[at][0] == heading), None)
+        if at is not None:
+            found[element], place = known[at], at + 1
+        elif element.tag != "dt" and heading:
+            found[element] = (heading, "", int(element.tag[1]))
+    return found

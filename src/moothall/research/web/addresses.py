@@ -14,8 +14,27 @@ from moothall.errors import AddressRefused, ConfigError
 
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-_METADATA = "168.63.129.16"  # has secrets of Azure's machines; those of others are not public
-_GLOBAL_IPV6 = ipaddress.ip_network("2000::/3")
+# IANA's special-purpose and multicast registries, in tables of our own: those of `ipaddress` differ
+# from one Python to the next. What they reserve for a service of routers is left out, too.
+_SPECIAL = {
+    "a metadata service of a cloud": "168.63.129.16/32",  # of Azure; the others' are not public
+    "a loopback address": "127.0.0.0/8 ::1/128",
+    "a link-local address": "169.254.0.0/16 fe80::/10",
+    "a multicast address": "224.0.0.0/4 ff00::/8",
+    "a private address": "10.0.0.0/8 100.64.0.0/10 172.16.0.0/12 192.168.0.0/16 fc00::/7 fec0::/10",
+    "an unspecified address": "0.0.0.0/8 ::/128",
+    "an address for examples and tests": (
+        "192.0.2.0/24 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 2001:2::/48 2001:db8::/32 "
+        "3fff::/20"
+    ),
+    "an address for something else than the public Internet": (
+        "192.0.0.0/24 192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 192.175.48.0/24 240.0.0.0/4 "
+        "2001::/23 2620:4f:8000::/48 ::/3 4000::/2 8000::/1"
+    ),
+}
+_NETWORKS = [
+    (ipaddress.ip_network(each), kind) for kind, all in _SPECIAL.items() for each in all.split()
+]
 _EMBEDDING = (ipaddress.ip_network("::/96"), ipaddress.ip_network("64:ff9b::/96"))
 
 
@@ -53,14 +72,8 @@ def kind_of(address: str) -> str | None:
 
 
 def _kind(address: _Address) -> str | None:
-    if str(address) == _METADATA:
-        return "a metadata service of a cloud"
-    for kind in ("loopback", "link_local", "multicast", "private"):
-        if getattr(address, f"is_{kind}"):
-            return f"a {kind.replace('_', '-')} address"
-    if not address.is_global or (address.version == 6 and address not in _GLOBAL_IPV6):
-        return "an address for something else than the public Internet"
-    return None
+    of = ((network, kind) for network, kind in _NETWORKS if network.version == address.version)
+    return next((kind for network, kind in of if address in network), None)
 
 
 def _embedded(address: _Address) -> list[_Address]:

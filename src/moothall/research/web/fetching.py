@@ -18,6 +18,7 @@ from moothall.arguments import check_integer
 from moothall.errors import ConfigError, PageError
 from moothall.http import Client, HTTPError, Response
 from moothall.research.findings import seconds
+from moothall.research.scope import Scope
 from moothall.research.web.addresses import address_check
 from moothall.research.web.robots import Robots
 from moothall.text import excerpt, one_line
@@ -66,7 +67,7 @@ class Fetcher:
         user_agent: str = USER_AGENT,
         per_host: int = 4,
         delay_s: float = 0.0,
-        site: str | None = None,
+        scope: Scope | None = None,
     ) -> None:
         seconds(timeout_s, f"{name}: timeout_s")
         check_integer(f"{name}: max_bytes", max_bytes)
@@ -83,7 +84,7 @@ class Fetcher:
         self._name = user_agent.partition("/")[0].split()[0]  # our name in robots.txt
         self._per_host = per_host
         self._delay_s = seconds(delay_s, f"{name}: delay_s", zero=True)
-        self.site: str | None = checked_site(site, f"{name}: site")
+        self.scope: Scope = scope or Scope()
         self._kept: OrderedDict[str, tuple[dict[str, str], Fetched]] = OrderedDict()
         self._lock = guard()
         # Locks and semaphores belong to the loop that waits on them.
@@ -95,8 +96,8 @@ class Fetcher:
         way: list[str] = []
         url = checked(url)
         while len(way) <= REDIRECTS:
-            if not is_on(url, self.site):
-                raise PageError(f"{url} is not on {self.site}, which is all that is read")
+            if refusal := self.scope.refusal(url):
+                raise PageError(refusal)
             if url in way:
                 raise PageError(f"{way[0]} redirects in a circle: {' → '.join([*way[-3:], url])}")
             way.append(url)
@@ -191,19 +192,6 @@ def checked(url: str, base: str = "") -> str:
     except ValueError:
         raise PageError(f"{excerpt(url)} is not a URL") from None
     return parts.geturl()
-
-
-def checked_site(site: str | None, what: str) -> str | None:
-    """Return a site as it was given; anything but a host or None raises ConfigError."""
-    if site is not None and (not isinstance(site, str) or not re.fullmatch(r"[^\s/:*]+", site)):
-        raise ConfigError(f"{what} must be a host such as docs.python.org, got {site!r}")
-    return site
-
-
-def is_on(url: str, site: str | None) -> bool:
-    """Return whether a URL is on a site (a host and the hosts below it); None is every site."""
-    host = (urlsplit(url).hostname or "").rstrip(".")
-    return site is None or f".{host}".endswith(f".{site.lower().strip('.')}")
 
 
 def status_text(status: int) -> str:

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from datetime import date
 from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
 
@@ -24,16 +25,15 @@ from moothall.http import Client, HTTPError
 from moothall.http.network import check_allowed
 from moothall.research.findings import Resource, seconds
 from moothall.research.pool import ResourcePool
-from moothall.research.reading.documents import read_pdf_bytes
-from moothall.research.reading.html import Document, decoded, plain, read_html
+from moothall.research.reading.html import Document, decoded, is_binary, plain, read_html
+from moothall.research.reading.process import Reading
+from moothall.research.scope import Scope, checked_site
 from moothall.research.web.addresses import address_check
 from moothall.research.web.fetching import (
     USER_AGENT,
     Fetched,
     Fetcher,
     checked,
-    checked_site,
-    is_on,
     status_text,
 )
 from moothall.text import error_text, one_line
@@ -47,6 +47,11 @@ _SEARCH_BYTES = 4 * 2**20
 _LONGEST_QUERY, _LONGEST_TEXT = 1000, 500
 
 _PDF = "application/pdf"
+_IN_A_PROCESS = {
+    _PDF: "pdf",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
+    "application/epub+zip": "epub",
+}
 _HTML = ("text/html", "application/xhtml+xml")
 _TEXTS = ("application/json", "application/ld+json", "application/x-ndjson", "application/yaml")
 _UNSAID = ("", "application/octet-stream", "binary/octet-stream", "application/x-download")
@@ -61,6 +66,9 @@ def search_web(
     region: str = "us-en",
     timeout_s: float = 30.0,
     site: str | None = None,
+    sites: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    since: date | str | None = None,
 ) -> Action:
     """Return a tool that searches the web; its results become unvisited resources.
 
@@ -74,6 +82,10 @@ def search_web(
         region: the country and language that results are for, such as `us-en` or `de-de`
         timeout_s: seconds that an answer may take
         site: a host: only results on it and on hosts below it are asked for and returned
+        sites: the same for several hosts
+        exclude: hosts, with those below them, whose results are left out
+        since: a day, month or year, such as `2024-05`: results of about this time and later are
+            asked for
 
     Raises:
         ConfigError: `allow_hosts` is not a list of hosts, or a setting is invalid
@@ -85,11 +97,11 @@ def search_web(
     if not isinstance(region, str) or not re.fullmatch("[A-Za-z]{2}-[A-Za-z]{2,3}", region):
         raise ConfigError(f"search_web: region must be one such as us-en, got {region!r:.80}")
     address_check(allow_hosts)
-    checked_site(site, "search_web: site")
+    scope = _scope("search_web", site, sites, exclude, since)
     if searxng is not None:
-        ask = _searxng(searxng, allow_hosts, region, timeout_s)
+        ask = _searxng(searxng, allow_hosts, region, timeout_s, scope.range)
     else:
-        ask = _ddgs(results, region, timeout_s)
+        ask = _ddgs(results, region, timeout_s, scope.range)
 
     async def search(query: str) -> list[Resource]:
         """Search the web. Read what it finds with visit_page.
@@ -100,13 +112,28 @@ def search_web(
         words = " ".join(plain(query).split())[:_LONGEST_QUERY]
         if not words:
             raise SearchError("search_web: the query is empty")
-        listed = await ask(words if site is None else f"{words} site:{site}")
-        return [each for each in _resources(listed) if is_on(each.url, site)][:results]
+        listed = await ask(scope.asked(words))
+        return [each for each in _resources(listed) if scope.takes(each)][:results]
 
     return Action("search_web", search, idempotent=True)
 
 
-def _searxng(searxng: str, allow_hosts: Iterable[str], region: str, timeout_s: float) -> Any:
+def _scope(
+    name: str,
+    site: str | None,
+    sites: Iterable[str],
+    exclude: Iterable[str],
+    since: date | str | None,
+) -> Scope:
+    one = () if site is None else (checked_site(site, f"{name}: site"),)
+    scope = Scope(sites, exclude, since, f"{name}: ")
+    scope.sites = (*one, *scope.sites)
+    return scope
+
+
+def _searxng(
+    searxng: str, allow_hosts: Iterable[str], region: str, timeout_s: float, range: str | None
+) -> Any:
     try:
         address = checked(str(searxng)).rstrip("/").removesuffix("/search")
     except PageError as error:
@@ -125,6 +152,8 @@ def _searxng(searxng: str, allow_hosts: Iterable[str], region: str, timeout_s: f
 
     async def ask(query: str) -> list[Any]:
         params = {"q": query, "format": "json", "language": f"{language}-{country.upper()}"}
+        if range is not None:
+            params["time_range"] = range
         url = f"{address}/search?{urlencode(params)}"
         try:
             response = await client.request("GET", url, headers=headers, redirects=5)
@@ -158,7 +187,7 @@ def _named(failed: Any) -> str:
     return one_line(plain(", ".join(told)), _LONGEST_TEXT)
 
 
-def _ddgs(results: int, region: str, timeout_s: float) -> Any:
+def _ddgs(results: int, region: str, timeout_s: float, range: str | None) -> Any:
     MissingExtra.unless("search_web", "research", "ddgs")
 
     def found(query: str) -> list[Any]:
@@ -167,7 +196,8 @@ def _ddgs(results: int, region: str, timeout_s: float) -> Any:
 
         engines = DDGS(timeout=max(1, int(timeout_s)))
         try:
-            listed = engines.text(query, region=region, max_results=results)
+            limit = None if range is None else range[0]  # d, w, m or y
+            listed = engines.text(query, region=region, max_results=results, timelimit=limit)
         except DDGSException as error:
             if str(error) == "No results found.":
                 return []
@@ -201,13 +231,16 @@ def visit_page(
     timeout_s: float = 30.0,
     max_bytes: int = MAX_BYTES,
     site: str | None = None,
+    sites: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    since: date | str | None = None,
 ) -> Action:
     """Return a tool that reads a page of the web: its text, its sections and its links.
 
-    It reads HTML, PDF, plain text, Markdown, JSON and CSV. It obeys the host's robots.txt
-    (`Crawl-delay` up to 10 s) and connects to public addresses only, whatever a URL, a name or a
-    redirect says. The page's links become unvisited resources. A page that was read before is
-    requested with the server's validators, so that it is sent again only if it changed.
+    It reads HTML, PDF, DOCX, EPUB, plain text, Markdown, JSON and CSV. It obeys the host's
+    robots.txt (`Crawl-delay` up to 10 s) and connects to public addresses only, whatever a URL, a
+    name or a redirect says. The page's links become unvisited resources. A page that was read
+    before is requested with the server's validators, so that it is sent again only if it changed.
 
     Args:
         allow_hosts: hosts that may have any address, such as `localhost` or `localhost:8080`
@@ -218,14 +251,19 @@ def visit_page(
         max_bytes: how large a page may be, unpacked
         site: a host: only its pages and those of hosts below it are read; links to others are
             left out
+        sites: the same for several hosts
+        exclude: hosts, with those below them, that are not read
+        since: a day, month or year, such as `2024-05`: a page that says that it was published
+            before is refused
 
     Raises:
         ConfigError: `allow_hosts` is not a list of hosts, or a setting is invalid
         MissingExtra: the extra `research` is not installed
     """
     MissingExtra.unless("visit_page", "research", "lxml", "trafilatura", "pypdf")
+    scope = _scope("visit_page", site, sites, exclude, since)
     fetcher = Fetcher(
-        "visit_page", allow_hosts, timeout_s, max_bytes, user_agent, per_host, delay_s, site
+        "visit_page", allow_hosts, timeout_s, max_bytes, user_agent, per_host, delay_s, scope
     )
 
     async def read_page(url: str, pool: ResourcePool | None = None) -> Resource:
@@ -239,13 +277,20 @@ def visit_page(
     return Action("visit_page", read_page, idempotent=True)
 
 
-def read_pdf(*, allow_hosts: Iterable[str] = (), site: str | None = None) -> Action:
+def read_pdf(
+    *,
+    allow_hosts: Iterable[str] = (),
+    site: str | None = None,
+    sites: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+) -> Action:
     """Return a tool that reads a PDF document of the web, of 40 MiB at most, page by page.
 
     Its arguments and errors are those of `visit_page`.
     """
     MissingExtra.unless("read_pdf", "research", "pypdf")
-    fetcher = Fetcher("read_pdf", allow_hosts, 60.0, 2 * MAX_BYTES, site=site)
+    scope = _scope("read_pdf", site, sites, exclude, None)
+    fetcher = Fetcher("read_pdf", allow_hosts, 60.0, 2 * MAX_BYTES, scope=scope)
 
     async def read_document(url: str, pool: ResourcePool | None = None) -> Resource:
         """Read a PDF document.
@@ -267,15 +312,18 @@ async def _visited(
     kind = _kind(page)
     if pdf and kind != _PDF:
         raise PageError(f"{page.url} is not a PDF but {kind}: read it with visit_page")
-    late = UnreadableDocument(f"{page.url}: reading its text took longer than {_READ_S:g} s")
-    read = await _in_thread(lambda: _read(page, kind), _READ_S, late)
+    read = await _read(page, kind)
     if not read.text.strip():
         raise PageError(f"{page.url} has no text that can be read")
+    if old := fetcher.scope.too_old(page.url, read.publication):
+        raise PageError(old)
     for to, description in read.links:
-        if is_on(to, fetcher.site):
+        if fetcher.scope.refusal(to) is None:
             pool.add(to, description or None)
     title = read.title or None
-    resource = Resource(page.url, title, True, read.text, read.sections, page.fetched_at)
+    resource = Resource(
+        page.url, title, True, read.text, read.sections, page.fetched_at, read.publication
+    )
     kept = pool.add(resource)
     if pool.add(url) is not kept:  # it was redirected: this URL was read, too
         pool.visit(url)
@@ -287,6 +335,8 @@ def _kind(page: Fetched) -> str:
     start = page.data[:1024].lstrip().lower()
     if page.type == _PDF or (page.type in _UNSAID and start.startswith(b"%pdf-")):
         return _PDF
+    if page.type in _IN_A_PROCESS:
+        return page.type
     if page.type in _HTML or (page.type in _UNSAID and any(each in start for each in _MARKUP)):
         kind = "text/html"
     elif page.type.startswith("text/") or page.type in _TEXTS or page.type.endswith("+json"):
@@ -296,19 +346,23 @@ def _kind(page: Fetched) -> str:
             f"{page.url} is of the type {page.type or '(the server does not say)'}: HTML, PDF and "
             "text are read"
         )
-    if b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if is_binary(page.data[:1024], page.charset):
         raise PageError(f"{page.url} is declared as {page.type} but is binary")
     return kind
 
 
-def _read(page: Fetched, kind: str) -> Document:
-    if kind == _PDF:
+async def _read(page: Fetched, kind: str) -> Document:
+    late = UnreadableDocument(f"{page.url}: reading its text took longer than {_READ_S:g} s")
+    if kind in _IN_A_PROCESS:
+        reading = Reading(_IN_A_PROCESS[kind], page.data)
         try:
-            return read_pdf_bytes(page.data)
+            return await _in_thread(reading.read, _READ_S, late)
         except UnreadableDocument as error:
-            raise UnreadableDocument(f"{page.url}: {error}") from error
+            raise late if error is late else UnreadableDocument(f"{page.url}: {error}") from error
+        finally:
+            reading.stop()  # if this was cancelled; else it has ended
     if kind == "text/html":
-        return read_html(page.data, page.charset, page.url)
+        return await _in_thread(lambda: read_html(page.data, page.charset, page.url), _READ_S, late)
     return Document("", plain(decoded(page.data, page.charset)).strip(), [])
 
 

@@ -10,7 +10,7 @@ _LONGEST_RANGE: Final = 20
 _MOST: Final = 20  # numbers of one list
 _SKIPPED: Final = (  # code cites nothing
     r"^(?P<fence>```+|~~~+)[^\n]*\n(?:.*?\n)??(?P=fence)[^\n]*$|^(?:```|~~~)[^\n]*\n.*\Z"
-    r"|(?<!`)(?P<tick>`+)(?!`)[^\n]*?(?<!`)(?P=tick)(?!`)|\\[!-/:-@\[-`{-~]"
+    r"|(?<!`)(?P<tick>`+)(?!`)[^\n]{1,400}?(?<!`)(?P=tick)(?!`)|\\[!-/:-@\[-`{-~]"
 )
 _ONE: Final = r"\^?\d{1,4}\^?"
 _NUMBERS: Final = rf"{_ONE}(?:\s{{0,2}}(?:[,;]|[-–—]|\band\b|&)\s{{0,2}}{_ONE})*"

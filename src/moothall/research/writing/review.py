@@ -14,16 +14,6 @@ from moothall.research.findings import Heading, ResearchTask
 from moothall.research.writing.answers import tasks_in
 from moothall.text import escaped, one_line
 
-Reviewer: TypeAlias = (
-    "Callable[[ProposedPlan], ProposedPlan | str | bool | None]"
-    " | Callable[[ProposedPlan], Awaitable[ProposedPlan | str | bool | None]] | ReplyingAgent"
-)
-"""Sees a plan before it begins: a function, sync or async, or an agent that replies, a `Person`.
-
-None or True lets it begin, with the lists as the reviewer leaves them; a `ProposedPlan` replaces
-it; False stops the research; a text says what is to change, and the plan is made anew.
-"""
-
 ANSWERS: Final = 'Answer "yes" to begin, "no" to stop, the changed lines, or what is to change.'
 
 
@@ -95,3 +85,12 @@ class ProposedPlan:
         if said in _NO:
             return False
         return self.edited(text, tools) or text.strip()
+
+
+Review: TypeAlias = ProposedPlan | str | bool | None
+Reviewer: TypeAlias = Callable[[ProposedPlan], Review | Awaitable[Review]] | ReplyingAgent
+"""Sees a plan before it begins: a function, sync or async, or an agent that replies, a `Person`.
+
+None or True lets it begin, with the lists as the reviewer leaves them; a `ProposedPlan` replaces
+it; False stops the research; a text says what is to change, and the plan is made anew.
+"""

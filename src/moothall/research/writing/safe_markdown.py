@@ -26,10 +26,12 @@ _DRAWN: Final = frozenset(
     ("mermaid", "geojson", "topojson", "stl", "html", "svg", "math", "plantuml", "dot", "graphviz")
 )
 _SCRIPT: Final = re.compile(
-    r"<(script|style|iframe|object|svg|math|noscript|template)\b[^>]*>.*?</\1\s*>",
+    r"<(script|style|iframe|object|svg|math|noscript|template)\b[^>]{0,1000}>.{0,2000}?</\1\s*>",
     re.DOTALL | re.IGNORECASE,
 )
-_COMMENT: Final = re.compile(r"<!--.*?-->|<\?.*?\?>|<!\[CDATA\[.*?\]\]>", re.DOTALL)
+_COMMENT: Final = re.compile(
+    r"<!--.{0,500}?-->|<\?.{0,500}?\?>|<!\[CDATA\[.{0,500}?\]\]>", re.DOTALL
+)
 _BREAK: Final = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _ELEMENTS: Final = (
     "a|abbr|address|area|article|aside|audio|b|base|bdi|bdo|big|blockquote|body|br|button|canvas|"
@@ -41,11 +43,11 @@ _ELEMENTS: Final = (
     "textarea|tfoot|th|thead|time|title|tr|track|tt|u|ul|var|video|wbr"
 )
 _TAG: Final = re.compile(
-    rf"</?(?:{_ELEMENTS})(?:[\s/]*|[\s/][^<>]*=[^<>]*)>|<!doctype[^<>]*>", re.IGNORECASE
+    rf"</?(?:{_ELEMENTS})(?:[\s/]*|[\s/][^<>=]{{0,1000}}=[^<>]*)>|<!doctype[^<>]*>", re.IGNORECASE
 )
 _OPENS: Final = re.compile(r"<(?=[A-Za-z/!?])")
 _ESCAPE: Final = r"\\[!-/:-@\[-`{-~]"
-_CODE: Final = r"(?<!`)(?P<tick>`+)(?!`)(?P<said>[^\n]+?)(?<!`)(?P=tick)(?!`)"
+_CODE: Final = r"(?<!`)(?P<tick>`+)(?!`)(?P<said>[^\n]{1,400}?)(?<!`)(?P=tick)(?!`)"
 _URL: Final = r"(?:https?|ftp|file)://[^\s<>\"`|\\^{}\[\]]+"
 _PIECE: Final = re.compile(
     rf"""(?P<escape>{_ESCAPE})

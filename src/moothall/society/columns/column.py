@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import mmap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -65,7 +66,7 @@ class Column:
         shape: Any = count if self.width is None else (count, self.width)
         default = -1 if self.dtype == PLACE and not self.default else self.default
         if self.slots:
-            return np.zeros(shape, self.stored, order="F")
+            return untouched(shape, self.stored)
         if default == 0:
             return np.zeros(shape, self.stored)
         return np.full(shape, default, dtype=self.stored)
@@ -74,7 +75,7 @@ class Column:
         """Return an array of given values, of which there may be more per citizen than declared."""
         if not self.slots:
             return values.copy()
-        made = np.zeros(values.shape, values.dtype, order="F")
+        made = untouched(values.shape, values.dtype)
         for slot in values.any(axis=0).nonzero()[0]:
             made[:, slot] = values[:, slot]
         return made
@@ -147,6 +148,19 @@ SETTLED: Final = ("money", "place", "moving_to", "moving_from", "arrives", "left
 
 
 # -- several values of each ------------------------------------------------------------------------
+
+
+def untouched(shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return zeros in Fortran order; a page takes memory only once it is written.
+
+    numpy's own lie in pages of 2 MB where the system has such: one value then takes a whole one.
+    """
+    count = int(np.prod(shape))
+    if not count or not hasattr(mmap, "MADV_NOHUGEPAGE"):
+        return np.zeros(shape, dtype, order="F")
+    room = mmap.mmap(-1, count * np.dtype(dtype).itemsize, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    room.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(room, dtype, count).reshape(shape, order="F")
 
 
 def fill(array: Any, row: int, values: Sequence[Any]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from moothall.society.arrays import np
+from moothall.society.columns.column import untouched
 
 
 class Lists:
@@ -19,7 +20,7 @@ class Lists:
         """Add `more` empty lists; return this object."""
         self.count = np.concatenate([self.count, np.zeros(more, np.int32)])
         for number, old in enumerate(self._slots):
-            self._slots[number] = np.zeros(len(self.count), np.int32)
+            self._slots[number] = untouched((len(self.count),), np.int32)
             some = old.nonzero()[0]  # what is not written takes no memory
             self._slots[number][some] = old[some]
         return self
@@ -32,7 +33,7 @@ class Lists:
             slot = self.count[which]
             for number in np.unique(slot).tolist():
                 if number == len(self._slots):
-                    self._slots.append(np.zeros(len(self.count), np.int32))
+                    self._slots.append(untouched((len(self.count),), np.int32))
                 some = slot == number
                 self._slots[number][which[some]] = given[some]
             self.count[which] += 1

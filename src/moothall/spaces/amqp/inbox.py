@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import time
@@ -208,6 +209,37 @@ class Inbox:
         """Remove the oldest entries that ended `older_than` s ago or earlier; return how many."""
         return self._write(_FORGET, ((at_most, time.time(), older_than, at_most),))
 
+    def delete(self, agent: str) -> int:
+        """Delete what an agent has sent, and the answers to it; return of how many messages.
+
+        A message that has ended stays known as ended, without its answer. What is deleted is
+        overwritten, and the file written anew.
+        """
+        if not self.durable:
+            return 0
+        self.flush()
+        changed = 0
+        try:
+            rows = self._execute("SELECT number, message, answer FROM inbox").fetchall()
+            self._execute("PRAGMA secure_delete = ON")
+            with self._connection:
+                self._execute("BEGIN")
+                for number, message, answer in rows:
+                    if message and _names(message, "from", agent):
+                        self._execute("DELETE FROM inbox WHERE number = ?", (number,))
+                    elif answer and _names(answer, "to", agent):
+                        forget = "UPDATE inbox SET message = NULL, answer = NULL WHERE number = ?"
+                        self._execute(forget, (number,))
+                    else:
+                        continue
+                    changed += 1
+            self._execute("VACUUM")
+            self._execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            self._execute("PRAGMA secure_delete = OFF")
+        except sqlite3.Error as error:
+            self._fail(error)
+        return changed
+
     def close(self) -> None:
         """Write the pending ends and close the file. A second call does nothing."""
         if self._closed or not self.durable:
@@ -284,6 +316,14 @@ class Inbox:
         raise self._file.fault(
             error, "it is used by another process; give each process an inbox of its own"
         ) from error
+
+
+def _names(packed: bytes, field: str, agent: str) -> bool:
+    """Return whether a stored message or answer is from, or to, an agent."""
+    try:
+        return bool(json.loads(json.loads(packed)["body"])[field] == agent)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return False
 
 
 def _release(cursor: sqlite3.Cursor, connection: sqlite3.Connection, file: SQLiteFile[Any]) -> None:

@@ -77,6 +77,7 @@ cardKind("approval", (card, decide) => [
   card.task ? h("p", { class: "s-soft s-for" }, `for “${card.task}” in ${card.folder}`) : null,
   h("dl", { class: "s-args" }, Object.entries(card.args).map(([name, value]) => [h("dt", {}, name), h("dd", {}, h("pre", {}, json(value) || "(empty)"))])),
   Object.keys(card.args).length ? null : empty("without arguments"),
+  card.note ? h("p", { class: "s-fault" }, card.note) : null,
   h("div", { class: "s-row" },
     button("Permit", () => decide({ permit: true, fingerprint: card.fingerprint }), "primary"),
     button("Refuse", () => decide({ permit: false }))),

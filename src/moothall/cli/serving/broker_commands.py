@@ -1,4 +1,4 @@
-"""Commands over a message broker: `moothall serve` and `moothall dead-letters`."""
+"""Commands over a message broker: serving over RabbitMQ, and `moothall dead-letters`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial, wraps
@@ -18,9 +18,8 @@ import click
 from moothall.agent import Agent
 from moothall.cli.ending import INTERRUPTED
 from moothall.cli.own_agents import add_agent, named_agent
-from moothall.cli.shared_options import journal_option, print_text, recorded, usage
-from moothall.cli.values import FileToWrite, Number
-from moothall.errors import MissingExtra
+from moothall.cli.shared_options import print_text, recorded, usage
+from moothall.errors import MissingExtra, MoothallError
 from moothall.spaces.amqp.amqp_options import AMQPOptions
 from moothall.text import counted, escaped
 
@@ -28,9 +27,13 @@ if TYPE_CHECKING:
     from moothall.spaces.amqp.amqp_space import AMQPSpace
     from moothall.spaces.amqp.dead_letters import DeadLetter, DeadLetters
 
+logger: logging.Logger = logging.getLogger("moothall.serve")
+
 EXCHANGE: Final = "moothall"
 GRACE_S: Final = 30.0
 _LOOK_S: Final = 1.0
+_DECIDED_S: Final = 3.0
+"""Seconds between looks for runs that a person has decided about."""
 
 _FILE: Final = click.Path(dir_okay=False)
 _OPTIONS = (
@@ -129,62 +132,25 @@ def _hush_pika() -> None:
     logging.getLogger("pika").setLevel(logging.CRITICAL + 1)
 
 
-@click.command()
-@click.argument("agent", metavar="MODULE:AGENT")
-@click.option("--id", metavar="ID", help="The agent's id.  [default: the class's name]")
-@place_options
-@click.option(
-    "--inbox",
-    metavar="PATH",
-    type=FileToWrite(),
-    help="File in which this process remembers messages.  [default: in memory]",
-)
-@journal_option("File in which replies are recorded, so that they continue after a crash.")
-@click.option(
-    "--grace",
-    metavar="SECONDS",
-    type=Number("seconds", min=0, max=1e6),
-    default=GRACE_S,
-    show_default=True,
-    help="Seconds for running actions to finish at shutdown.",
-)
-def serve(
-    agent: str,
+def serve_over_broker(
+    agents: Sequence[str],
     id: str | None,
     place: Place,
     inbox: str | None,
     journal: str | None,
     grace: float,
+    on_mismatch: str,
 ) -> int:
-    """Serve an agent over RabbitMQ, until Ctrl-C.
-
-    AGENT is an agent, an agent class, or a function that returns an agent. MODULE is searched in
-    the current folder first. All processes of the same broker and exchange reach the agent by its
-    id; `moothall chat --amqp` is one of them.
-
-    An agent that replies has a separate conversation with each sender, or, made with shared=True,
-    one with all. With --inbox, a message that was being handled when the process died is not
-    handled twice. With --journal, a ReActAgent, DualActAgent or Conversation then continues the
-    reply that it was giving; `moothall runs` lists these replies.
-
-    SIGINT (Ctrl-C) or SIGTERM stops it: it begins nothing new and finishes what it is handling;
-    waiting messages stay at the broker. A second signal stops it at once.
-
-    AMQP_HOST, AMQP_PORT, AMQP_USERNAME, AMQP_PASSWORD and AMQP_VHOST name the broker; AMQP_HOST may
-    name several nodes of a cluster, separated by commas.
-
-    \b
-    Examples:
-      moothall serve my_agents:Calculator
-      moothall serve my_agents:Calculator --id sums --inbox sums.inbox
-      moothall serve my_agents:Clerk --inbox clerk.inbox --journal runs.db
-
-    Exit codes: 0 stopped, 1 failed, 2 wrong usage,
-    130 ended at once.
-    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    served = named_agent(agent, id, "MODULE:AGENT")
-    with recorded((served,), journal, agent):
-        _log()
+    """Serve an agent over RabbitMQ, until Ctrl-C."""
+    if len(agents) > 1:
+        raise click.UsageError("one process serves one agent over RabbitMQ; --http serves several")
+    served = named_agent(agents[0], id, "MODULE:AGENT")
+    if on_mismatch != "stop":
+        if not hasattr(served, "on_mismatch"):
+            raise click.UsageError(f"--on-mismatch: {agents[0]} gives no replies that are recorded")
+        served.on_mismatch = on_mismatch
+    with recorded((served,), journal, agents[0]):
+        log_to_stderr()
         space = place.space(inbox=inbox, grace=grace)
         return asyncio.run(_serve(served, space, place, grace))
 
@@ -211,10 +177,12 @@ async def _serve(agent: Agent, space: AMQPSpace, place: Place, grace: float) -> 
         id = escaped(str(agent.id))
         address = place.options().address
         _print_line(f"{id} is served at {address}, exchange {place.name}. Ctrl-C ends it.")
+        decided = asyncio.create_task(_resume_decided(agent))
         # No event tells that the agent has left, or that another process has taken its id.
         while not stopped.is_set() and space.ids():
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopped.wait(), _LOOK_S)
+        decided.cancel()
         if not stopped.is_set():
             click.echo(f"moothall: {id} is in its space no longer", err=True)
             return 1
@@ -226,6 +194,18 @@ async def _serve(agent: Agent, space: AMQPSpace, place: Place, grace: float) -> 
         await asyncio.to_thread(space.close)
     _print_line(f"{id} has stopped.")
     return 0
+
+
+async def _resume_decided(agent: Agent) -> None:
+    """Go on with runs whose calls in doubt a person has decided about, in any process."""
+    resume = getattr(agent, "resume_decided", None)
+    while resume is not None and getattr(agent, "journal", None) is not None:
+        try:
+            for each in await resume():
+                logger.info("run %r is decided: %s", each.run.id, each.outcome)
+        except MoothallError as error:
+            logger.error("what is decided cannot be looked up: %s", error)
+        await asyncio.sleep(_DECIDED_S)
 
 
 def _print_line(text: str) -> None:
@@ -240,7 +220,7 @@ class _Lines(logging.Formatter):
         return "\n".join(escaped(line) for line in super().format(record).split("\n"))
 
 
-def _log() -> None:
+def log_to_stderr() -> None:
     """Log the connection's changes and all failures, with tracebacks, to standard error."""
     logger = logging.getLogger("moothall")
     handler = logging.StreamHandler()

@@ -1,0 +1,1 @@
+"""The training of the judge of citations, and its tests on public data."""

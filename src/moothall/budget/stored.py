@@ -1,0 +1,117 @@
+"""Budgets that processes share, as a person sees and changes them in the books."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from moothall.budget.amounts import KINDS, PICO, USD, Left, Spent, checked_limits, spent_of
+from moothall.budget.shared import BELOW, STATED, SharedAccount, passed
+
+IsAlive = Callable[[str], bool]
+"""Returns whether the process of a holder's name lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBudget:
+    """A budget that processes share by a journal.
+
+    Attributes:
+        name: its name; of a child, with those of its parents before it: `service/anna`
+        limits: those that a person has set, else as the process that used it last states them
+        spent: what was spent, and the seconds that have passed
+        reserved: what is reserved now
+        of_dead: how much of that had been reserved by processes that have ended since
+        over: how much calls took beyond their reservations; then nothing more begins
+        period: the day or month of which it counts; empty without `per=`
+        set: the names of the limits that a person has set
+    """
+
+    name: str
+    limits: Left
+    spent: Spent
+    reserved: Spent
+    of_dead: Spent
+    over: Spent
+    period: str = ""
+    set: tuple[str, ...] = ()
+
+
+def name_of(key: str) -> str:
+    """Return the name of a budget by its key in the books."""
+    return key.replace(BELOW, "/")
+
+
+def stored(key: str, state: dict[str, Any], is_alive: IsAlive) -> StoredBudget:
+    """Return a budget by its state in the books; DefinitionError if it was not written so."""
+    account = _account(key, state)
+    limits = state.get("stated", {}) | account._set
+    usd = limits.get("usd")
+    shown: list[Any] = [limits.get(name) for name in STATED]
+    shown[USD] = None if usd is None else usd / PICO
+    seconds = passed(account._begun) if account._begun else 0.0
+    return StoredBudget(
+        name_of(key),
+        Left(*shown),
+        spent_of(account.spent, seconds),
+        spent_of(account.reserved()),
+        spent_of(_dead(account, is_alive)),
+        spent_of(account.over),
+        account.period,
+        tuple(sorted(account._set)),
+    )
+
+
+def reset(key: str, state: dict[str, Any], is_alive: IsAlive) -> dict[str, Any]:
+    """Return the state of a budget of which nothing is spent; what is reserved stays so."""
+    account = _account(key, state)
+    account = _without_dead(account, is_alive)
+    account.taken, account.spent = account.reserved(), [0 for _ in KINDS]
+    account.over, account.fault = [0 for _ in KINDS], None
+    account._begun = account.begun = None
+    return _state(account, state)
+
+
+def released(key: str, state: dict[str, Any], is_alive: IsAlive) -> dict[str, Any]:
+    """Return the state of a budget without what dead processes had reserved."""
+    return _state(_without_dead(_account(key, state), is_alive), state)
+
+
+def limited(key: str, state: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
+    """Return the state of a budget with other limits; None leaves one to the programs again."""
+    account = _account(key, state)
+    kinds = checked_limits(*(limits.get(name) for name in STATED))
+    given = {**dict(zip(STATED, kinds, strict=False)), "seconds": limits.get("seconds")}
+    for name in limits:
+        account._set.pop(name, None)
+        if limits[name] is not None:
+            account._set[name] = given[name] or 0
+    return _state(account, state)
+
+
+def _account(key: str, state: dict[str, Any]) -> SharedAccount:
+    account = SharedAccount(f"budget {name_of(key)!r}", (None,) * len(KINDS), key=key)
+    account.put(state, 0.0)
+    return account
+
+
+def _state(account: SharedAccount, before: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: before[name] for name in ("stated", "per") if name in before}
+    return account.state() | kept
+
+
+def _dead(account: SharedAccount, is_alive: IsAlive) -> list[int]:
+    # Also what nobody is known to hold: an older moothall did not note the holder.
+    found = account.reserved()
+    for holder, held in account._held.items():
+        if is_alive(holder):
+            found = [a - b for a, b in zip(found, held, strict=True)]
+    return found
+
+
+def _without_dead(account: SharedAccount, is_alive: IsAlive) -> SharedAccount:
+    dead = _dead(account, is_alive)
+    account.taken = [a - b for a, b in zip(account.taken, dead, strict=True)]
+    account._held = {name: held for name, held in account._held.items() if is_alive(name)}
+    return account

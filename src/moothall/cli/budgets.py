@@ -1,0 +1,147 @@
+"""`moothall budgets`: the budgets that processes share by a journal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from moothall.budget import Left, Spent, StoredBudget
+from moothall.cli.shared_options import journal_option, opened, usage
+from moothall.cli.values import Whole, above_0
+from moothall.text import escaped
+
+_WORDS = {
+    "tokens": "tokens",
+    "usd": "US dollars",
+    "model_calls": "model calls",
+    "actions": "actions",
+    "seconds": "seconds",
+}
+_ANY = "any"
+
+
+@click.group(invoke_without_command=True)
+@journal_option("The journal.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@click.pass_context
+def command(ctx: click.Context, journal: str | None, as_json: bool) -> None:
+    """Show the budgets that processes share by a journal, and change them.
+
+    Each budget is shown with its limits, and with what is spent and reserved. A child stands behind
+    its parent, such as service/anna. What a process had reserved when it died stays reserved: its
+    calls may have cost something all the same. `moothall budgets release` gives it back.
+
+    \b
+    Examples:
+      moothall budgets --journal runs.db
+      moothall budgets release service
+      moothall budgets limit service/anna --tokens 200000
+      moothall budgets reset service/anna
+
+    \b
+    Exit codes: 0 done, 1 failed, 2 wrong usage,
+    130 interrupted.
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    ctx.obj = journal
+    if ctx.invoked_subcommand is not None:
+        return
+    with opened(journal) as found:
+        budgets = found.budgets.list()
+    if as_json:
+        click.echo(json.dumps({"budgets": [asdict(each) for each in budgets]}, indent=2))
+        return
+    for each in budgets:
+        _print(each)
+    if not budgets:
+        click.echo("There are no budgets.")
+
+
+def _changed(journal: str | None, group: str | None, change: Callable[[Any], StoredBudget]) -> None:
+    with opened(journal or group) as found, usage():
+        _print(change(found))
+
+
+@command.command(short_help="Have nothing be spent of a budget.")
+@click.argument("name")
+@journal_option("The journal.")
+@click.pass_obj
+def reset(group: str | None, name: str, journal: str | None) -> None:
+    """Have nothing be spent of the budget NAME; what living processes have reserved stays so."""
+    _changed(journal, group, lambda found: found.budgets.reset(name))
+
+
+@command.command(short_help="Give back what dead processes had reserved.")
+@click.argument("name")
+@journal_option("The journal.")
+@click.pass_obj
+def release(group: str | None, name: str, journal: str | None) -> None:
+    """Give back to the budget NAME what processes had reserved that have ended since.
+
+    Their last calls may have reached a provider and cost something all the same.
+    """
+    _changed(journal, group, lambda found: found.budgets.release(name))
+
+
+def _limit_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for name, words in reversed(_WORDS.items()):
+        kind = Whole(min=0) if name in ("tokens", "model_calls", "actions") else above_0(words)
+        option = f"--{name.replace('_', '-')}"
+        function = click.option(option, metavar="N", type=kind, help=f"Limit of {words}.")(function)
+    return function
+
+
+@command.command(short_help="Set limits of a budget.")
+@click.argument("name")
+@_limit_options
+@click.option("--clear", is_flag=True, help="First leave all limits to the programs again.")
+@journal_option("The journal.")
+@click.pass_obj
+def limit(group: str | None, /, name: str, journal: str | None, clear: bool, **limits: Any) -> None:
+    """Set limits of the budget NAME, which hold instead of those that programs state.
+
+    They hold from the next reservation on, in all processes.
+    """
+    given = {each: value for each, value in limits.items() if value is not None}
+    if not given and not clear:
+        raise click.UsageError("give a limit, such as --tokens 1000000, or --clear")
+    cleared: dict[str, Any] = dict.fromkeys(_WORDS) if clear else {}
+    _changed(journal, group, lambda found: found.budgets.limit(name, **{**cleared, **given}))
+
+
+@command.command(short_help="Delete a budget, such as that of a person.")
+@click.argument("name")
+@journal_option("The journal.")
+@click.pass_obj
+def delete(group: str | None, name: str, journal: str | None) -> None:
+    """Delete the budget NAME. Whoever uses it begins a new one, of which nothing is spent."""
+    with opened(journal or group) as found, usage():
+        found.budgets.delete(name)
+
+
+def _print(budget: StoredBudget) -> None:
+    period = f" ({budget.period})" if budget.period else ""
+    click.echo(f"{escaped(budget.name)}{period}")
+    for name, words in _WORDS.items():
+        limit, spent = getattr(budget.limits, name), getattr(budget.spent, name)
+        if limit is None and not spent:
+            continue
+        parts = [f"{_number(spent)} of {_ANY if limit is None else _number(limit)} {words} spent"]
+        if name in budget.set:
+            parts.append("limit set by hand")
+        parts += _more(name, budget.reserved, "reserved") if name != "seconds" else ()
+        parts += _more(name, budget.of_dead, "of it by dead processes") if name != "seconds" else ()
+        parts += _more(name, budget.over, "beyond what was reserved") if name != "seconds" else ()
+        click.echo(f"  {', '.join(parts)}")
+
+
+def _more(name: str, amounts: Spent | Left, words: str) -> Sequence[str]:
+    amount = getattr(amounts, name)
+    return [f"{_number(amount)} {words}"] if amount else []
+
+
+def _number(value: float) -> str:
+    return f"{value:,.6g}" if isinstance(value, float) else f"{value:,}"

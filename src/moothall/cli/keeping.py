@@ -1,0 +1,283 @@
+"""`moothall runs delete`, `prune`, `compact`, `export`, `import` and `backup`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+import click
+
+from moothall.cli.shared_options import journal_option, made_journal, opened, usage
+from moothall.cli.values import Age, FileToWrite, Whole
+from moothall.errors import ConfigError
+from moothall.journal import Deleted, Journal
+from moothall.telemetry import export_otlp
+from moothall.text import counted, escaped
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+_EXISTING: Final = click.Path(dir_okay=False, exists=True)
+
+_OLDER: Final = (
+    "another process reads an older state, which SQLite keeps beside the file, in -wal: try again "
+    "when that has ended"
+)
+
+
+@click.command(short_help="Delete runs, or what is stored of a person.")
+@click.argument("run_ids", metavar="[ID]...", nargs=-1)
+@journal_option("The journal.")
+@click.option(
+    "--thread",
+    metavar="T",
+    help="All runs of this conversation, and of those below it, T/….",
+)
+@click.option(
+    "--memory",
+    metavar="PATH",
+    type=_EXISTING,
+    multiple=True,
+    help="Memory file in which thread T is forgotten too.",
+)
+@click.option(
+    "--inbox",
+    metavar="PATH",
+    type=_EXISTING,
+    multiple=True,
+    help="Inbox file in which what agent T sent and got is deleted too.",
+)
+@_json
+def delete(
+    run_ids: tuple[str, ...],
+    journal: str | None,
+    thread: str | None,
+    memory: tuple[str, ...],
+    inbox: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Delete the runs with these IDs, or of a conversation.
+
+    The runs' entries go, and the values that no other run has. They are overwritten in the file.
+    Nothing is deleted if a process works on one of the runs. An agent that replies to others has a
+    conversation with each of them, named by its id: --thread, with --memory and --inbox, deletes
+    what is stored of a person. Stop the process that uses an inbox first.
+
+    \b
+    Examples:
+      moothall runs delete 79a0b5265e6033b5
+      moothall runs delete --thread anna --memory clerk.memory --inbox clerk.inbox
+
+    \b
+    Exit codes: 0 done, 1 failed, or a process
+    works on a run, 2 wrong usage, 130 interrupted.
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    if not run_ids and thread is None:
+        raise click.UsageError("give the IDs of runs, or --thread T")
+    if thread is None and (memory or inbox):
+        raise click.UsageError("--memory and --inbox are for --thread")
+    with opened(journal) as found:
+        deleted = found.delete(*run_ids, thread=thread)
+        forgotten = {path: _forget(path, str(thread)) for path in memory}
+        emptied = {path: _empty(path, str(thread)) for path in inbox}
+        _tell(deleted, found, as_json, {"memory": forgotten, "inbox": emptied})
+    if not as_json:
+        for path, count in forgotten.items():
+            click.echo(f"{escaped(path)}: {counted(count, 'conversation')} forgotten")
+        for path, count in emptied.items():
+            click.echo(f"{escaped(path)}: {counted(count, 'message')} deleted")
+    return 0
+
+
+def _forget(path: str, thread: str) -> int:
+    """Forget a thread in a memory file, and those below it; return how many."""
+    from moothall.memory import SQLiteMemory
+
+    with SQLiteMemory(path, thread) as memory:
+        found = [id for id in memory.threads() if id == thread or id.startswith(f"{thread}/")]
+        for id in found:
+            memory.thread(id).forget()
+        if not memory.compact():
+            click.echo(f"moothall: {escaped(path)}: {_OLDER}", err=True)
+        return len(found)
+
+
+def _empty(path: str, thread: str) -> int:
+    """Delete what the sender of a thread has sent and got; return how many messages."""
+    from moothall.spaces.amqp.inbox import Inbox
+
+    sender = thread.partition("/")[0].replace("%2F", "/").replace("%25", "%")
+    inbox = Inbox(path)
+    try:
+        return inbox.delete(sender)
+    finally:
+        inbox.close()
+
+
+@click.command(short_help="Delete old runs.")
+@journal_option("The journal.")
+@click.option(
+    "--older",
+    metavar="AGE",
+    type=Age(),
+    required=True,
+    help="Runs that were last worked on longer ago, such as 30d (s, m, h, d, w).",
+)
+@click.option(
+    "--keep", metavar="N", type=Whole(min=0), default=0, help="Leave the newest N runs, of any age."
+)
+@_json
+def prune(journal: str | None, older: float, keep: int, as_json: bool) -> int:
+    """Delete old runs, beside processes that use the journal.
+
+    A run stays if a process works on it, if it waits for a person (calls in doubt), or if it has a
+    fork that has not ended; the output says so. Others wait for some milliseconds at a time.
+
+    \b
+    Examples:
+      moothall runs prune --older 30d
+      moothall runs prune --older 12h --keep 1000 --journal runs.db
+
+    \b
+    Exit codes: 0 done, 1 failed, 2 wrong usage,
+    130 interrupted.
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    with opened(journal) as found:
+        _tell(found.prune(older, keep=keep), found, as_json)
+    return 0
+
+
+def _tell(
+    deleted: Deleted, journal: Journal, as_json: bool, more: dict[str, object] | None = None
+) -> None:
+    if as_json:
+        click.echo(json.dumps({**asdict(deleted), **(more or {})}, indent=2))
+        return
+    for id, why in deleted.left.items():
+        click.echo(f"left: {escaped(id)}: {escaped(why)}")
+    click.echo(f"{counted(len(deleted.runs), 'run')} deleted")
+    if not deleted.overwritten:
+        click.echo(
+            "moothall: processes work on other runs, so the file was not written anew: copies of "
+            "some rows may be left in it until `moothall runs compact`",
+            err=True,
+        )
+
+
+@click.command(short_help="Write the journal anew, without what was deleted.")
+@journal_option("The journal.")
+def compact(journal: str | None) -> int:
+    """Write the journal anew: smaller, and with nothing of what was deleted.
+
+    Processes that write to it wait meanwhile, about a second for 100 MB.
+
+    \b
+    Example:
+      moothall runs compact --journal runs.db
+
+    \b
+    Exit codes: 0 done, 1 failed, 2 wrong usage,
+    130 interrupted.
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    with opened(journal) as found:
+        before = Path(found.path).stat().st_size
+        whole = found.compact()
+        click.echo(f"{before:,} bytes before, {Path(found.path).stat().st_size:,} now")
+    if not whole:
+        click.echo(f"moothall: {_OLDER}", err=True)
+    return 0 if whole else 1
+
+
+@click.command(short_help="Write a run to a file, or send its spans.")
+@click.argument("run_id", metavar="ID")
+@journal_option("The journal.")
+@click.option("--jsonl", metavar="PATH", type=FileToWrite(), help="The file to write.")
+@click.option("--otlp", metavar="URL", help="The OpenTelemetry collector to send spans to.")
+def export(run_id: str, journal: str | None, jsonl: str | None, otlp: str | None) -> int:
+    """Write the run with this ID to a file of JSON lines, or send its spans.
+
+    The first line is about the run; then come its large values and its entries. The spans are
+    those that the run makes while `moothall.telemetry.instrument` is on, with the same ids;
+    OTEL_EXPORTER_OTLP_HEADERS has what the collector asks for.
+
+    \b
+    Examples:
+      moothall runs export 79a0b5265e6033b5 \\
+        --jsonl run.jsonl
+      moothall runs export 79a0b5265e6033b5 \\
+        --otlp http://127.0.0.1:4318
+
+    \b
+    Exit codes: 0 done, 1 failed, 2 wrong usage,
+    130 interrupted.
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    if jsonl is None and otlp is None:
+        raise click.UsageError("name what to make: --jsonl PATH, or --otlp URL")
+    with opened(journal) as found, usage():
+        if jsonl is not None:
+            found.export(run_id, jsonl)
+        if otlp is not None:
+            click.echo(f"{counted(export_otlp(found, run_id, otlp), 'span')} sent")
+    return 0
+
+
+@click.command("import", short_help="Add a run from a file.")
+@click.argument("path", metavar="PATH", type=_EXISTING)
+@journal_option("The journal; made if there is none.")
+@click.option("--run-id", metavar="ID", help="Another id for the run.")
+def import_(path: str, journal: str | None, run_id: str | None) -> int:
+    """Add a run that `moothall runs export` wrote.
+
+    The file is checked like any that somebody may have made up. Resume only a run that you trust:
+    it states what was permitted and what took effect.
+
+    \b
+    Example:
+      moothall runs import run.jsonl --journal other.db
+
+    \b
+    Exit codes: 0 done, 1 failed, 2 wrong usage,
+    130 interrupted.
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    if journal is None:
+        raise click.UsageError("no journal was named: give --journal PATH")
+    with made_journal(journal) as found:
+        try:
+            made = found.import_run(path, run_id)
+        except (ConfigError, ValueError) as error:
+            raise click.UsageError(str(error)) from error
+        click.echo(escaped(made))
+    return 0
+
+
+@click.command(short_help="Copy the journal while it is written.")
+@click.argument("path", metavar="PATH", type=FileToWrite())
+@journal_option("The journal.")
+def backup(path: str, journal: str | None) -> int:
+    """Copy the journal to PATH, as it is at one moment, while it is written.
+
+    Values of 1 MiB and more are copied to the folder PATH-kept. To restore a copy, name it as the
+    journal.
+
+    \b
+    Example:
+      moothall runs backup runs-2026-11-24.db --journal runs.db
+
+    \b
+    Exit codes: 0 done, 1 failed, 2 wrong usage,
+    130 interrupted.
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    with opened(journal) as found, usage():
+        found.backup(path)
+    return 0
+
+
+COMMANDS: Final = {
+    "delete": delete,
+    "prune": prune,
+    "compact": compact,
+    "export": export,
+    "import": import_,
+    "backup": backup,
+}
+"""The commands of `moothall runs`, by name."""

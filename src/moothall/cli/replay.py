@@ -1,0 +1,138 @@
+"""`moothall replay`: show a run from its record."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from moothall.cli.recorded_runs import Recorded
+from moothall.cli.run.act import screen_of
+from moothall.cli.run.ended import exit_code
+from moothall.cli.shared_options import journal_option, json_option, reading
+from moothall.errors import StateError
+from moothall.journal import Entry
+from moothall.models.protocol import ReasoningPiece, TextPiece
+from moothall.reasoning.events import (
+    BlockEnded,
+    BlockStarted,
+    Conclusion,
+    ConclusionReached,
+    DecisionAction,
+    DecisionMade,
+    Done,
+    Event,
+    HumanDecision,
+    MessageAdded,
+)
+from moothall.reasoning.loop.recording import call_events
+from moothall.reasoning.reply import ANSWERED, Reply
+from moothall.text import escaped
+
+
+@click.command()
+@click.argument("run_id", metavar="ID")
+@journal_option("The journal.")
+@json_option
+def command(run_id: str, journal: str | None, as_json: bool) -> int:
+    """Replay the run with this ID from its record.
+
+    Nothing is executed or changed, no model is asked, and no key or network is needed. The output
+    is that of the run itself, without times, and the same each time, byte for byte.
+
+    \b
+    Examples:
+      moothall replay 79a0b5265e6033b5 --journal runs.db
+      moothall replay 79a0b5265e6033b5 --json
+
+    \b
+    Exit codes: 0 the run was done,
+    1 it was stopped or has not ended, 2 wrong usage,
+    130 interrupted.
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    with reading(journal) as found:
+        return show_replay(Recorded(found, run_id), as_json)
+
+
+def show_replay(recorded: Recorded, as_json: bool, *, resumed: bool = False) -> int:
+    """Show a run from its record; return the run's exit code."""
+    run_id, outline, entries = recorded.run_id, recorded.outline, recorded.entries
+    own = [entry for entry in entries if not entry.path]
+    if not own or own[-1].kind != "over":
+        raise StateError(
+            f"run {run_id!r} has not ended: `{escaped(recorded.command('runs'))}` shows its "
+            f"record, and `{escaped(recorded.command('resume'))}` resumes it"
+        )
+    reply: Reply | dict[str, Any] = recorded.journal.replay(run_id)
+    if isinstance(reply, dict):  # of the user's own orchestrator
+        click.echo(json.dumps(reply, indent=2))
+        return 0 if reply["over"]["reason"] in ANSWERED else 1
+    whole = [reply.steps[-1].action] if reply.stop_reason == "terminal" and reply.steps else []
+    # For a program that resumes it, as any other run that it resumes.
+    screen = screen_of(outline.kind, as_json, recorded if as_json and resumed else None, whole)
+    if not as_json:
+        click.echo(escaped(outline.task))
+    for event in _events(outline.agent, entries):
+        screen.event(event, None)
+    screen.event(Done(outline.agent, reply), None)
+    if as_json and outline.kind == "Researcher":
+        from moothall.cli.run.watch import print_line
+        from moothall.research.recording import report_json
+
+        print_line("report", report_json(reply.value))
+    return exit_code(reply)
+
+
+def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:
+    """Yield the recorded events in order, those of members' turns too."""
+    names = {"": agent}  # the agent of each part
+    researchers = set()  # their parts; their steps say what their models answer
+    begun: set[tuple[str, str]] = set()
+    rounds: Counter[tuple[str, str]] = Counter()
+    for entry in entries:
+        data, path = entry.data, entry.path
+        by = names.get(path, path)
+        about = data.get("about", {})
+        if entry.kind == "state":
+            yield from _grown(by, path, data["appended"], rounds)
+        elif entry.kind == "begun":
+            names[path] = data["agent"]
+            if data["kind"] == "Researcher":
+                researchers.add(path)
+        elif entry.kind == "over" and entry is entries[-1] and "progress" in data:
+            # From the turn in which the run stopped.
+            lists = ("conclusions", "decisions")
+            since = {name: data["progress"][name][rounds[path, name] :] for name in lists}
+            yield from _grown(by, path, since, rounds)
+        elif entry.kind == "ended" and path in researchers and "iteration" not in about:
+            iteration, _, block = data["key"].partition(".")
+            if "model" not in about:
+                yield BlockStarted(by, block, int(iteration))
+                yield BlockEnded(by, block, int(iteration), data["result"])
+        elif entry.kind == "ended" and "model" in about:
+            answer = data["result"]
+            for piece, name in ((ReasoningPiece, "reasoning"), (TextPiece, "text")):
+                if isinstance(text := answer.get(name), str) and text:
+                    yield piece(text, by)
+        else:
+            for event, *parts in call_events(by, entry, begun):
+                yield event(*parts)
+
+
+def _grown(
+    by: str, path: str, grown: dict[str, Any], rounds: Counter[tuple[str, str]]
+) -> Iterator[Event]:
+    """Yield the events of what a state adds."""
+    for message in grown.get("messages", ()):
+        yield MessageAdded(by, message)
+    for given in grown.get("conclusions", ()):
+        rounds[path, "conclusions"] += 1
+        yield ConclusionReached(by, rounds[path, "conclusions"], Conclusion(**given))
+    for given in grown.get("decisions", ()):
+        rounds[path, "decisions"] += 1
+        action = DecisionAction(given["action"])
+        made = HumanDecision(action, given["new_instruction"], given["reasoning"])
+        yield DecisionMade(by, rounds[path, "decisions"], made)

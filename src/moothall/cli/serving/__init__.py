@@ -1,0 +1,1 @@
+"""Commands that connect agents to others: over RabbitMQ, HTTP and MCP."""

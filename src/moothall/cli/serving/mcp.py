@@ -1,0 +1,171 @@
+"""`moothall mcp`: look at the tools of an MCP server, and accept their definitions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from moothall.cli.ending import FAILED, NotBegun
+from moothall.cli.shared_options import print_text, usage
+from moothall.text import counted, one_line
+
+_KEPT = {"allow_interspersed_args": False}  # what follows the target's first word is the target's
+
+
+@click.group()
+def command() -> None:
+    """Look at the tools of an MCP server, and accept their definitions.
+
+    A server is a command, which is started, or an address.
+
+    \b
+    Examples:
+      moothall mcp tools uvx mcp-server-time
+      moothall mcp tools --header "Authorization: Bearer KEY" https://example.com/mcp
+      moothall mcp lock mcp.lock time uvx mcp-server-time
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+
+
+def _target(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what names a server."""
+    for option in (
+        click.option(
+            "--timeout",
+            metavar="SECONDS",
+            type=float,
+            default=60.0,
+            show_default=True,
+            help="Seconds for the server to start and answer.",
+        ),
+        click.option(
+            "--header",
+            metavar="NAME:VALUE",
+            multiple=True,
+            help="A header for the server's address; may be repeated.",
+        ),
+        click.option(
+            "--env",
+            metavar="NAME=VALUE",
+            multiple=True,
+            help="A variable for the server's process; may be repeated.",
+        ),
+        click.argument("target", nargs=-1, required=True, type=click.UNPROCESSED),
+    ):
+        function = option(function)
+    return function
+
+
+@command.command(context_settings=_KEPT, short_help="List a server's tools.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@_target
+def tools(
+    as_json: bool,
+    target: tuple[str, ...],
+    env: tuple[str, ...],
+    header: tuple[str, ...],
+    timeout: float,
+) -> None:
+    """List the tools of the server TARGET, a command or an address.
+
+    \b
+    Examples:
+      moothall mcp tools uvx mcp-server-time
+      moothall mcp tools --json https://example.com/mcp
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    offered = _read("server", target, env, header, timeout)
+    if as_json:
+        click.echo(json.dumps([each.data for each in offered.tools.values()], indent=2))
+        return
+    for name, each in offered.tools.items():
+        arguments = each.schema.get("properties", {})
+        needed = each.schema.get("required", [])
+        shown = ", ".join(n if n in needed else f"{n}?" for n in arguments)
+        click.echo(one_line(f"{name}({shown})", 500))
+        print_text(one_line(each.description, 500) or "not described")
+        if each.fault:
+            print_text(f"cannot be called: {each.fault}")
+    others = [
+        counted(len(found), kind)
+        for kind, found in (("resource", offered.resources), ("prompt", offered.prompts))
+        if found is not None
+    ]
+    has = ", ".join([counted(len(offered.tools), "tool"), *others])
+    click.echo(f"{offered.server or 'The server'}: {has}, protocol {offered.revision}")
+
+
+@command.command(context_settings=_KEPT, short_help="Accept the definitions of a server's tools.")
+@click.argument("path", type=click.Path(dir_okay=False))
+@click.argument("id")
+@click.option("--yes", is_flag=True, help="Accept without a question.")
+@click.option("--check", is_flag=True, help="Accept nothing; fail if something has changed.")
+@_target
+def lock(
+    path: str,
+    id: str,
+    yes: bool,
+    check: bool,
+    target: tuple[str, ...],
+    env: tuple[str, ...],
+    header: tuple[str, ...],
+    timeout: float,
+) -> int:
+    """Accept the definitions that the server TARGET has now, and note them in the lock file PATH.
+
+    ID is that of the agent: MCPAgent(ID, TARGET, lock=PATH) then asks for each tool whose
+    definition is not the one that you accept here. What is new or has changed is shown first.
+
+    \b
+    Examples:
+      moothall mcp lock mcp.lock time uvx mcp-server-time
+      moothall mcp lock --check mcp.lock time uvx mcp-server-time
+
+    Exit codes: 0 done, 1 not accepted, or with --check changed, 2 wrong usage, 130 interrupted.
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    from moothall.mcp.lock import Lock
+
+    with usage("PATH"):
+        known = Lock(path)
+    now = _read(id, target, env, header, timeout).tools
+    changed = {name: told for name, each in now.items() if (told := known.difference(id, each))}
+    gone = known.gone(id, now)
+    for name, told in changed.items():
+        click.echo(one_line(name, 255))
+        print_text(told)
+    for name in gone:
+        click.echo(one_line(name, 255))
+        print_text("the server has it no longer")
+    if not changed and not gone:
+        click.echo(f"{path} has the {counted(len(now), 'definition')} of {id}.")
+        return 0
+    if check:
+        return FAILED
+    if not yes and not click.confirm("Accept this?"):
+        return FAILED
+    known.accept(id, now)
+    click.echo(f"{path} has the {counted(len(now), 'definition')} of {id}.")
+    return 0
+
+
+def _read(
+    id: str, target: tuple[str, ...], env: tuple[str, ...], header: tuple[str, ...], timeout: float
+) -> Any:
+    """Return what a server offers."""
+    from moothall.mcp import MCPAgent
+
+    given: dict[str, Any] = {}
+    for name, texts, sign in (("env", env, "="), ("headers", header, ":")):
+        pairs = [each.partition(sign) for each in texts]
+        for key, found, _ in pairs:
+            if not found or not key:
+                raise click.UsageError(f"{name}: NAME{sign}VALUE is wanted, got {key!r:.80}")
+        if pairs:
+            given[name] = {key.strip(): value.strip() for key, _, value in pairs}
+    wanted: Any = target[0] if len(target) == 1 else list(target)
+    with MCPAgent(id, wanted, timeout_s=timeout, **given) as agent:
+        _ = agent.offers
+        if agent._server is None:
+            raise NotBegun(f"{id} does not say what it offers")
+        return agent._server

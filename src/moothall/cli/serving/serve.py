@@ -1,0 +1,184 @@
+"""`moothall serve`: agents behind a message broker, an HTTP server, or standard streams."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack, redirect_stdout
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from moothall.cli.ending import NotBegun
+from moothall.cli.own_agents import named_agent
+from moothall.cli.serving.broker_commands import (
+    GRACE_S,
+    Place,
+    log_to_stderr,
+    place_options,
+    serve_over_broker,
+)
+from moothall.cli.shared_options import journal_option, recorded, usage
+from moothall.cli.values import FileToWrite, Number, OneOf
+from moothall.doors.checks import is_loopback_address
+from moothall.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from moothall.agent import Agent
+
+
+@click.command()
+@click.argument("agents", metavar="MODULE:AGENT...", nargs=-1, required=True)
+@click.option("--id", metavar="ID", help="The agent's id.  [default: the class's name]")
+@click.option("--http", metavar="HOST:PORT", help="Serve over HTTP: MCP at /mcp.")
+@click.option("--mcp-stdio", is_flag=True, help="Speak MCP on standard input and output.")
+@click.option(
+    "--token",
+    metavar="TOKEN",
+    envvar="MOOTHALL_TOKEN",
+    help="Secret that callers state over HTTP.  [default: MOOTHALL_TOKEN]",
+)
+@place_options
+@click.option(
+    "--inbox",
+    metavar="PATH",
+    type=FileToWrite(),
+    help="File in which this process remembers messages.  [default: in memory]",
+)
+@journal_option("File in which replies are recorded, so that they continue after a crash.")
+@click.option(
+    "--grace",
+    metavar="SECONDS",
+    type=Number("seconds", min=0, max=1e6),
+    default=GRACE_S,
+    show_default=True,
+    help="Seconds for running actions to finish at shutdown.",
+)
+@click.option(
+    "--on-mismatch",
+    type=OneOf(("stop", "fork")),
+    default="stop",
+    show_default=True,
+    metavar="WAY",
+    help="If the agent has changed since a reply was cut off: stop, or go on in a fork of the run.",
+)
+def command(
+    agents: tuple[str, ...],
+    id: str | None,
+    http: str | None,
+    mcp_stdio: bool,
+    token: str | None,
+    place: Place,
+    inbox: str | None,
+    journal: str | None,
+    grace: float,
+    on_mismatch: str,
+) -> int:
+    """Serve agents over RabbitMQ, over HTTP, or at standard streams, until Ctrl-C.
+
+    AGENT is an agent, an agent class, or a function that returns an agent. MODULE is searched in
+    the current folder first.
+
+    Over RabbitMQ, all processes of the same broker and exchange reach the agent by its id;
+    `moothall chat --amqp` is one of them. With --inbox, a message that was being handled when the
+    process died is not handled twice.
+
+    With --http, programs that speak MCP call the agents' actions as tools, at /mcp. Without
+    --token, only programs of this machine may. With --mcp-stdio, the program that starts this
+    command does so at its standard input and output, as editors and chat clients do.
+
+    An agent that replies has a separate conversation with each sender, or, made with shared=True,
+    one with all. With --journal, a ReActAgent, DualActAgent or Conversation continues the reply
+    that it was giving; `moothall runs` lists these replies. If calls of it are in doubt, decide by
+    `moothall resume` without --agent: over RabbitMQ this process goes on, and sends the reply to
+    its sender.
+
+    SIGINT (Ctrl-C) or SIGTERM stops it: it begins nothing new and finishes what it is handling;
+    waiting messages stay at the broker. A second signal stops it at once.
+
+    AMQP_HOST, AMQP_PORT, AMQP_USERNAME, AMQP_PASSWORD and AMQP_VHOST name the broker; AMQP_HOST may
+    name several nodes of a cluster, separated by commas.
+
+    \b
+    Examples:
+      moothall serve my_agents:Calculator
+      moothall serve my_agents:Calculator --id sums --inbox sums.inbox
+      moothall serve my_agents:Clerk --inbox clerk.inbox --journal runs.db
+      moothall serve my_agents:Calculator my_agents:Clerk --http 127.0.0.1:8100
+      moothall serve my_agents:Clerk --mcp-stdio
+
+    Exit codes: 0 stopped, 1 failed, 2 wrong usage,
+    130 ended at once.
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    if http is None and not mcp_stdio:
+        return serve_over_broker(agents, id, place, inbox, journal, grace, on_mismatch)
+    if http is not None and mcp_stdio:
+        raise click.UsageError("give either --http or --mcp-stdio")
+    if place.exchange is not None or place.quorum or place.given or inbox is not None:
+        raise click.UsageError(
+            "--exchange, --inbox, --quorum, --use-ssl and the certificates are for RabbitMQ"
+        )
+    MissingExtra.unless("moothall serve --http", "mcp", "mcp", "mcp_types", "starlette", "uvicorn")
+    if id is not None and len(agents) > 1:
+        raise click.UsageError("--id is for one agent")
+    with ExitStack() as stack:
+        if mcp_stdio:
+            # What a module prints as it is imported is no message of the protocol.
+            with redirect_stdout(sys.stderr):
+                served = [named_agent(each, id, "MODULE:AGENT") for each in agents]
+        else:
+            served = [named_agent(each, id, "MODULE:AGENT") for each in agents]
+        for name, each in zip(agents, served, strict=True):
+            if journal is not None and hasattr(each, "journal"):
+                stack.enter_context(recorded((each,), journal, name))
+        log_to_stderr()
+        if mcp_stdio:
+            return asyncio.run(_over_streams(served))
+        assert http is not None
+        return _over_http(served, http, token)
+
+
+async def _over_streams(agents: Sequence[Agent]) -> int:
+    """Serve MCP at the standard streams until the client closes them."""
+    from moothall.doors.mcp import MCPDoor
+    from moothall.doors.served import Served
+
+    served = Served(agents)
+    try:
+        await MCPDoor(served, "moothall").over_standard_streams()
+    finally:
+        await served.close()
+    return 0
+
+
+def _over_http(agents: Sequence[Agent], place: str, token: str | None) -> int:
+    """Serve HTTP until SIGINT or SIGTERM."""
+    import uvicorn
+
+    from moothall.doors import asgi
+
+    host, _, number = place.rpartition(":")
+    host = host.strip("[]")
+    if not host or not number.isdecimal() or not 0 <= int(number) < 65536:
+        raise click.UsageError(f"--http takes HOST:PORT, such as 127.0.0.1:8100, got {place!r:.80}")
+    if token is None and not is_loopback_address(host):
+        raise NotBegun(
+            f"{host} can be reached from elsewhere: give --token TOKEN, or set MOOTHALL_TOKEN"
+        )
+    with usage("--token"):
+        app = asgi(agents, token=token)
+    config: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            host=host,
+            port=int(number),
+            proxy_headers=False,
+            timeout_graceful_shutdown=5,
+            **config,
+        )
+    )
+    click.echo(f"MCP is served at http://{place}/mcp. Ctrl-C ends it.")
+    server.run()
+    return 0 if server.started else 1

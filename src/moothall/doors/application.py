@@ -1,0 +1,63 @@
+"""One ASGI application with all doors."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from moothall.agent import Agent
+from moothall.doors.guard import Guard
+from moothall.doors.mcp import MCPDoor
+from moothall.doors.served import Served
+from moothall.errors import ConfigError, MissingExtra
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+
+def asgi(
+    agents: Agent | Iterable[Agent], *, token: str | None = None, title: str = "moothall"
+) -> Guard:
+    """Return an ASGI application that serves agents by the protocols that other programs speak.
+
+    `/mcp` is the Model Context Protocol over streamable HTTP: each action that the agents offer is
+    a tool. Any ASGI server runs it, such as uvicorn; `moothall serve AGENT --http HOST:PORT` does.
+
+    Agents that are in no space are added to a new one, which closes with the application; there,
+    an approval is asked of the caller. Agents of one space stay there, and its approver decides.
+
+    Args:
+        agents: the agents
+        token: the secret that callers state as `Authorization: Bearer TOKEN`; without one, only
+            programs of this machine are let in
+        title: what the server is called
+
+    Raises:
+        DefinitionError: there are no agents, or they are of several spaces
+        ConfigError: the token is empty
+        MissingExtra: the extra `mcp` is not installed
+    """
+    MissingExtra.unless("doors", "mcp", "mcp", "mcp_types", "starlette")
+    if token is not None and (not isinstance(token, str) or not token or not token.isascii()):
+        raise ConfigError("token= must be a text of ASCII characters, or None")
+    served = Served(agents)
+    return Guard(_application(served, MCPDoor(served, title)), token)
+
+
+def _application(served: Served, door: MCPDoor) -> Starlette:
+    from starlette.applications import Starlette
+    from starlette.routing import Route
+
+    routes: list[Any] = []
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        try:
+            async with door.over_http() as mcp:
+                app.router.routes.append(Route("/mcp", endpoint=mcp))
+                yield
+        finally:
+            await served.close()
+
+    return Starlette(routes=routes, lifespan=lifespan)

@@ -1,0 +1,168 @@
+"""What each HTTP server of ours checks of a request: headers, host, size and secret."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import re
+import socket
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any, Final
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+OWN_HOSTS: Final = frozenset(("localhost", "127.0.0.1", "[::1]"))
+_BODY_S: Final = 20.0
+_ATTEMPTS: Final = 20
+"""After this many wrong secrets from one address in a minute, no further one is checked."""
+_ADDRESSES: Final = 1000
+_HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^][:@/]+)(:\d{1,5})?")
+_ONCE: Final = (
+    *("host", "origin", "authorization", "content-length"),
+    *("sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest"),
+)
+"""The headers that access depends on: a request has each at most once."""
+
+
+class Refused(Exception):
+    """A request, or the opening of a socket, is refused; its text says why."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+def check_once(scope: Scope) -> None:
+    """Refuse a request that has a header twice that access depends on."""
+    names = [name.decode("latin-1").lower() for name, _ in scope["headers"]]
+    if any(names.count(each) > 1 for each in _ONCE):
+        raise Refused(403, "a header appears twice")
+
+
+def header(scope: Scope, name: str) -> str | None:
+    """Return a header of a request, or None."""
+    wanted = name.encode()
+    for key, value in scope["headers"]:
+        if key.lower() == wanted:
+            found: str = value.decode("latin-1")
+            return found
+    return None
+
+
+def check_length(scope: Scope, most_bytes: int) -> None:
+    """Refuse a request that states a longer body."""
+    length = header(scope, "content-length") or "0"
+    if not (length.isdecimal() and len(length) < 10 and int(length) <= most_bytes):
+        raise Refused(413, too_long(most_bytes))
+
+
+def too_long(most_bytes: int) -> str:
+    """Return why a body is refused that has too many bytes."""
+    return f"a request must have at most {most_bytes:,} bytes"
+
+
+def is_loopback_address(host: str) -> bool:
+    """Return whether a server that listens at an address is reached from this machine only."""
+    return host in ("127.0.0.1", "localhost", "::1")
+
+
+class Hosts:
+    """The names by which requests may call the server that listens at an address.
+
+    At one that is not loopback, these are also the names of this machine, and any IP address.
+    """
+
+    def __init__(self, host: str) -> None:
+        self.anywhere = not is_loopback_address(host)
+        self._own = OWN_HOSTS
+        if self.anywhere:
+            name = socket.gethostname().lower()
+            self._own |= {host.lower(), name, f"{name}.local"}
+
+    def has(self, host: str) -> bool:
+        """Return whether a `Host` header is one of these."""
+        found = _HOST.fullmatch(host.lower())
+        if found is None:
+            return False
+        if found[1] in self._own:
+            return True
+        if not self.anywhere:
+            return False
+        try:  # an IP address is no DNS name, so nobody else can make it point here
+            ipaddress.ip_address(found[1].strip("[]"))
+        except ValueError:
+            return False
+        return True
+
+
+class Attempts:
+    """Wrong secrets, counted by the address that they came from."""
+
+    def __init__(self) -> None:
+        self._failed: dict[str, deque[float]] = {}
+
+    def note(self, scope: Scope) -> None:
+        """Note a wrong secret."""
+        tries = self._failed.setdefault(_client(scope), deque(maxlen=_ATTEMPTS))
+        tries.append(time.monotonic())
+        if len(self._failed) > _ADDRESSES:
+            del self._failed[next(iter(self._failed))]
+
+    def are_over(self, scope: Scope) -> bool:
+        """Return whether an address has tried so often that it must wait."""
+        tries = self._failed.get(_client(scope), deque())
+        return len(tries) == _ATTEMPTS and time.monotonic() - tries[0] < 60
+
+
+def _client(scope: Scope) -> str:
+    """Return the client's address; for IPv6 its network, in which it has billions of addresses."""
+    address: str = (scope.get("client") or ("", 0))[0].partition("%")[0]
+    return ipaddress.IPv6Address(address).exploded[:19] if ":" in address else address
+
+
+async def body_of(receive: Receive, most_bytes: int) -> bytes:
+    """Return a whole body; refuse one that is too long or too slow."""
+    body, more = bytearray(), True
+    try:
+        async with asyncio.timeout(_BODY_S):
+            while more:
+                message = await receive()
+                if message["type"] != "http.request":
+                    raise Refused(400, "the request has ended in its midst")
+                body += message.get("body", b"")
+                if len(body) > most_bytes:
+                    raise Refused(413, too_long(most_bytes))
+                more = message.get("more_body", False)
+    except TimeoutError:
+        why = f"a request must be sent within {_BODY_S:.0f} seconds"
+        raise Refused(408, why) from None
+    return bytes(body)
+
+
+def again(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that first returns a body that was read already."""
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receiving() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return receiving
+
+
+async def answer(
+    send: Send, status: int, text: str, headers: Iterable[tuple[bytes, bytes]] = ()
+) -> None:
+    """Answer a request with a line of text."""
+    body = f"{text}\n".encode()
+    given = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+        *headers,
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": given})
+    await send({"type": "http.response.body", "body": body})

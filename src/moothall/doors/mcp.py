@@ -1,0 +1,346 @@
+"""The agents as an MCP server: each action that they offer is a tool."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.approval import ApprovalRequest, Question, Refused
+from moothall.approval.approval import Decision
+from moothall.doors.served import Caller, Served
+from moothall.errors import MoothallError, NobodyToAsk
+from moothall.jsonvalue import json_text
+from moothall.mcp.results import content_of
+from moothall.reasoning.events import CallEnded, CallStarted, Event
+from moothall.text import one_line
+
+if TYPE_CHECKING:
+    import mcp_types as types
+    from mcp.server.context import ServerRequestContext
+    from mcp.server.lowlevel import Server
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_PERMIT: Final = {
+    "type": "object",
+    "properties": {"permit": {"type": "boolean", "title": "Permit this call?"}},
+    "required": ["permit"],
+}
+_ANSWER: Final = {
+    "type": "object",
+    "properties": {"answer": {"type": "string", "title": "Answer"}},
+    "required": ["answer"],
+}
+_WAITS_S: Final = 600.0
+"""How long a call waits for the answer to its question, where the caller has to come again."""
+_MOST_WAITING: Final = 1000
+
+
+@dataclass(eq=False)
+class _Job:
+    """A call that is under way, through all the requests that carry its questions and answers."""
+
+    sender: str
+    tool: str
+    args: dict[str, Any]
+    can_ask: bool  # whether the client can ask its person
+    # What happens: an event of a reply, a question, or that it has ended, which is None.
+    news: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
+    task: asyncio.Task[Any] | None = None
+    asked: _Asked | None = None  # the question that the client was given
+    told: int = 0
+
+    async def ask(self, message: str, schema: dict[str, Any]) -> dict[str, Any] | None:
+        """Ask the client's person; return the form that it accepted, or None."""
+        asked = _Asked(message, schema, asyncio.get_running_loop().create_future())
+        self.news.put_nowait(asked)
+        return await asked.answer
+
+    async def approve(self, request: ApprovalRequest) -> Decision:
+        """Ask whether a call is permitted."""
+        if not self.can_ask:
+            return Refused("it asks for approval, and your client cannot ask (no elicitation)")
+        form = await self.ask(f"Permit {request}", _PERMIT)
+        if form is None or form.get("permit") is not True:
+            return Refused("the person at your client has not permitted it")
+        return True
+
+    async def answer(self, question: Question) -> str:
+        """Ask a question."""
+        form = await self.ask(str(question), _ANSWER) if self.can_ask else None
+        if form is None or not isinstance(form.get("answer"), str):
+            raise NobodyToAsk(f"agent {question.agent!r} has a question that nobody answers")
+        said: str = form["answer"]
+        return said
+
+
+@dataclass(eq=False)
+class _Asked:
+    message: str
+    schema: dict[str, Any]
+    answer: asyncio.Future[dict[str, Any] | None]
+
+    def settle(self, result: Any) -> None:
+        """Take the client's answer."""
+        if not self.answer.done():
+            accepted = getattr(result, "action", None) == "accept"
+            content = getattr(result, "content", None)
+            self.answer.set_result(dict(content or {}) if accepted else None)
+
+
+class MCPDoor:
+    """Speaks MCP for served agents: over streamable HTTP, and over standard streams.
+
+    Each session is a sender of its own, so that each has its own threads. The revision of
+    2026-07-28 has no sessions: there a `say` without a thread begins one, and its result names it
+    in `_meta`; only a thread that a result has named is taken.
+    """
+
+    def __init__(self, served: Served, title: str) -> None:
+        from mcp.server.lowlevel import Server
+
+        self._served = served
+        self._key = secrets.token_bytes(32)
+        self._waiting: dict[str, _Job] = {}
+        self.server: Server[Any] = Server(
+            title,
+            version=version("moothall"),
+            on_list_tools=self._list,
+            on_call_tool=self._call,
+        )
+
+    # -- transports --------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def over_http(self) -> AsyncIterator[Any]:
+        """Yield an ASGI application for the path of the door."""
+        from mcp.server.streamable_http_manager import (
+            StreamableHTTPASGIApp,
+            StreamableHTTPSessionManager,
+        )
+
+        manager = StreamableHTTPSessionManager(self.server)
+        async with manager.run():
+            try:
+                yield StreamableHTTPASGIApp(manager)
+            finally:
+                self._end_waiting()
+
+    async def over_standard_streams(self) -> None:
+        """Serve the client at the standard streams until it closes them."""
+        from mcp.server.stdio import stdio_server
+
+        try:
+            async with stdio_server() as (read, write):
+                await self.server.run(read, write, self.server.create_initialization_options())
+        finally:
+            self._end_waiting()
+
+    def _end_waiting(self) -> None:
+        for job in self._waiting.values():
+            if job.task is not None:
+                job.task.cancel()
+        self._waiting.clear()
+
+    # -- tools -------------------------------------------------------------------------------------
+
+    def _tools(self) -> dict[str, tuple[str, Any]]:
+        """Return the tools by name: the action's, after the agent's id where there are several."""
+        found: dict[str, tuple[str, Any]] = {}
+        several = len(self._served.agents) > 1
+        for id, action in self._served.actions():
+            wanted = f"{id}.{action.name}" if several else action.name
+            name = (
+                wanted if _NAME.fullmatch(wanted) else re.sub(r"[^A-Za-z0-9_.-]", "_", wanted)[:64]
+            )
+            if name != wanted or name in found:
+                digest = hashlib.sha256(f"{id}\0{action.name}".encode(errors="surrogatepass"))
+                name = f"{name[:55]}_{digest.hexdigest()[:8]}"
+            found[name] = id, action
+        return found
+
+    async def _list(
+        self, ctx: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        import mcp_types as types
+
+        tools = [
+            types.Tool(
+                name=name,
+                description=action.description,
+                input_schema={"type": "object", **action.parameters},
+                annotations=types.ToolAnnotations(idempotent_hint=True)
+                if action.idempotent
+                else None,
+            )
+            for name, (_, action) in self._tools().items()
+        ]
+        return types.ListToolsResult(tools=tools)
+
+    async def _call(
+        self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        import mcp_types as types
+        from mcp import MCPError
+
+        args = params.arguments or {}
+        if params.request_state is not None:
+            return await self._followed(ctx, self._continued(ctx, params))
+        found = self._tools().get(params.name)
+        if found is None:
+            text = f"there is no tool {one_line(params.name, 100)!r}"
+            raise MCPError(types.INVALID_PARAMS, text)
+        id, action = found
+        sender, meta = self._sender(ctx), None
+        if sender is None:  # a revision without sessions
+            sender = "mcp"
+            if "thread" in action.parameters.get("properties", {}):
+                thread = args.get("thread")
+                if thread is None:
+                    thread = self._signed(secrets.token_hex(16))
+                elif not isinstance(thread, str) or thread != self._signed(
+                    thread.partition(".")[0]
+                ):
+                    return _failed("there is no such thread: leave it out to begin one")
+                args, meta = {**args, "thread": thread}, {"thread": thread}
+        capabilities = ctx.session.client_capabilities
+        can_ask = capabilities is not None and capabilities.elicitation is not None
+        job = _Job(sender, params.name, params.arguments or {}, can_ask)
+        job.task = asyncio.create_task(self._done(job, id, action.name, args, meta))
+        job.task.add_done_callback(lambda task: job.news.put_nowait(None))
+        return await self._followed(ctx, job)
+
+    async def _done(
+        self, job: _Job, to: str, action: str, args: dict[str, Any], meta: Any
+    ) -> types.CallToolResult:
+        """Call an action, and return its outcome as a result."""
+        caller = Caller(asyncio.get_running_loop(), job.approve, job.answer, job.news.put_nowait)
+        try:
+            value = await self._served.call(job.sender, to, action, args, caller)
+        except MoothallError as error:
+            return _failed(str(error))
+        return _result(value, meta)
+
+    async def _followed(
+        self, ctx: ServerRequestContext[Any], job: _Job
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """Tell the client what a call does, and ask what it asks, until it has ended."""
+        assert job.task is not None
+        kept = False
+        try:
+            while (news := await job.news.get()) is not None:
+                if not isinstance(news, _Asked):
+                    await self._progress(ctx, job, news)
+                elif ctx.session.can_send_request:
+                    news.settle(await self._elicited(ctx, news))
+                else:
+                    kept = True
+                    return self._kept(job, news)
+            result: types.CallToolResult = await job.task
+            return result
+        finally:
+            if not kept:
+                job.task.cancel()
+
+    async def _progress(self, ctx: ServerRequestContext[Any], job: _Job, event: Event) -> None:
+        text = ""
+        if isinstance(event, CallStarted):
+            text = f"{event.agent}: {event.action} {json_text(event.args)}"
+        elif isinstance(event, CallEnded):
+            text = f"{event.agent}: {event.action} has {'failed' if event.error else 'ended'}"
+        if text:
+            job.told += 1
+            await ctx.session.report_progress(job.told, None, one_line(text, 300))
+
+    async def _elicited(self, ctx: ServerRequestContext[Any], asked: _Asked) -> Any:
+        from mcp import MCPError
+
+        try:
+            return await ctx.session.elicit_form(asked.message, asked.schema, ctx.request_id)
+        except (MCPError, ValueError):  # it cannot after all, or answers what is no form
+            return None
+
+    # -- questions of a revision in which the client comes again with the answer -------------------
+
+    def _kept(self, job: _Job, asked: _Asked) -> types.InputRequiredResult:
+        """Keep a call that waits for an answer, under a name that cannot be guessed."""
+        import mcp_types as types
+
+        state = secrets.token_urlsafe(32)
+        job.asked = asked
+        self._waiting[state] = job
+        asyncio.get_running_loop().call_later(_WAITS_S, self._dropped, state)
+        while len(self._waiting) > _MOST_WAITING:
+            self._dropped(next(iter(self._waiting)))
+        params = types.ElicitRequestFormParams(message=asked.message, requested_schema=asked.schema)
+        return types.InputRequiredResult(
+            input_requests={"question": types.ElicitRequest(params=params)}, request_state=state
+        )
+
+    def _dropped(self, state: str) -> None:
+        job = self._waiting.pop(state, None)
+        if job is not None and job.task is not None:
+            job.task.cancel()
+
+    def _continued(
+        self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> _Job:
+        """Return the call that waits for this answer; the call must be the same to the letter."""
+        import mcp_types as types
+        from mcp import MCPError
+
+        job = self._waiting.pop(params.request_state or "", None)
+        if job is None:
+            text = "no call waits for this answer: it was given, or took too long"
+            raise MCPError(types.INVALID_PARAMS, text)
+        asked = job.asked
+        assert asked is not None
+        same = (params.name, params.arguments or {}, self._sender(ctx) or "mcp") == (
+            *(job.tool, job.args, job.sender),
+        )
+        if not same:
+            asked.settle(None)
+            assert job.task is not None
+            job.task.cancel()
+            raise MCPError(types.INVALID_PARAMS, "the call is not the one that was asked about")
+        asked.settle((params.input_responses or {}).get("question"))
+        return job
+
+    def _sender(self, ctx: ServerRequestContext[Any]) -> str | None:
+        """Return the sender of a client; None if a revision without sessions does not tell it."""
+        from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+        if ctx.request is None:  # the one client at the standard streams
+            return "mcp"
+        session = ctx.request.headers.get("mcp-session-id")
+        if not session or ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            return None
+        return f"mcp-{hashlib.sha256(session.encode()).hexdigest()[:16]}"
+
+    def _signed(self, name: str) -> str:
+        """Return a thread's id, which nobody can make without this server's key."""
+        seal = hmac.new(self._key, name.encode(), "sha256").hexdigest()[:32]
+        return f"{name}.{seal}"
+
+
+def _result(value: Any, meta: Any) -> types.CallToolResult:
+    import mcp_types as types
+
+    return types.CallToolResult(
+        content=content_of(value) or [types.TextContent(text=json_text(value))],
+        structured_content=value if isinstance(value, dict) else None,
+        _meta=meta,
+    )
+
+
+def _failed(text: str) -> types.CallToolResult:
+    import mcp_types as types
+
+    return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)

@@ -1,0 +1,181 @@
+"""The agents behind the doors, and the senders in whose name callers call them."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from moothall.action import ACCESS_DENIED, Action
+from moothall.agent import CURRENT, Agent
+from moothall.approval import ApprovalRequest, Question, Refused
+from moothall.approval.approval import Decision
+from moothall.errors import DefinitionError, NobodyToAsk
+from moothall.message import address
+from moothall.reasoning.events import Event
+from moothall.reasoning.threaded import Threaded
+from moothall.spaces.native import NativeSpace
+from moothall.threads import WORKERS, guard
+
+_IDLE_S: Final = 3600.0
+"""A sender that has asked for nothing for so long is forgotten, with its threads."""
+_MOST: Final = 10_000
+
+
+@dataclass(slots=True, eq=False)
+class Caller:
+    """Who made a call, and how that one is asked and told.
+
+    Attributes:
+        loop: the loop of what follows
+        approve: asks whether a call is permitted
+        answer: asks a question
+        tell: hears the events of replies; a plain function
+    """
+
+    loop: asyncio.AbstractEventLoop
+    approve: Callable[[ApprovalRequest], Awaitable[Decision]]
+    answer: Callable[[Question], Awaitable[str]]
+    tell: Callable[[Event], None] = lambda event: None
+
+
+class _Sender(Agent):
+    """The sender of a caller's messages. It takes none."""
+
+    receive_own_broadcasts = False
+
+
+class Served:
+    """Agents that callers call from outside, each under a sender of its own.
+
+    Args:
+        agents: agents of one space, whose approver decides; or agents in none, which are added to
+            a new one, where the caller is asked
+
+    Raises:
+        DefinitionError: there are none, some are in another space, or two have one id
+    """
+
+    def __init__(self, agents: Agent | Iterable[Agent]) -> None:
+        given = [agents] if isinstance(agents, Agent) else list(agents)
+        if not given or not all(isinstance(each, Agent) for each in given):
+            raise DefinitionError(f"doors need agents, got {agents!r:.80}")
+        spaces = {id(each.space): each.space for each in given}
+        if len(spaces) > 1:
+            raise DefinitionError("doors need agents of one space, or agents that are in none")
+        self.agents: dict[str, Agent] = {address(each.id): each for each in given}
+        self._space: Any = given[0].space
+        self._own = self._space is None
+        self._calls: dict[str, Caller] = {}
+        self._senders: dict[str, tuple[Agent, float]] = {}
+        self._guard = guard()
+        if self._own:
+            self._space = NativeSpace(approver=_Desk(self))
+            try:
+                for each in given:
+                    self._space.add(each)
+            except BaseException:
+                self._space.close()
+                raise
+        for each in given:
+            if isinstance(each, Threaded):
+                each.watch(self._tell)
+
+    def actions(self) -> Sequence[tuple[str, Action]]:
+        """Return what callers may call: each agent's id, and an action that it offers."""
+        return [
+            (id, action)
+            for id, agent in self.agents.items()
+            for action in agent.offers.values()
+            if action.access_policy != ACCESS_DENIED
+        ]
+
+    async def call(
+        self, sender: str, to: str, action: str, args: dict[str, Any], caller: Caller
+    ) -> Any:
+        """Call an action for a caller, and return its value; if cancelled, cancel the action.
+
+        Raises:
+            RequestError: the outcome is another than the value
+        """
+        id = f"door-{secrets.token_hex(16)}"
+        message = {"id": id, "to": to, "action": {"name": action, "args": args}}
+        self._calls[id] = caller
+        try:
+            pending = self._sender(sender).request(message, None)
+            try:
+                return await pending
+            except asyncio.CancelledError:
+                pending.cancel()
+                raise
+        finally:
+            self._calls.pop(id, None)
+
+    async def close(self) -> None:
+        """Close the space, if it was made here."""
+        for each in self.agents.values():
+            if isinstance(each, Threaded):
+                each.unwatch(self._tell)
+        if self._own:
+            await WORKERS.run(asyncio.get_running_loop(), self._space.close)
+
+    def _sender(self, id: str) -> Agent:
+        """Return the sender of an id, and forget those that are idle."""
+        now = time.monotonic()
+        with self._guard:
+            known = self._senders.pop(id, None)
+            agent = self._space.add(_Sender(id)) if known is None else known[0]
+            self._senders[id] = agent, now  # the last one used is the last one here
+            idle = [
+                each
+                for place, (each, (_, used)) in enumerate(list(self._senders.items()))
+                if now - used > _IDLE_S or place < len(self._senders) - _MOST
+            ]
+            for each in idle:
+                self._space.remove(self._senders.pop(each)[0])
+        return agent
+
+    def _caller(self) -> Caller | None:
+        """Return the caller whose call led to what runs now, or None."""
+        handling = CURRENT.get()
+        while handling is not None:
+            message = handling.message()
+            if message is not None and (found := self._calls.get(message.get("id", ""))):
+                return found
+            handling = handling.parent
+        return None
+
+    def _tell(self, event: Event) -> None:
+        if self._calls and (caller := self._caller()) is not None:
+            caller.loop.call_soon_threadsafe(caller.tell, event)
+
+
+class _Desk:
+    """The approver of the space: it asks the caller whose call led to the question."""
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+
+    async def approve(self, request: ApprovalRequest) -> Decision:
+        """Ask the caller whether a call is permitted."""
+        caller = self._served._caller()
+        if caller is None:
+            return Refused("nobody can be asked")
+        decision: Decision = await _there(caller, caller.approve(request))
+        return decision
+
+    async def answer(self, question: Question) -> str:
+        """Ask the caller a question."""
+        caller = self._served._caller()
+        if caller is None:
+            raise NobodyToAsk(f"agent {question.agent!r} has a question and nobody to ask")
+        said: str = await _there(caller, caller.answer(question))
+        return said
+
+
+async def _there(caller: Caller, asked: Any) -> Any:
+    """Await something on the caller's loop."""
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked, caller.loop))

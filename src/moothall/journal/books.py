@@ -1,0 +1,178 @@
+"""The budgets that processes share, in a journal's file."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sqlite3
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+from moothall.budget.shared import STATED
+from moothall.budget.stored import StoredBudget, limited, name_of, released, reset, stored
+from moothall.errors import ConfigError
+from moothall.journal.journal_file import JournalFile, as_text
+from moothall.journal.opening import Runs
+
+
+class SharedBudgets:
+    """The budgets that processes share by a journal: `Journal.budgets`.
+
+    The name of a child has those of its parents before it, such as `service/anna`.
+    """
+
+    def __init__(self, file: JournalFile, runs: Runs) -> None:
+        self._file = file
+        self._runs = runs
+        self._holder = ""  # of this process, once it reserves
+
+    def accounts(self, names: Sequence[str]) -> list[dict[str, Any] | None]:
+        """Return the states of accounts; None where there is none."""
+        with self._file.reading() as db:
+            return [self._account(db, name) for name in names]
+
+    def change_accounts(
+        self,
+        names: Sequence[str],
+        change: Callable[[list[dict[str, Any] | None]], list[dict[str, Any]]],
+    ) -> None:
+        """Change accounts, alone among all processes."""
+        with self._file.writing() as db:
+            accounts = change([self._account(db, name) for name in names])
+            db.executemany(
+                "INSERT INTO budgets (name, account) VALUES (?, ?) ON CONFLICT (name) "
+                "DO UPDATE SET account = excluded.account",
+                [(name, as_text(each)) for name, each in zip(names, accounts, strict=True)],
+            )
+
+    def holder(self) -> str:
+        """Return the name of this process as one that reserves."""
+        if not self._holder:
+            number = secrets.randbits(60) | 1 << 60  # above the numbers of runs
+            if self._runs.hold(number):
+                self._holder = f"{number:x}"
+        return self._holder
+
+    def list(self) -> list[StoredBudget]:
+        """Return all budgets, in the order of their names.
+
+        Raises:
+            ConfigError: one is not in the file as it was written
+            JournalError: the file cannot be read
+        """
+        return [stored(key, state, self._is_alive) for key, state in self._states().items()]
+
+    def reset(self, name: str) -> StoredBudget:
+        """Have nothing be spent of a shared budget; what living processes have reserved stays so.
+
+        Args:
+            name: the name of the budget
+
+        Returns:
+            The budget, as it is now.
+
+        Raises:
+            ConfigError: there is no budget of that name
+            JournalError: the file cannot be written
+        """
+        return self._change(name, partial(reset, is_alive=self._is_alive))
+
+    def release(self, name: str) -> StoredBudget:
+        """Give back to a shared budget what processes had reserved that have ended since.
+
+        Their calls may have reached a provider and cost something all the same.
+
+        Args:
+            name: the name of the budget
+
+        Returns:
+            The budget, as it is now.
+
+        Raises:
+            ConfigError: there is no budget of that name
+            JournalError: the file cannot be written
+        """
+        return self._change(name, partial(released, is_alive=self._is_alive))
+
+    def limit(self, name: str, **limits: float | Decimal | None) -> StoredBudget:
+        """Set limits of a shared budget, which hold instead of those that programs state.
+
+        They hold from the next reservation on, in all processes.
+
+        Args:
+            name: the name of the budget
+            limits: `tokens`, `usd`, `model_calls`, `actions`, `seconds`; None leaves a limit to the
+                programs again
+
+        Returns:
+            The budget, as it is now.
+
+        Raises:
+            ConfigError: there is no budget of that name, or a limit is not valid
+            JournalError: the file cannot be written
+        """
+        if unknown := limits.keys() - set(STATED):
+            raise ConfigError(
+                f"limit: there is no limit {min(unknown)!r}; there are {', '.join(STATED)}"
+            )
+        return self._change(name, partial(limited, limits=limits))
+
+    def delete(self, name: str) -> None:
+        """Delete a shared budget, such as that of a person; whoever uses it begins a new one.
+
+        Args:
+            name: the name of the budget
+
+        Raises:
+            ConfigError: there is no budget of that name
+            JournalError: the file cannot be written
+        """
+        key = self._key_of(name)
+        with self._file.writing() as db:
+            db.execute("DELETE FROM budgets WHERE name = ?", (key,))
+        self._file.empty_log()
+
+    def _is_alive(self, holder: str) -> bool:
+        try:
+            return self._runs.is_taken(int(holder, 16))
+        except ValueError:
+            return False
+
+    def _states(self) -> dict[str, dict[str, Any]]:
+        with self._file.reading() as db:
+            names = [name for (name,) in db.execute("SELECT name FROM budgets ORDER BY name")]
+            return {name: self._account(db, name) or {} for name in names}
+
+    def _key_of(self, name: str) -> str:
+        names = {name_of(key): key for key in self._states()}
+        if name not in names:
+            told = ", ".join(map(repr, names)) or "none at all"
+            raise ConfigError(f"journal {self._file.name!r} has no budget {name!r}; it has {told}")
+        return names[name]
+
+    def _change(
+        self, name: str, change: Callable[[str, dict[str, Any]], dict[str, Any]]
+    ) -> StoredBudget:
+        key = self._key_of(name)
+        made: list[dict[str, Any]] = []
+
+        def changed(states: list[dict[str, Any] | None]) -> list[dict[str, Any]]:
+            made.append(change(key, states[0] or {}))
+            return made
+
+        self.change_accounts([key], changed)
+        return stored(key, made[0], self._is_alive)
+
+    def _account(self, db: sqlite3.Connection, name: str) -> dict[str, Any] | None:
+        row = db.execute("SELECT account FROM budgets WHERE name = ?", (name,)).fetchone()
+        if row is None:
+            return None
+        try:
+            found = json.loads(row[0])
+        except (ValueError, TypeError, RecursionError) as error:
+            raise self._file.damaged(f"budget {name!r}: {error}") from error
+        if not isinstance(found, dict):
+            raise self._file.damaged(f"budget {name!r} is no account")
+        return found

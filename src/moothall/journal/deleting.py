@@ -1,0 +1,239 @@
+"""Deleting runs: hidden at once, then removed piece by piece beside writers.
+
+A process that dies in between leaves nothing half: the next deletion goes on.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from moothall.arguments import check_integer
+from moothall.errors import ConfigError, RunHeld
+from moothall.journal.doubt import in_doubt
+from moothall.journal.entry import ENDED
+from moothall.journal.find import OF_THREAD, threads_of
+from moothall.journal.holders import SLICE_S, Holders, Pace, holder_of
+from moothall.journal.journal_file import JournalFile
+from moothall.journal.opening import Runs
+
+_ROWS: Final = 50
+"""So many entries are deleted before the clock is looked at."""
+_LONGEST_S: Final = 1e11
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What became of runs that were to be deleted.
+
+    Attributes:
+        runs: the ids of the runs that were deleted
+        left: for the id of each run that was left, why
+        overwritten: whether nothing of them is left in the files' bytes; False while processes work
+            on other runs: where SQLite has moved rows between pages, copies may remain until
+            `Journal.compact`
+    """
+
+    runs: list[str] = field(default_factory=list)
+    left: dict[str, str] = field(default_factory=dict)
+    overwritten: bool = True
+
+
+class Deletions:
+    """Deletes runs of a journal."""
+
+    def __init__(self, file: JournalFile, runs: Runs) -> None:
+        self._file = file
+        self._runs = runs
+        self._holders = Holders(file, runs)
+        self._pace = Pace(file)
+
+    def delete(self, ids: Sequence[str], thread: str | None) -> Deleted:
+        """Delete runs by id, and all of a thread; none if another process works on one."""
+        numbers: dict[int, str] = {}
+        with self._file.reading() as db:
+            for id in ids:
+                numbers[self._file.number(db, id)] = id
+            if thread is not None:
+                query = (
+                    f"SELECT number, id FROM runs WHERE NOT deleted AND {OF_THREAD} ORDER BY number"
+                )
+                numbers |= dict(db.execute(query, threads_of(thread)))
+        held: list[int] = []
+        try:
+            for number, id in numbers.items():
+                if not self._runs.hold(number):
+                    raise RunHeld(id, self._holder(number))
+                held.append(number)
+            self._hide(list(numbers))
+        finally:
+            for number in held:
+                self._runs.release(number)
+        return Deleted(list(numbers.values()), overwritten=self.go_on())
+
+    def prune(self, older_than: float, keep: int) -> Deleted:
+        """Delete the runs that were last written so many seconds ago, but for the newest."""
+        if isinstance(older_than, bool) or not isinstance(older_than, int | float):
+            raise ConfigError(f"prune: older_than must be seconds, got {older_than!r:.80}")
+        if not 0 <= older_than <= _LONGEST_S:
+            raise ConfigError(f"prune: older_than must be from 0 seconds, got {older_than!r}")
+        check_integer("keep=", keep, 0)
+        with self._file.reading() as db:
+            rows = db.execute(
+                "SELECT number, id, state FROM runs WHERE NOT deleted AND changed < ? AND number "
+                "NOT IN (SELECT number FROM runs WHERE NOT deleted ORDER BY number DESC LIMIT ?) "
+                "ORDER BY number DESC",
+                (time.time() - older_than, keep),
+            ).fetchall()
+        gone: dict[int, str] = {}
+        left: dict[str, str] = {}
+        batch: list[int] = []
+        try:
+            for number, id, state in rows:  # the newest first: forks before what they were made of
+                if not self._runs.hold(number):
+                    left[id] = f"{self._holder(number) or 'a process'} works on it"
+                    continue
+                batch.append(number)
+                why = self._why_left(number, id, state, gone)
+                if why:
+                    left[id] = why
+                    self._runs.release(batch.pop())
+                else:
+                    gone[number] = id
+                if len(batch) >= _ROWS:
+                    self._hide(batch)
+                    self._release(batch)
+            self._hide(batch)
+        finally:
+            self._release(batch)
+        return Deleted(list(reversed(gone.values())), left, self.go_on())
+
+    def _release(self, batch: list[int]) -> None:
+        while batch:
+            self._runs.release(batch.pop())
+
+    def _holder(self, number: int) -> str:
+        with self._file.reading() as db:
+            row = db.execute("SELECT holder FROM runs WHERE number = ?", (number,)).fetchone()
+        return str(row[0]) if row else ""
+
+    def _why_left(self, number: int, id: str, state: str | None, gone: dict[int, str]) -> str:
+        """Return why an old run is not pruned; empty if it is."""
+        with self._file.reading() as db:
+            forks = db.execute(
+                "SELECT number, id, state FROM runs WHERE forked_from = ? AND NOT deleted", (id,)
+            ).fetchall()
+            for fork, name, ended in forks:
+                if fork not in gone and ended not in ENDED:
+                    return f"its fork {name!r} has not ended"
+            if state == "in_doubt":
+                return "it waits for a person: calls are in doubt"
+            if state is None:
+                entries = [entry for entry, _ in self._file.read(db, number, id)]
+                if in_doubt(entries):
+                    return "it waits for a person: calls are in doubt"
+        return ""
+
+    def _hide(self, numbers: Iterable[int]) -> None:
+        """Mark runs as deleted: from now on nobody finds them, and what names them is gone."""
+        left = list(numbers)
+        while left:
+            began = time.monotonic()
+            with self._file.writing() as db:
+                while left and time.monotonic() < began + SLICE_S:
+                    _hide(db, left.pop())
+            if left:
+                self._pace.rest(began)
+
+    def go_on(self) -> bool:
+        """Remove what is left of runs that are marked; return whether no copy can be left."""
+        if not self.remove():
+            return True
+        with self._file.reading() as db:
+            idle = self._runs.is_idle(n for (n,) in db.execute("SELECT number FROM runs"))
+        # Writing the file anew takes long if it is large, so only where nobody waits for it.
+        if idle:
+            return self._file.rewrite()
+        self._file.move_log()  # to empty it would have writers wait for the disk
+        return False
+
+    def remove(self) -> bool:
+        """Remove what is left of runs that are marked; return whether there was any."""
+        removed = filled = False
+        while self._numbers():
+            removed = True
+            # What they name must be known before their entries go; and before a value goes, what
+            # all others name.
+            self._holders.fill(self._numbers("AND unread"))
+            if not filled and self._name_values():
+                self._holders.fill(None)
+                filled = True
+            ended = False
+            while not ended:
+                began = time.monotonic()
+                with self._file.writing() as db:
+                    ended = self._remove_some(db, began + SLICE_S)
+                self._pace.rest(began)
+        if filled:
+            with self._file.writing() as db:
+                self._holders.fill_rest(db)
+                for hash in self._holders.orphans(db):
+                    self._file.files.delete(hash)
+        return removed
+
+    def _numbers(self, more: str = "") -> list[int]:
+        with self._file.reading() as db:
+            query = f"SELECT number FROM runs WHERE deleted {more}"
+            return [number for (number,) in db.execute(query)]
+
+    def _name_values(self) -> bool:
+        query = "SELECT 1 FROM holders WHERE holder = ?"
+        numbers = self._numbers()
+        with self._file.reading() as db:
+            return any(db.execute(query, (holder_of(each),)).fetchone() for each in numbers)
+
+    def _remove_some(self, db: sqlite3.Connection, until: float) -> bool:
+        """Remove a piece of the runs that are marked; return whether none is left, or is unread."""
+        while time.monotonic() < until:
+            row = db.execute("SELECT number FROM runs WHERE deleted AND NOT unread").fetchone()
+            if row is None:
+                return True
+            self._remove(db, row[0], until)
+        return False
+
+    def _remove(self, db: sqlite3.Connection, number: int, until: float) -> None:
+        """Remove a piece of a run that is marked."""
+        first, end = number << 32, (number + 1) << 32
+        while time.monotonic() < until:
+            rows = db.execute(
+                "SELECT place FROM entries WHERE place >= ? AND place < ? LIMIT ?",
+                (first, end, _ROWS),
+            ).fetchall()
+            if not rows:
+                break
+            db.execute("DELETE FROM entries WHERE place >= ? AND place <= ?", (first, rows[-1][0]))
+        else:
+            return
+        released, files = self._holders.release(db, number, until)
+        for hash in files:
+            self._file.files.delete(hash)
+        if released:
+            db.execute("DELETE FROM runs WHERE number = ?", (number,))
+
+
+def _hide(db: sqlite3.Connection, number: int) -> None:
+    db.execute(
+        "UPDATE runs SET forked_from = NULL WHERE forked_from = (SELECT id FROM runs WHERE "
+        "number = ?)",
+        (number,),
+    )
+    # An id that nobody can give, since it is not printable.
+    db.execute(
+        "UPDATE runs SET deleted = 1, id = ?, kind = '', agent = '', task = '', thread = NULL, "
+        "forked_from = NULL, key = '', holder = '' WHERE number = ?",
+        (f"\x01{number}", number),
+    )
+    db.execute("DELETE FROM texts WHERE run = ?", (number,))

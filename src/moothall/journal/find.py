@@ -1,0 +1,144 @@
+"""Finding runs: which rows of a journal's table of runs are wanted, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, TypeAlias
+
+from moothall.arguments import check_integer
+from moothall.errors import ConfigError
+from moothall.jsonvalue import readable
+
+Moment: TypeAlias = float | datetime
+"""Seconds since 1970, or a date and time: without a zone, the local one."""
+
+NEEDS_A_PERSON: Final = ("waiting", "in_doubt", "stopped")
+"""The states of runs that go on only if a person, or the program of the agent, does something."""
+
+SORTS: Final = ("began", "changed", "seconds", "tokens", "usd", "model_calls", "actions", "entries")
+
+_COLUMNS: Final = (
+    "number, id, kind, agent, task, began, changed, last, tokens, usd, model_calls, actions, "
+    "seconds, state, forked_from, thread, waiting"
+)
+_SUMS: Final = (
+    "SELECT count(*), coalesce(sum(tokens), 0), coalesce(sum(usd), 0.0), "
+    "coalesce(sum(model_calls), 0), coalesce(sum(actions), 0), coalesce(sum(seconds), 0.0) "
+    "FROM runs"
+)
+_STATE: Final = (
+    "CASE WHEN number IN ({taken}) THEN iif(waiting, 'waiting', 'running') "
+    "ELSE coalesce(state, 'stopped') END"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which runs are wanted; what is None or empty restricts nothing."""
+
+    state: str | Iterable[str] | None = None
+    kind: str | None = None
+    agent: str | None = None
+    thread: str | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    text: str | None = None
+    forked_from: str | None = None
+    id: str | None = None
+    needs_person: bool = False
+    sort: str = "began"
+    limit: int | None = None
+
+    def rows(self, taken: Callable[[], Iterable[int]]) -> tuple[str, list[Any]]:
+        """Return the query for the wanted runs; `taken` returns those that processes work on."""
+        where, values = self._where(taken)
+        column, descending = self.sort.removeprefix("-"), self.sort.startswith("-")
+        if column not in SORTS:
+            names = ", ".join(SORTS)
+            raise ConfigError(
+                f"runs: sort= must be one of {names}, or one of them with a '-' before it for the "
+                f"largest first, got {self.sort!r:.80}"
+            )
+        column = {"began": "number", "entries": "last"}.get(column, column)
+        order = f"{column} DESC, number DESC" if descending else f"{column}, number"
+        limit = ""
+        if self.limit is not None:
+            check_integer("limit=", self.limit)
+            limit = f" LIMIT {self.limit}"
+        return f"SELECT {_COLUMNS} FROM runs{where} ORDER BY {order}{limit}", values
+
+    def sums(self, taken: Callable[[], Iterable[int]]) -> tuple[str, list[Any]]:
+        """Return the query for the sums of all wanted runs, whatever the limit."""
+        where, values = self._where(taken)
+        return _SUMS + where, values
+
+    def _where(self, taken: Callable[[], Iterable[int]]) -> tuple[str, list[Any]]:
+        terms = ["NOT deleted"]
+        values: list[Any] = []
+        for column in ("id", "kind", "agent", "forked_from"):
+            given = getattr(self, column)
+            if given is not None:
+                terms.append(f"{column} = ?")
+                values.append(_text(column, given))
+        if self.thread is not None:
+            terms.append(OF_THREAD)
+            values += threads_of(self.thread)
+        if self.since is not None:
+            terms.append("changed >= ?")
+            values.append(moment("since", self.since))
+        if self.until is not None:
+            terms.append("began <= ?")
+            values.append(moment("until", self.until))
+        for word in _words(self.text):
+            terms.append("number IN (SELECT run FROM texts WHERE text LIKE ? ESCAPE '\\')")
+            values.append(word)
+        states = _states(self.state)
+        if self.needs_person:
+            states = NEEDS_A_PERSON if states is None else [*set(states) & {*NEEDS_A_PERSON}]
+            terms.append("id NOT IN (SELECT forked_from FROM runs WHERE forked_from IS NOT NULL)")
+        if states is not None:
+            now = _STATE.format(taken=", ".join(map(str, taken())))
+            terms.append(f"{now} IN ({', '.join('?' * len(states))})")
+            values += states
+        return f" WHERE {' AND '.join(terms)}", values
+
+
+OF_THREAD: Final = "(thread = ? OR (thread > ? AND thread < ?))"
+
+
+def threads_of(thread: object) -> list[str]:
+    """Return the values for `OF_THREAD`: a thread, and those of the same sender, `THREAD/…`."""
+    id = _text("thread", thread)
+    return [id, f"{id}/", f"{id}0"]  # the character after "/" is "0"
+
+
+def moment(name: str, given: object) -> float:
+    """Return a moment as seconds since 1970."""
+    if isinstance(given, datetime):
+        return given.timestamp()
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise ConfigError(
+            f"runs: {name}= must be seconds since 1970 or a datetime, got {given!r:.80}"
+        )
+    return float(given)
+
+
+def _states(given: str | Iterable[str] | None) -> list[str] | tuple[str, ...] | None:
+    if given is None:
+        return None
+    return [_text("state", each) for each in ((given,) if isinstance(given, str) else given)]
+
+
+def _text(name: str, given: object) -> str:
+    if not isinstance(given, str):
+        raise ConfigError(f"runs: {name}= must be a text, got {given!r:.80}")
+    return readable(given)
+
+
+def _words(text: str | None) -> Iterator[str]:
+    """Yield a pattern for each word that must occur."""
+    for word in _text("text", text or "").casefold().split():
+        quoted = word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+        yield f"%{quoted}%"

@@ -1,0 +1,167 @@
+"""Which run or value names which kept value: a value lives as long as something names it.
+
+A value is named by its sha256 as text, or by its 32 bytes in a group of hashes. Any such text that
+is the hash of a kept value counts, whoever wrote it: at worst a value is kept too long.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from moothall.journal.journal_file import JournalFile
+from moothall.journal.opening import Runs
+
+_HASH: Final = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+_HASH_BYTES: Final = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+_GROUP_BYTES: Final = 256 * 32
+_BATCH: Final = 500
+"""So many entries are read at a time."""
+SLICE_S: Final = 0.005
+"""For about so long writers wait for one transaction of a deletion."""
+_REST: Final = 2
+"""How many times as long others may write then."""
+_LOG_EVERY: Final = 20
+"""After so many transactions the log is moved into the file."""
+_ORPHAN_S: Final = 3600.0
+
+
+def holder_of(run: int) -> bytes:
+    """Return what stands for a run as a holder."""
+    return run.to_bytes(8, "big")
+
+
+class Pace:
+    """Has a deletion leave time to others between its transactions."""
+
+    def __init__(self, file: JournalFile) -> None:
+        self._file = file
+        self._count = 0
+
+    def rest(self, began: float) -> None:
+        """Rest after a transaction that began at this time, by the monotonic clock."""
+        self._count += 1
+        if self._count % _LOG_EVERY == 0:
+            self._file.move_log()
+        took = min(time.monotonic() - began, 1.0)
+        time.sleep(_REST * took)  # noqa: TID251 - so long others write
+
+
+class Holders:
+    """The table `holders`: filled for entries that were written since the last time."""
+
+    def __init__(self, file: JournalFile, runs: Runs) -> None:
+        self._file = file
+        self._runs = runs
+        self._pace = Pace(file)
+
+    def fill(self, numbers: list[int] | None) -> None:
+        """Read the entries of these runs that were not read yet, or of all, beside writers."""
+        if numbers is None:
+            with self._file.reading() as db:
+                numbers = [n for (n,) in db.execute("SELECT number FROM runs WHERE unread")]
+        while numbers:
+            began = time.monotonic()
+            with self._file.writing() as db:
+                while numbers and time.monotonic() < began + SLICE_S:
+                    if self._fill(db, numbers[-1], began + SLICE_S):
+                        numbers.pop()
+            self._pace.rest(began)
+
+    def fill_rest(self, db: sqlite3.Connection) -> None:
+        """Read what was written since `fill`, in a transaction: then nothing is missing."""
+        for (number,) in db.execute("SELECT number FROM runs WHERE unread").fetchall():
+            self._fill(db, number, None)
+
+    def _fill(self, db: sqlite3.Connection, run: int, until: float | None) -> bool:
+        """Read entries of a run; return whether all are read."""
+        row = db.execute("SELECT last, read_upto FROM runs WHERE number = ?", (run,)).fetchone()
+        if row is None:
+            return True
+        last, upto = row
+        while upto < last:
+            rows = db.execute(
+                "SELECT place & 0xFFFFFFFF, data FROM entries WHERE place > ? AND place < ? "
+                "ORDER BY place LIMIT ?",
+                (run << 32 | upto, (run + 1) << 32, _BATCH),
+            ).fetchall()
+            if not rows:
+                break  # it is damaged, or its entries are deleted
+            for upto, data in rows:  # noqa: B007 - the last one is used below
+                self.add(db, holder_of(run), named(data))
+            db.execute("UPDATE runs SET read_upto = ? WHERE number = ?", (upto, run))
+            if until is not None and time.monotonic() >= until and upto < last:
+                return False
+        if not self._runs.is_taken(run):
+            # Nobody opens it in this transaction; whoever does later sets it again.
+            db.execute("UPDATE runs SET unread = 0 WHERE number = ?", (run,))
+        return True
+
+    def add(self, db: sqlite3.Connection, holder: bytes, hashes: Iterable[str]) -> None:
+        """Note that a holder names values, if there are such, and what these name."""
+        waiting = [(holder, hash) for hash in set(hashes)]
+        while waiting:
+            holder, hash = waiting.pop()
+            value = bytes.fromhex(hash)
+            row = db.execute("SELECT data FROM kept WHERE hash = ?", (hash,)).fetchone()
+            if row is None and not self._file.files.has(hash):
+                continue
+            known = db.execute("SELECT 1 FROM holders WHERE value = ?", (value,)).fetchone()
+            db.execute("INSERT OR IGNORE INTO holders VALUES (?, ?)", (value, holder))
+            if known is None:  # read for the first time
+                data = self._file.files.get(hash) if row is None else row[0]
+                waiting += ((value, each) for each in set(named(data)) - {hash})
+
+    def release(self, db: sqlite3.Connection, run: int, until: float) -> tuple[bool, list[str]]:
+        """Delete values that only this deleted run names; return whether all, and which files."""
+        holder, files = holder_of(run), []
+        deleted = False
+        if db.execute("SELECT 1 FROM holders WHERE holder = ?", (holder,)).fetchone():
+            self.fill_rest(db)  # by now some other run may name them
+        while time.monotonic() < until:
+            row = db.execute("SELECT value FROM holders WHERE holder = ?", (holder,)).fetchone()
+            if row is None:
+                break
+            (value,) = row
+            db.execute("DELETE FROM holders WHERE value = ? AND holder = ?", (value, holder))
+            if db.execute("SELECT 1 FROM holders WHERE value = ?", (value,)).fetchone():
+                continue
+            deleted = True
+            # What it names is named by the run from now on, and deleted in a later round.
+            db.execute(
+                "INSERT OR IGNORE INTO holders SELECT value, ? FROM holders WHERE holder = ?",
+                (holder, value),
+            )
+            db.execute("DELETE FROM holders WHERE holder = ?", (value,))
+            if not db.execute("DELETE FROM kept WHERE hash = ?", (value.hex(),)).rowcount:
+                files.append(value.hex())
+        if deleted:
+            db.execute("UPDATE deletions SET values_deleted = values_deleted + 1")
+        left = db.execute("SELECT 1 FROM holders WHERE holder = ?", (holder,)).fetchone()
+        return left is None, files
+
+    def orphans(self, db: sqlite3.Connection) -> list[str]:
+        """Return files that nothing names, of processes that died before they named them."""
+        now = time.time()
+        return [
+            hash
+            for hash, changed in self._file.files.all()
+            if now - changed > _ORPHAN_S
+            and not db.execute(
+                "SELECT 1 FROM holders WHERE value = ?", (bytes.fromhex(hash),)
+            ).fetchone()
+        ]
+
+
+def named(data: object) -> Iterator[str]:
+    """Yield what may be the hash of a value that a text or value names."""
+    if isinstance(data, str):
+        yield from _HASH.findall(data)
+    elif isinstance(data, bytes):
+        for found in _HASH_BYTES.findall(data):
+            yield found.decode()
+        if len(data) <= _GROUP_BYTES and len(data) % 32 == 0:
+            yield from (data[at : at + 32].hex() for at in range(0, len(data), 32))

@@ -1,0 +1,285 @@
+"""Moving runs: a run as lines of JSON and back, and a copy of a whole journal."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import secrets
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from moothall.errors import ConfigError, FileError, JournalError, NoSuchFile
+from moothall.files import written_whole
+from moothall.journal.holders import named
+from moothall.journal.journal_file import JournalFile, as_text, hash_of
+from moothall.journal.opening import check_id
+from moothall.journal.shapes import fault_of
+from moothall.journal.tally import Tally, searched
+
+VERSION: Final = 1
+"""The version of the lines, in the first one."""
+
+_HEAD: Final = {
+    "moothall": str,
+    "version": int,
+    "id": str,
+    "kind": str,
+    "agent": str,
+    "task": str,
+    "began": float,
+    "state": (str, None),
+    "thread": (str, None),
+    "key": str,
+    "seconds": float,
+    "entries": int,
+    "values": int,
+}
+_VALUE: Final = {"value": str, "text?": str, "base64?": str}
+_ENTRY: Final = {"path": str, "kind": str, "at": float, "data?": dict, "text?": str, "sum": str}
+_MOST_CHARS: Final = 500
+_KEY_CHARS: Final = 64
+
+
+def exported(file: JournalFile, run_id: str, path: Path) -> None:
+    """Write a run to a file: a line about it, then one for each of its values and entries."""
+    with file.reading() as db, written_whole(path, 0o600) as part:
+        number = file.number(db, run_id)
+        for _ in file.read(db, number, run_id):
+            pass  # raises if it is damaged
+        hashes = _values_of(file, db, number)
+        with part.open("w", encoding="utf-8", newline="\n") as out:
+            for line in _lines(file, db, number, hashes):
+                out.write(f"{line}\n")
+
+
+def _lines(
+    file: JournalFile, db: sqlite3.Connection, number: int, hashes: list[str]
+) -> Iterator[str]:
+    names = ("id", "kind", "agent", "task", "began", "state", "thread", "key", "seconds", "last")
+    row = db.execute(f"SELECT {', '.join(names)} FROM runs WHERE number = ?", (number,)).fetchone()
+    about = dict(zip(names, row, strict=True))
+    head = {"moothall": "run", "version": VERSION, **about, "entries": about.pop("last")}
+    head.pop("last", None)
+    yield as_text({**head, "values": len(hashes)})
+    for hash in hashes:
+        data = file.kept(hash, db)
+        try:
+            yield as_text({"value": hash, "text": data.decode()})
+        except UnicodeDecodeError:
+            yield as_text({"value": hash, "base64": base64.b64encode(data).decode()})
+    for path, kind, at, data, sum in db.execute(
+        "SELECT path, kind, at, data, sum FROM entries WHERE place > ? AND place < ? "
+        "ORDER BY place",
+        (number << 32, (number + 1) << 32),
+    ):
+        # As JSON, if that gives the same text again.
+        same = as_text(json.loads(data)) == data
+        content = {"data": json.loads(data)} if same else {"text": data}
+        yield as_text({"path": path, "kind": kind, "at": at, **content, "sum": sum.hex()})
+
+
+def _values_of(file: JournalFile, db: sqlite3.Connection, number: int) -> list[str]:
+    """Return the hashes of all values that a run names, and that these name."""
+    found: dict[str, None] = {}
+    waiting: list[str] = []
+    for (data,) in db.execute(
+        "SELECT data FROM entries WHERE place > ? AND place < ?", (number << 32, (number + 1) << 32)
+    ):
+        waiting += named(data)
+    while waiting:
+        hash = waiting.pop()
+        if hash in found or not file.has(hash, db):
+            continue
+        found[hash] = None
+        waiting += named(file.kept(hash, db))
+    return list(found)
+
+
+def imported(file: JournalFile, path: Path, run_id: str | None) -> str:
+    """Add the run of a file that `exported` wrote; return its id. Nothing else is believed."""
+    if run_id is not None:
+        check_id(run_id)
+    try:
+        with path.open(encoding="utf-8", newline="\n") as lines:
+            return _Import(file, str(path), lines).run(run_id)
+    except FileNotFoundError as error:
+        raise NoSuchFile(f"{str(path)!r}: there is no such file") from error
+    except FileError:
+        raise
+    except UnicodeDecodeError as error:
+        raise FileError(f"{str(path)!r} is not text in UTF-8: it is no exported run") from error
+    except OSError as error:
+        raise FileError(f"{str(path)!r} cannot be read: {error.strerror}") from error
+
+
+class _Import:
+    """Reads the lines of an exported run into a journal, in one transaction."""
+
+    def __init__(self, file: JournalFile, name: str, lines: Iterator[str]) -> None:
+        self._file = file
+        self._name = name
+        self._lines = lines
+        self._number = 0
+
+    def run(self, run_id: str | None) -> str:
+        """Return the id of the run."""
+        head = self._line(_HEAD)
+        self._check_head(head)
+        id: str = head["id"] if run_id is None else run_id
+        with self._file.writing() as db:
+            if db.execute("SELECT 1 FROM runs WHERE id = ?", (id,)).fetchone():
+                raise ValueError(f"there is a run {id!r} already: give the imported one another id")
+            self._file.insert(db, dict(self._value() for _ in range(head["values"])))
+            number = self._made(db, id, head)
+            tally = self._put(db, number, head)
+            if next(self._lines, None) is not None:
+                raise self._fault("the file has more lines than its first one states")
+            try:
+                for _ in self._file.read(db, number, id):
+                    pass
+            except JournalError as error:
+                raise FileError(
+                    f"{self._name!r} is not a run as moothall records it: {error}"
+                ) from error
+            text = searched(head["task"], tally.said or "")
+            db.execute("INSERT OR REPLACE INTO texts (run, text) VALUES (?, ?)", (number, text))
+        return id
+
+    def _made(self, db: sqlite3.Connection, id: str, head: dict[str, Any]) -> int:
+        key = head["key"]
+        if db.execute("SELECT 1 FROM runs WHERE key = ?", (key,)).fetchone():
+            key = secrets.token_hex(8)  # what one tells a memory is not taken for the other's
+        number = db.execute(
+            "INSERT INTO runs (id, kind, agent, task, thread, began, key) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (id, *(head[name] for name in ("kind", "agent", "task", "thread", "began")), key),
+        ).lastrowid
+        assert number is not None
+        return number
+
+    def _put(self, db: sqlite3.Connection, number: int, head: dict[str, Any]) -> Tally:
+        """Write the entries; each has the checksum that it had."""
+        tally, place = Tally(), (0, b"")
+        entries: list[tuple[str, str, str]] = []
+        times: list[float] = []
+        for _ in range(head["entries"]):
+            entry = self._line(_ENTRY)
+            text = entry.get("text")
+            if text is None:
+                text = as_text(entry.get("data"))
+            entries.append((entry["path"], entry["kind"], text))
+            times.append(float(entry["at"]))
+            try:
+                tally.count(entry["path"], entry["kind"], json.loads(text))
+                place = self._file.sum_of(place, *entries[-1], times[-1])
+            except (ValueError, TypeError, AttributeError, RecursionError) as error:
+                raise self._fault(f"it is not an entry: {error}") from error
+            if place[1].hex() != entry["sum"]:
+                raise self._fault(
+                    "its checksum is wrong: the file was changed, or lines are missing"
+                )
+        work = tally, float(head["seconds"]), 0
+        self._file.write(db, number, (0, b""), entries, head["state"], work, times)
+        return tally
+
+    def _check_head(self, head: dict[str, Any]) -> None:
+        if head["moothall"] != "run":
+            raise self._fault("it is not the first line of an exported run")
+        if head["version"] != VERSION:
+            raise FileError(
+                f"{self._name!r} has version {head['version']} of exported runs, and this moothall "
+                f"reads version {VERSION}: import it with the moothall that exported it"
+            )
+        try:
+            check_id(head["id"])
+        except ConfigError as error:
+            raise self._fault(str(error)) from error
+        for name in ("kind", "agent", "task", "thread", "state", "key"):
+            text = head[name]
+            if text is not None and (len(text) > _MOST_CHARS or not _is_sendable(text)):
+                raise self._fault(f"{name} must be a text of at most {_MOST_CHARS} characters")
+        if not 0 < len(head["key"]) <= _KEY_CHARS or head["state"] in ("running", "waiting", ""):
+            raise self._fault("key or state is not one that moothall gives")
+        for name in ("began", "seconds"):
+            if not 0 <= head[name] < 253_000_000_000:
+                raise self._fault(f"{name} must be in seconds, got {head[name]!r:.80}")
+        if not 0 <= head["entries"] < 2**31 or not 0 <= head["values"] < 2**31:
+            raise self._fault("entries and values must be counts")
+
+    def _value(self) -> tuple[str, bytes]:
+        line = self._line(_VALUE)
+        try:
+            if "base64" in line:
+                data = base64.b64decode(line["base64"], validate=True)
+            else:
+                data = line["text"].encode("utf-8", "surrogatepass")
+        except (KeyError, binascii.Error, UnicodeEncodeError) as error:
+            raise self._fault(f"it is not a value: {error}") from error
+        if hash_of(data) != line["value"]:
+            raise self._fault("the value is not the one of its hash")
+        return line["value"], data
+
+    def _line(self, shape: dict[str, Any]) -> dict[str, Any]:
+        """Return the next line as an object of this shape."""
+        self._number += 1
+        text = next(self._lines, None)
+        if text is None:
+            raise self._fault("the file ends before it")
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise self._fault(f"it is not JSON: {error}") from error
+        fault = fault_of(found, shape)
+        if fault:
+            raise self._fault(fault)
+        return dict(found)
+
+    def _fault(self, what: str) -> FileError:
+        return FileError(f"{self._name!r} is not an exported run: line {self._number}: {what}")
+
+
+def _is_sendable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text
+
+
+def backed_up(file: JournalFile, path: Path) -> None:
+    """Copy a journal as it is at one moment, while others write it."""
+    folder = Path(f"{path}-kept")
+    if path.exists() or folder.exists():
+        taken = path if path.exists() else folder
+        raise FileError(f"{str(taken)!r} is there already: name a file that is not")
+    if not path.parent.is_dir():
+        raise FileError(f"there is no folder {str(path.parent)!r}: make it first")
+    try:
+        # Before and after: what is deleted meanwhile may be in the copy, what is new is.
+        _copy_kept(file, folder)
+        with written_whole(path, 0o600) as part:
+            file.copy_to(part)
+            _copy_kept(file, folder)
+    except FileError:
+        raise
+    except OSError as error:
+        raise FileError(f"{str(path)!r} cannot be written: {error.strerror}") from error
+
+
+def _copy_kept(file: JournalFile, folder: Path) -> None:
+    for hash, _ in file.files.all():
+        copy = folder / hash
+        if copy.exists():
+            continue
+        folder.mkdir(mode=0o700, exist_ok=True)
+        with written_whole(copy, 0o600) as part:
+            try:
+                shutil.copyfile(file.files.folder / hash, part)
+            except FileNotFoundError:
+                continue  # deleted since
+            os.chmod(part, 0o600)

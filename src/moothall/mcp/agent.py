@@ -1,0 +1,328 @@
+"""An MCP server as an agent: its tools are the agent's actions."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, Unpack
+from urllib.parse import urlsplit
+from weakref import WeakMethod, finalize
+
+from moothall.action import (
+    ACCESS_DENIED,
+    ACCESS_PERMITTED,
+    ACCESS_REQUESTED,
+    AccessPolicy,
+    Action,
+)
+from moothall.agent import Agent
+from moothall.arguments import names_checked
+from moothall.errors import ActionError, DefinitionError, MCPServerError, MissingExtra
+from moothall.mcp.connection import Connection
+from moothall.mcp.listing import Definition, Offered
+from moothall.mcp.lock import Lock
+from moothall.mcp.questions import answered
+from moothall.mcp.tools import Actions
+from moothall.threads import WORKERS, guard, in_child, loop_is_running
+from moothall.workflow import AgentSettings
+
+if TYPE_CHECKING:
+    import mcp
+
+    from moothall.context import Context
+
+_POLICIES = (ACCESS_DENIED, ACCESS_PERMITTED, ACCESS_REQUESTED)
+
+
+@names_checked
+class MCPAgent(Agent):
+    """An MCP server as an agent: each tool of the server is an action, with the server's schema.
+
+    Add it to a space, where other agents call its actions by the tools' names. Or give it to an
+    agent with a loop, in `actions=[…]`: its model may then call the tools, named by the id, `_` and
+    the tool. A server that has resources or prompts also has the actions `read_resource` and
+    `get_prompt`.
+
+    The server is started or reached when the agent is first used, and started again after its end,
+    with growing delays. A tool that reports an error raises `ActionError`. So does a call that
+    takes longer than `timeout_s`; the server is told that it is cancelled.
+
+    What a server says of its tools is not trusted: no hint of it loosens a policy.
+
+    Args:
+        id: its id
+        target: the server's command, as text or as a list, or its address (`https://…/mcp`)
+        env: variables for the server's process, which else has only a few, such as `PATH`
+        headers: headers for the server's address, such as `{"Authorization": "Bearer …"}`
+        lock: the path of a lock file with the definitions that a person has accepted
+            (`moothall mcp lock`). A tool whose definition is new or has changed is asked for,
+            whatever its policy; a model is told nothing that is new in it.
+        access: the policy of the actions; or policies by the tools' names, where the others are
+            `ACCESS_REQUESTED`
+        timeout_s: seconds that a call may take, without the time that a person takes to answer
+        idempotent: the tools of which two calls have the effect of one, as far as you know
+        **options: the options of `Agent`; up to 16 calls run at a time, by default
+
+    Raises:
+        InvalidId: the id is not valid
+        DefinitionError: an argument is not valid
+        ConfigError: the lock file is none
+        MissingExtra: the extra `mcp` is not installed
+    """
+
+    concurrency = 16
+    _connection: Connection | None = None
+    _actions: Actions | None = None
+    _server: Offered | None = None
+    _closed = False
+
+    def __init__(
+        self,
+        id: str | int,
+        target: str | Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        lock: str | os.PathLike[str] | None = None,
+        access: AccessPolicy | Mapping[str, AccessPolicy] = ACCESS_REQUESTED,
+        timeout_s: float = 60,
+        idempotent: Iterable[str] = (),
+        **options: Unpack[AgentSettings],
+    ) -> None:
+        super().__init__(id, **options)
+        MissingExtra.unless("MCPAgent", "mcp", "mcp", "mcp_types")
+        where = f"agent {id!r}"
+        self._target = _checked_target(target, where)
+        self._env = _checked_texts(env, "env", where)
+        self._headers = _checked_texts(headers, "headers", where)
+        if isinstance(self._target, str) and env:
+            raise DefinitionError(f"{where}: env= is for a command, and target= is an address")
+        if headers and not isinstance(self._target, str):
+            raise DefinitionError(f"{where}: headers= is for an address, and target= is a command")
+        policies = access.values() if isinstance(access, Mapping) else (access,)
+        for policy in policies:
+            if policy not in _POLICIES:
+                raise DefinitionError(
+                    f"{where}: access= must be ACCESS_PERMITTED, ACCESS_REQUESTED or "
+                    f"ACCESS_DENIED, or these by the tools' names, got {policy!r:.80}"
+                )
+        self._access = access
+        number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
+        if not number or not timeout_s > 0:
+            raise DefinitionError(f"{where}: timeout_s= must be above 0, got {timeout_s!r:.80}")
+        self._timeout_s = float(timeout_s)
+        if isinstance(idempotent, str):
+            raise DefinitionError(f"{where}: idempotent= must be a list of the tools' names")
+        self._idempotent = frozenset(idempotent)
+        self._lock = None if lock is None else os.fspath(lock)
+        if self._lock is not None:
+            Lock(self._lock)
+        self._starting = guard()
+        in_child(self._forget)
+
+    # -- its connection ----------------------------------------------------------------------------
+
+    async def connect(self) -> None:
+        """Start or reach the server now, and read what it offers; also after `close`.
+
+        Raises:
+            MCPServerError: it cannot be started or reached, or does not speak the protocol
+        """
+        await self._opened(again=True).open()
+
+    def close(self) -> None:
+        """End the connection and the server's process; calls under way end as MCPServerError.
+
+        It waits for the end, some seconds if the server does not heed it. A second call does
+        nothing. `connect`, or adding the agent to a space, opens a new connection.
+        """
+        with self._starting:
+            self._closed = True
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def accept_definitions(self) -> None:
+        """Write the definitions that the server has now to the lock file, as accepted.
+
+        In a thread without a running event loop, this connects first.
+
+        Raises:
+            DefinitionError: the agent has no lock file
+            MCPServerError: the server cannot be started or reached
+        """
+        if self._lock is None:
+            raise DefinitionError(f"agent {self.id!r} has no lock=, so nothing is asked for")
+        _ = self.offers
+        if self._server is None:
+            raise MCPServerError(f"{self._name} is not connected: await connect() first")
+        Lock(self._lock).accept(str(self.id), self._server.tools)
+        self._listed(self._server)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        await self.connect()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await WORKERS.run(asyncio.get_running_loop(), self.close)
+
+    async def after_add(self) -> None:
+        """Connect: its actions are the server's."""
+        await self.connect()
+        self._renew()
+
+    async def before_remove(self) -> None:
+        """Close the connection."""
+        await self.__aexit__()
+
+    def _opened(self, again: bool = False) -> Connection:
+        """Return the connection; make one, unless the agent is closed."""
+        with self._starting:
+            if self._closed and not again:
+                raise MCPServerError(f"{self._name}: the connection is closed; `connect` opens it")
+            if self._connection is None or self._connection.is_closed:
+                self._closed = False
+                # Weak, so that an agent that nobody uses any more ends its server.
+                listed = WeakMethod(self._listed)
+                made = self._connection = Connection(
+                    self._name,
+                    self._target,
+                    self._env,
+                    self._headers,
+                    self._timeout_s,
+                    lambda offered: (listed() or _nobody)(offered),
+                )
+                finalize(self, made.close, wait=False).atexit = False
+            return self._connection
+
+    @property
+    def _name(self) -> str:
+        return f"MCP server {str(self.id)!r}"
+
+    def _forget(self) -> None:
+        """In a forked child, open a connection of its own: the other is the parent's."""
+        self._connection = None
+
+    # -- its actions -------------------------------------------------------------------------------
+
+    @property
+    def offers(self) -> dict[str, Action]:
+        """Return the server's tools as actions, by name.
+
+        In a thread without a running event loop, this connects first. Where a loop is running,
+        there are none before `await agent.connect()`.
+
+        Raises:
+            MCPServerError: the server cannot be started or reached
+        """
+        if self._actions is None and not loop_is_running():
+            self._opened().open_in_thread()
+        return super().offers
+
+    def _offered(self) -> dict[str, Action]:
+        made = super()._offered()
+        return made if self._actions is None else {**self._actions.offered, **made}
+
+    def _tools(self) -> dict[str, Action]:
+        """Return the actions for an agent with a loop, as the server has them now."""
+        return {} if self._actions is None else self._actions.tools
+
+    async def _get_ready(self) -> None:
+        """Connect before a reply, unless it is known what the server offers."""
+        if self._actions is None or self._closed:
+            await self._opened().open()
+
+    def _listed(self, offered: Offered) -> None:
+        """Take what the server offers; called on the connection's loop."""
+        lock = None if self._lock is None else Lock(self._lock)
+        made = Actions(
+            str(self.id), offered, self._perform, self._policy_of, self._idempotent, lock
+        )
+        self._server, self._actions = offered, made
+        self._renew()
+
+    def _renew(self) -> None:
+        renew: Callable[[], None] | None = getattr(self._mailbox, "renew", None)
+        if renew is not None:
+            renew()
+
+    def _policy_of(self, tool: str) -> AccessPolicy:
+        if isinstance(self._access, Mapping):
+            return self._access.get(tool, ACCESS_REQUESTED)
+        return self._access
+
+    async def _perform(
+        self,
+        what: str,
+        send: Callable[[mcp.Client], Awaitable[Any]],
+        context: Context[Any] | None,
+        definition: Definition | None,
+    ) -> Any:
+        """Send a request, if the tool is still the one that was permitted."""
+
+        async def checked(client: mcp.Client) -> Any:
+            known = None if self._server is None else self._server.tools
+            if definition is not None and self._lock is not None and known is not None:
+                now = known.get(definition.name)
+                if now is None or now.sha256 != definition.sha256:
+                    raise ActionError(
+                        "DefinitionChanged",
+                        f"{self._name} has changed {what} since this call was permitted, so it was "
+                        "not sent",
+                    )
+            return await send(client)
+
+        async def ask(params: Any) -> Any:
+            assert context is not None
+            return await answered(str(self.id), params, context.ask_person)
+
+        connection = self._opened()
+        return await connection.request(checked, what, None if context is None else ask)
+
+
+def _nobody(offered: Offered) -> None:
+    """Take what a server offers whose agent is gone."""
+
+
+def _checked_target(target: object, where: str) -> str | list[str]:
+    """Return a target as an address, or as a command's list."""
+    if isinstance(target, str):
+        if target.startswith(("http://", "https://")):
+            try:
+                if not urlsplit(target).hostname:
+                    raise ValueError("it names no host")
+            except ValueError as error:
+                raise DefinitionError(f"{where}: target= {target!r:.200}: {error}") from None
+            return target
+        try:
+            command = shlex.split(target)
+        except ValueError as error:
+            raise DefinitionError(f"{where}: target= is no command: {error}") from None
+    elif isinstance(target, Sequence) and all(isinstance(each, str) for each in target):
+        command = list(target)
+    else:
+        command = []
+    if not command or not command[0]:
+        raise DefinitionError(
+            f"{where}: target= must be a command, as text or a list of texts, or an address "
+            f"(https://…), got {target!r:.80}"
+        )
+    return command
+
+
+def _checked_texts(given: object, name: str, where: str) -> dict[str, str]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(
+        isinstance(key, str) and isinstance(value, str) for key, value in given.items()
+    ):
+        raise DefinitionError(f"{where}: {name}= must be texts by name, got {type(given).__name__}")
+    return dict(given)

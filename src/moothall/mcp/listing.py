@@ -1,0 +1,250 @@
+"""What a server offers: the definitions of its tools, and its resources and prompts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.errors import MCPServerError
+from moothall.signature.schema import WrongSchema, check_schema
+from moothall.text import one_line
+
+if TYPE_CHECKING:
+    import mcp
+
+logger: logging.Logger = logging.getLogger("moothall.mcp")
+
+MAX_TOOLS: Final = 1000
+"""How many tools, resources or prompts of a server are used."""
+MAX_SCHEMA: Final = 256 * 1024
+"""How many characters the definition of a tool may have, as JSON."""
+MAX_WORK: Final = 100_000
+"""How many schemas one check of arguments may lead through."""
+_MAX_PAGES: Final = 100
+_HASHED: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """The definition of a tool, as its server sends it.
+
+    Attributes:
+        data: its name, title, description, schemas and annotations, as JSON
+        sha256: the hash of all that
+        fault: why its schema cannot be used; empty if it can
+    """
+
+    data: dict[str, Any]
+    sha256: str
+    fault: str = ""
+
+    @classmethod
+    def of(cls, data: dict[str, Any]) -> Definition:
+        """Return the definition in a tool of a server's list."""
+        kept = {key: data[key] for key in _HASHED if data.get(key) is not None}
+        text = json.dumps(kept, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+        return cls(kept, hashlib.sha256(text.encode()).hexdigest(), _fault(kept, len(text)))
+
+    @property
+    def name(self) -> str:
+        """The tool's name."""
+        name: str = self.data["name"]
+        return name
+
+    @property
+    def description(self) -> str:
+        """What the server says that the tool does."""
+        said: str = self.data.get("description") or self.data.get("title") or ""
+        return said
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The schema of its arguments."""
+        schema: dict[str, Any] = self.data["inputSchema"]
+        return schema
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What a server offers.
+
+    Attributes:
+        tools: the definitions of its tools, by name
+        resources: the addresses of its resources, or the templates of addresses
+        prompts: the names of its prompts, each with the names of its arguments
+        server: its name and version, as it says
+        revision: the protocol's revision that it speaks
+        instructions: what it says about its use
+    """
+
+    tools: dict[str, Definition] = field(default_factory=dict)
+    resources: tuple[str, ...] | None = None
+    prompts: dict[str, tuple[str, ...]] | None = None
+    server: str = ""
+    revision: str = ""
+    instructions: str = ""
+
+
+async def read_offered(client: mcp.Client, name: str) -> Offered:
+    """Read what a server offers.
+
+    Raises:
+        MCPServerError: its lists do not end
+    """
+    has = client.server_capabilities
+    tools: dict[str, Definition] = {}
+    if has.tools is not None:
+        for tool in await _all(client.list_tools, "tools"):
+            if not 0 < len(tool.name) <= 255 or not tool.name.isprintable():
+                logger.warning("%s has a tool with an odd name, which is left out", name)
+                continue
+            made = Definition.of(tool.model_dump(mode="json", by_alias=True, exclude_none=True))
+            if tools.setdefault(made.name, made) is not made:
+                logger.warning("%s has two tools %.80r; the first is used", name, made.name)
+            elif made.fault:
+                logger.warning("%s: its tool %.80r cannot be called: %s", name, *_why(made))
+    resources = prompts = None
+    if has.resources is not None:
+        found = [str(each.uri) for each in await _all(client.list_resources, "resources")]
+        templates = await _all(client.list_resource_templates, "resource_templates")
+        resources = (*found, *(each.uri_template for each in templates))
+    if has.prompts is not None:
+        prompts = {
+            each.name: tuple(argument.name for argument in each.arguments or ())
+            for each in await _all(client.list_prompts, "prompts")
+        }
+    info = client.server_info
+    return Offered(
+        tools,
+        resources,
+        prompts,
+        "" if info is None else one_line(f"{info.name} {info.version}", 200),
+        client.protocol_version,
+        client.instructions or "",
+    )
+
+
+def _why(made: Definition) -> tuple[str, str]:
+    return made.name, made.fault
+
+
+async def _all(pages: Any, kind: str) -> list[Any]:
+    """Return the items of all pages of a list."""
+    from mcp import MCPError
+
+    items: list[Any] = []
+    cursor: str | None = None
+    for _ in range(_MAX_PAGES):
+        try:
+            page = await pages(cursor=cursor)
+        except MCPError:
+            if kind == "resource_templates":  # some servers of resources have none
+                return items
+            raise
+        items += getattr(page, kind)
+        if len(items) > MAX_TOOLS:
+            raise MCPServerError(f"it lists more than {MAX_TOOLS:,} {kind.replace('_', ' ')}")
+        cursor = page.next_cursor
+        if cursor is None:
+            return items
+    raise MCPServerError(f"its list of {kind.replace('_', ' ')} has more than {_MAX_PAGES} pages")
+
+
+# -- schemas that a server sends -------------------------------------------------------------------
+
+
+def _fault(data: dict[str, Any], size: int) -> str:
+    """Return why a definition cannot be used; empty if it can."""
+    if size > MAX_SCHEMA:
+        return f"its definition has more than {MAX_SCHEMA:,} characters"
+    for key in ("inputSchema", "outputSchema"):
+        schema = data.get(key)
+        if schema is None:
+            continue
+        try:
+            check_schema(schema)
+        except WrongSchema as error:
+            return f"its {key} is no JSON schema: {one_line(str(error), 200)}"
+        if key == "inputSchema" and schema.get("type", "object") != "object":
+            return f'its {key} must be of type "object"'
+        if _work(schema) > MAX_WORK:
+            return f"its {key} leads through more than {MAX_WORK:,} schemas"
+    return ""
+
+
+def _work(schema: dict[str, Any]) -> int:
+    """Return how many schemas a check may lead through, with those that references name."""
+    known: dict[int, int] = {}
+
+    def work(node: Any, within: frozenset[int]) -> int:
+        if not isinstance(node, dict | list):
+            return 0
+        key = id(node)
+        if key in within:
+            return 1  # the depth of the value bounds it
+        if key not in known:
+            inner: Iterable[Any] = node.values() if isinstance(node, dict) else node
+            total = 1 + sum(work(each, within | {key}) for each in inner)
+            if isinstance(node, dict) and isinstance(node.get("$ref"), str):
+                total += work(_target(schema, node["$ref"]), within | {key})
+            known[key] = total
+        return min(known[key], MAX_WORK + 1)
+
+    try:
+        return work(schema, frozenset())
+    except RecursionError:
+        return MAX_WORK + 1
+
+
+def _target(schema: Any, reference: str) -> Any:
+    """Return what a reference within a schema names; None if it is none of `#/…`."""
+    for part in reference.removeprefix("#").split("/")[1:]:
+        part = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(schema, dict):
+            schema = schema.get(part)
+        elif isinstance(schema, list) and part.isdecimal() and int(part) < len(schema):
+            schema = schema[int(part)]
+        else:
+            return None
+    return schema
+
+
+_SLOW: Final = ("pattern", "patternProperties")
+"""Keywords whose expressions may take exponential time; the server checks its arguments itself."""
+
+
+def checked_schema(schema: Any, properties: bool = False) -> Any:
+    """Return a schema as arguments are checked by it here: without expressions of the server's."""
+    if isinstance(schema, list):
+        return [checked_schema(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    named = ("properties", "$defs", "definitions", "dependentSchemas")
+    return {
+        key: each
+        if key in ("const", "enum", "default") and not properties
+        else checked_schema(each, key in named and not properties)
+        for key, each in schema.items()
+        if properties or key not in _SLOW
+    }
+
+
+_TEXTS: Final = ("description", "title", "examples", "default", "$comment")
+
+
+def without_texts(schema: Any, properties: bool = False) -> Any:
+    """Return a schema without what is written in it for people and models."""
+    if isinstance(schema, list):
+        return [without_texts(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    named = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
+    return {
+        key: without_texts(each, key in named and not properties)
+        for key, each in schema.items()
+        if properties or key not in _TEXTS
+    }

@@ -1,0 +1,102 @@
+"""The result of a tool, a resource or a prompt as a JSON value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moothall.errors import ActionError
+
+
+def value_of(result: Any, where: str) -> Any:
+    """Return the value of a tool's result: its structured content, else its text or its blocks.
+
+    Raises:
+        ActionError: the tool has failed; `where` names it
+    """
+    if result.is_error:
+        texts = [block.text for block in result.content if block.type == "text"]
+        raise ActionError("ToolError", "\n".join(texts) or "it does not say why", where)
+    if result.structured_content is not None:
+        return result.structured_content
+    return _joined([_block(each) for each in result.content])
+
+
+def contents_of(result: Any) -> Any:
+    """Return the value of a resource that was read."""
+    return _joined([_contents(each) for each in result.contents])
+
+
+def messages_of(result: Any) -> list[dict[str, Any]]:
+    """Return the messages of a prompt, as chat messages."""
+    return [
+        {"role": each.role, "content": _joined([_block(each.content)])} for each in result.messages
+    ]
+
+
+def content_of(value: Any) -> list[Any] | None:
+    """Return content blocks, as `value_of` gives them, as content of a result; None for no such."""
+    if not isinstance(value, list) or not value:
+        return None
+    made = [_content(each) for each in value]
+    return None if None in made else made
+
+
+def _content(block: Any) -> Any:
+    import mcp_types as types
+
+    kind = block.get("type") if isinstance(block, dict) else None
+    try:
+        if kind == "text":
+            return types.TextContent(text=block["text"])
+        if kind == "image_url":
+            mime, _, data = block["image_url"]["url"].removeprefix("data:").partition(";base64,")
+            return types.ImageContent(data=data, mime_type=mime) if data else None
+        if kind == "audio":
+            return types.AudioContent(data=block["data"], mime_type=block["mime_type"])
+        if kind == "resource_link":
+            about = block.get("description")
+            return types.ResourceLink(uri=block["uri"], name=block["name"], description=about)
+        if kind in ("blob", "resource"):
+            at: Any = {"uri": block["uri"], "mime_type": block.get("mime_type")}
+            resource = (
+                types.TextResourceContents(text=block["text"], **at)
+                if "text" in block
+                else types.BlobResourceContents(blob=block["data"], **at)
+            )
+            return types.EmbeddedResource(resource=resource)
+    except (KeyError, TypeError, AttributeError, ValueError):
+        return None  # it only looks like one
+    return None
+
+
+def _joined(blocks: list[dict[str, Any]]) -> Any:
+    """Return blocks as one text if all are texts, else as content blocks of a chat message."""
+    if all(each["type"] == "text" for each in blocks):
+        return "\n".join(each["text"] for each in blocks)
+    return blocks
+
+
+def _block(block: Any) -> dict[str, Any]:
+    if block.type == "text":
+        return {"type": "text", "text": block.text}
+    if block.type == "image":
+        return _image(block.mime_type, block.data)
+    if block.type == "audio":
+        return {"type": "audio", "mime_type": block.mime_type, "data": block.data}
+    if block.type == "resource":
+        return _contents(block.resource)
+    link = {"type": "resource_link", "uri": str(block.uri), "name": block.name}
+    return link if block.description is None else {**link, "description": block.description}
+
+
+def _contents(contents: Any) -> dict[str, Any]:
+    if hasattr(contents, "text"):
+        return {"type": "text", "text": contents.text}
+    kind = contents.mime_type or "application/octet-stream"
+    if kind.startswith("image/"):
+        return _image(kind, contents.blob)
+    return {"type": "blob", "uri": str(contents.uri), "mime_type": kind, "data": contents.blob}
+
+
+def _image(kind: str, data: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}}

@@ -1,0 +1,213 @@
+"""A server's tools, resources and prompts as actions."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.action import ACCESS_DENIED, ACCESS_REQUESTED, AccessPolicy, Action
+from moothall.context import Context
+from moothall.errors import InvalidArguments
+from moothall.mcp.listing import Definition, Offered, checked_schema, without_texts
+from moothall.mcp.results import contents_of, messages_of, value_of
+from moothall.signature.schema import object_schema, validator
+from moothall.text import one_line, printable
+
+if TYPE_CHECKING:
+    import mcp
+
+    from moothall.mcp.lock import Lock
+
+CONTEXT: Final = "\0context"
+"""Under which the context of a call is passed; no schema has a property of that name."""
+
+_RESERVED: Final = frozenset(("help", "response", "error"))
+_LISTED: Final = 50
+"""How many resources and prompts a model is told of."""
+
+Perform = Callable[
+    [str, Callable[["mcp.Client"], Awaitable[Any]], Context[Any] | None, "Definition | None"],
+    Awaitable[Any],
+]
+"""Sends a request: how errors name it, the request, the caller's context, the tool's definition."""
+
+
+class ToolAction(Action):
+    """A tool, with the schema that its server sends.
+
+    Its arguments are checked by the schema without the regular expressions in it: one may take
+    exponential time, and the server checks what it is sent.
+    """
+
+    _fault = ""
+
+    @property
+    def signature(self) -> Any:
+        """Return what a space needs of it: the check, and that it is told of its call."""
+        return SimpleNamespace(check=self.check, injected={CONTEXT: Context})
+
+    @property
+    def help(self) -> Any:
+        """What `help` shows of the tool."""
+        schema = self.parameters
+        shown = {"description": self.description, "args": schema.get("properties", {})}
+        return {**shown, "required": schema.get("required", [])}
+
+    def check(self, args: dict[str, Any], where: str | None = None) -> dict[str, Any]:
+        """Return the arguments; raise InvalidArguments if they, or the schema, are wrong."""
+        if self._fault:
+            raise InvalidArguments(f'"{where or self.name}" cannot be called: {self._fault}')
+        if self._validator is None:
+            self._validator = validator(checked_schema(self.parameters))
+        return super().check(args, where)
+
+
+class Actions:
+    """What a server offers, as actions.
+
+    Attributes:
+        offered: the actions that other agents may call, by name
+        tools: the same as actions of an agent with a loop, by names that begin with the id
+    """
+
+    def __init__(
+        self,
+        id: str,
+        offered: Offered,
+        perform: Perform,
+        policy: Callable[[str], AccessPolicy],
+        idempotent: Iterable[str],
+        lock: Lock | None,
+    ) -> None:
+        self.offered: dict[str, Action] = {}
+        self.tools: dict[str, Action] = {}
+        self._id = id
+        self._perform = perform
+        self._policy = policy
+        self._idempotent = frozenset(idempotent)
+        for each in offered.tools.values():
+            self._add(each.name, *self._of_tool(each, lock))
+        if offered.resources is not None:
+            self._add("read_resource", *self._of_resources(offered.resources))
+        if offered.prompts is not None:
+            self._add("get_prompt", *self._of_prompts(offered.prompts))
+
+    def _add(self, name: str, call: Any, options: Mapping[str, Any], fault: str) -> None:
+        """Add an action under a name of its own; it goes to a loop if it can be called."""
+        own = name
+        while own in _RESERVED or own in self.offered:
+            own += "_tool"
+        made = self.offered[own] = _made(own, call, options, fault)
+        if made.access_policy != ACCESS_DENIED and not fault:
+            joined = f"{self._id}_{name}"
+            while joined in self.tools:
+                joined += "_tool"
+            joined = joined if len(joined) <= 255 else f"{joined[:230]}_{_digest(joined)}"
+            self.tools[joined] = _made(joined, call, options, fault)
+
+    def _of_tool(self, made: Definition, lock: Lock | None) -> tuple[Any, dict[str, Any], str]:
+        policy = self._policy(made.name)
+        note, description, schema = "", made.description, made.schema
+        if lock is not None and (note := lock.difference(self._id, made)):
+            # What nobody has accepted is no text for a model, which might follow it.
+            known = lock.accepted(self._id, made.name)
+            description = (
+                "A tool that is new, and that nobody has accepted yet."
+                if known is None
+                else str(known.get("description", ""))
+            )
+            schema = without_texts(schema)
+            policy = policy if policy == ACCESS_DENIED else ACCESS_REQUESTED
+        perform, name = self._perform, made.name
+        where = f"{self._id}.{name}"
+
+        async def call(**args: Any) -> Any:
+            context = args.pop(CONTEXT, None)
+
+            async def send(client: mcp.Client) -> Any:
+                return value_of(await client.call_tool(name, args), where)
+
+            return await perform(f'"{name}"', send, context, made)
+
+        options = {
+            "description": printable(description),
+            "parameters": {"type": "object"} if made.fault else schema,
+            "access_policy": policy,
+            "idempotent": name in self._idempotent,
+            "note": note,
+        }
+        return call, options, made.fault
+
+    def _of_resources(self, known: tuple[str, ...]) -> tuple[Any, dict[str, Any], str]:
+        perform = self._perform
+
+        async def call(**args: Any) -> Any:
+            context = args.pop(CONTEXT, None)
+
+            async def send(client: mcp.Client) -> Any:
+                return contents_of(await client.read_resource(args["uri"]))
+
+            return await perform("read_resource", send, context, None)
+
+        about = f"Read a resource of {self._id}. There are: {_list(known)}"
+        options = {
+            "description": about,
+            "parameters": object_schema(
+                uri={"type": "string", "description": "the address of the resource"}
+            ),
+            "access_policy": self._policy("read_resource"),
+            "idempotent": "read_resource" in self._idempotent,
+        }
+        return call, options, ""
+
+    def _of_prompts(self, known: dict[str, tuple[str, ...]]) -> tuple[Any, dict[str, Any], str]:
+        perform = self._perform
+
+        async def call(**args: Any) -> Any:
+            context = args.pop(CONTEXT, None)
+
+            async def send(client: mcp.Client) -> Any:
+                return messages_of(await client.get_prompt(args["name"], args.get("arguments")))
+
+            return await perform("get_prompt", send, context, None)
+
+        schema = object_schema(
+            name={"type": "string", "description": "the prompt's name"},
+            arguments={
+                "type": "object",
+                "additionalProperties": {"type": "string"},
+                "description": "the prompt's arguments, by name",
+            },
+        )
+        schema["required"] = ["name"]
+        shown = [f"{name}({', '.join(arguments)})" for name, arguments in known.items()]
+        options = {
+            "description": f"Get a prompt of {self._id}, filled in. There are: {_list(shown)}",
+            "parameters": schema,
+            "access_policy": self._policy("get_prompt"),
+            "idempotent": "get_prompt" in self._idempotent,
+        }
+        return call, options, ""
+
+
+def _made(name: str, call: Any, options: Mapping[str, Any], fault: str) -> Action:
+    given = dict(options)
+    note = given.pop("note", "")
+    made = ToolAction._described(
+        name, call, given.pop("description"), given.pop("parameters"), **given
+    )
+    made._note = note
+    made._fault = fault  # type: ignore[attr-defined]
+    return made
+
+
+def _list(names: Iterable[str]) -> str:
+    every = list(names)
+    shown = ", ".join(one_line(each, 200) for each in every[:_LISTED]) or "none"
+    return shown if len(every) <= _LISTED else f"{shown} and {len(every) - _LISTED} others"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

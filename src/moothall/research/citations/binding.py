@@ -1,0 +1,181 @@
+"""Who, what and when: whether names, numbers and dates stand by what the sentence says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from moothall.research.citations.figures import Figures
+from moothall.research.citations.matching import Unit, near, text_of
+from moothall.research.citations.parsed import Name, Place, Sentence, Stored
+
+_APART: Final = frozenset(("from", "and", "or"))  # no one does it to another
+_BEING: Final = frozenset(("was", "were", "is", "are", "been", "be", "being"))
+_MOST_ITEMS: Final = 12
+_MOST_MENTIONS: Final = 40
+
+
+def _gaps(
+    ours: Sentence,
+    there: Stored,
+    units: list[Unit],
+    items: Sequence[tuple[int, int, list[Place], list[tuple[int, int, int, bool]]]],
+) -> tuple[float, float, tuple[int, int] | None]:
+    """Return how much nearer the right mention is than a strange one, and than one of ours.
+
+    An item is its place, the places of its own mentions, and all mentions of its kind: sentence,
+    begin, end, and whether the sentence itself has it elsewhere.
+    """
+    strange = own = 1.0
+    worst: tuple[int, int] | None = None
+    for at, end, mine, mentions in items[:_MOST_ITEMS]:
+        if not mine:
+            continue
+        marks: dict[str, float] = {}
+        for number, begin, stop, is_own in mentions[:_MOST_MENTIONS]:
+            fit = near(ours, units, at, end, there.sentences[number], number, begin, stop)
+            is_mine = any(n == number and begin <= p < stop for n, p in mine)
+            kind = "mine" if is_mine else "own" if is_own else "strange"
+            marks[kind] = max(marks.get(kind, 0.0), fit)
+        if "mine" not in marks:
+            continue
+        if "strange" in marks and marks["mine"] - marks["strange"] < strange:
+            strange, worst = marks["mine"] - marks["strange"], (at, end)
+        if "own" in marks:
+            own = min(own, marks["mine"] - marks["own"])
+    return strange, own, worst
+
+
+def numbers_bound(
+    ours: Sentence, there: Stored, units: list[Unit], numbers: Figures
+) -> tuple[list[float], list[str]]:
+    """Whether numbers and dates are there, and of what they are said."""
+    found = [each for each in numbers.items if each.kind == "number"]
+    dates = [each for each in numbers.items if each.kind == "date"]
+    all_numbers = [
+        (
+            each,
+            [
+                (n, q.at, q.end, numbers.has(q))
+                for n, q in there.quantities
+                if q.dimension == each.dimension
+            ],
+        )
+        for each in found
+    ]
+    all_dates = [(n, d.at, d.end, numbers.has_date(d)) for n, d in there.dates]
+    strange, own, worst = _gaps(
+        ours, there, units,
+        [(i.at, i.end, [(n, p) for n, p, _ in i.hits], marks) for i, marks in all_numbers],
+    )  # fmt: skip
+    when, own_when, worst_date = _gaps(
+        ours, there, units,
+        [(i.at, i.end, [(n, p) for n, p, _ in i.hits], all_dates) for i in dates],
+    )  # fmt: skip
+    values = [
+        len(found),
+        sum(i.quality < 0.4 and not i.unit for i in found),
+        sum(i.unit for i in found),
+        sum(i.against for i in found),
+        sum(i.loosely for i in found),
+        sum(i.derived for i in found),
+        sum(i.quality < 0.4 for i in dates),
+        len(dates),
+        strange,
+        when,
+    ]
+    whys = [i.why for i in numbers.items if i.why]
+    if worst and strange < 0:
+        whys.append(f"the passage says another number of this than {text_of(ours, *worst)}")
+    if worst_date and when < 0:
+        whys.append(f"the passage gives another date of this than {text_of(ours, *worst_date)}")
+    return [*values, min(own, own_when)], whys
+
+
+def _named(ours: Sentence, there: Stored) -> list[Name]:
+    return [n for n in ours.names if n.sure or not there.capitals.isdisjoint(n.words)]
+
+
+def names_bound(
+    ours: Sentence, there: Stored, units: list[Unit], inside: range
+) -> tuple[list[float], list[str]]:
+    """Whether what is said of a name is said of it in the passage, or of another."""
+    items = []
+    named = _named(ours, there)
+    for name in named:
+        mine = [(n, o.at) for n, o in there.names if name.same(o)]
+        marks = [
+            (n, o.at, o.end, any(o.same(one) for one in named))
+            for n, o in there.names
+            if name.same(o) or name.words.isdisjoint(o.words)
+        ]
+        also = [(n, at) for n, at, o in there.meant if name.same(o)]
+        mine += also
+        marks += [(n, at, at + 1, True) for n, at in also]
+        items.append((name.at, name.end, mine, marks))
+    strange, own, worst = _gaps(ours, there, units, items)
+    whys = []
+    if worst and strange < 0:
+        whys.append(f"the passage says this of another than {text_of(ours, *worst)}")
+    return [strange, own], whys
+
+
+def roles(
+    ours: Sentence, there: Stored, units: list[Unit], inside: range
+) -> tuple[list[float], list[str]]:
+    """Who does it, and to whom: the order of two names around a word that the passage has too."""
+    kept = turned = 0
+    why = []
+    names = [
+        n
+        for n in _named(ours, there)[:_MOST_ITEMS]
+        if n.said[:1].isupper() and any(n.at <= u.at < n.end and u.hits for u in units)
+    ]
+    between = [u for u in units if u.kind == "word" and u.hits]
+    for place, first in enumerate(names):
+        for second in names[place + 1 : place + 3]:
+            if ours.clauses[first.at] != ours.clauses[second.at]:
+                continue
+            verbs = [u for u in between if first.end <= u.at < second.at and u.best > 0.7]
+            if (
+                not verbs
+                or len(verbs) > 5
+                or _APART.intersection(ours.small[first.end : second.at])
+            ):
+                continue
+            passive = _passive(ours, first.end, second.at)
+            sides = _sides(there, first, second, verbs, inside)
+            for is_first, theirs in sides:
+                if is_first == (passive == theirs):
+                    kept += 1
+                else:
+                    turned += 1
+            if sides and turned > kept:
+                why = [f"turns round who did it to whom: {first.said}, {second.said}"]
+    return [float(kept > 0), float(turned > kept)], why
+
+
+def _sides(
+    there: Stored, first: Name, second: Name, verbs: list[Unit], inside: range
+) -> list[tuple[bool, bool]]:
+    made = []
+    for number in range(max(0, inside.start - 1), min(len(there.sentences), inside.stop + 1)):
+        each = there.sentences[number]
+        ones = [n for n in each.names if n.same(first)]
+        others = [n for n in each.names if n.same(second)]
+        for one in ones:
+            for other in others:
+                low, high = sorted((one, other), key=lambda n: n.at)
+                if "and" not in each.small[low.end : high.at] and any(
+                    low.end <= at < high.at
+                    for verb in verbs
+                    for at, q in verb.hits.get(number, ())
+                    if q >= 0.75
+                ):
+                    made.append((one.at < other.at, _passive(each, low.end, high.at)))
+    return made
+
+
+def _passive(each: Sentence, begin: int, end: int) -> bool:
+    words = each.small[begin:end]
+    return "by" in words and not _BEING.isdisjoint(words)

@@ -1,0 +1,237 @@
+"""The numbers and dates of a sentence, each found in its passage, derived from it, or missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Final
+
+from moothall.research.citations.parsed import Sentence, Stored
+from moothall.research.citations.quantities import Date, Quantity
+from moothall.research.citations.units import Comparison
+from moothall.research.sentences import listed
+
+_ALREADY: Final = listed("the both these those all between")  # two groups
+_FOLLOWS: Final = {(">=", ">"), ("<=", "<"), (">=", "="), ("<=", "=")}
+_MOST_FIGURES: Final = 30  # of a sentence
+_MOST: Final = 14  # numbers of a passage that are combined
+
+
+@dataclass(slots=True)
+class Figure:
+    """A number or date of the sentence, and what the passage has of it."""
+
+    kind: str  # number or date
+    at: int
+    end: int
+    dimension: str = ""
+    hits: list[tuple[int, int, float]] = field(default_factory=list)  # sentence, word, quality
+    quality: float = 0.0
+    unit: bool = False  # the same digits with another unit
+    against: bool = False  # the same value, compared otherwise
+    loosely: bool = False  # the passage bounds what the sentence states
+    derived: bool = False  # computed from numbers of the passage
+    why: str = ""
+
+
+@dataclass(slots=True)
+class Figures:
+    """All numbers and dates of a sentence."""
+
+    items: list[Figure]
+    quantities: list[Quantity]
+    dates: list[Date]
+
+    def has(self, other: Quantity) -> bool:
+        """Return whether the sentence has this number of a passage."""
+        return any(
+            each.dimension == other.dimension and same_value(each, other)
+            for each in self.quantities
+        )
+
+    def has_date(self, other: Date) -> bool:
+        """Return whether the sentence has this date of a passage."""
+        return any(each.fits(other) for each in self.dates)
+
+
+def figures(ours: Sentence, there: Stored) -> Figures:
+    """Return the numbers and dates of a sentence, with what the passage has of them."""
+    items = [
+        _number(each, ours, there)
+        for each in ours.quantities[:_MOST_FIGURES]
+        if not (
+            each.value <= 3
+            and not each.dimension
+            and each.at
+            and ours.small[each.at - 1] in _ALREADY
+        )
+    ]
+    items += [_date(each, there) for each in ours.dates[:_MOST_FIGURES]]
+    return Figures(items, ours.quantities, ours.dates)
+
+
+def _number(said: Quantity, ours: Sentence, there: Stored) -> Figure:
+    made = Figure("number", said.at, said.end, said.dimension)
+    against = 0
+    for number, other in there.quantities:
+        alike = same_value(said, other)
+        if said.dimension == other.dimension:
+            if alike:
+                fit = compares(said.comparison, other.comparison)
+                if fit:
+                    quality = 1.0 if fit > 0.5 else 0.8
+                    if said.counted and other.counted and said.counted != other.counted:
+                        quality -= 0.1
+                    made.hits.append((number, other.at, quality))
+                else:
+                    against += 1
+                    made.hits.append((number, other.at, 0.2))
+            elif other.bare == said.bare and said.bare:
+                made.unit = True
+        elif alike and "" in (said.dimension, other.dimension):
+            made.hits.append((number, other.at, 0.55))
+        elif other.bare == said.bare and not (
+            said.dimension in ("times", "share") and other.dimension == ""
+        ):
+            made.unit = True
+        elif other.bare == said.bare:
+            made.hits.append((number, other.at, 0.5))
+    if not said.dimension:  # 1998 may be a year in one text, and a count in the other
+        for number, date in there.dates:
+            if date.year == said.value and not date.month:
+                made.hits.append((number, date.at, 0.8))
+    made.quality = max((quality for *_, quality in made.hits), default=0.0)
+    made.against = against > 0 and made.quality < 0.5
+    made.loosely = 0.65 < made.quality <= 0.8 and said.comparison == "="
+    made.unit = made.unit and made.quality <= 0.55
+    text = ours.text[ours.spans[said.at][0] : ours.spans[said.end - 1][1]]
+    if made.quality < 0.5 and not made.against and (not made.unit or said.dimension == "share"):
+        made.derived = _derived(said, there)
+        if made.derived:
+            made.quality, made.unit = 0.75, False
+        elif not made.unit:
+            made.why = f"says {text}, which is not in the passage"
+    elif made.against:
+        made.why = f"compares {text} otherwise than the passage"
+    elif made.unit:
+        made.quality = min(made.quality, 0.3)
+        made.why = f"says {text}, where the passage has another unit"
+    return made
+
+
+def _derived(said: Quantity, there: Stored) -> bool:
+    """Return whether a number follows from others: a sum, a difference, a ratio, a bound."""
+    near = [q for _, q in there.quantities][:_MOST]
+    same = [q for q in near if q.dimension == said.dimension]
+
+    def fits(value: float) -> bool:
+        return value > 0 and same_value(
+            said, said._replace(value=value, other=None, comparison="=")
+        )
+
+    if said.comparison in (">", ">=", "<", "<=") and any(
+        (q.value > said.value) == (said.comparison[0] == ">")
+        and 0.5 < (q.value or 1) / (said.value or 1) < 2
+        for q in same
+    ):
+        return True
+    if said.dimension in ("share", "times", ""):
+        for one, other in combinations(near, 2):
+            if one.dimension != other.dimension or not one.value or not other.value:
+                continue
+            low, high = sorted((abs(one.value), abs(other.value)))
+            if said.dimension == "times":
+                ratio = high / low
+                if (
+                    abs(ratio - said.value) < 0.08 * said.value
+                    or abs(ratio * said.value - 1) < 0.08
+                ):
+                    return True
+            elif said.dimension == "share" and (
+                fits(low / high) or fits((high - low) / low) or fits((high - low) / high)
+            ):
+                return True
+    if said.dimension == "times":
+        return False
+    if said.dimension == "share" and any(fits(1 - q.value) for q in same):
+        return True  # the rest
+    for one, other in combinations(same, 2):
+        if fits(one.value + other.value) or fits(abs(one.value - other.value)):
+            return True
+    if len(same) > 2 and fits(sum(q.value for q in same)):
+        return True
+    by: dict[int, float] = {}
+    for number, q in there.quantities:
+        if q.dimension == said.dimension:
+            by[number] = by.get(number, 0.0) + q.value
+    if any(fits(total) for total in by.values()):
+        return True
+    years = sorted({date.year for _, date in there.dates if date.year})[:_MOST]
+    if said.dimension == "time":
+        return any(
+            abs((b - a) * 31557600 - said.value) < 0.6 * 31557600 and said.value > 3e7
+            for a, b in combinations(years, 2)
+        )
+    return False
+
+
+def _date(said: Date, there: Stored) -> Figure:
+    made = Figure("date", said.at, said.end)
+    for number, other in there.dates:
+        if said.fits(other):
+            parts = [(a, b) for a, b in zip(said[:3], other[:3], strict=True) if a]
+            known = sum(bool(b) for _, b in parts) / len(parts)
+            if known == 1:
+                made.hits.append((number, other.at, 1.0))
+            elif other.month or known > 0.4:
+                rest = [o for _, o in there.dates if o.year == said.year]
+                made.hits.append((number, other.at, 0.85 if rest or not said.year else 0.5))
+    if not said.month:
+        for number, q in there.quantities:
+            if q.value == said.year:
+                made.hits.append((number, q.at, 0.8))
+    made.quality = max((quality for *_, quality in made.hits), default=0.0)
+    if made.quality < 0.4:
+        made.why = f"says {said.said}, a date that is not in the passage"
+    return made
+
+
+def same_value(said: Quantity, there: Quantity) -> bool:
+    """Return whether two values are equal, at the precision with which the first was said."""
+    pairs = [(said.value, there.value)]
+    if said.other is not None:
+        pairs.append((said.other, there.value))
+    if there.other is not None:
+        pairs.append((said.value, there.other))
+    loose = 0.06 if "~" in (said.comparison, there.comparison) else 0.0
+    if said.dimension == "share":
+        loose = max(loose, 0.012 if {said.digits, there.digits} == {2} else 0.0)
+    return any(_close(ours, theirs, said, loose) for ours, theirs in pairs)
+
+
+def _close(ours: float, theirs: float, said: Quantity, loose: float) -> bool:
+    if ours == theirs:
+        return True
+    most = max(abs(ours), abs(theirs))
+    if abs(ours - theirs) <= max(loose, 1e-6) * most:
+        return True
+    if (
+        said.dimension == "share"
+        and abs(ours - theirs) <= 0.0051
+        and said.digits <= 2
+        and ("in" in said.said or not said.said[0].isdigit() or abs(theirs * 100 % 1) > 1e-6)
+    ):
+        return True  # a third for 33 %
+    if said.dimension == "time" and abs(ours - theirs) <= 0.002 * most:
+        return True  # 12 months, a year
+    # Rounded as it was said: 3.4 billion for 3.42 billion.
+    return said.digits > 1 and float(f"{theirs:.{said.digits - 1}e}") == float(f"{ours:.6g}")
+
+
+def compares(said: Comparison, there: Comparison) -> float:
+    """Return how one comparison follows from another about one value: 1, 0, or 0.5 for nearly."""
+    if said in ("~", there) or there == "~" or (said, there) in _FOLLOWS:
+        return 1.0
+    if said == "=" or (said[0] == there[0] and there != "="):
+        return 0.5  # `40` for `at least 40`, `more than 40` for `at least 40`
+    return 0.0

@@ -1,0 +1,163 @@
+"""Negations, opposites, and whether a sentence says more than its passage: a plan as done."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from moothall.research.citations import lexicon
+from moothall.research.citations.lexicon import CONVERSE, OPPOSED
+from moothall.research.citations.matching import Unit, near, word_at
+from moothall.research.citations.parsed import Sentence, Stored
+from moothall.research.sentences import listed
+
+_WEAK: Final = listed("will would shall can")
+_EXCEPTING: Final = frozenset(("unless", "except", "excluding"))
+_CONDITIONS: Final = frozenset(("unless", "if", "otherwise", "other"))
+_IS_TO: Final = re.compile(r"\b(?:is|are|was|were|has|have) (?:yet )?to \w+")
+
+
+def strength(
+    ours: Sentence, there: Stored, units: list[Unit], inside: range
+) -> tuple[list[float], list[str]]:
+    """Whether a sentence is stronger than its window: a plan told as done, all for some."""
+    mine = ours.forms
+    window = [there.sentences[n] for n in inside]
+    forms: set[str] = set().union(*(each.forms for each in window)) if window else set()
+    if any("at most" in each.text for each in window):
+        forms = forms - {"most"}
+    if "than" in mine:  # never more than
+        mine = mine - lexicon.NONE
+    planned = possible = exception = 0.0
+    places: dict[int, set[int]] = {n: set() for n in inside}
+    for unit in units:
+        if unit.kind == "word":
+            for n in inside:
+                places[n].update(at for at, q in unit.hits.get(n, ()) if q >= 0.75)
+    most = max(map(len, places.values()), default=0)
+    for n, hits in places.items():
+        each = there.sentences[n]
+        for at, word in enumerate(each.small if 2 * len(hits) >= most else ()):
+            if each.small[at + 1 : at + 2] == ["not"]:
+                continue  # may not: it is forbidden
+            after = any(place in hits for place in range(at + 1, at + 5))
+            if word in lexicon.PLANNED and after:
+                planned = max(planned, 0.4 if word in _WEAK else 1.0)
+            elif word in lexicon.POSSIBLE and after:
+                possible = max(possible, 0.4 if word in _WEAK else 1.0)
+            elif word in _EXCEPTING and any(place < at for place in hits):
+                exception = 1.0 if mine & lexicon.ALL or "exception" in mine else 0.5
+    planned = 0.0 if mine & lexicon.PLANNED or _IS_TO.search(ours.text) else planned
+    possible = 0.0 if mine & lexicon.POSSIBLE else possible
+    exception = 0.0 if mine & (lexicon.SOME - {"exception"} | _CONDITIONS) else exception
+    needed = float(bool(mine & lexicon.NEEDED and not forms & lexicon.NEEDED))
+    if needed and forms & lexicon.POSSIBLE:
+        needed = 2.0
+    strong = mine & lexicon.ALL and not mine & {"almost", "nearly", "not"}
+    all_added = float(bool(strong and not forms & lexicon.ALL))
+    none = mine & lexicon.NONE and not forms & lexicon.NONE and forms & {"most", "many", "some"}
+    all_for_some = float(bool((all_added or none) and forms & lexicon.SOME))
+    cause = float(bool(mine & lexicon.SURELY_CAUSAL and not forms & lexicon.CAUSAL))
+    whys = []
+    for flag, why in (
+        (planned >= 1, "says as done what the passage says is planned"),
+        (possible >= 1, "says as certain what the passage says is possible"),
+        (needed > 1, "says as required what the passage says is possible"),
+        (all_for_some, "says of all what the passage says of some"),
+        (cause, "gives a cause that the passage does not give"),
+        (exception, "leaves out an exception that the passage makes"),
+    ):
+        if flag:
+            whys.append(why)
+    return [planned, possible, needed, all_for_some, all_added, cause, exception], whys
+
+
+def denials(
+    ours: Sentence, there: Stored, units: list[Unit], inside: range
+) -> tuple[list[float], list[str]]:
+    """Whether a negation was added or lost, or a word became its opposite."""
+    more, less, reach, opposed = 0.0, 0.0, 0.0, 0.0
+    whys: list[str] = []
+    by_place = {unit.at: unit for unit in units}
+    denying = {ours.clauses[at] for at in ours.denials}
+    back = {
+        (n, at): unit
+        for unit in units
+        for n in inside
+        for at, q in unit.hits.get(n, ())
+        if q >= 0.75
+    }
+    for at in ours.heads:
+        unit = by_place.get(at)
+        spots = (
+            [(n, p) for n in inside for p, q in unit.hits.get(n, ()) if q >= 0.75] if unit else []
+        )
+        more += bool(spots) and not any(_denied_in(there.sentences[n], p) for n, p in spots)
+    for n in inside:
+        for at in there.sentences[n].heads:
+            unit = back.get((n, at))
+            if unit and unit.clause not in denying and not _denies_at(ours, unit.at):
+                less += all(there.sentences[m].denied[p] for m, p in _spots(unit, inside))
+    for unit in units:
+        if unit.kind != "number" and unit.word.weight > 0.5:
+            flags = [there.sentences[n].denied[p] for n, p in _spots(unit, inside)]
+            is_denied = ours.denied[unit.at]
+            reach += bool(flags) and (not any(flags) if is_denied else all(flags))
+    for side, places in ours.sides.items():
+        against = OPPOSED[side]
+        for at in places[:4]:
+            mine, against_it, theirs = 0.0, 0.0, ""
+            for n in inside:
+                each = there.sentences[n]
+                unit = by_place.get(at)
+                same = (
+                    [p for p, q in unit.hits.get(n, ()) if q > 0.7]
+                    if unit
+                    else each.sides.get(side, [])
+                )
+                for p in same:
+                    mine = max(mine, near(ours, units, at, at + 1, each, n, p, p + 1))
+                for stem in against & each.sides.keys():
+                    for p in each.sides[stem][:4]:
+                        if stem in CONVERSE and _conversely(ours, at, each, p):
+                            mine = max(mine, 0.9)
+                        elif each.denied[p] == ours.denied[at] and not _turned_by(each, p):
+                            fit = near(ours, units, at, at + 1, each, n, p, p + 1)
+                            if fit > against_it:
+                                against_it, theirs = fit, word_at(each, p)
+            if against_it - mine > opposed:
+                opposed = against_it - mine
+                if opposed > 0.1:
+                    whys.append(f"says {word_at(ours, at)}, where the passage says {theirs}")
+    if more:
+        whys.append("has a negation that the passage lacks")
+    if less:
+        whys.append("lacks a negation that the passage has")
+    return [min(more, 2.0), min(less, 2.0), min(reach, 4.0), opposed], whys
+
+
+def _spots(unit: Unit, inside: range) -> list[tuple[int, int]]:
+    return [(n, p) for n in inside for p, q in unit.hits.get(n, ()) if q >= 0.75]
+
+
+def _denied_in(each: Sentence, at: int) -> bool:
+    """Return whether the clause of a word has a negation."""
+    return each.denied[at] or any(each.clauses[p] == each.clauses[at] for p in each.denials)
+
+
+def _denies_at(each: Sentence, at: int) -> bool:
+    """Return whether a word itself, or the one before it, denies."""
+    return each.about[at].denies or (at > 0 and each.about[at - 1].denies)
+
+
+def _conversely(ours: Sentence, at: int, each: Sentence, place: int) -> bool:
+    """Return whether what stands before a word stands after its opposite: A beat B, B lost to A."""
+    for name in ours.names:
+        for other in each.names:
+            if name.same(other) and (name.at < at) != (other.at < place):
+                return True
+    return False
+
+
+def _turned_by(each: Sentence, at: int) -> bool:
+    return "not" in each.small[max(0, at - 3) : at]

@@ -1,0 +1,131 @@
+"""The sources of a report as lists of references: BibTeX, and CSL-JSON for word processors."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, unquote, urlsplit
+
+from moothall.research.findings import Publication
+from moothall.research.reading.html import plain
+from moothall.text import one_line
+
+if TYPE_CHECKING:
+    from moothall.research.findings import Passage
+
+_LONGEST: Final = 1000
+_DOI = re.compile(r"https?://(?:dx\.)?doi\.org/(10\.[0-9]{4,9}/.+)", re.IGNORECASE)
+_LATEX: Final = {
+    **{sign: f"\\{sign}" for sign in "&%$#_"},
+    "{": r"\textbraceleft{}",  # BibTeX counts braces that are escaped, too
+    "}": r"\textbraceright{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "\\": r"\textbackslash{}",
+}
+_SAFE: Final = "!$&'()*+,;=:@/~-._?%#[]"
+_DATE = re.compile(r"([0-9]{4})(?:-([0-9]{2}))?(?:-([0-9]{2}))?")
+
+
+def bibtex(report: Any) -> str:
+    """Return the sources of a `Report` as BibTeX, an entry for each."""
+    return "\n".join(_entry(id, passage, about) for id, passage, about in _sources(report))
+
+
+def csl_json(report: Any) -> str:
+    """Return the sources of a `Report` as CSL-JSON, an item for each."""
+    items = [_item(id, passage, about) for id, passage, about in _sources(report)]
+    return json.dumps(items, ensure_ascii=False, indent=2) + "\n"
+
+
+def _sources(report: Any) -> list[tuple[str, Passage, Publication]]:
+    """Return each source once, with an id such as `stone1998alpha`."""
+    found: dict[str, tuple[str, Passage, Publication]] = {}
+    ids: set[str] = set()
+    for citation in sorted(report.citations, key=lambda each: each.number):
+        passage = citation.passage
+        url = passage.url.partition("#")[0]
+        if url in found:
+            continue
+        about = passage.publication or Publication()
+        doi = about.doi or (doi[1] if (doi := _DOI.match(url)) else "")
+        about = Publication(about.authors, about.published, unquote(doi), about.journal)
+        base = _id(url, passage, about)
+        number = next(n for n in range(1, len(ids) + 2) if f"{base}{n if n > 1 else ''}" not in ids)
+        id = f"{base}{number if number > 1 else ''}"
+        ids.add(id)
+        found[url] = (id, passage, about)
+    return [*found.values()]
+
+
+def _id(url: str, passage: Passage, about: Publication) -> str:
+    who = about.authors[0] if about.authors else urlsplit(url).hostname or "source"
+    family = who.partition(",")[0] if "," in who else who.split()[-1] if who.split() else who
+    year = about.published[:4] or passage.fetched_at[:4]
+    words = re.findall(r"[A-Za-z]{4,}", passage.title) or [""]
+    made = re.sub(r"[^a-z0-9]", "", f"{family}{year}{words[0]}".lower())
+    return made[:40] or "source"
+
+
+def _title(passage: Passage) -> str:
+    return one_line(plain(passage.title.partition(" – ")[0] or passage.url), _LONGEST)
+
+
+def _entry(id: str, passage: Passage, about: Publication) -> str:
+    url = quote(plain(passage.url.partition("#")[0]), safe=_SAFE)
+    day = passage.fetched_at[:10]
+    year, month, _ = found.groups("") if (found := _DATE.match(about.published)) else ("", "", "")
+    fields = {
+        "title": f"{{{_latex(_title(passage))}}}",
+        "author": " and ".join(map(_name, about.authors)),
+        "journal": _latex(about.journal),
+        "year": year,
+        "month": month.lstrip("0"),
+        "doi": quote(about.doi, safe="/()._-;:"),
+        "url": url,
+        "urldate": day,
+        "note": f"Accessed {day}" if day else "",
+    }
+    kind = "article" if about.journal and about.doi else "misc"
+    lines = [f"  {name} = {{{value}}}," for name, value in fields.items() if value]
+    return "\n".join([f"@{kind}{{{id},", *lines, "}", ""])
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(sign, sign) for sign in one_line(plain(text), _LONGEST))
+
+
+def _name(author: str) -> str:
+    """Return an author for BibTeX, which splits names at `and` and commas."""
+    written = _latex(author)
+    simple = written.count(",") <= 1 and not re.search(r"\band\b|\\", written, re.IGNORECASE)
+    return written if simple else f"{{{written}}}"
+
+
+def _item(id: str, passage: Passage, about: Publication) -> dict[str, Any]:
+    url = passage.url.partition("#")[0]
+    on_web = url.startswith(("http://", "https://"))
+    kind = "article-journal" if about.journal and about.doi else "webpage" if on_web else "document"
+    item: dict[str, Any] = {
+        "id": id,
+        "type": "article" if kind == "webpage" and about.doi else kind,
+        "title": _title(passage),
+        "URL": url,
+    }
+    if about.authors:
+        item["author"] = [_csl_name(each) for each in about.authors]
+    for name, day in (("issued", about.published), ("accessed", passage.fetched_at[:10])):
+        if found := _DATE.match(day):
+            item[name] = {"date-parts": [[int(each) for each in found.groups() if each]]}
+    if about.doi:
+        item["DOI"] = about.doi
+    if about.journal:
+        item["container-title"] = one_line(plain(about.journal), _LONGEST)
+    return item
+
+
+def _csl_name(author: str) -> dict[str, str]:
+    said = one_line(plain(author), _LONGEST)
+    family, comma, given = said.partition(", ")
+    return {"family": family, "given": given} if comma and given else {"literal": said}

@@ -1,0 +1,189 @@
+"""A report as a Word document: no macro, no image, no link but to its own sources."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.errors import MissingExtra
+from moothall.research.page import LINKS, NOTE, parts_of, sanitized, title_of
+from moothall.text import display
+
+if TYPE_CHECKING:
+    from moothall.research.findings import Passage
+
+_LISTS: Final = {"bullet_list_open": "List Bullet", "ordered_list_open": "List Number"}
+_MONOSPACE: Final = "Courier New"
+_LEVELS: Final = 3  # of lists, which have styles
+
+
+def word(report: Any) -> bytes:
+    """Return a `Report` as a Word document; each footnote leads to its passage at the end.
+
+    Links of the text are written out; only the sources themselves are linked, if they are of http
+    or https.
+    """
+    MissingExtra.unless("a report as a Word document", "research", "docx", "markdown_it")
+    import docx
+
+    body, foot, passages = parts_of(report)
+    document = docx.Document()
+    document.core_properties.title = sanitized(title_of(body))[:255]
+    document.core_properties.author = "moothall"
+    document.core_properties.comments = ""
+    writer = _Writer(document, passages)
+    writer.write(body)
+    if passages:
+        document.add_heading("Sources", 2)
+        for number, passage in sorted(passages.items()):
+            writer.source(number, passage)
+    writer.write(foot)
+    written = io.BytesIO()
+    document.save(written)
+    return written.getvalue()
+
+
+class _Writer:
+    """Writes Markdown into a Word document."""
+
+    def __init__(self, document: Any, passages: dict[int, Passage]) -> None:
+        self._document = document
+        self._passages = passages
+        self._lists: list[str] = []
+        self._quotes = 0
+        self._paragraph: Any = None
+        self._table: list[list[Any]] = []  # the tokens of each cell, row by row
+
+    def write(self, text: str) -> None:
+        """Append Markdown, block by block."""
+        for token in display.markdown().parse(text):
+            kind = token.type
+            if kind in _LISTS:
+                self._lists.append(_LISTS[kind])
+            elif kind in ("bullet_list_close", "ordered_list_close"):
+                self._lists.pop()
+            elif kind in ("blockquote_open", "blockquote_close"):
+                self._quotes += 1 if kind == "blockquote_open" else -1
+            elif kind == "heading_open":
+                self._paragraph = self._document.add_heading("", min(int(token.tag[1]), 9))
+            elif kind == "paragraph_open":
+                self._paragraph = self._document.add_paragraph(style=self._style())
+            elif kind == "table_open":
+                self._table = []
+            elif kind == "tr_open":
+                self._table.append([])
+            elif kind == "table_close":
+                self._rows()
+            elif kind == "inline":
+                self._inline(token)
+            elif kind in ("fence", "code_block"):
+                self._paragraph = self._document.add_paragraph()
+                self._run(token.content.rstrip("\n"), mono=True)
+                self._paragraph = None
+
+    def _style(self) -> str:
+        if not self._lists:
+            return "Quote" if self._quotes else "Normal"
+        level = min(len(self._lists), _LEVELS)
+        return f"{self._lists[-1]} {level}" if level > 1 else self._lists[-1]
+
+    def _inline(self, token: Any) -> None:
+        if self._paragraph is None:  # a cell
+            if self._table:
+                self._table[-1].append(token)
+            return
+        self._spans(token.children or [])
+        self._paragraph = None
+
+    def _rows(self) -> None:
+        rows = [row for row in self._table if row]
+        if rows:
+            table = self._document.add_table(len(rows), max(map(len, rows)), "Table Grid")
+            for row, cells in zip(rows, table.rows, strict=True):
+                for token, cell in zip(row, cells.cells, strict=False):
+                    self._paragraph = cell.paragraphs[0]
+                    self._spans(token.children or [])
+        self._table, self._paragraph = [], None
+
+    def _spans(self, tokens: list[Any]) -> None:
+        bold = italic = False
+        urls: list[tuple[str, str]] = []  # of links that are open, with the text since
+        for token in tokens:
+            kind = token.type
+            if kind in ("strong_open", "strong_close"):
+                bold = kind == "strong_open"
+            elif kind in ("em_open", "em_close"):
+                italic = kind == "em_open"
+            elif kind == "link_open":
+                urls.append((str(token.attrs["href"]), ""))
+            elif kind == "link_close" and urls:
+                url, said = urls.pop()
+                if url != said:
+                    self._run(f" ({url})")
+            elif kind in ("softbreak", "hardbreak"):
+                self._run(" " if kind == "softbreak" else "\n")
+            elif token.content:
+                urls = [(url, said + token.content) for url, said in urls]
+                if kind == "code_inline":
+                    self._run(token.content, mono=True)
+                else:
+                    self._noted(token.content, bold, italic)
+
+    def _noted(self, text: str, bold: bool, italic: bool) -> None:
+        """Write a text; a footnote of a passage leads to it."""
+        at = 0
+        for found in NOTE.finditer(text):
+            if int(found[1]) in self._passages:
+                self._run(text[at : found.start()], bold, italic)
+                self._link(found[1], f"passage-{found[1]}")
+                at = found.end()
+        self._run(text[at:], bold, italic)
+
+    def _run(self, text: str, bold: bool = False, italic: bool = False, mono: bool = False) -> None:
+        if text:
+            run = self._paragraph.add_run(sanitized(text))
+            run.bold, run.italic = bold or None, italic or None
+            if mono:
+                run.font.name = _MONOSPACE
+
+    def _link(self, text: str, anchor: str = "", url: str = "") -> None:
+        from docx.opc.constants import RELATIONSHIP_TYPE
+        from docx.oxml import OxmlElement
+        from docx.oxml.ns import qn
+
+        element = OxmlElement("w:hyperlink")
+        if anchor:
+            element.set(qn("w:anchor"), anchor)
+        else:
+            part = self._paragraph.part
+            to = part.relate_to(url, RELATIONSHIP_TYPE.HYPERLINK, is_external=True)
+            element.set(qn("r:id"), to)
+        run = self._paragraph.add_run(sanitized(text))
+        run.font.superscript = bool(anchor) or None
+        run.font.underline = not anchor or None
+        element.append(run._r)
+        self._paragraph._p.append(element)
+
+    def source(self, number: int, passage: Passage) -> None:
+        """Write a source: its title, where and when it was read, and the passage."""
+        from docx.oxml import OxmlElement
+        from docx.oxml.ns import qn
+
+        self._paragraph = self._document.add_paragraph()
+        for name in ("w:bookmarkStart", "w:bookmarkEnd"):
+            mark = OxmlElement(name)
+            mark.set(qn("w:id"), str(number))
+            if name.endswith("Start"):
+                mark.set(qn("w:name"), f"passage-{number}")
+            self._paragraph._p.append(mark)
+        self._run(f"{number} {passage.title or passage.url}", bold=True)
+        self._run("\n")
+        if LINKS.match(passage.url):
+            self._link(passage.url, url=sanitized(passage.url))
+        else:
+            self._run(passage.url)
+        read = f"read {passage.fetched_at[:10]}" if passage.fetched_at else "read on no known day"
+        self._run(f"\n{read}, sha256 {passage.sha256}")
+        self._paragraph = self._document.add_paragraph(style="Quote")
+        self._run(passage.text)
+        self._paragraph = None

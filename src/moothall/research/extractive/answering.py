@@ -1,0 +1,287 @@
+"""Choose the sentences that answer a question, and judge whether they do."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from moothall.research.citations import fault
+from moothall.research.extractive.asked import Asked
+from moothall.research.extractive.facts import LONGEST, Candidate, candidates
+from moothall.research.extractive.units import Unit
+from moothall.research.findings import Passage
+from moothall.research.relevance import Index
+from moothall.research.sentences import terms
+
+QUOTES: Final = 8  # of an answer, at most
+FOUND: Final = 0.58  # the probability from which a question counts as answered
+_CUT: Final = 0.5  # what scores less than this share of the best is left out
+_FREE: Final = 2.5  # what a sentence of a good passage scores whatever it says; it counts for none
+_OF_PAGE: Final = 4  # quotes of one page, at most
+_SAME: Final = 0.7  # the share of words in common from which two quotes are one
+_ONE_WORD: Final = 0.3  # the likelihood, at most, if one of several words is there, no acronym
+_UNSPACED_ODDS: Final = 1.5  # of pairs of characters, an answer has fewer than of words
+_CLAUSE: Final = re.compile(r"[,;:]\s+|[\uff0c\uff1b\uff1a\u3001]|\n")
+_WHOLE: Final = re.compile(r"(?s).*(?=[\s\uff0c\uff1b\uff1a\u3001])")  # words or clauses
+_LINKED: Final = re.compile(r"```|\]\(|!\[|<[!/?a-zA-Z]|\[\^")
+_MARKUP: Final = re.compile(rf"{_LINKED.pattern}|(?: - .*){{4}}")  # or an index's list
+
+# How much each fact of a sentence counts, as `python -m benchmarks.answers_fit` found from the
+# questions of the split `develop`, and of the half `tune` of questions.jsonl.
+WEIGHTS: Final[dict[str, float]] = {
+    "passage": 1.67,
+    "top": 1.31,
+    "own": 1.31,
+    "cover": 1.99,
+    "window": 2.33,
+    "beside": 0.65,
+    "heading": 0.47,
+    "title": 1.2,
+    "pairs": 1.4,
+    "rarest": 0.38,
+    "kind": 0.67,
+    "loose kind": 0.81,
+    "kind in window": 0.67,
+    "own and kind": 0.76,
+    "head": -0.49,
+    "code": 0.47,
+    "term": -0.68,
+    "bare name": -0.26,
+    "dangles": -0.42,
+    "antecedent lacks": -0.02,
+    "short": 0.56,
+    "long": -0.15,
+    "first": -0.57,
+    "nothing new": -0.33,
+    "new": -0.18,
+    "asks": -0.28,
+    "leads on": -0.17,
+    "subject": 0.89,
+}
+# How much each fact of what was chosen counts for the question being answered, found likewise.
+LIKELY: Final[dict[str, float]] = {
+    "bias": -3.39,
+    "cover": 1.02,
+    "best cover": 0.93,
+    "together": 1.07,
+    "best together": 1.26,
+    "window": 0.94,
+    "names": 1.18,
+    "best names": -0.16,
+    "rarest four": 1.11,
+    "kind": -0.28,
+    "unknown": -0.17,
+    "rarest unknown": -0.69,
+    "name unknown": -1.04,
+}
+
+
+class Quote(NamedTuple):
+    """What is quoted for an answer."""
+
+    passage: Passage
+    text: str  # in one line
+    code: str  # code that follows the text; empty for none
+
+    @property
+    def shown(self) -> str:
+        """The quote as Markdown."""
+        return " ".join(
+            filter(None, (self.text and f"“{self.text}”", self.code and f"`{self.code}`"))
+        )
+
+
+class Answer(NamedTuple):
+    """What was found for a question, the best first."""
+
+    quotes: list[Quote]
+    probability: float  # that the quotes answer it
+    missing: list[str]  # words of the question, as written, that no passage of the quotes has
+
+    @property
+    def is_found(self) -> bool:
+        """Whether the question counts as answered."""
+        return bool(self.quotes) and self.probability >= FOUND
+
+
+@lru_cache(maxsize=32)
+def answer(passages: tuple[Passage, ...], question: str) -> Answer:
+    """Return what answers a question in some passages."""
+    index = _indexed(passages)
+    asked = Asked(index, question)
+    made = chosen(index, asked)
+    probability = likelihood(index, asked, [each for each, _ in made])
+    missing = index.missing(question, [each.passage for each, _ in made])
+    return Answer([quote for _, quote in made], probability, missing)
+
+
+@lru_cache(maxsize=2)
+def _indexed(passages: tuple[Passage, ...]) -> Index:
+    return Index(passages)
+
+
+def chosen(index: Index, asked: Asked) -> list[tuple[Candidate, Quote]]:
+    """Return the sentences that are quoted, the best first."""
+    found = [
+        (_score(each.facts), place, each) for place, each in enumerate(candidates(index, asked))
+    ]
+    found.sort(key=lambda each: (-each[0], each[1]))
+    made: list[tuple[Candidate, Quote]] = []
+    words: list[Counter[str]] = []
+    of: Counter[str] = Counter()
+    for score, _, each in found:
+        if len(made) == QUOTES or score < max(_FREE, _FREE + _CUT * (found[0][0] - _FREE)):
+            break
+        page = each.passage.url.partition("#")[0]
+        if of[page] == _OF_PAGE or _says_nothing(each) or _overlaps(each, made):
+            continue
+        quote = _quote(each, asked)
+        if quote is None:
+            continue
+        said = Counter(quote.text.casefold().split() + quote.code.split())
+        if any(_is_same(said, other) for other in words):
+            continue
+        made.append((each, quote))
+        words.append(said)
+        of[page] += 1
+    return made
+
+
+def _score(facts: dict[str, float]) -> float:
+    return sum(WEIGHTS.get(name, 0.0) * value for name, value in facts.items())
+
+
+def _says_nothing(candidate: Candidate) -> bool:
+    """Return whether it has only words of the question, and is no sentence."""
+    unit, text = candidate.unit, candidate.passage.text
+    is_sentence = unit.kind == "prose" or (
+        unit.kind == "item" and text[unit.end - 1] in ".!。\uff01"
+    )
+    return bool(candidate.facts["nothing new"]) and not is_sentence
+
+
+def _overlaps(candidate: Candidate, made: list[tuple[Candidate, Quote]]) -> bool:
+    start, end = candidate.window
+    return any(
+        other.passage == candidate.passage and other.window[0] < end and start < other.window[1]
+        for other, _ in made
+    )
+
+
+def _is_same(one: Counter[str], other: Counter[str]) -> bool:
+    """Return whether two quotes say the same, such as a page and its text file."""
+    least = min(one.total(), other.total())
+    return (one & other).total() >= _SAME * least
+
+
+def facts_of_chosen(index: Index, asked: Asked, made: list[Candidate]) -> dict[str, float]:
+    """Return what is known of the sentences that were chosen, as numbers from 0 to 1."""
+    if not made:
+        return {}
+    best = made[0]
+    known = index.known
+    lacks = [term for term in asked.weights if term not in known]
+    heaviest = asked.weights[asked.rarest[0]] if asked.rarest else 1.0
+    both = [each.says | each.under for each in made]
+    four = asked.rarest[:4]
+
+    def named(there: frozenset[str]) -> float:
+        return len(asked.names & there) / len(asked.names) if asked.names else 1.0
+
+    return {
+        "bias": 1.0,
+        "cover": best.facts["cover"],
+        "best cover": max(each.facts["cover"] for each in made),
+        "together": asked.share(both[0]),
+        "best together": max(map(asked.share, both)),
+        "window": best.facts["window"],
+        "names": named(both[0]),
+        "best names": max(map(named, both)),
+        "rarest four": max(len(there.intersection(four)) for there in both) / max(len(four), 1),
+        "kind": max(best.facts["kind"], best.facts["loose kind"]),
+        "unknown": sum(asked.weights[term] for term in lacks) / asked.total,
+        "rarest unknown": max((asked.weights[term] for term in lacks), default=0.0) / heaviest,
+        "name unknown": float(any(name not in known for name in asked.names)),
+    }
+
+
+def likelihood(index: Index, asked: Asked, made: list[Candidate]) -> float:
+    """Return how likely it is that what was chosen answers a question."""
+    if not made:
+        return 0.0
+    facts = facts_of_chosen(index, asked, made)
+    odds = sum(LIKELY.get(name, 0.0) * value for name, value in facts.items())
+    odds += _UNSPACED_ODDS * asked.is_unspaced
+    chance = 1 / (1 + math.exp(-odds))
+    there = max(((each.says | each.under) & asked.weights.keys() for each in made), key=len)
+    if len(there) < 2 <= len(asked.weights) and asked.acronyms.isdisjoint(there):
+        return min(chance, _ONE_WORD)
+    return chance
+
+
+def _quote(candidate: Candidate, asked: Asked) -> Quote | None:
+    """Return a candidate's quote; shorter if not all can be quoted, None if nothing can."""
+    for quote in _quotes(candidate, asked):
+        if fault(quote.shown, quote.passage.text) is None:
+            return quote
+    return None
+
+
+def _quotes(candidate: Candidate, asked: Asked) -> Iterator[Quote]:
+    """Yield what could be quoted, the best first."""
+    passage, text, unit = candidate.passage, candidate.passage.text, candidate.unit
+    lead = " ".join(text[slice(*candidate.lead)].split()) if candidate.lead else ""
+    if unit.kind == "code" and (code := _code(text, unit)):
+        if lead.endswith(":") and not _MARKUP.search(lead):
+            yield Quote(passage, lead, code)
+        yield Quote(passage, "", code)
+    start, end = candidate.window
+    for first, last in dict.fromkeys(((start, end), (unit.start, unit.end))):
+        said = shortened(text[first:last], asked.weights)
+        for each in (f"{lead} … {said}", said) if lead else (said,):
+            # A page's links and images must not become links and images of the report.
+            if _MARKUP.search(each):
+                continue
+            if candidate.follows and last == end:
+                yield from _with_what_follows(candidate, each)
+            yield Quote(passage, each, "")
+
+
+def _with_what_follows(candidate: Candidate, said: str) -> Iterator[Quote]:
+    """Yield a quote with the code or the list that it leads to."""
+    passage, follows = candidate.passage, candidate.follows
+    if follows[0].kind != "code":
+        items = passage.text[follows[0].start : follows[-1].end]
+        if not _LINKED.search(items):
+            yield Quote(passage, f"{said} … {' '.join(items.split())}", "")
+    elif code := _code(passage.text, follows[0]):
+        yield Quote(passage, said, code)
+
+
+def _code(text: str, unit: Unit) -> str:
+    """Return code in one line; empty if it cannot stand between backticks."""
+    code = " ".join(text[unit.start : unit.end].split())
+    return code if len(code) <= LONGEST and "`" not in code else ""
+
+
+def shortened(sentence: str, wanted: dict[str, float]) -> str:
+    """Return a sentence in one line; of a long one, the clauses or lines that say most."""
+    if len(sentence) > LONGEST:
+        starts = [0, *(found.end() for found in _CLAUSE.finditer(sentence))]
+        # Of text without marks, such as a transcript, the words in the middle of a clause.
+        amid = (sentence.find(" ", at) + 1 for at in range(200, len(sentence), 200))
+        cuts = {at: sentence[at : at + LONGEST] for at in (*starts, *amid)}
+        at = max(cuts, key=lambda at: (_worth(wanted, cuts[at]), at in starts, at == 0, at))
+        to_end = at + len(cuts[at]) == len(sentence)
+        whole = None if to_end else _WHOLE.match(cuts[at])
+        sentence = f"{'… ' * (at > 0)}{whole[0] if whole else cuts[at]}{' …' * (not to_end)}"
+    return " ".join(sentence.split())
+
+
+def _worth(wanted: dict[str, float], text: str) -> float:
+    there = {*terms(text)}
+    return sum(weight for term, weight in wanted.items() if term in there)

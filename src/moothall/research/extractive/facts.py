@@ -1,0 +1,223 @@
+"""What is known of each sentence that could answer a question, as numbers from 0 to 1."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import takewhile
+from typing import Final, NamedTuple
+
+from moothall.research.extractive.asked import Asked
+from moothall.research.extractive.units import Unit, units
+from moothall.research.findings import Passage
+from moothall.research.relevance import Index, titled
+from moothall.research.sentences import terms
+
+PASSAGES: Final = 30  # the best of an index, whose sentences are looked at
+LONGEST: Final = 400  # characters of a window
+_WINDOW: Final = 3  # sentences of a window, at most
+_ITEMS: Final = 8  # of a list that is quoted after what leads to it, at most
+_COPULA: Final = re.compile(
+    r"\b(?:is|are|was|were|means?|refers?|stands?|describes?|denotes?|specif(?:y|ies)|defines?|"
+    r"controls?|sets?)\b"
+)
+_LETTER: Final = re.compile(r"[^\W\d_]")
+_NOTHING: Final[frozenset[str]] = frozenset()
+
+
+class Candidate(NamedTuple):
+    """A sentence that could answer, in its window, and what is known of it."""
+
+    passage: Passage
+    unit: Unit
+    window: tuple[int, int]  # where it is in the text of the passage
+    lead: tuple[int, int] | None
+    follows: tuple[Unit, ...]  # the code or list that its window leads to
+    facts: dict[str, float]
+    says: frozenset[str]  # the terms of the window and its lead
+    under: frozenset[str]  # those of its heading and titles
+
+
+class _Prepared(NamedTuple):
+    """A passage, split and read once."""
+
+    units: tuple[Unit, ...]
+    said: tuple[tuple[str, ...], ...]  # the terms of each unit, in order
+    has: tuple[frozenset[str], ...]
+    heading: frozenset[str]
+    title: frozenset[str]
+    every: frozenset[str]
+
+
+@lru_cache(maxsize=2_000)
+def _prepared(title: str, text: str) -> _Prepared:
+    heading = title.rpartition(" – ")[2] if " – " in title else ""
+    split = units(text, heading)
+    said = tuple(tuple(terms(text[each.start : each.end])) for each in split)
+    has = tuple(map(frozenset, said))
+    of_title = frozenset(terms(title))
+    every = _NOTHING.union(of_title, *has)
+    return _Prepared(split, said, has, frozenset(terms(heading)), of_title, every)
+
+
+def candidates(index: Index, asked: Asked) -> Iterator[Candidate]:
+    """Yield the sentences of the best passages that have a word of the question in or near them."""
+    found = index.search(asked.text, PASSAGES)
+    for rank, (passage, score, _) in enumerate(found):
+        of_passage = {"passage": score / found[0].score, "top": float(rank == 0)}
+        yield from _of_passage(asked, passage, of_passage)
+
+
+def _of_passage(asked: Asked, passage: Passage, known: dict[str, float]) -> Iterator[Candidate]:
+    text = passage.text
+    read = _prepared(titled(passage), text)
+    wanted = asked.weights.keys()
+    head: Unit | None = None
+    above = read.heading
+    for place, unit in enumerate(read.units):
+        said = text[unit.start : unit.end]
+        if unit.kind == "head":
+            head, above = unit, read.heading | read.has[place]
+        lead = _lead(asked, text, unit, head)
+        of_lead = frozenset(terms(text[lead[0] : lead[1]])) if lead else _NOTHING
+        own = read.has[place]
+        beside = _NOTHING.union(
+            *read.has[max(place - 1, 0) : place], *read.has[place + 1 : place + 2]
+        )
+        if wanted.isdisjoint(own | of_lead | beside):
+            continue
+        first, last = _window(asked, text, read, place)
+        window = read.units[first].start, read.units[last].end
+        says = of_lead.union(*read.has[first : last + 1])
+        follows = place + 1 < len(read.units) and read.units[place + 1].block == unit.block
+        kind = 1.0 if asked.has_kind(said) else 0.0
+        if not kind and lead and asked.has_kind(text[lead[0] : lead[1]]):
+            kind = 0.7
+        if not kind and follows and asked.has_kind(text[unit.end : read.units[place + 1].end]):
+            kind = 0.4
+        at = {term: n for n, term in reversed([*enumerate(read.said[place])])}
+        pairs = [
+            one in at and other in at and abs(at[one] - at[other]) <= 3
+            for one, other in asked.pairs
+        ]
+        near = beside | of_lead
+        share = asked.share(own)
+        length = len(said.split())
+        is_head, is_strong = unit.kind == "head", asked.is_strong
+        begins = read.said[place][:3]
+        facts = {
+            **known,
+            "own": share,
+            "cover": _cover(asked, own, of_lead, near, above, read),
+            "window": asked.share(says),
+            "beside": asked.share(near - own - of_lead),
+            "heading": asked.share(above),
+            "title": asked.share(read.title),
+            "pairs": sum(pairs) / max(len(pairs), 1),
+            "rarest": float(bool(asked.rarest) and asked.rarest[0] in (own | near | above)),
+            "kind": kind if is_strong else 0.0,
+            "loose kind": kind if not is_strong else 0.0,
+            "kind in window": float(is_strong and asked.has_kind(text[slice(*window)])),
+            "own and kind": share * kind if is_strong else 0.0,
+            "head": float(is_head),
+            "code": float(unit.kind == "code"),
+            "term": float(unit.kind == "term"),
+            "bare name": float(
+                asked.kind.name == "code" and kind == 1.0 and unit.kind in ("term", "item", "head")
+            ),
+            "dangles": float(unit.dangles),
+            "antecedent lacks": float(unit.dangles and first == place),
+            "short": min(length, 8) / 8,
+            "long": max(0, min(length, 100) - 40) / 60,
+            "first": float(place == 0),
+            "nothing new": float(own <= wanted),
+            "new": min(len(own - wanted), 10) / 10,
+            "asks": float(said[-1:] in "?\uff1f؟"),
+            "leads on": float(said.endswith(":")),
+            "subject": float(any(term in wanted for term in begins) and bool(_COPULA.search(said))),
+        }
+        # A lead is shown if it says more: not `Fees` before “The fees are low.”
+        is_shown = (
+            lead
+            and not of_lead <= own
+            and (
+                text[lead[1] - 1] == ":"
+                or unit.kind == "row"
+                or not wanted.isdisjoint(of_lead - own)
+                or (is_strong and asked.has_kind(text[slice(*lead)]))
+            )
+        )
+        shown = lead if is_shown else None
+        after = _following(text, read.units, last)
+        yield Candidate(passage, unit, window, shown, after, facts, says, above | read.title)
+
+
+def _lead(asked: Asked, text: str, unit: Unit, head: Unit | None) -> tuple[int, int] | None:
+    """Return what leads to a unit: a term or its list's, or a heading that names what is asked."""
+    if unit.lead and _LETTER.search(text, *unit.lead):
+        return unit.lead
+    # A heading such as `ON_ERROR_STOP`, whose section says what the question asks about.
+    is_named = asked.is_strong and asked.kind.name != "number"
+    if head and unit is not head and unit.block <= head.block + 2 and is_named:
+        return (head.start, head.end) if asked.has_kind(text[head.start : head.end]) else None
+    return None
+
+
+def _window(asked: Asked, text: str, read: _Prepared, place: int) -> tuple[int, int]:
+    """Return the first and last unit of a window around one, all of its paragraph."""
+    split = read.units
+    first = last = place
+    unit = split[place]
+
+    def fits(first: int, last: int) -> bool:
+        inside = first >= 0 and last < len(split) and last - first < _WINDOW
+        if not inside or not split[first].block == split[last].block == unit.block:
+            return False
+        return split[last].end - split[first].start <= LONGEST
+
+    if unit.dangles and fits(place - 1, place):  # what it refers to
+        first -= 1
+    while fits(first, last + 1) and split[last + 1].kind == "prose":
+        last += 1
+    if first == place and fits(first - 1, last):
+        before = split[first - 1]
+        is_near = not read.has[first - 1].isdisjoint(asked.weights)
+        first -= is_near or asked.has_kind(text[before.start : before.end])
+    return first, last
+
+
+def _following(text: str, split: tuple[Unit, ...], last: int) -> tuple[Unit, ...]:
+    """Return the code, or the items of the list, that a window leads to by its last unit."""
+    after = split[last + 1 : last + 1 + _ITEMS]
+    end = text[split[last].end - 1]
+    if not after or not (end == ":" or (end.isalnum() and after[0].kind == "code")):
+        return ()
+    if after[0].kind == "code":
+        return after[:1] if after[0].end - after[0].start <= LONGEST else ()
+    items = [*takewhile(lambda each: each.kind == "item", after)]
+    return tuple(each for each in items if each.end - items[0].start <= LONGEST)
+
+
+def _cover(
+    asked: Asked,
+    own: frozenset[str],
+    of_lead: frozenset[str],
+    near: frozenset[str],
+    above: frozenset[str],
+    read: _Prepared,
+) -> float:
+    """Return the share of the question's words, each counted less the further away it is."""
+    total = 0.0
+    for term, weight in asked.weights.items():
+        if term in own:
+            total += weight
+        elif term in of_lead:
+            total += 0.9 * weight
+        elif term in near or term in above:
+            total += 0.6 * weight
+        elif term in read.title:
+            total += 0.4 * weight
+        elif term in read.every:
+            total += 0.25 * weight
+    return total / asked.total

@@ -1,0 +1,110 @@
+"""What can be quoted of a passage: sentences, items, rows and lines of code, each with its lead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from moothall.research.sentences import UNDERLINED, sentences
+
+_CODE: Final = re.compile(
+    r">>> |[({\[:;=]\n[ \t]+|;\n|\n[ \t]*(?:[)}\]]|#|//)"
+    r"|^(?:import|from|return|def|class|\$) [^.]*$| = (?!.*\.$)|\w\([^)]*\)$"
+)
+_EXPLAINED: Final = re.compile(r"[^\n]{1,80}::[ \t]*\n")  # a term of AsciiDoc, and what it is
+_ENDS: Final = re.compile(r"[.!?…:][\"'”’»)\]*_`]*$|[。\uff01\uff1f][」』”’\uff09]*$")
+_DANGLING: Final = re.compile(
+    r"(?:(?:In|On|For|At|To|By|From|With) (?:this|that|these|those|such|both|either|each) |This |"
+    r"These |Those |That |Such |It |They |Its |Their |He |She |His |Her |Thus|Therefore|Hence|"
+    r"However|Also|Then |Otherwise|Instead|But |And |So |As a result|For (?:example|instance)|"
+    r"In addition|Furthermore|Moreover|Similarly|Likewise|Both |Here|Consequently|Dies|Diese|Es |"
+    r"Sie |Er |Daher|Deshalb|Cela|Ceci|Ces |Ce |Elle|Il )"
+)
+_GAP: Final = re.compile(r"\n[ \t]*\n")
+_LONGEST_TERM: Final = 120
+_LONGEST_LEAD: Final = 300
+_LONGEST_CODE: Final = 400
+_FENCED: Final = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n`]*\n(.*?)\n?[ \t]*(?:\1|\Z)", re.M | re.S)
+_WORDS: Final = 3
+
+
+class Unit(NamedTuple):
+    """A sentence, an item or a row of a passage, by its place in the text."""
+
+    start: int
+    end: int
+    kind: str  # prose, item, row, head, code, term
+    lead: tuple[int, int] | None  # the term that it explains, the row of heads or what leads to it
+    block: int  # which paragraph it is of
+    dangles: bool  # begins with a word for something that was said before
+
+
+@lru_cache(maxsize=2_000)
+def units(text: str, heading: str = "") -> tuple[Unit, ...]:
+    """Return the units of a text in order; `heading` is the title of its section."""
+    made: list[Unit] = []
+    block = before = 0
+    lead: tuple[int, int] | None = None
+    leads_list = False  # whether it ends with a colon, and so leads to all items that follow
+    heads: tuple[int, int] | None = None  # the first row of a table
+    for start, end, is_fenced in _spans(text):
+        said = text[start:end]
+        # What stands before it in its line: a marker, if no other unit does.
+        marker = text[max(text.rfind("\n", 0, start) + 1, before) : start].strip()
+        new = not made or bool(marker) or bool(_GAP.search(text, before, start)) or is_fenced
+        block += new
+        underlined = bool(UNDERLINED.match(text, end))
+        kind = "code" if is_fenced else _kind(said, marker, heading, underlined)
+        if kind == "item" and not new:
+            kind = "prose"
+        if kind == "row":
+            if heads is None or not made or made[-1].kind != "row":
+                heads = (start, end)
+            own = None if heads == (start, end) else heads
+        else:
+            heads, own = None, None
+            if new and lead and (kind in ("item", "code") or (kind == "prose" and not leads_list)):
+                own = lead
+        made.append(Unit(start, end, kind, own, block, bool(_DANGLING.match(said))))
+        if said.endswith(":") and len(said) <= _LONGEST_LEAD and kind != "head":
+            lead, leads_list = (start, end), True
+        elif kind == "term":
+            lead, leads_list = (start, end), False
+        elif kind == "head" or (kind == "prose" and new):
+            lead = None
+        before = end
+    return tuple(made)
+
+
+def _spans(text: str) -> Iterator[tuple[int, int, bool]]:
+    """Yield sentences and blocks of fenced code, in the order of the text."""
+    spans = [(start, end, False) for start, end in sentences(text)]
+    for found in _FENCED.finditer(text):
+        at = found.start(2)
+        for part in _GAP.split(found[2]) if len(found[2]) > _LONGEST_CODE else [found[2]]:
+            start = text.index(part, at)
+            at = start + len(part)
+            if part.strip():
+                spans.append((start, at, True))
+    yield from sorted(spans)
+
+
+def _kind(said: str, marker: str, heading: str, underlined: bool) -> str:
+    """Return what kind of unit it is; `marker` stands before it in its line."""
+    # A row of a table as the readers write it has `|` between its cells.
+    if "|" in marker or (" | " in said and "\n" not in said):
+        return "row"
+    if "#" in marker or said == heading or underlined:
+        return "head"
+    if marker:
+        return "item"
+    if _EXPLAINED.match(said):
+        return "item"
+    if _CODE.search(said):
+        return "code"
+    whole = _ENDS.search(said[-20:]) and (
+        said[-1:] in "。\uff01\uff1f" or len(said.split()) >= _WORDS
+    )
+    return "prose" if whole or len(said) > _LONGEST_TERM else "term"

@@ -1,0 +1,185 @@
+"""Turn elements of HTML into text: paragraphs, lists, tables, code, and where sections begin."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, TypeAlias
+
+from moothall.research.findings import Section
+from moothall.text import shorten
+
+HEADINGS: Final = ("h1", "h2", "h3", "h4", "h5", "h6")
+SIGNS: Final = "¶#🔗 "  # of links from a heading to itself
+Anchors: TypeAlias = dict[Any, tuple[str, str, int]]
+"""Headings and terms by their element: the text, the anchor and the level; 7 for a term."""
+
+_LONGEST_HEADING: Final = 100
+_TAGS: Final = {
+    "paragraphs": "p ul ol dl table blockquote pre div section article figure figcaption address "
+    "main header aside details summary fieldset form body center hr footer menu h1 h2 h3 h4 h5 h6",
+    "lines": "li tr dt dd br caption",
+    "inline": "span em b i strong code tt var kbd samp small big font u s abbr acronym cite q sub "
+    "sup dfn mark a ins del strike nobr bdi bdo time label data wbr img thead tbody tfoot colgroup "
+    "col",
+    "without text": "script style noscript template svg iframe object audio video canvas select "
+    "button textarea datalist head nav map rp",
+    "around": "footer aside",
+    "maybe beside": "div ul ol dl section table p header form",
+    "roles": "navigation banner contentinfo search complementary menu",
+}
+_PARAGRAPHS, _LINES, _INLINE, _NO_TEXT, _AROUND, _MAY_BE_BESIDE, _ROLES = (
+    frozenset(each.split()) for each in _TAGS.values()
+)
+_BESIDE = re.compile(
+    r"(?:^|\s)related(?=$|\s)|(?:^|[\s_-])(?:nav(?:bar|header|footer|igation|links?)?|side-?bar|sphinxsidebar|breadcrumbs?"
+    r"|(?:site|page)-?(?:header|footer)|footer|cookies?|skip-?links?|pagination|pager|menu"
+    r"|share|social|toc|mini-?toc|table-of-contents)(?=$|[\s_-])",
+    re.IGNORECASE,
+)
+_MAY_STAND_BESIDE: Final = (
+    f".//*[@role or ({' or '.join(f'self::{tag}' for tag in sorted(_MAY_BE_BESIDE))}) "
+    "and (@class or @id)]"
+)
+_LINKS_OF_A_MENU: Final = 5
+_SHARE_OF_LINKS: Final = 0.9
+_GAPS: Final = ("", " ", "\n", "\n\n")
+
+
+def flowed(root: Any, anchors: Anchors, *, is_main: bool) -> tuple[str, list[Section]]:
+    """Return the text of an element and its sections; the tree is changed.
+
+    Unless it is the marked main part, what stands beside the text is left out: menus, lists of
+    links, what a class or role says is no part of the text.
+    """
+    from lxml import etree
+
+    for element in root.xpath(".//a[string-length(normalize-space()) < 2]"):
+        if "".join(element.itertext()).strip(SIGNS + "\n\t") == "":
+            element.drop_tree()
+    beside = set() if is_main else set(_beside(root))
+    etree.strip_tags(root, *_INLINE)
+    return _Flow(anchors).of(root, beside, is_main)
+
+
+def _beside(root: Any) -> list[Any]:
+    """Return the elements that stand beside the text."""
+    found = []
+    length = None
+    for element in root.xpath(_MAY_STAND_BESIDE):
+        named = f"{element.get('class') or ''} {element.get('id') or ''}"
+        by_name = element.tag in _MAY_BE_BESIDE and _BESIDE.search(named)
+        if by_name or element.get("role") in _ROLES:
+            if length is None:
+                length = root.xpath("string-length()")
+            if element.xpath("string-length()") < length / 2:
+                found.append(element)
+    for element in root.xpath(
+        f".//*[self::ul or self::ol or self::dl or self::table][count(.//a) >= {_LINKS_OF_A_MENU}]"
+    ):
+        inside = "".join("".join(each.itertext()) for each in element.iter("a"))
+        if len("".join(inside.split())) >= _SHARE_OF_LINKS * len(
+            "".join("".join(element.itertext()).split())
+        ):
+            found.append(element)
+    return found
+
+
+class _Flow:
+    """Writes text without recursion: pages may be nested to any depth."""
+
+    def __init__(self, anchors: Anchors) -> None:
+        self.sections: list[Section] = []
+        self._anchors = anchors
+        self._text: list[str] = []
+        self._length = 0
+        self._gap = self._prefix = ""  # what goes before the next text
+        self._space = False  # whether a space stood before the next text
+        self._begun: Section | None = None  # begins with the next text
+        self._path: list[tuple[int, str]] = []
+
+    def of(self, root: Any, beside: set[Any], is_main: bool) -> tuple[str, list[Section]]:
+        """Return the text of an element with its descendants, and the sections."""
+        from lxml.etree import iterwalk
+
+        codes = cells = items = 0  # how many are open
+        tight = False  # whether nothing was written yet in a definition
+        walk = iterwalk(root, events=("start", "end"))
+        for event, element in walk:
+            tag = element.tag
+            starts = event == "start"
+            skipped = (
+                tag in _NO_TEXT or element in beside or (not is_main and tag in _AROUND)
+            ) and element is not root
+            if skipped and starts:
+                walk.skip_subtree()
+                continue
+            cell = tag in ("td", "th")
+            if not starts:
+                cells -= cell
+                items -= tag == "li"
+            gap = "\n\n" if tag in _PARAGRAPHS else "\n" if tag in _LINES else ""
+            if gap:
+                if cells:
+                    gap = " "
+                elif items or (tight and starts):
+                    gap = "\n"
+                if _GAPS.index(gap) > _GAPS.index(self._gap):
+                    self._gap = gap
+            if starts:
+                cells += cell
+                codes += tag == "pre"
+                if tag == "li":
+                    items += 1
+                    self._prefix = "- "
+                elif tag == "dd":
+                    tight = True
+                elif cell and element.getprevious() is not None:
+                    self._gap, self._space = " ", False
+                    self._write("| ", True)
+                elif element in self._anchors:
+                    self._head(*self._anchors[element], tag)
+                text = element.text
+            else:
+                codes -= tag == "pre"
+                text = None if element is root else element.tail
+            if text:
+                if codes or not text.isspace():
+                    tight = False
+                self._write(text, codes > 0)
+        return "".join(self._text).rstrip(), self.sections
+
+    def _head(self, heading: str, anchor: str, level: int, tag: str) -> None:
+        if not heading:
+            return
+        anchor = anchor or re.sub(r"[^\w-]+", "-", heading.lower()).strip("-")
+        if tag == "dt":  # only the name of a signature
+            heading = re.sub(r"(?<=\w)\(.*", "()", heading)
+        heading = shorten(heading, _LONGEST_HEADING)
+        self._path = [each for each in self._path if each[0] < level] + [(level, heading)]
+        named = [each for of, each in self._path if of > 1] or [heading]
+        self._begun = Section(0, anchor, " – ".join(named))
+
+    def _write(self, text: str, kept: bool) -> None:
+        spaced = self._space or (not kept and text[0].isspace())
+        written = text if kept else " ".join(text.split())
+        if kept and (self._gap or not self._text):
+            written = text.lstrip("\n")
+        if not written:
+            self._space = spaced
+            return
+        self._space = not kept and text[-1].isspace()
+        if self._gap and self._text:
+            last = self._text[-1].rstrip()
+            self._length += len(last) - len(self._text[-1]) + len(self._gap)
+            self._text[-1] = last
+            self._text.append(self._gap)
+        elif spaced and self._text and not self._text[-1].endswith((" ", "\n")):
+            written = f" {written}"
+        if self._begun is not None:
+            self._begun.start = self._length
+            self.sections.append(self._begun)
+        written = self._prefix + written
+        self._gap = self._prefix = ""
+        self._begun = None
+        self._text.append(written)
+        self._length += len(written)

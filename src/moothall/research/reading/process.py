@@ -1,0 +1,240 @@
+"""Read documents in a process of its own, with limits of memory, processor time and time.
+
+Parsers of PDF, DOCX and EPUB can be made to take gigabytes and minutes. The process is kept for the
+next document; it is killed if it takes too much, or if the call is stopped. Only JSON and the bytes
+of documents pass between the two.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import math
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from typing import Any, Final
+
+from moothall.errors import MissingExtra, UnreadableDocument
+from moothall.research.findings import Section
+from moothall.research.reading.html import Document
+from moothall.threads import guard, in_child
+
+MEMORY: Final = 768 * 2**20
+"""Bytes of address space that reading a document may take, the interpreter included."""
+WALL_S: Final = 140.0
+_LEAST_CPU_S, _CPU_S_PER_MIB, _MOST_CPU_S = 4, 30, 120
+_LARGEST_ANSWER: Final = 256 * 2**20
+_KEPT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+_PACKAGES: Final = {"pdf": "pypdf", "docx": "lxml", "epub": "lxml"}
+KINDS: Final = tuple(_PACKAGES)
+"""The kinds of documents that are read in a process of its own."""
+
+
+def cpu_seconds(size: int) -> int:
+    """Return the seconds of the processor that reading a document of so many bytes may take."""
+    return min(_MOST_CPU_S, _LEAST_CPU_S + math.ceil(_CPU_S_PER_MIB * size / 2**20))
+
+
+class _Process:
+    """A process that reads documents, one after the other."""
+
+    def __init__(self) -> None:
+        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"
+        environment["MALLOC_ARENA_MAX"] = "1"  # else each thread reserves memory
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "moothall.research.reading.worker", str(MEMORY)],
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+        )
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        """Kill it at once."""
+        self._process.kill()
+
+    def close(self) -> int:
+        """End it, and return its exit code."""
+        self._process.kill()
+        code = self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+        return code
+
+    def forget(self) -> None:
+        """Leave it to the process that started it, of which this one is a fork."""
+        self._process.returncode = 0
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def read(self, kind: str, data: bytes, cpu_s: int) -> dict[str, Any] | None:
+        """Return its answer about a document; None if it ended before that was there."""
+        given, answers = self._process.stdin, self._process.stdout
+        assert given is not None
+        assert answers is not None
+        head = json.dumps({"kind": kind, "size": len(data), "cpu": cpu_s}).encode()
+        try:
+            for piece in (head + b"\n", data):
+                view = memoryview(piece)
+                while view:
+                    view = view[given.write(view) or 0 :]
+            size = _exactly(answers, 8)
+            length = -1 if size is None else struct.unpack("<Q", size)[0]
+            content = _exactly(answers, length) if 0 <= length <= _LARGEST_ANSWER else None
+            found = None if content is None else json.loads(content)
+        except (OSError, ValueError, RecursionError):
+            return None
+        return found if isinstance(found, dict) else None
+
+
+def _exactly(pipe: Any, size: int) -> bytes | None:
+    pieces, left = [], size
+    while left:
+        piece = pipe.read(min(left, 2**20))
+        if not piece:
+            return None
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces)
+
+
+IDLE_S: Final = 10.0
+"""Seconds that a process is kept without a document."""
+_guard = guard()
+_idle: dict[_Process, threading.Timer] = {}  # with what ends it, once it was idle for long
+
+
+@atexit.register
+def _end() -> None:
+    while _idle:
+        process, timer = _idle.popitem()
+        timer.cancel()
+        process.close()
+
+
+def _forget() -> None:
+    for each in _idle:
+        each.forget()
+    _idle.clear()
+
+
+in_child(_forget)  # they are the parent's
+
+
+def _expired(process: _Process) -> None:
+    with _guard:
+        if _idle.pop(process, None) is None:
+            return
+    process.close()
+
+
+class Reading:
+    """The reading of one document, which may be stopped from another thread.
+
+    `cpu_s` are the seconds of the processor that it may take; by default more for larger ones.
+    """
+
+    def __init__(self, kind: str, data: bytes, cpu_s: int | None = None) -> None:
+        self._kind, self._data = kind, data
+        self._cpu_s = cpu_seconds(len(data)) if cpu_s is None else cpu_s
+        self._process: _Process | None = None
+        self._why = ""  # it was killed
+
+    def stop(self, why: str = "it was stopped") -> None:
+        """Kill the process, or prevent its start; nothing if the document was read."""
+        with _guard:
+            self._why = self._why or why
+            if self._process is not None:
+                self._process.kill()
+
+    def read(self) -> Document:
+        """Read the document; UnreadableDocument says which limit it exceeds. It blocks."""
+        what = self._kind.upper()
+        MissingExtra.unless(f"reading {what}", "research", _PACKAGES[self._kind])
+        found, code = self._asked()
+        if found is None:
+            if code == -signal.SIGXCPU:
+                self._why = f"it took longer than {self._cpu_s} s of the processor"
+            reason = self._why or f"its parser crashed ({_named(code)})"
+            raise UnreadableDocument(f"the {what} is not read: {reason}")
+        if "error" in found:
+            raise UnreadableDocument(str(found["error"])[:1000])
+        sections = [
+            Section(int(start), anchor, title) for start, anchor, title in found["sections"]
+        ]
+        return Document(found["title"], found["text"], sections)
+
+    def _asked(self) -> tuple[dict[str, Any] | None, int]:
+        """Return a process's answer, and the exit code of one that did not answer."""
+        for again in (True, False):
+            process, was_idle = _taken()
+            with _guard:
+                self._process = process
+                if self._why:
+                    process.kill()
+            late = threading.Timer(WALL_S, self.stop, (f"it took longer than {WALL_S:g} s",))
+            late.daemon = True
+            late.start()
+            try:
+                found = process.read(self._kind, self._data, self._cpu_s)
+            finally:
+                late.cancel()
+                with _guard:
+                    self._process = None
+            if found is not None and not found.get("last"):
+                _given_back(process)
+                return found, 0
+            code = process.close()
+            # One that was kept may have been ended by something else.
+            out_of_time = code == -signal.SIGXCPU
+            if found is not None or self._why or out_of_time or not (was_idle and again):
+                return found, code
+        raise AssertionError
+
+
+def _taken() -> tuple[_Process, bool]:
+    """Return a process for a document, and whether it was kept since another one."""
+    while True:
+        with _guard:
+            process, timer = _idle.popitem() if _idle else (None, None)
+        if process is None or timer is None:
+            return _Process(), False
+        timer.cancel()
+        if process.is_alive:
+            return process, True
+        process.close()
+
+
+def _given_back(process: _Process) -> None:
+    timer = threading.Timer(IDLE_S, _expired, (process,))
+    timer.daemon = True
+    with _guard:
+        if keep := not _idle:
+            _idle[process] = timer
+    if keep:
+        timer.start()
+    else:
+        process.close()
+
+
+def _named(code: int) -> str:
+    with suppress(ValueError):
+        return signal.Signals(-code).name
+    return f"exit code {code}"

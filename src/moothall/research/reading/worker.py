@@ -1,0 +1,83 @@
+"""The process that reads documents for process.py: `python -m moothall.research.reading.worker`."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import resource
+import struct
+import sys
+import threading
+from contextlib import suppress
+from typing import Any, BinaryIO, Final
+
+from moothall.errors import UnreadableDocument
+from moothall.research.reading.html import Document
+from moothall.research.reading.packed import read_docx, read_epub
+from moothall.research.reading.pdf import read_pdf_bytes
+
+_LARGE: Final = 300 * 2**10  # KiB; a process that was as large is not used again
+_READERS: Final = {"pdf": read_pdf_bytes, "docx": read_docx, "epub": read_epub}
+
+
+def main() -> None:
+    """Read one document after the other, until the parent closes the pipe or ends."""
+    memory = int(sys.argv[1])
+    for limit, value in (
+        (resource.RLIMIT_AS, memory),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, 0),
+    ):
+        with suppress(OSError, ValueError):  # macOS refuses some
+            resource.setrlimit(limit, (value, value))
+    given: queue.SimpleQueue[tuple[dict[str, Any], bytes]] = queue.SimpleQueue()
+    threading.Thread(target=_take, args=(given,), daemon=True).start()
+    while True:
+        about, data = given.get()
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        soft = int(used.ru_utime + used.ru_stime) + 1 + int(about["cpu"])
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
+        answer = _answer(str(about["kind"]), data, memory)
+        large = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > _LARGE
+        answer["last"] = large or answer.get("last", False)
+        content = json.dumps(answer).encode()
+        os.write(1, struct.pack("<Q", len(content)))
+        view = memoryview(content)
+        while view:
+            view = view[os.write(1, view) :]
+
+
+def _take(given: queue.SimpleQueue[tuple[dict[str, Any], bytes]]) -> None:
+    """Take documents in; end the process when its parent ends, also amid a document."""
+    source: BinaryIO = sys.stdin.buffer
+    while line := source.readline(1000):
+        about = json.loads(line)
+        data = source.read(int(about["size"]))
+        if len(data) < about["size"]:
+            break
+        given.put((about, data))
+    os._exit(0)
+
+
+def _answer(kind: str, data: bytes, memory: int) -> dict[str, Any]:
+    try:
+        read: Document = _READERS[kind](data)
+        sections = [(each.start, each.anchor, each.title) for each in read.sections]
+        return {"title": read.title, "text": read.text, "sections": sections}
+    except UnreadableDocument as error:
+        return {"error": str(error)}
+    except (MemoryError, RecursionError) as error:
+        limit = f"{memory // 2**20} MiB of memory"
+        reason = limit if isinstance(error, MemoryError) else "the depth that its parser allows"
+        return {
+            "error": f"the {kind.upper()} is not read: it takes more than {reason}",
+            "last": True,
+        }
+    except Exception as error:  # a malicious file can make a parser raise anything
+        return {"error": f"the {kind.upper()} is damaged: {type(error).__name__}: {error}"}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Which sources are used: the sites, those that are excluded, and since when."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, date, datetime
+from typing import Final
+from urllib.parse import urlsplit
+
+from moothall.errors import ConfigError
+from moothall.research.findings import Publication, Resource
+
+_DAY = re.compile(r"[0-9]{4}(?:-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12][0-9]|3[01]))?)?")
+_RANGES: Final = (("day", 1), ("week", 7), ("month", 31), ("year", 366))
+
+
+class Scope:
+    """The sources of the web that are used; files and results of other tools always are.
+
+    Args:
+        sites: hosts, with those below them; nothing else is used. None means every host
+        exclude: hosts, with those below them, that are not used
+        since: a day, month or year as ISO 8601, or a `date`; what is known to have been published
+            before is not used
+        what: the beginning of errors
+
+    Raises:
+        ConfigError: an argument is invalid
+    """
+
+    def __init__(
+        self,
+        sites: Iterable[str] = (),
+        exclude: Iterable[str] = (),
+        since: date | str | None = None,
+        what: str = "",
+    ) -> None:
+        self.sites = _hosts(sites, f"{what}sites")
+        self.exclude = _hosts(exclude, f"{what}exclude")
+        if isinstance(since, date):
+            since = since.isoformat()[:10]
+        if since is not None and (not isinstance(since, str) or not _DAY.fullmatch(since)):
+            raise ConfigError(f"{what}since must be a day such as 2024-05-01, got {since!r:.80}")
+        self.since = since
+        try:
+            self._first = date.fromisoformat(f"{since or '2000'}-01-01"[:10])
+        except ValueError as error:
+            raise ConfigError(f"{what}since: {error}, got {since!r}") from None
+
+    def __bool__(self) -> bool:
+        return bool(self.sites or self.exclude or self.since)
+
+    def refusal(self, url: str) -> str | None:
+        """Return why a URL is not used; None if it is, or is not of the web."""
+        if not url.lower().startswith(("http://", "https://")):
+            return None
+        if self.sites and not any(is_on(url, each) for each in self.sites):
+            return f"{url} is not on {' or '.join(self.sites)}, which is all that is read"
+        found = next((each for each in self.exclude if is_on(url, each)), None)
+        return None if found is None else f"{url} is on {found}, which is excluded"
+
+    def too_old(self, url: str, publication: Publication | None) -> str | None:
+        """Return why a work is too old; None if it is not, or has no known date."""
+        published = "" if publication is None else publication.published
+        if self.since is None or not published or published >= self.since[: len(published)]:
+            return None
+        return f"{url} was published in {published}, before {self.since}"
+
+    def takes(self, resource: Resource) -> bool:
+        """Return whether a resource is used."""
+        url, about = resource.url, resource.publication
+        return self.refusal(url) is None and self.too_old(url, about) is None
+
+    def asked(self, words: str) -> str:
+        """Return a query for a search engine with the operators of the sites."""
+        sites = " OR ".join(f"site:{each}" for each in self.sites)
+        parts = [words, f"({sites})" if len(self.sites) > 1 else sites]
+        return " ".join(filter(None, [*parts, *(f"-site:{each}" for each in self.exclude)]))
+
+    @property
+    def range(self) -> str | None:
+        """The shortest range of time that covers all since `since`, as search engines name it."""
+        if self.since is None:
+            return None
+        days = (datetime.now(UTC).date() - self._first).days
+        return next((name for name, most in _RANGES if days <= most), None)
+
+
+def checked_site(site: object, what: str) -> str:
+    """Return a site as it was given; anything but a host raises ConfigError."""
+    if not isinstance(site, str) or not re.fullmatch(r"[^\s/:*]+", site):
+        raise ConfigError(f"{what} must be a host such as docs.python.org, got {site!r}")
+    return site
+
+
+def is_on(url: str, site: str) -> bool:
+    """Return whether a URL is on a site: a host and the hosts below it."""
+    host = (urlsplit(url).hostname or "").rstrip(".")
+    return f".{host}".endswith(f".{site.lower().strip('.')}")
+
+
+def _hosts(given: Iterable[str], what: str) -> tuple[str, ...]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ConfigError(f"{what} must be a list of hosts, got {given!r:.80}")
+    return tuple(checked_site(each, f"{what}: each") for each in given)

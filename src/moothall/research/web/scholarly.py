@@ -1,0 +1,278 @@
+"""The tools that search for scholarly works: arXiv, and Crossref, which registers DOIs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from datetime import UTC, date, datetime
+from typing import Any, Final
+from urllib.parse import quote, urlencode, urlsplit
+
+from moothall.action import Action
+from moothall.arguments import check_integer
+from moothall.errors import DefinitionError, MissingExtra, PageError, SearchError
+from moothall.http import Client, HTTPError
+from moothall.research.findings import Publication, Resource, seconds
+from moothall.research.reading.html import plain
+from moothall.research.scope import Scope
+from moothall.research.sentences import is_stop_word
+from moothall.research.web.addresses import address_check
+from moothall.research.web.fetching import USER_AGENT, checked, status_text
+from moothall.sqlite.fulltext import distinct, terms
+from moothall.text import one_line
+
+ARXIV: Final = "https://export.arxiv.org/api/query"
+CROSSREF: Final = "https://api.crossref.org/works"
+_MOST_BYTES: Final = 8 * 2**20
+_WORDS: Final = 12  # of a query
+_LONGEST: Final = 500
+_ABSTRACT: Final = 20_000
+_AUTHORS: Final = 100
+_ATOM: Final = "{http://www.w3.org/2005/Atom}"
+_ARXIV_ID = re.compile(r"https?://arxiv\.org/abs/([\w./-]{4,40})")
+_DOI = re.compile(r"10\.[0-9]{4,9}/\S+")
+_DAY = re.compile(r"[12][0-9]{3}(?:-[01][0-9](?:-[0-3][0-9])?)?")
+
+
+def search_arxiv(
+    *,
+    url: str = ARXIV,
+    results: int = 10,
+    since: date | str | None = None,
+    delay_s: float = 3.0,
+    timeout_s: float = 30.0,
+) -> Action:
+    """Return a tool that searches arXiv; what it finds is read by its abstract.
+
+    Each work is a resource with title and abstract, its authors and date, and beside it its PDF,
+    which `visit_page` and `read_pdf` read.
+
+    Args:
+        url: the address of arXiv's interface; one on this machine or network is allowed
+        results: how many works are returned at most
+        since: a day, month or year, such as `2024-05`: earlier works are left out
+        delay_s: seconds from one request to the next; arXiv asks for three
+        timeout_s: seconds that an answer may take
+
+    Raises:
+        ConfigError: a setting is invalid; `DefinitionError`: `url` is not an address
+        MissingExtra: the extra `research` is not installed
+    """
+    MissingExtra.unless("search_arxiv", "research", "aiohttp", "lxml")
+    scope = Scope(since=since, what="search_arxiv: ")
+    check_integer("search_arxiv: results", results)
+    ask = _Service("search_arxiv", "arXiv", url, timeout_s, delay_s)
+
+    async def search(query: str) -> list[Resource]:
+        """Search arXiv for preprints of physics, mathematics, computer science and more.
+
+        Args:
+            query: words of the title, the abstract or the authors' names
+        """
+        words = _words(query, "search_arxiv")
+        found: list[Resource] = []
+        for joined in (" AND ", " OR ") if len(words) > 1 else (" AND ",):
+            text = joined.join(f"all:{each}" for each in words)
+            if scope.since:
+                first = (scope.since.replace("-", "") + "0101")[:8]
+                text = f"({text}) AND submittedDate:[{first}0000 TO 299912312359]"
+            params = {"search_query": text, "max_results": str(results), "sortBy": "relevance"}
+            found = _preprints(await ask(params), ask.where)
+            if found:
+                break
+        return [each for each in found if scope.takes(each)][: 2 * results]
+
+    return Action("search_arxiv", search, idempotent=True)
+
+
+def search_crossref(
+    *,
+    url: str = CROSSREF,
+    results: int = 10,
+    since: date | str | None = None,
+    mailto: str | None = None,
+    timeout_s: float = 30.0,
+) -> Action:
+    """Return a tool that searches Crossref, where publishers register their works.
+
+    A work whose abstract is there is read by it; the others become resources to visit, by DOI.
+
+    Args:
+        url: the address of Crossref's interface; one on this machine or network is allowed
+        results: how many works are returned at most
+        since: a day, month or year, such as `2024-05`: earlier works are left out
+        mailto: an address of yours that Crossref may write to; it serves you faster then
+        timeout_s: seconds that an answer may take
+
+    Raises:
+        ConfigError: a setting is invalid; `DefinitionError`: `url` is not an address
+        MissingExtra: the extra `research` is not installed
+    """
+    MissingExtra.unless("search_crossref", "research", "aiohttp", "lxml")
+    scope = Scope(since=since, what="search_crossref: ")
+    check_integer("search_crossref: results", results)
+    ask = _Service("search_crossref", "Crossref", url, timeout_s, 0.0)
+
+    async def search(query: str) -> list[Resource]:
+        """Search Crossref for articles, books and conference papers.
+
+        Args:
+            query: words of the title, the authors' names or the journal
+        """
+        params = {"query": " ".join(_words(query, "search_crossref")), "rows": str(results)}
+        if scope.since:
+            params["filter"] = f"from-pub-date:{scope.since}"
+        if mailto:
+            params["mailto"] = mailto
+        try:
+            given = json.loads(await ask(params))
+            items = given["message"]["items"]
+            found = [_work(each) for each in items if isinstance(each, dict)]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise SearchError(f"{ask.where} answered without a list of works") from None
+        return [each for each in found if each is not None and scope.takes(each)][:results]
+
+    return Action("search_crossref", search, idempotent=True)
+
+
+class _Service:
+    """An interface that is asked by GET; a failure raises SearchError."""
+
+    def __init__(self, name: str, service: str, url: str, timeout_s: float, delay_s: float) -> None:
+        try:
+            self._url = checked(str(url))
+        except PageError as error:
+            raise DefinitionError(f"{name}: url: {error}") from None
+        seconds(timeout_s, f"{name}: timeout_s")
+        self._delay_s = seconds(delay_s, f"{name}: delay_s", zero=True)
+        self.where = f"{name}: {service} at {urlsplit(self._url).netloc}"
+        self._next_s: dict[asyncio.AbstractEventLoop, float] = {}
+        self._client = Client(
+            name,
+            timeout_s=timeout_s,
+            max_bytes=_MOST_BYTES,
+            max_retries=1,
+            check_address=address_check([urlsplit(self._url).netloc]),
+            extra="research",
+        )
+
+    async def __call__(self, params: dict[str, str]) -> bytes:
+        loop = asyncio.get_running_loop()
+        begin = max(loop.time(), self._next_s.get(loop, 0.0))
+        self._next_s = {loop: begin + self._delay_s}
+        await asyncio.sleep(begin - loop.time())
+        url = f"{self._url}{'&' if '?' in self._url else '?'}{urlencode(params)}"
+        try:
+            response = await self._client.request(
+                "GET", url, headers={"User-Agent": USER_AGENT}, redirects=5
+            )
+        except HTTPError as error:
+            raise SearchError(f"{self.where}: {error}") from None
+        if not 200 <= response.status < 300:
+            raise SearchError(f"{self.where} answered {status_text(response.status)}")
+        return response.content
+
+
+def _words(query: str, what: str) -> list[str]:
+    said = [each for each in terms(plain(query)[:10_000]) if each.isalnum()]
+    words = [each for each in said if not is_stop_word(each)] or said
+    if not words:
+        raise SearchError(f"{what}: the query is empty")
+    return list(distinct(words, _WORDS))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _line(text: Any) -> str:
+    return one_line(plain(str(text or "")), _LONGEST)
+
+
+def _preprints(answer: bytes, where: str) -> list[Resource]:
+    """Return the works of arXiv's answer, an Atom feed."""
+    from lxml import etree
+
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
+    try:
+        feed = etree.fromstring(answer, parser)
+    except etree.XMLSyntaxError:
+        raise SearchError(f"{where} did not answer with a feed") from None
+    if feed.tag != f"{_ATOM}feed":
+        raise SearchError(f"{where} did not answer with a feed")
+    found: list[Resource] = []
+    for entry in feed.iter(f"{_ATOM}entry"):
+        title = _line(entry.findtext(f"{_ATOM}title"))
+        id = _ARXIV_ID.fullmatch((entry.findtext(f"{_ATOM}id") or "").strip())
+        abstract = " ".join(plain(entry.findtext(f"{_ATOM}summary") or "").split())[:_ABSTRACT]
+        if id is None:
+            if "api/errors" in (entry.findtext(f"{_ATOM}id") or ""):
+                raise SearchError(f"{where} refused the query: {abstract[:_LONGEST]}")
+            continue
+        authors = [_line(each.text) for each in entry.iterfind(f"{_ATOM}author/{_ATOM}name")]
+        day = _DAY.match(entry.findtext(f"{_ATOM}published") or "")
+        namespace = "{http://arxiv.org/schemas/atom}"
+        doi = _DOI.search(entry.findtext(f"{namespace}doi") or "")
+        journal = _line(entry.findtext(f"{namespace}journal_ref"))
+        about = Publication(
+            tuple(filter(None, authors[:_AUTHORS])),
+            day[0] if day else "",
+            doi[0] if doi else "",
+            journal,
+        )
+        text = f"{title}\n\n{abstract}"
+        url = f"https://arxiv.org/abs/{id[1]}"
+        found.append(Resource(url, title, True, text, [], _now(), about))
+        pdf = f"https://arxiv.org/pdf/{id[1]}"
+        found.append(Resource(pdf, f"{title} (PDF)", publication=about))
+    return found
+
+
+def _work(item: dict[str, Any]) -> Resource | None:
+    """Return a work of Crossref's answer; None if it has no DOI or title."""
+    doi = _DOI.fullmatch(str(item.get("DOI") or ""))
+    title = _line(_text_of(str(_first(item.get("title")) or "")))
+    if doi is None or not title:
+        return None
+    authors = [_author(each) for each in item.get("author") or () if isinstance(each, dict)]
+    about = Publication(
+        tuple(filter(None, authors[:_AUTHORS])),
+        _issued(item.get("issued")),
+        doi[0],
+        _line(_first(item.get("container-title"))),
+    )
+    url = f"https://doi.org/{quote(doi[0], safe='/()._-;:')}"
+    abstract = _text_of(str(item.get("abstract") or ""))[:_ABSTRACT]
+    if not abstract:
+        return Resource(url, title, publication=about)
+    return Resource(url, title, True, f"{title}\n\n{abstract}", [], _now(), about)
+
+
+def _first(given: Any) -> Any:
+    return given[0] if isinstance(given, list) and given else None
+
+
+def _author(given: dict[str, Any]) -> str:
+    family, name = _line(given.get("family")), _line(given.get("given"))
+    return f"{family}, {name}" if family and name else family or _line(given.get("name"))
+
+
+def _issued(given: Any) -> str:
+    parts = _first(given.get("date-parts")) if isinstance(given, dict) else None
+    numbers = parts if isinstance(parts, list) else []
+    said = "-".join(f"{n:02}" for n in numbers[:3] if type(n) is int and 0 < n < 10_000)
+    return said if _DAY.fullmatch(said) else ""
+
+
+def _text_of(markup: str) -> str:
+    """Return the text of a title or abstract, which may hold tags of JATS."""
+    if "<" in markup:
+        from lxml import etree, html
+
+        try:
+            tree = html.fragment_fromstring(markup[: 4 * _ABSTRACT], create_parent="div")
+            markup = " ".join(tree.itertext())
+        except (etree.LxmlError, ValueError):
+            markup = re.sub(r"<[^>]*>", " ", markup)
+    return " ".join(plain(markup).split())

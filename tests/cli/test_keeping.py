@@ -1,0 +1,199 @@
+"""`moothall runs delete`, `prune`, `export`, `import`, `backup`, and `moothall budgets`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cli import journal_programs
+from moothall import Budget, Journal, ReActAgent, ScriptedModel, SQLiteMemory
+from moothall.models.protocol import Call
+from moothall.spaces.amqp.inbox import Inbox
+
+
+def moothall(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """A command in a folder with a journal."""
+    return journal_programs.moothall(*args, cwd=cwd, MOOTHALL_JOURNAL="runs.db")
+
+
+SECRET = "the secret of anna"
+
+
+def act(what: str) -> str:
+    """Act."""
+    return what
+
+
+def reply(journal: Journal, run_id: str, secret: str = "", thread: str | None = None) -> None:
+    script = [Call("c", "act", {"what": secret}), f"Yes, {secret}."]
+    agent = ReActAgent(
+        "clerk",
+        ScriptedModel(script),
+        actions=[act],
+        journal=journal,
+        memory=SQLiteMemory(Path(journal.path).with_name("memory")),
+    )
+    assert agent.reply_sync(f"go {secret}", run_id=run_id, thread=thread).stop_reason == "done"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a journal, a memory and an inbox that have something of anna."""
+    with Journal(tmp_path / "runs.db") as journal:
+        reply(journal, "one", "other words")
+        reply(journal, "two", SECRET, "anna")
+        reply(journal, "three", SECRET, "anna/orders")
+        budget = Budget(tokens=100, journal=journal, name="service")
+        budget.child(name="anna").reserve(tokens=7).settle(tokens=5)
+        budget.reserve(tokens=20)
+    inbox = Inbox(tmp_path / "inbox")
+    answer = {"body": json.dumps({"from": "clerk", "to": "anna", "action": SECRET})}
+    inbox.end("k1", "clerk", json.dumps(answer).encode())
+    asked = {"body": json.dumps({"from": "anna", "to": "clerk", "action": SECRET})}
+    inbox.accept("k2", "clerk", json.dumps(asked).encode())
+    answer = {"body": json.dumps({"from": "clerk", "to": "bert", "action": "hello"})}
+    inbox.end("k3", "clerk", json.dumps(answer).encode())
+    inbox.close()
+    return tmp_path
+
+
+def listed(folder: Path, *options: str) -> list[str]:
+    done = moothall("runs", "--json", *options, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    return [each["id"] for each in found["runs"]]
+
+
+def test_what_is_stored_of_a_person_is_deleted_by_one_command(folder: Path) -> None:
+    stored = ("--thread", "anna", "--memory", "memory", "--inbox", "inbox")
+    done = moothall("runs", "delete", *stored, cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "2 runs deleted",
+        "memory: 2 conversations forgotten",
+        "inbox: 2 messages deleted",
+    ]
+    for path in folder.iterdir():
+        assert SECRET.encode() not in path.read_bytes(), path
+    assert listed(folder) == ["one"]
+    inbox = Inbox(folder / "inbox")
+    ended, gone, other = (inbox.look_up(f"k{n}", "clerk") for n in (1, 2, 3))
+    assert ended is not None  # so that it is not handled twice
+    assert ended.answer is None
+    assert gone is None
+    assert other is not None
+    assert b"hello" in (other.answer or b"")
+    inbox.close()
+
+
+def test_runs_are_deleted_by_their_ids_or_not_at_all(folder: Path) -> None:
+    done = moothall("runs", "delete", "one", "four", cwd=folder)
+    assert done.returncode == 2
+    assert "has no run 'four'" in done.stderr
+    assert listed(folder) == ["one", "two", "three"]
+    done = moothall("runs", "delete", "one", "two", "--json", cwd=folder)
+    deleted = json.loads(done.stdout)
+    assert (deleted["runs"], deleted["left"], deleted["overwritten"]) == (["one", "two"], {}, True)
+    assert listed(folder) == ["three"]
+    for args, told in (
+        ((), "give the IDs of runs, or --thread T"),
+        (("three", "--memory", "memory"), "--memory and --inbox are for --thread"),
+    ):
+        done = moothall("runs", "delete", *args, cwd=folder)
+        assert done.returncode == 2
+        assert told in done.stderr
+
+
+def test_old_runs_are_pruned_but_for_the_newest(folder: Path) -> None:
+    with Journal(folder / "runs.db") as journal:
+        journal.fork("one", "copy", upto=3)
+    assert moothall("runs", "prune", "--older", "1h", cwd=folder).stdout == "0 runs deleted\n"
+    done = moothall("runs", "prune", "--older", "0s", "--keep", "1", cwd=folder)
+    assert done.stdout == "left: one: its fork 'copy' has not ended\n2 runs deleted\n"
+    assert listed(folder) == ["one", "copy"]
+    done = moothall("runs", "prune", "--older", "soon", cwd=folder)
+    assert done.returncode == 2
+    assert "must be a number with s, m, h, d or w" in done.stderr
+    done = moothall("runs", "compact", cwd=folder)
+    assert "bytes before" in done.stdout
+
+
+def test_runs_are_found_by_options(folder: Path) -> None:
+    assert listed(folder, "--thread", "anna") == ["two", "three"]
+    assert listed(folder, "--text", "SECRET anna", "--sort", "-began") == ["three", "two"]
+    assert listed(folder, "--state", "done, stopped", "--limit", "1") == ["one"]
+    assert listed(folder, "--since", "1h", "--kind", "ReActAgent", "--agent", "clerk") != []
+    assert listed(folder, "--until", "2020-01-01") == []
+    assert listed(folder, "--needs-me") == []
+    done = moothall("runs", "--needs-me", cwd=folder)
+    assert done.stdout == "There are no such runs.\n"
+    done = moothall("runs", "--limit", "2", "--sort", "-began", cwd=folder)
+    assert done.stdout.splitlines()[0] == "three"
+    assert done.stdout.splitlines()[-1].startswith("3 runs; 2 are shown (--limit): 6 model calls")
+    for args, told in (
+        (("one", "--state", "done"), "an ID is one run"),
+        (("--since", "yesterday"), "must be a date"),
+        (("--sort", "age"), "must be began"),
+        (("one", "two"), "unexpected extra argument"),
+    ):
+        done = moothall("runs", *args, cwd=folder)
+        assert done.returncode == 2
+        assert told in " ".join(done.stderr.split())
+
+
+def test_a_run_is_moved_to_another_journal(folder: Path) -> None:
+    done = moothall("runs", "export", "two", "--jsonl", "two.jsonl", cwd=folder)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    done = moothall("runs", "import", "two.jsonl", "--journal", "other.db", cwd=folder)
+    assert (done.returncode, done.stdout) == (0, "two\n")
+    replays = [
+        moothall("replay", "two", "--journal", journal, cwd=folder).stdout
+        for journal in ("runs.db", "other.db")
+    ]
+    assert replays[0] == replays[1]
+    done = moothall("runs", "import", "two.jsonl", cwd=folder)
+    assert done.returncode == 2
+    assert "there is a run 'two' already" in done.stderr
+    (folder / "two.jsonl").write_text('{"moothall": "run"}\n')
+    done = moothall("runs", "import", "two.jsonl", "--run-id", "x", cwd=folder)
+    assert done.returncode == 1
+    assert "is not an exported run: line 1: version is missing" in done.stderr
+
+
+def test_a_journal_is_backed_up(folder: Path) -> None:
+    assert moothall("runs", "backup", "copy.db", cwd=folder).returncode == 0
+    assert listed(folder, "--journal", "copy.db") == ["one", "two", "three"]
+    done = moothall("runs", "backup", "copy.db", cwd=folder)
+    assert done.returncode == 2
+    assert "is there already: name a file that is not" in done.stderr
+
+
+def test_budgets_are_shown_and_changed(folder: Path) -> None:
+    done = moothall("budgets", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line for line in done.stdout.splitlines() if "seconds" not in line] == [
+        "service",
+        "  5 of 100 tokens spent, 20 reserved, 20 of it by dead processes",
+        "service/anna",
+        "  5 of any tokens spent",
+    ]
+    done = moothall("budgets", "release", "service", cwd=folder)
+    assert "  5 of 100 tokens spent\n" in done.stdout
+    done = moothall("budgets", "limit", "service/anna", "--tokens", "50", cwd=folder)
+    assert "  5 of 50 tokens spent, limit set by hand\n" in done.stdout
+    done = moothall("budgets", "limit", "service/anna", "--clear", cwd=folder)
+    assert "  5 of any tokens spent\n" in done.stdout
+    done = moothall("budgets", "reset", "service", cwd=folder)
+    assert "  0 of 100 tokens spent\n" in done.stdout
+    assert moothall("budgets", "delete", "service/anna", cwd=folder).returncode == 0
+    found = json.loads(moothall("budgets", "--json", cwd=folder).stdout)["budgets"]
+    assert [each["name"] for each in found] == ["service"]
+    assert found[0]["limits"]["tokens"] == 100
+    done = moothall("budgets", "reset", "other", cwd=folder)
+    assert done.returncode == 2
+    assert "has no budget 'other'; it has 'service'" in done.stderr
+    done = moothall("budgets", "limit", "service", cwd=folder)
+    assert done.returncode == 2

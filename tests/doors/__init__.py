@@ -1,0 +1,1 @@
+"""Agents behind the protocols that other programs speak."""

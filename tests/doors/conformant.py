@@ -1,0 +1,114 @@
+"""What the conformance package of the protocol calls: our server, and our client.
+
+`serve` serves an agent with the tools that its scenarios name; an address is a server of a scenario
+that our client is to use.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from moothall import (
+    ACCESS_PERMITTED,
+    Action,
+    Agent,
+    CallbackApprover,
+    Context,
+    NativeSpace,
+    action,
+)
+from moothall.doors import asgi
+from moothall.mcp import MCPAgent
+
+DOT = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJg"
+    "gg=="
+)
+WAVE = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA="
+IMAGE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{DOT}"}}
+SCHEMA = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "$defs": {
+        "address": {
+            "type": "object",
+            "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
+        }
+    },
+    "properties": {"name": {"type": "string"}, "address": {"$ref": "#/$defs/address"}},
+    "additionalProperties": False,
+}
+
+
+class Tools(Agent):
+    @action
+    async def test_simple_text(self) -> str:
+        """Return a text."""
+        return "This is a simple text response for testing."
+
+    @action
+    async def test_image_content(self) -> list[Any]:
+        """Return an image."""
+        return [IMAGE]
+
+    @action
+    async def test_audio_content(self) -> list[Any]:
+        """Return a sound."""
+        return [{"type": "audio", "mime_type": "audio/wav", "data": WAVE}]
+
+    @action
+    async def test_embedded_resource(self) -> list[Any]:
+        """Return a resource."""
+        text = "This is an embedded resource content."
+        uri = "test://embedded-resource"
+        return [{"type": "resource", "uri": uri, "mime_type": "text/plain", "text": text}]
+
+    @action
+    async def test_multiple_content_types(self) -> list[Any]:
+        """Return several kinds of content."""
+        resource = {"uri": "test://mixed-content-resource", "mime_type": "application/json"}
+        return [
+            {"type": "text", "text": "Multiple content types test:"},
+            IMAGE,
+            {"type": "resource", **resource, "text": '{"test": "data", "value": 123}'},
+        ]
+
+    @action
+    async def test_error_handling(self) -> None:
+        """Fail."""
+        raise RuntimeError("This tool intentionally returns an error for testing")
+
+    @action
+    async def test_elicitation(self, message: str, context: Context) -> str:
+        """Ask the person."""
+        return f"User response: {await context.ask_person(message)}"
+
+    @property
+    def offers(self) -> dict[str, Action]:
+        async def anyone(**args: Any) -> str:
+            return str(args)
+
+        made = Action._described("json_schema_2020_12_tool", anyone, "Takes a schema.", SCHEMA)
+        return {**super().offers, made.name: made}
+
+
+def serve() -> None:
+    import uvicorn
+
+    uvicorn.run(asgi(Tools("tools")), host="127.0.0.1", port=int(sys.argv[2]), log_level="warning")
+
+
+def use(url: str) -> None:
+    """Call every tool of a server once; the person leaves each field of a form empty."""
+    approver = CallbackApprover(lambda request: True, answer=lambda question: "")
+    with NativeSpace(approver=approver) as space:
+        far = space.add(MCPAgent("far", url, access=ACCESS_PERMITTED))
+        me = space.add(Agent("me"))
+        for name in far.offers:
+            args = {"a": 5, "b": 3} if name == "add_numbers" else {}
+            print(name, me.ask("far", name, **args).result())
+
+
+if __name__ == "__main__":
+    serve() if sys.argv[1] == "serve" else use(sys.argv[-1])

@@ -1,0 +1,87 @@
+"""`moothall serve` for MCP clients: at standard streams, and over HTTP."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from commands import run as moothall
+from moothall import ACCESS_PERMITTED, Agent, NativeSpace
+from moothall.mcp import MCPAgent
+
+AGENTS = '''
+import sys
+from moothall import Agent, action
+
+print("a line of the module's own")
+
+class Calculator(Agent):
+    @action
+    async def add(self, a: int, b: int) -> int:
+        """Add two integers."""
+        print("a line of the action's own")
+        return a + b
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "sums.py").write_text(AGENTS)
+    return tmp_path
+
+
+def test_serve_speaks_mcp_at_standard_streams(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    command = [sys.executable, "-m", "moothall", "serve", "sums:Calculator", "--mcp-stdio"]
+    env = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    with NativeSpace() as space:
+        space.add(MCPAgent("sums", command, env=env, access=ACCESS_PERMITTED))
+        assert space.add(Agent("me")).ask("sums", "add", a=2, b=3).result(50) == "5"
+
+
+@pytest.mark.long
+def test_serve_speaks_mcp_over_http_until_it_is_interrupted(folder: Path) -> None:
+    command = [sys.executable, "-u", "-m", "moothall", "serve", "sums:Calculator"]
+    with subprocess.Popen(
+        [*command, "--http", "127.0.0.1:18743"], cwd=folder, stdout=subprocess.PIPE, text=True
+    ) as serving:
+        assert serving.stdout is not None
+        while "is served" not in serving.stdout.readline():
+            pass
+        with NativeSpace() as space:
+            far = MCPAgent("sums", "http://127.0.0.1:18743/mcp", access=ACCESS_PERMITTED)
+            while True:
+                try:
+                    space.add(far)
+                    break
+                except ConnectionError:
+                    continue
+            assert space.add(Agent("me")).ask("sums", "add", a=2, b=3).result(50) == "5"
+        serving.send_signal(signal.SIGTERM)
+        assert serving.wait(20) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    (
+        (("--http", "8100"), "takes HOST:PORT"),
+        (("--http", "127.0.0.1:x"), "takes HOST:PORT"),
+        (("--http", "0.0.0.0:8100"), "can be reached from elsewhere"),
+        (("--http", "127.0.0.1:8100", "--mcp-stdio"), "either --http or --mcp-stdio"),
+        (("--http", "127.0.0.1:8100", "--inbox", "x"), "are for RabbitMQ"),
+        (("sums:Calculator",), "one process serves one agent over RabbitMQ"),
+    ),
+)
+def test_serve_with_wrong_options_says_which(
+    folder: Path, options: tuple[str, ...], told: str
+) -> None:
+    done = moothall("serve", "sums:Calculator", *options, cwd=folder)
+    assert done.returncode == 2
+    assert told in " ".join(done.stderr.split())

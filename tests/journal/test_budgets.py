@@ -1,0 +1,138 @@
+"""Budgets that processes share, as a person sees and changes them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from moothall import Budget, BudgetExceeded, Journal
+from moothall.budget import StoredBudget
+from moothall.errors import DefinitionError, JournalError
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    with Journal(tmp_path / "j") as journal:
+        yield journal
+
+
+def only(journal: Journal) -> StoredBudget:
+    (budget,) = journal.budgets.list()
+    return budget
+
+
+DIES = """
+import os, signal, sys
+from moothall import Budget, Journal
+budget = Budget(tokens=1000, journal=Journal(sys.argv[1]), name="team")
+kept = budget.reserve(tokens=300, model_calls=1)
+budget.reserve(tokens=40).settle(tokens=30)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def die(path: Path) -> None:
+    subprocess.run([sys.executable, "-c", DIES, str(path)], check=False)
+
+
+def test_a_budget_is_shown_with_what_is_spent_and_reserved(journal: Journal) -> None:
+    team = Budget(tokens=1000, usd=2.5, seconds=60, journal=journal, name="team", per="month")
+    anna = team.child(name="anna", tokens=100)
+    held = anna.reserve(tokens=60, usd=0.5)
+    anna.reserve(tokens=30, actions=1).settle(tokens=20)
+    shown = {each.name: each for each in journal.budgets.list()}
+    assert list(shown) == ["team", "team/anna"]
+    assert (shown["team"].limits.tokens, shown["team"].limits.usd) == (1000, 2.5)
+    assert shown["team"].limits.seconds == 60
+    assert len(shown["team"].period) == len("2026-11")
+    assert shown["team/anna"].limits.tokens == 100
+    for each in shown.values():
+        assert (each.spent.tokens, each.spent.actions) == (20, 1)
+        assert (each.reserved.tokens, each.reserved.usd) == (60, 0.5)
+        assert each.of_dead.tokens == 0
+    held.settle(tokens=70)
+    assert journal.budgets.list()[1].over.tokens == 10
+
+
+def test_what_a_killed_process_had_reserved_is_given_back_by_a_person(
+    journal: Journal, tmp_path: Path
+) -> None:
+    budget = Budget(tokens=1000, journal=journal, name="team")
+    mine = budget.reserve(tokens=100)
+    for number in range(1, 3):
+        die(tmp_path / "j")
+        shown = only(journal)
+        assert shown.spent.tokens == 30 * number
+        assert shown.reserved.tokens == 300 * number + 100
+        assert (shown.of_dead.tokens, shown.of_dead.model_calls) == (300 * number, number)
+    with pytest.raises(BudgetExceeded):
+        budget.reserve(tokens=300)
+    shown = journal.budgets.release("team")
+    assert (shown.reserved.tokens, shown.of_dead.tokens) == (100, 0)
+    budget.reserve(tokens=300).settle(tokens=300)
+    mine.settle(tokens=90)
+    assert (budget.spent.tokens, budget.reserved.tokens) == (60 + 300 + 90, 0)
+
+
+def test_a_budget_is_reset_while_somebody_holds_some_of_it(
+    journal: Journal, tmp_path: Path
+) -> None:
+    budget = Budget(tokens=1000, journal=journal, name="team")
+    budget.reserve(tokens=500).settle(tokens=900)
+    with pytest.raises(BudgetExceeded):  # closed: more was spent than reserved
+        budget.reserve(tokens=1)
+    die(tmp_path / "j")
+    shown = journal.budgets.reset("team")
+    assert (shown.spent.tokens, shown.reserved.tokens, shown.over.tokens) == (0, 0, 0)
+    mine = budget.reserve(tokens=700)
+    assert journal.budgets.reset("team").reserved.tokens == 700
+    mine.settle(tokens=600)
+    assert (budget.spent.tokens, budget.reserved.tokens) == (600, 0)
+
+
+def test_a_limit_that_a_person_sets_holds_in_every_process(
+    journal: Journal, tmp_path: Path
+) -> None:
+    with Journal(tmp_path / "j") as other:
+        budget = Budget(tokens=100, usd=1, journal=other, name="team")
+        budget.reserve(tokens=80).settle()
+        with pytest.raises(BudgetExceeded):
+            budget.reserve(tokens=80)
+        shown = journal.budgets.limit("team", tokens=200, seconds=3600, actions=0)
+        assert (shown.limits.tokens, shown.limits.usd, shown.limits.actions) == (200, 1, 0)
+        assert shown.set == ("actions", "seconds", "tokens")
+        budget.reserve(tokens=80).settle()
+        assert budget.left.tokens == 40
+        with pytest.raises(BudgetExceeded):
+            budget.reserve(actions=1)
+        shown = journal.budgets.limit("team", tokens=None)
+        assert (shown.limits.tokens, shown.set) == (100, ("actions", "seconds"))
+        assert budget.left.tokens == 0
+    assert Budget(tokens=500, journal=journal, name="team").left.actions == 0
+
+
+def test_a_budget_is_deleted(journal: Journal, tmp_path: Path) -> None:
+    Budget(tokens=100, journal=journal, name="team").child(name="anna").reserve(tokens=1).settle()
+    journal.budgets.delete("team/anna")
+    assert only(journal).name == "team"
+    for use in (journal.budgets.delete, journal.budgets.reset, journal.budgets.release):
+        with pytest.raises(DefinitionError, match="has no budget 'team/anna'; it has 'team'"):
+            use("team/anna")
+    with pytest.raises(DefinitionError, match="there is no limit 'money'; there are tokens"):
+        journal.budgets.limit("team", money=3)
+    with pytest.raises(DefinitionError, match="tokens= must be a whole number"):
+        journal.budgets.limit("team", tokens=-1)
+    assert only(journal).set == ()
+
+
+def test_a_journal_that_is_opened_again_shows_its_budgets(journal: Journal, tmp_path: Path) -> None:
+    Budget(tokens=100, journal=journal, name="team").reserve(tokens=1).settle()
+    journal.close()
+    with pytest.raises(JournalError, match="closed"):
+        journal.budgets.list()
+    with Journal(tmp_path / "j") as again:
+        assert only(again).spent.tokens == 1

@@ -1,0 +1,282 @@
+"""What is deleted is gone: from lists, from the file's bytes, and from the folder beside it."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moothall import Journal, ReActAgent, RunHeld, ScriptedModel
+from moothall.errors import DefinitionError, NoSuchRun
+from moothall.models.protocol import Call
+
+SECRET = "the secret of anna"
+
+
+def act(what: str) -> str:
+    """Act."""
+    return what
+
+
+def reply(journal: Journal, run_id: str, secret: str = "", size: int = 10, **ask: Any) -> None:
+    text = f"{secret} {'x' * size}"
+    script = [Call("c", "act", {"what": text}), f"Yes, {secret}."]
+    agent = ReActAgent("a", ScriptedModel(script), actions=[act], journal=journal)
+    assert agent.reply_sync(f"go {secret}", run_id=run_id, **ask).stop_reason == "done"
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    with Journal(tmp_path / "j") as journal:
+        yield journal
+
+
+def all_bytes(folder: Path) -> bytes:
+    """The files of a journal, and their names."""
+    found = b""
+    for path in sorted(folder.rglob("j*")) + sorted(folder.glob("j-kept/*")):
+        found += path.name.encode() + (path.read_bytes() if path.is_file() else b"")
+    return found
+
+
+def test_a_deleted_run_is_gone_from_every_byte(journal: Journal, tmp_path: Path) -> None:
+    for number in range(30):  # rows of several runs share pages
+        size = (10, 1500, 3000, 100_000)[number % 4]
+        reply(journal, f"keep-{number}", f"kept words {number}", size)
+        reply(journal, f"gone-{number}", f"{SECRET} {number}", size, thread=f"anna/{number}")
+    assert SECRET.encode() in all_bytes(tmp_path)
+    deleted = journal.delete(thread="anna")
+    assert deleted.runs == [f"gone-{number}" for number in range(30)]
+    assert (deleted.left, deleted.overwritten) == ({}, True)
+    assert SECRET.encode() not in all_bytes(tmp_path)
+    assert b"gone-" not in all_bytes(tmp_path)
+    assert len(journal.runs()) == 30
+    for number in range(30):
+        run = journal.replay(f"keep-{number}")
+        assert f"kept words {number}" in str(run.messages)
+
+
+def test_a_deleted_run_is_found_nowhere(journal: Journal) -> None:
+    reply(journal, "R", SECRET)
+    assert journal.delete("R").runs == ["R"]
+    assert journal.runs() == []
+    assert journal.runs(text="secret") == []
+    for use in (journal.run, journal.entries, journal.replay, journal.fork, journal.delete):
+        with pytest.raises(NoSuchRun):
+            use("R")
+    reply(journal, "R", "another")  # its id is free
+    assert journal.run("R").task == "go another"
+
+
+def test_a_value_lives_as_long_as_a_run_has_it(journal: Journal, tmp_path: Path) -> None:
+    for size in (5_000, 2_000_000):  # in the file, and beside it
+        shared = f"shared {size}"
+        reply(journal, "one", shared, size)
+        reply(journal, "two", shared, size)
+        journal.fork("two", "three")
+        whole = journal.entries("three")
+        for run in ("one", "two"):
+            journal.delete(run)
+            assert shared.encode() in all_bytes(tmp_path)
+            assert journal.entries("three") == whole
+        journal.delete("three")
+        assert shared.encode() not in all_bytes(tmp_path)
+    assert list((tmp_path / "j-kept").iterdir()) == []
+
+
+def test_a_thread_whose_earlier_runs_are_deleted_goes_on(tmp_path: Path) -> None:
+    """What an agent knows to be kept by earlier runs may be gone, and is kept again."""
+    with Journal(tmp_path / "j") as journal, Journal(tmp_path / "j") as operator:
+        agent = ReActAgent("a", ScriptedModel([f"Answer {n}" for n in range(40)]), journal=journal)
+        for number in range(40):
+            agent.reply_sync(f"Question {number}", run_id=f"r{number}", thread="anna")
+            if number in (20, 21, 30):
+                gone = [each.id for each in operator.runs()]
+                assert operator.delete(*gone).runs == gone
+        from moothall.reasoning.loop.given import given_for
+
+        for run in journal.runs():
+            entries = journal.entries(run.id)
+            answer = next(each for each in entries if each.kind == "ended")
+            given = given_for(entries, "", answer.sequence, journal.kept)
+            assert given is not None
+            number = int(run.id[1:])
+            said = [each["content"] for each in given["messages"]]
+            assert said[-3:] == [
+                f"Question {number - 1}",
+                f"Answer {number - 1}",
+                f"Question {number}",
+            ]
+            assert len(said) == 2 * number + 1
+
+
+HOLD = """
+import os, sys
+from moothall import Journal, ReActAgent, ScriptedModel
+def act() -> str:
+    "Act."
+    print("acts", flush=True)
+    sys.stdin.read()
+    return "done"
+from moothall.models.protocol import Call
+model = ScriptedModel([Call("c", "act", {}), "Yes."])
+ReActAgent("a", model, actions=[act], journal=sys.argv[1]).reply_sync("go", run_id="held")
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that works on the run `held`."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path / "j")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "acts\n"
+        yield process
+        process.kill()
+
+
+def test_a_run_that_a_process_works_on_is_left_and_named(
+    journal: Journal, holder: subprocess.Popen[str]
+) -> None:
+    reply(journal, "old")
+    reply(journal, "other", "", thread="held")
+    with pytest.raises(RunHeld, match=f"run 'held' is being worked on by process {holder.pid}"):
+        journal.delete("old", "held")
+    assert [each.id for each in journal.runs()] == ["held", "old", "other"]
+    pruned = journal.prune(0)
+    assert sorted(pruned.runs) == ["old", "other"]
+    assert list(pruned.left) == ["held"]
+    assert f"process {holder.pid} on " in pruned.left["held"]
+    assert not pruned.overwritten  # the file was not written anew beside that process
+    assert journal.compact()
+
+
+def test_prune_leaves_what_waits_for_a_person_or_has_a_living_fork(
+    journal: Journal, holder: subprocess.Popen[str]
+) -> None:
+    holder.kill()
+    holder.wait()
+    reply(journal, "done")
+    reply(journal, "forked")
+    journal.fork("forked", "living", upto=3)
+    reply(journal, "ended")
+    journal.fork("ended", "ended.1")
+    reply(journal, "newest")
+    pruned = journal.prune(0, keep=1)
+    assert sorted(pruned.runs) == ["done", "ended", "ended.1", "forked", "living"]
+    assert pruned.left == {"held": "it waits for a person: calls are in doubt"}
+    assert [each.id for each in journal.runs()] == ["held", "newest"]
+    journal.fork("newest", "copy", upto=3)
+    left = journal.prune(0, keep=1).left
+    assert left["newest"] == "its fork 'copy' has not ended"
+    journal.decide("held", "skip")
+    assert "held" in journal.prune(0).runs
+
+
+def test_prune_deletes_what_is_old_enough(journal: Journal) -> None:
+    reply(journal, "R")
+    assert journal.prune(3600).runs == []
+    with pytest.raises(DefinitionError, match="older_than must be from 0 seconds"):
+        journal.prune(-1)
+    with pytest.raises(DefinitionError, match="keep= must be a whole number from 0"):
+        journal.prune(0, keep=-1)
+    assert journal.prune(0).runs == ["R"]
+
+
+WRITE = """
+import os, sys, time
+from moothall import Journal, ReActAgent, ScriptedModel
+from moothall.models.protocol import Call
+waits = []
+journal = Journal(sys.argv[1])
+def act() -> str:
+    "Write all the time."
+    print("writes", flush=True)
+    while not os.path.exists(sys.argv[1] + ".stop"):
+        began = time.perf_counter()
+        journal.change_accounts(["b"], lambda states: [{"n": len(waits)}])
+        waits.append(time.perf_counter() - began)
+    return "done"
+model = ScriptedModel([Call("c", "act", {}), "Yes."])
+ReActAgent("a", model, actions=[act], journal=journal).reply_sync("go", run_id="held")
+waits.sort()
+print(waits[-1], waits[-len(waits) // 1000 or -1], len(waits))
+"""
+
+
+@pytest.mark.long
+def test_writers_wait_at_most_fifty_milliseconds_for_a_prune(
+    journal: Journal, tmp_path: Path
+) -> None:
+    for number in range(300):
+        reply(journal, f"r{number}", f"words {number} ", (100, 5000, 50_000)[number % 3])
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITE, str(tmp_path / "j")], stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "writes\n"
+        assert len(journal.prune(0).runs) == 300
+        Path(f"{tmp_path / 'j'}.stop").touch()
+        longest, most, writes = writer.stdout.read().split()
+    assert int(writes) > 1000
+    assert float(most) < 0.05  # but for one in a thousand, of which the machine takes the time
+    assert float(longest) < 0.5
+
+
+PRUNE = """
+import os, signal, sys, threading
+from moothall import Journal
+journal = Journal(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+journal.delete(thread="anna")
+print("ended", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "seed", (1, *(pytest.param(n, marks=pytest.mark.long) for n in range(2, 40)))
+)
+def test_a_deletion_whose_process_is_killed_goes_on_at_the_next(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    with Journal(tmp_path / "j") as journal:
+        for number in range(60):
+            size = (10, 3000, 1_100_000)[(number % 20 == 0) + (number % 2)]
+            reply(journal, f"keep-{number}", f"kept words {number}", size)
+            reply(journal, f"gone-{number}", f"{SECRET} {number}", size, thread="anna")
+        whole = {run.id: journal.entries(run.id) for run in journal.runs()}
+    with subprocess.Popen(
+        [sys.executable, "-c", PRUNE, str(tmp_path / "j")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout.readline() == "ready\n"
+        process.stdin.write("\n")
+        process.stdin.flush()
+        killer = threading.Timer(rng.uniform(0.0, 0.6), process.kill)
+        killer.start()
+        process.wait()
+        killer.cancel()
+    with Journal(tmp_path / "j") as journal:
+        left = [each.id for each in journal.runs()]
+        for id in left:
+            assert journal.entries(id) == whole[id]
+        assert [id for id in left if id.startswith("keep")] == [f"keep-{n}" for n in range(60)]
+        journal.delete(thread="anna")
+        journal.compact()
+        assert SECRET.encode() not in all_bytes(tmp_path)
+        for id in (f"keep-{n}" for n in range(60)):
+            assert journal.entries(id) == whole[id]

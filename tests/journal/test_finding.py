@@ -1,0 +1,216 @@
+"""Runs are found by what they are and what they cost."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moothall import CallbackApprover, Journal, ReActAgent, ScriptedModel
+from moothall.action import ACCESS_REQUESTED, action
+from moothall.errors import DefinitionError
+from moothall.models.protocol import Call, ModelReply, Usage
+
+
+def act(n: int) -> int:
+    """Act."""
+    return n
+
+
+def reply(
+    journal: Journal, run_id: str, text: str = "go", answer: str = "Yes.", **ask: Any
+) -> None:
+    script = [Call("c", "act", {"n": 1}), answer]
+    agent = ReActAgent(ask.pop("id", "a"), ScriptedModel(script), actions=[act], journal=journal)
+    assert agent.reply_sync(text, run_id=run_id, **ask).text == answer
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    with Journal(tmp_path / "j") as journal:
+        yield journal
+
+
+def ids(journal: Journal, **wanted: Any) -> list[str]:
+    assert journal.sums(**{k: v for k, v in wanted.items() if k not in ("sort", "limit")}).runs
+    return [each.id for each in journal.runs(**wanted)]
+
+
+def test_runs_are_found_by_agent_thread_state_and_words(journal: Journal) -> None:
+    reply(journal, "one", "Refund the ORDER of Äpfel", thread="anna")
+    reply(journal, "two", "Cancel it", "The order is refunded.", thread="anna/x", id="b")
+    reply(journal, "three", "100% sure_thing", thread="annab")
+    journal.fork("one", "four", upto=3)
+    assert ids(journal, agent="b") == ["two"]
+    assert ids(journal, thread="anna") == ["one", "two", "four"]
+    assert ids(journal, state="done") == ["one", "two", "three"]
+    assert ids(journal, state=("stopped", "none")) == ["four"]
+    assert ids(journal, forked_from="one") == ["four"]
+    assert ids(journal, text="order refund") == ["one", "two", "four"]
+    assert ids(journal, text="äPFEL") == ["one", "four"]
+    assert ids(journal, text="100%") == ["three"]
+    assert ids(journal, text="e_t") == ["three"]
+    assert ids(journal, kind="ReActAgent", limit=2) == ["one", "two"]
+    assert ids(journal, needs_person=True) == ["four"]
+    assert journal.runs(text="nowhere") == []
+    assert journal.runs(kind="Conversation") == []
+
+
+def test_runs_are_found_by_the_time_when_they_were_worked_on(journal: Journal) -> None:
+    reply(journal, "old")
+    between = time.time()
+    reply(journal, "new")
+    assert ids(journal, since=between) == ["new"]
+    assert ids(journal, until=datetime.fromtimestamp(between)) == ["old"]
+    assert ids(journal, since=datetime.now() - timedelta(days=1)) == ["old", "new"]
+    assert journal.run("old").changed < between < journal.run("new").began
+
+
+def answers(tokens: int) -> list[ModelReply]:
+    call = Call("c", "act", {"n": 1})
+    used = Usage(tokens, 1)
+    return [ModelReply(calls=(call,), usage=used), ModelReply(text="Yes.", usage=used)]
+
+
+def test_runs_are_summed_and_sorted_by_what_they_spent(journal: Journal) -> None:
+    for run_id, tokens in (("short", 10), ("long", 100)):
+        agent = ReActAgent("a", ScriptedModel(answers(tokens)), actions=[act], journal=journal)
+        assert agent.reply_sync("go", run_id=run_id).text == "Yes."
+    short, long = journal.run("short"), journal.run("long")
+    assert (short.tokens, short.model_calls, short.actions) == (22, 2, 1)
+    assert short.seconds > 0
+    assert long.tokens == 202
+    assert [each.id for each in journal.runs(sort="-tokens")] == ["long", "short"]
+    assert [each.id for each in journal.runs(sort="tokens", limit=1)] == ["short"]
+    sums = journal.sums(state="done")
+    assert (sums.runs, sums.tokens, sums.model_calls, sums.actions) == (2, 224, 4, 2)
+
+
+def test_a_run_that_is_resumed_goes_on_counting_and_its_fork_begins_anew(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        first, last = answers(10)
+        model, later = ScriptedModel([first]), [first, "", last]  # which fails after the first
+        agent = ReActAgent("a", model, actions=[act], journal=journal)
+        assert agent.reply_sync("go", run_id="R").stop_reason == "error"
+        journal.fork("R", "F")
+    with Journal(tmp_path / "j") as journal:
+        agent = ReActAgent("a", ScriptedModel(later), actions=[act], journal=journal)
+        assert agent.reply_sync("go", run_id="R").text == "Yes."
+        run, fork = journal.run("R"), journal.run("F")
+        assert (run.tokens, run.actions) == (22, 1)
+        assert (fork.tokens, fork.model_calls) == (0, 0)
+
+
+def test_a_call_costs_what_the_list_of_prices_says(journal: Journal) -> None:
+    model = ScriptedModel(answers(1000))
+    model.name = "openai:gpt-4.1"
+    agent = ReActAgent("a", model, actions=[act], journal=journal)
+    assert agent.reply_sync("go", run_id="R").text == "Yes."
+    assert journal.run("R").usd == pytest.approx(2 * (1000 * 2 + 8) / 1e6)
+
+
+def test_a_run_that_asks_a_person_waits(journal: Journal) -> None:
+    asyncio.run(waits(journal))
+
+
+async def waits(journal: Journal) -> None:
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    async def approve(request: Any) -> bool:
+        asked.set()
+        await answered.wait()
+        return True
+
+    @action(access_policy=ACCESS_REQUESTED)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    agent = ReActAgent(
+        "a",
+        ScriptedModel([Call("c", "pay", {}), "Paid."]),
+        actions=[pay],
+        approver=CallbackApprover(approve),
+        journal=journal,
+    )
+    reply = asyncio.create_task(agent.reply("go", run_id="R"))
+    await asked.wait()
+    assert journal.run("R").state == "waiting"
+    assert [each.id for each in journal.runs(needs_person=True)] == ["R"]
+    assert [each.id for each in journal.runs(state="running")] == []
+    answered.set()
+    assert (await reply).text == "Paid."
+    assert journal.run("R").state == "done"
+    assert journal.runs(needs_person=True) == []
+
+
+def test_some_entries_of_a_long_run_cost_what_they_are(journal: Journal, tmp_path: Path) -> None:
+    reply(journal, "R")
+    whole = journal.entries("R")
+    assert journal.entries("R", most=3) == whole[:3]
+    assert journal.entries("R", after=2, most=2) == whole[2:4]
+    assert journal.entries("R", after=2, most=1000) == whole[2:]
+    assert journal.entries("R", most=0) == []
+    with closing(sqlite3.connect(tmp_path / "j", isolation_level=None)) as db:
+        db.execute("UPDATE entries SET data = 'x' WHERE sequence = 9")
+    assert journal.entries("R", most=3) == whole[:3]  # what is behind them was not read
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    (
+        ({"sort": "age"}, "sort= must be one of began, changed"),
+        ({"limit": 0}, "limit= must be a whole number from 1"),
+        ({"since": "yesterday"}, "since= must be seconds since 1970 or a datetime"),
+        ({"text": 3}, "text= must be a text"),
+        ({"state": [None]}, "state= must be a text"),
+    ),
+)
+def test_what_cannot_be_looked_for_is_refused(
+    journal: Journal, wanted: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(DefinitionError, match=told):
+        journal.runs(**wanted)
+
+
+@pytest.mark.long
+def test_a_hundred_thousand_runs_are_filtered_within_a_third_of_a_second(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        reply(journal, "first", "find the needle", thread="anna")
+    with closing(sqlite3.connect(tmp_path / "j", isolation_level=None)) as db:
+        db.executescript(
+            """
+            BEGIN;
+            WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 100000)
+            INSERT INTO runs (number, id, kind, agent, task, began, changed, state, thread, key,
+                              tokens, model_calls)
+            SELECT i, 'run-' || i, 'ReActAgent', 'clerk', 'Where is the order of customer ' || i,
+                   i, i + 30, CASE i % 10 WHEN 0 THEN 'in_doubt' ELSE 'done' END,
+                   'user-' || (i % 5000), 'k' || i, 100, 2 FROM n;
+            INSERT INTO texts SELECT number, lower(task) || ' it is on its way' FROM runs
+            WHERE number > 1;
+            COMMIT;
+            """
+        )
+    with Journal(tmp_path / "j") as journal:
+        for wanted, count in (
+            ({"state": "in_doubt"}, 10_000),
+            ({"text": "needle"}, 1),
+            ({"thread": "user-7"}, 20),
+            ({"kind": "ReActAgent", "since": 50_000.0}, 50_032),
+            ({"needs_person": True}, 10_000),
+        ):
+            took = []
+            for _ in range(3):
+                began = time.process_time()  # others use the machine
+                assert len(journal.runs(limit=50, sort="-tokens", **wanted)) == min(50, count)
+                assert journal.sums(**wanted).runs == count
+                took.append(time.process_time() - began)
+            assert min(took) < 0.3, wanted

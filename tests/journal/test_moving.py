@@ -1,0 +1,193 @@
+"""Runs are moved: to a file and back, and a journal is copied while it is written."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moothall import FileError, Journal, ReActAgent, ScriptedModel
+from moothall.errors import DefinitionError, NoSuchRun
+from moothall.models.protocol import Call
+
+
+def act(what: str) -> str:
+    """Act."""
+    return what
+
+
+def reply(journal: Journal, run_id: str, *whats: str) -> ReActAgent:
+    script = [*(Call(f"c{n}", "act", {"what": each}) for n, each in enumerate(whats)), "Yes."]
+    agent = ReActAgent("a", ScriptedModel(script), actions=[act], journal=journal)
+    assert agent.reply_sync(f"go {run_id}", run_id=run_id, thread="anna").text == "Yes."
+    return agent
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    with Journal(tmp_path / "j") as journal:
+        yield journal
+
+
+WHATS = ("a", "x" * 3000, "ü\ud800\0\n" * 10, "y" * 1_200_000)
+
+
+def test_an_imported_run_is_the_exported_one(journal: Journal, tmp_path: Path) -> None:
+    reply(journal, "R", *WHATS)
+    journal.export("R", tmp_path / "r.jsonl")
+    with Journal(tmp_path / "other") as other:
+        reply(other, "there")
+        assert other.import_run(tmp_path / "r.jsonl") == "R"
+        assert other.entries("R") == journal.entries("R")
+        assert other.replay("R").messages == journal.replay("R").messages
+        theirs, ours = other.run("R"), journal.run("R")
+        assert theirs == ours
+        assert [each.id for each in other.runs(text="yes", thread="anna")] == ["there", "R"]
+        other.export("R", tmp_path / "again.jsonl")
+    assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "r.jsonl").read_bytes()
+
+
+def test_an_imported_run_goes_on_where_it_stopped(journal: Journal, tmp_path: Path) -> None:
+    reply(journal, "first", *(f"{n}" for n in range(7)))  # whose messages the next one names
+    model = ScriptedModel([Call("c", "act", {"what": "z"})])  # and then it fails
+    agent = ReActAgent("a", model, actions=[act], journal=journal)
+    assert agent.reply_sync("go on", run_id="R", thread="anna").stop_reason == "error"
+    journal.export("R", tmp_path / "r.jsonl")
+    with Journal(tmp_path / "other") as other:
+        assert other.import_run(tmp_path / "r.jsonl", "moved") == "moved"
+        assert other.run("moved").state == "error"
+        agent = ReActAgent("a", ScriptedModel(["", "", "There."]), actions=[act], journal=other)
+        assert agent.reply_sync("go on", run_id="moved", thread="anna").text == "There."
+
+
+def test_a_run_is_imported_once_or_under_another_id(journal: Journal, tmp_path: Path) -> None:
+    reply(journal, "R", "a")
+    journal.export("R", tmp_path / "r.jsonl")
+    with pytest.raises(ValueError, match="there is a run 'R' already"):
+        journal.import_run(tmp_path / "r.jsonl")
+    with pytest.raises(DefinitionError, match="must be a printable text"):
+        journal.import_run(tmp_path / "r.jsonl", "\n")
+    assert journal.import_run(tmp_path / "r.jsonl", "S") == "S"
+    assert journal.entries("S") == journal.entries("R")
+    with pytest.raises(NoSuchRun):
+        journal.export("T", tmp_path / "t.jsonl")
+    assert not (tmp_path / "t.jsonl").exists()
+
+
+Change = Callable[[list[dict[str, Any]]], object]
+
+
+def entry(lines: list[dict[str, Any]], kind: str) -> dict[str, Any]:
+    return next(each for each in lines if each.get("kind") == kind and "sum" in each)
+
+
+CHANGES: tuple[tuple[Change, str], ...] = (
+    (lambda lines: lines.clear(), "line 1: the file ends before it"),
+    (lambda lines: lines[0].update(moothall="memory"), "not the first line of an exported run"),
+    (lambda lines: lines[0].update(version=99), "has version 99 of exported runs, and this"),
+    (lambda lines: lines[0].update(id="a\nb"), "line 1: a run's id must be a printable text"),
+    (lambda lines: lines[0].pop("kind"), "line 1: kind is missing"),
+    (lambda lines: lines[0].update(state="running"), "key or state is not one that"),
+    (lambda lines: lines[0].update(task="x" * 501), "task must be a text of at most 500"),
+    (lambda lines: lines[0].update(began=1e300), "began must be in seconds"),
+    (lambda lines: lines[0].update(entries=10**6), "the file ends before it"),
+    (lambda lines: lines[0].update(entries=1), "more lines than its first one states"),
+    (lambda lines: lines[0].update(values=0), "line 2: path is missing"),
+    (lambda lines: lines[1].update(text="other"), "the value is not the one of its hash"),
+    (lambda lines: lines[1].update(base64="%"), "line 2: it is not a value"),
+    (lambda lines: lines.pop(), "the file ends before it"),
+    (lambda lines: lines.pop(4), "its checksum is wrong"),
+    (lambda lines: entry(lines, "over")["data"].update(text="No."), "its checksum is wrong"),
+    (lambda lines: entry(lines, "over").update(at="now"), "at must be a number"),
+    (lambda lines: entry(lines, "over").update(kind=3), "kind must be a text"),
+)
+
+
+@pytest.mark.parametrize(("change", "told"), CHANGES, ids=range(len(CHANGES)))
+def test_a_file_that_is_no_exported_run_is_refused_and_adds_nothing(
+    journal: Journal, tmp_path: Path, change: Change, told: str
+) -> None:
+    reply(journal, "R", "x" * 3000)
+    path = tmp_path / "r.jsonl"
+    journal.export("R", path)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    change(lines)
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    with Journal(tmp_path / "other") as other:
+        with pytest.raises(FileError, match=told):
+            other.import_run(path)
+        assert other.runs() == []
+        assert other.budgets.list() == []
+
+
+def test_made_up_entries_with_right_checksums_are_refused(journal: Journal, tmp_path: Path) -> None:
+    from moothall.journal.journal_file import _sum as sum_of
+    from moothall.journal.journal_file import as_text
+
+    reply(journal, "R", "a")
+    journal.export("R", tmp_path / "r.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()]
+    entry(lines, "over")["data"]["reason"] = 3
+    sum = b""
+    for number, each in enumerate(lines[1:], 1):
+        sum = sum_of(
+            sum, number, each["path"], each["kind"], str(each["at"]), as_text(each["data"])
+        )
+        each["sum"] = sum.hex()
+    (tmp_path / "r.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    with Journal(tmp_path / "other") as other:
+        with pytest.raises(FileError, match="reason must be a text, got 3"):
+            other.import_run(tmp_path / "r.jsonl")
+        assert other.runs() == []
+
+
+OTHERS = (b"", b"\xff\xfe", b"[]\n", b"{}\n", b"[" * 100_000, b"null")
+
+
+@pytest.mark.parametrize("content", OTHERS, ids=range(len(OTHERS)))
+def test_a_file_of_something_else_is_refused(
+    journal: Journal, tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "r").write_bytes(content)
+    with pytest.raises(FileError, match="exported run"):
+        journal.import_run(tmp_path / "r")
+    for path in (tmp_path / "none", tmp_path):
+        with pytest.raises(FileError):
+            journal.import_run(path)
+
+
+def test_a_backup_is_whole_whatever_is_written_meanwhile(journal: Journal, tmp_path: Path) -> None:
+    reply(journal, "big", "y" * 1_200_000)
+    journal.delete("big")
+    reply(journal, "first", *WHATS)
+    stop = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            reply(journal, f"r{number}", f"{number}", "z" * 1_100_000 if number % 5 == 0 else "z")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for number in range(3):
+            journal.backup(tmp_path / f"copy-{number}")
+    finally:
+        stop.set()
+        writer.join()
+    for number in range(3):
+        with Journal(tmp_path / f"copy-{number}") as copy:
+            for run in copy.runs():
+                entries = copy.entries(run.id)
+                assert entries == journal.entries(run.id)[: len(entries)]
+            assert copy.replay("first").messages == journal.replay("first").messages
+            reply(copy, "new")
+    with pytest.raises(FileError, match="is there already"):
+        journal.backup(tmp_path / "copy-0")
+    with pytest.raises(FileError, match="there is no folder"):
+        journal.backup(tmp_path / "none" / "copy")

@@ -1,0 +1,1 @@
+"""MCP servers as agents, and agents as MCP servers."""

@@ -1,0 +1,34 @@
+"""A run of many MCP calls with a journal, in a process that a test kills."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from mcp_servers.conftest import command
+from moothall import ACCESS_PERMITTED, Call, Journal, ReActAgent, ScriptedModel
+from moothall.mcp import MCPAgent
+
+
+def main(journal: str, log: str, calls: int) -> None:
+    def answer(messages: list[dict[str, Any]], actions: Any) -> Any:
+        made = sum(message["role"] == "tool" for message in messages)
+        print("asks", made, flush=True)
+        return Call(f"c{made}", "odd_echo", {"text": f"n{made}"}) if made < calls else "done"
+
+    odd = MCPAgent("odd", command(), env={"LOG": log}, access=ACCESS_PERMITTED)
+    with odd, Journal(journal) as kept:
+        agent = ReActAgent(
+            "a", ScriptedModel(answer), actions=[odd], journal=kept, max_iterations=calls + 1
+        )
+        for each in kept.runs():
+            if kept.in_doubt(each.id):
+                for doubt in kept.in_doubt(each.id):
+                    print("doubt", doubt.args["text"], flush=True)
+                kept.decide(each.id, "skip")
+        reply = agent.reply_sync("go", run_id="r")
+        print("ended", reply.stop_reason, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

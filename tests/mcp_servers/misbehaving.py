@@ -1,0 +1,187 @@
+"""An MCP server without the SDK, which starts fast, and misbehaves where a test asks for that.
+
+Its tools are in the file that its first argument names, each time that it lists them; by default
+those of `TOOLS`. With `silent` as its second argument it answers nothing; `list:JSON` is a list.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from typing import Any
+
+TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+NOTHING: dict[str, Any] = {"type": "object", "properties": {}}
+TOOLS = [
+    {"name": "echo", "description": "Say it again.", "inputSchema": TEXT},
+    {
+        "name": "add",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"a": {"type": "integer"}, "b": {"type": "integer", "default": 1}},
+            "required": ["a"],
+            "additionalProperties": False,
+        },
+    },
+    *(
+        {"name": name, "description": f"Does {name}.", "inputSchema": NOTHING}
+        for name in (
+            *(
+                "fail",
+                "wait",
+                "die",
+                "noise",
+                "babble",
+                "chatter",
+                "long",
+                "image",
+                "ask",
+                "sample",
+            ),
+            *("bad", "refuse", "children", "environment", "deep", "help", "count", "close"),
+        )
+    ),
+]
+
+
+class Server:
+    def __init__(self, path: str, mode: str) -> None:
+        self.path = path
+        self.mode = mode
+        self.lock = threading.Lock()
+        self.asked: dict[Any, Any] = {}
+        self.log = os.environ.get("LOG", "")
+        self.count = 0
+
+    def send(self, **message: Any) -> None:
+        with self.lock:
+            sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+            sys.stdout.flush()
+
+    def note(self, text: str) -> None:
+        if self.log:
+            with open(self.log, "a") as file:
+                file.write(text + "\n")
+
+    def tools(self) -> Any:
+        if self.mode.startswith("list:"):
+            return json.loads(self.mode[5:])
+        if self.path and os.path.exists(self.path):
+            with open(self.path) as file:
+                return json.load(file)
+        return TOOLS
+
+    def run(self) -> None:
+        self.note(f"started {os.getpid()}")
+        for line in sys.stdin:
+            message = json.loads(line)
+            if self.mode == "silent":
+                continue
+            method, id = message.get("method"), message.get("id")
+            if method is None:
+                asked = self.asked.pop(id)
+                said = message.get("result", message.get("error"))
+                self.send(
+                    id=asked, result={"content": [{"type": "text", "text": json.dumps(said)}]}
+                )
+            elif method == "initialize":
+                self.send(
+                    id=id,
+                    result={
+                        "protocolVersion": message["params"]["protocolVersion"],
+                        "capabilities": {"tools": {"listChanged": True}},
+                        "serverInfo": {"name": "misbehaving", "version": "1"},
+                    },
+                )
+            elif method == "tools/list":
+                self.send(id=id, result={"tools": self.tools()})
+            elif method == "tools/call":
+                self.call(id, message["params"]["name"], message["params"].get("arguments") or {})
+            elif method == "notifications/cancelled":
+                self.note(f"cancelled {message['params']['requestId']}")
+            elif id is not None:
+                self.send(id=id, error={"code": -32601, "message": "Method not found"})
+        self.note("input closed")
+        if self.mode == "stubborn":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            threading.Event().wait()
+
+    def text(self, id: Any, text: str, **more: Any) -> None:
+        self.send(id=id, result={"content": [{"type": "text", "text": text}], **more})
+
+    def call(self, id: Any, name: str, args: dict[str, Any]) -> None:
+        self.note(f"called {name} {json.dumps(args)}")
+        if name == "echo":
+            self.text(id, args["text"])
+        elif name == "add":
+            self.text(id, "a sum", structuredContent={"sum": args["a"] + args.get("b", 1)})
+        elif name == "fail":
+            self.text(id, "the disk is full", isError=True)
+        elif name == "wait":
+            pass
+        elif name == "die":
+            print("out of paper", file=sys.stderr, flush=True)
+            os._exit(3)
+        elif name == "close":
+            sys.stdout.close()
+            os.close(1)
+        elif name == "noise":
+            print("Loading the model ...\n[not JSON\n{}", flush=True)
+            self.text(id, "after the noise")
+        elif name == "babble":
+            while True:
+                print("I am a log line", flush=True)
+        elif name == "chatter":
+            while True:
+                self.send(method="notifications/message", params={"level": "info", "data": "hm"})
+        elif name == "long":
+            sys.stdout.write("x" * (40 << 20))
+            sys.stdout.flush()
+        elif name == "image":
+            text, image = {"type": "text", "text": "a dot"}, {"type": "image", "data": "AAAA"}
+            blocks = [text, {**image, "mimeType": "image/png"}]
+            self.send(id=id, result={"content": blocks})
+        elif name in ("ask", "sample"):
+            self.asked["q1"] = id
+            form = {
+                "type": "object",
+                "properties": {"size": {"type": "integer"}, "color": {"enum": ["red", "blue"]}},
+                "required": ["size"],
+            }
+            asks = {"message": "Which one?", "requestedSchema": form}
+            says = {"messages": [], "maxTokens": 5}
+            if name == "ask":
+                self.send(id="q1", method="elicitation/create", params=asks)
+            else:
+                self.send(id="q1", method="sampling/createMessage", params=says)
+        elif name == "bad":
+            self.send(id=id, result={"content": 5})
+        elif name == "deep":
+            sys.stdout.write("[" * 100_000 + "\n")
+            sys.stdout.flush()
+            self.text(id, "deep")
+        elif name == "refuse":
+            self.send(id=id, error={"code": -32000, "message": "not on\na Tuesday"})
+        elif name == "children":
+            child = subprocess.Popen(["sleep", "1000"])
+            self.text(id, str(child.pid))
+        elif name == "environment":
+            self.text(id, json.dumps(dict(os.environ)))
+        elif name == "count":
+            self.count += 1
+            self.text(id, str(self.count))
+        elif name == "change":
+            os.replace(args["text"], self.path)
+            self.send(method="notifications/tools/list_changed")
+            self.text(id, "changed")
+        else:
+            self.text(id, f"called {name}")
+
+
+if __name__ == "__main__":
+    arguments = [*sys.argv[1:], "", ""]
+    Server(arguments[0], arguments[1]).run()

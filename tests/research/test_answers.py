@@ -1,0 +1,188 @@
+"""The extractive form answers first, and says so where it found no answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from moothall import Researcher
+from moothall.action import Action
+from moothall.research import Report, Resource, search_folder
+from moothall.research.extractive.question import kind_of
+
+MANUAL = """\
+# The lighthouse
+
+## History
+
+The lighthouse was planned for years. Ada Stone built it in 1871 for the harbour board. It was
+painted white at first. These colours faded soon.
+
+## Light
+
+The lamp turns. It flashes every 12 seconds, and is seen from 19 miles.
+
+## Options of the keeper's program
+
+--dim
+
+Lowers the lamp at night.
+
+--horn
+
+Sounds the horn in fog. It needs a quiet sea.
+
+## Starting
+
+To start the lamp, run:
+
+```sh
+lampctl start
+```
+
+## Fees
+
+| Ship | Fee |
+| --- | --- |
+| Ferry | 40 crowns |
+| Yacht | 15 crowns |
+
+Because salt eats iron, the stairs are oiled each May. A visitor may not climb them without a guide.
+"""
+
+
+def report_of(text: str, *questions: str, title: str = "Manual") -> Report:
+    def look(query: str) -> Resource:
+        """Look into a text.
+
+        Args:
+            query: words
+        """
+        return Resource("https://manual.test/", title, True, text)
+
+    return Researcher("r", None, questions, [Action.of(look)]).report_sync()
+
+
+@pytest.mark.parametrize(
+    ("question", "first"),
+    (
+        ("When was the lighthouse built?", "in 1871"),
+        ("Who built the lighthouse?", "Ada Stone"),
+        ("How often does the lamp flash?", "every 12 seconds"),
+        ("Which option sounds the horn?", "--horn … Sounds the horn"),
+        ("What is the fee of a yacht?", "Yacht | 15 crowns"),
+        ("Why are the stairs oiled?", "salt eats iron"),
+        ("May a visitor climb the stairs alone?", "may not climb"),
+        ("How do I start the lamp?", "`lampctl start`"),
+    ),
+)
+def test_the_first_quote_answers_what_the_question_asks_for(question: str, first: str) -> None:
+    assert first in report_of(MANUAL, question).citations[0].sentence
+
+
+@pytest.mark.parametrize(
+    ("question", "kind"),
+    (
+        ("How many lamps are there?", "number"),
+        ("What is the default port?", "number"),
+        ("When was it founded?", "date"),
+        ("Since which version is it there?", "version"),
+        ("Which option of ls sorts?", "option"),
+        ("Where are the logs kept?", "path"),
+        ("Which function opens a file?", "code"),
+        ("Who wrote it?", "name"),
+        ("Why does it fail?", "reason"),
+        ("When does a test fail?", "condition"),
+        ("What is a space?", "meaning"),
+        ("How do I stop it?", "method"),
+        ("Is it free?", "judgement"),
+        ("Tell me of owls.", "any"),
+    ),
+)
+def test_a_question_asks_for_a_kind_of_answer(question: str, kind: str) -> None:
+    assert kind_of(question).name == kind
+
+
+@pytest.mark.parametrize(
+    "question",
+    (
+        "Which port does Kubernetes use?",
+        "How many penguins live in Antarctica?",
+        "Who composed the Moonlight Sonata?",
+    ),
+)
+def test_what_has_no_answer_is_said_and_nothing_is_cited(question: str) -> None:
+    report = report_of(MANUAL, question)
+    assert not report.citations
+    assert report.objectives[0].expertise < 0.5
+    assert f"for “{question}”." in report.markdown or f"to “{question}” was" in report.markdown
+
+
+def test_a_report_says_which_of_its_objectives_it_did_not_answer() -> None:
+    asked = "When was the lighthouse built?", "Who composed the Moonlight Sonata?"
+    report = report_of(MANUAL, *asked)
+    assert f"## {asked[0]}\n\n- “" in report.markdown
+    assert f"## {asked[1]}" not in report.markdown
+    assert f"“{asked[1]}”" in report.markdown
+    assert report.objectives[0].expertise > 0.5 > report.objectives[1].expertise
+
+
+def test_code_is_quoted_as_code_after_the_sentence_that_leads_to_it() -> None:
+    (first, *_) = report_of(MANUAL, "How do I start the lamp?").citations
+    assert first.sentence == "“To start the lamp, run:” `lampctl start`"
+
+
+def test_a_demonstrative_is_quoted_with_the_sentence_before_it() -> None:
+    text = "The pump has a valve of bronze. This valve opens at 7 bar.\n\nOther pumps leak."
+    (first, *_) = report_of(text, "At what pressure does the valve open?").citations
+    assert first.sentence == "“The pump has a valve of bronze. This valve opens at 7 bar.”"
+
+
+def test_the_same_text_in_two_files_is_quoted_once(tmp_path: Path) -> None:
+    said = "The beacon of Arna burns for 14 hours.\n\nThe beacon of Lund burns for 9 hours.\n"
+    (tmp_path / "beacons.txt").write_text(said)
+    (tmp_path / "beacons.md").write_text(f"# Beacons\n\n{said}")
+    tools = [search_folder(tmp_path, index=tmp_path.parent / f"{tmp_path.name}.db")]
+    report = Researcher("r", None, "How long does the beacon of Arna burn?", tools).report_sync()
+    quoted = [each.sentence for each in report.citations]
+    assert "14 hours" in quoted[0]
+    assert sum("14 hours" in each for each in quoted) == 1
+
+
+def test_a_report_has_eight_quotes_at_most(tmp_path: Path) -> None:
+    for number in range(30):
+        text = f"Harbour {number} has {number + 2} cranes of kind {chr(65 + number % 26) * 3}."
+        (tmp_path / f"{number}.txt").write_text(text)
+    tools = [search_folder(tmp_path, index=tmp_path.parent / f"{tmp_path.name}.db", results=30)]
+    report = Researcher("r", None, "How many cranes has a harbour?", tools).report_sync()
+    assert 1 <= len(report.citations) <= 8
+
+
+def test_a_page_and_its_section_share_one_title(tmp_path: Path) -> None:
+    (tmp_path / "saws.md").write_text("# 6. Saws\n\n## 6.1. Teeth\n\nA saw has 80 teeth.\n")
+    tools = [search_folder(tmp_path, index=tmp_path.parent / f"{tmp_path.name}.db")]
+    report = Researcher("r", None, "How many teeth has a saw?", tools).report_sync()
+    assert report.citations[0].passage.title == "6. Saws – 6.1. Teeth"
+
+
+def test_a_later_search_uses_words_of_what_is_nearest() -> None:
+    asked: list[str] = []
+
+    def look(query: str) -> list[Resource]:
+        """Search.
+
+        Args:
+            query: words
+        """
+        asked.append(query)
+        if "gasket" in query:
+            page = "The gasket of the pump that leaks is replaced every 900 hours."
+            return [Resource("https://a.test/gasket", "Gaskets", True, page)]
+        text = "A pump leaks where its gasket is worn. The gasket of a pump seals it."
+        return [Resource("https://a.test/pump", "Pumps", True, text)]
+
+    question = "After how many hours is a pump that leaks repaired?"
+    report = Researcher("r", None, question, [Action.of(look)]).report_sync()
+    assert any("gasket" in query for query in asked)
+    assert "900 hours" in report.citations[0].sentence

@@ -1,0 +1,82 @@
+"""Asking a report: answers from the passages that it cites, and from nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.model import run
+from moothall import Journal, ScriptedModel
+from moothall.errors import DefinitionError
+from moothall.research import Report, Researcher, ask, search_folder
+from moothall.research.asking import ask_async
+
+TOPIC = "What is the alpha protocol?"
+
+
+def made(folder: Path, journal: Any = None) -> Report:
+    """A report on a folder of two files, with several passages."""
+    docs = folder / "docs"
+    docs.mkdir()
+    (docs / "alpha.md").write_text(
+        "# Alpha\n\nThe alpha protocol was written in 1998 by Ada Stone.\n\n"
+        "## Ports\n\nThe alpha protocol uses port 4711. It waits for ten seconds.\n"
+    )
+    (docs / "beta.md").write_text("# Beta\n\nThe beta protocol is newer than the alpha protocol.\n")
+    tools = [search_folder(docs, index=folder / "index.db")]
+    return Researcher("r", None, [TOPIC], tools, journal=journal).report_sync("run-1")
+
+
+def test_an_answer_quotes_the_passages_of_the_report(tmp_path: Path) -> None:
+    report = made(tmp_path)
+    (tmp_path / "docs" / "alpha.md").unlink()  # nothing is read again
+    answer = ask(report, "Which port does alpha use?")
+    assert answer.markdown.startswith("# Which port does alpha use?\n")
+    assert "port 4711" in answer.citations[0].sentence
+    known = {each.passage for each in report.citations}
+    assert {each.passage for each in answer.citations} <= known
+    again = ask(answer, "When was it written?")
+    assert {each.passage for each in again.citations} <= {e.passage for e in answer.citations}
+
+
+def test_an_answer_that_the_passages_do_not_have_is_not_given(tmp_path: Path) -> None:
+    report = made(tmp_path)
+    answer = ask(report, "How are noodles cooked?")
+    assert (answer.citations, answer.objectives[0].expertise) == ([], 0.0)
+    assert "Nothing relevant was found" in answer.markdown
+    nothing = ask(Report("# Empty\n", [], "done"), "Which port?")
+    assert nothing.citations == []
+
+
+def test_a_models_answer_is_checked_against_the_passages(tmp_path: Path) -> None:
+    report = made(tmp_path)
+    model = ScriptedModel(["The alpha protocol uses port 4711.[^1^] It uses port 4712.[^1^]"])
+    answer = ask(report, "Which port does alpha use?", model=model)
+    assert [each.sentence for each in answer.citations] == ["The alpha protocol uses port 4711."]
+    assert "port 4711" in answer.citations[0].passage.text
+    assert "It uses port 4712. [unsupported]" in answer.markdown
+
+
+def test_a_report_that_a_journal_kept_can_be_asked(tmp_path: Path) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+        made(tmp_path, journal)
+    with Journal(tmp_path / "runs.db") as journal:
+        kept = journal.replay("run-1").value
+    answer = run(ask_async(kept, "How long does it wait?"))
+    assert "It waits for ten seconds." in answer.markdown
+
+
+@pytest.mark.parametrize(("report", "question"), (("text", "x"), (Report("", [], "done"), " ")))
+def test_what_is_no_report_or_question_is_refused(report: Any, question: str) -> None:
+    with pytest.raises(DefinitionError, match="ask: "):
+        ask(report, question)
+
+
+def test_on_a_loop_the_answer_is_to_be_awaited() -> None:
+    async def main() -> None:
+        ask(Report("", [], "done"), "x")
+
+    with pytest.raises(RuntimeError, match=r"await ask_async"):
+        run(main())

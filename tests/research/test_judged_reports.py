@@ -1,0 +1,138 @@
+"""What a report shows of the support of its sentences, of a judging model, and of differences."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from moothall import Journal, ScriptedModel
+from moothall.errors import DefinitionError
+from moothall.research import Citation, Passage, Report, Researcher, Support
+from moothall.research.citations import check
+from moothall.research.citations.differing import differing
+from research.small_web import PAGES, SCRIPT, plan, tools
+
+DAY = "2026-11-21T14:28:28+00:00"
+LAMP = Passage.of("https://a.test/lamp", "The lamp reaches at least 100 metres at night.", DAY)
+OTHER = Passage.of("https://b.test/lamp", "The lamp reaches 9000 metres at night.", DAY)
+
+
+def verdict(label: str, probability: float = 0.9, why: str = "") -> str:
+    return json.dumps({"label": label, "probability": probability, "why": why})
+
+
+def judged_by(answers: list[Any], **options: Any) -> tuple[Report, ScriptedModel]:
+    judge = ScriptedModel(answers)
+    made = Researcher("r", ScriptedModel(SCRIPT), ["alpha"], tools(), judge=judge, **options)
+    return made.report_sync(), judge
+
+
+def test_a_citation_says_how_far_and_by_which_sentences_its_passage_supports_it() -> None:
+    report = Researcher("r", ScriptedModel(SCRIPT), ["alpha"], tools()).report_sync()
+
+    for each in report.citations:
+        assert each.support is not None
+        assert (each.support.label, each.support.judge) == ("supported", "learned")
+        assert each.window
+        assert each.window in each.passage.text
+
+
+def test_a_page_shows_the_support_and_marks_the_sentences_that_it_rests_on() -> None:
+    found = Support(0.31, "partly", "at least 100 metres", "says <200>, which is not there")
+    cited = [Citation(1, "It reaches <200> metres.", LAMP, found)]
+    html = Report("# T\n\nIt does. [^1^]\n\n## Sources\n\n---\n\nEnd.\n", cited, "done").html()
+
+    assert "The lamp reaches <mark>at least 100 metres</mark> at night." in html
+    assert "<b>partly supported</b> (0.31): says &lt;200&gt;, which is not there" in html
+
+
+def test_a_judging_model_decides_instead_of_the_learned_judge() -> None:
+    report, judge = judged_by(
+        [verdict("unsupported", 0.1, "another port"), *[verdict("partly")] * 9]
+    )
+
+    assert "The alpha protocol uses port 4711. [unsupported]" in report.markdown
+    assert ("The alpha protocol uses port 4711.", "another port") in report.unsupported
+    assert all(each.support and each.support.judge == "model" for each in report.citations)
+    assert "[partly supported]" in report.markdown
+    assert "A model judged whether the sources support the sentences." in report.markdown
+    assert judge.received
+
+
+def test_a_judging_model_that_fails_leaves_the_decision_to_the_learned_judge_and_is_told() -> None:
+    report, _ = judged_by(["no JSON"] * 40)
+
+    assert [each.sentence for each in report.citations] == [
+        "The alpha protocol uses port 4711.",
+        "Beta encrypts every message.",
+    ]
+    assert all(each.support and each.support.judge == "learned" for each in report.citations)
+    assert "The judging model did not judge" in report.markdown
+
+
+def test_a_judging_model_is_not_asked_again_when_a_run_is_resumed(tmp_path: Any) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+        first, judge = judged_by([verdict("supported")] * 9, journal=journal)
+        again = Researcher(
+            "r", ScriptedModel([]), ["alpha"], tools(), judge=ScriptedModel([]), journal=journal,
+        ).report_sync(first.run_id)  # fmt: skip
+
+    assert again.markdown == first.markdown
+    assert judge.received
+
+
+def test_what_cannot_judge_is_refused() -> None:
+    with pytest.raises(DefinitionError):
+        Researcher("r", None, ["alpha"], tools(), judge=7)  # type: ignore[arg-type]
+
+
+def test_sentences_of_different_sources_that_differ_stand_side_by_side_in_a_report(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(PAGES, LAMP.url, ("A lamp", LAMP.text))
+    monkeypatch.setitem(PAGES, OTHER.url, ("Another lamp", OTHER.text))
+    narrative = (
+        "The lamp reaches at least 100 metres at night.[^1^] It is red. "
+        "The lamp reaches 9000 metres at night.[^2^]"
+    )
+    reads = plan(("read", {"url": LAMP.url}), ("read", {"url": OTHER.url}))
+    script = [*SCRIPT[:2], reads, narrative, SCRIPT[4]]
+    report = Researcher("r", ScriptedModel(script), ["alpha"], tools()).report_sync()
+
+    assert [remark for _, _, remark in report.differing] == ["they state different numbers"]
+    _, _, section = report.markdown.partition("## Where sources differ\n\n")
+    assert section.startswith(
+        "- The lamp reaches at least 100 metres at night. [^1^] / "
+        "The lamp reaches 9000 metres at night. [^2^] (they state different numbers"
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "remark"),
+    (
+        ("The bridge was opened in 1931.", "The bridge was opened in 1932.", "different dates"),
+        ("The lamp is waterproof and red.", "The red lamp is not waterproof.", "one denies"),
+        ("Exports of steel rose in spring.", "Exports of steel fell in spring.", "opposite words"),
+        ("The walk takes 2 hours in all.", "In all the walk takes 120 minutes.", ""),
+        ("The bridge was opened in 1931.", "The town was founded in 1210.", ""),
+        ("Lyon has 12 stations.", "Lyon has 900 trams and many buses.", ""),
+    ),
+)
+def test_two_sentences_differ_if_they_say_different_things_of_one_matter(
+    one: str, other: str, remark: str
+) -> None:
+    found = differing([Citation(1, one, LAMP), Citation(2, other, OTHER)])
+
+    assert [remark in why for *_, why in found] == ([True] if remark else [])
+
+
+@pytest.mark.parametrize(
+    "piece", ("[^", "[", " ", "[un", "[unsupported", "[^1", "[^1^", "]", "[unsupported]")
+)
+def test_a_check_takes_a_time_that_grows_with_the_text_alone(piece: str) -> None:
+    start = time.process_time()
+    check(piece * (60_000 // len(piece)), {1: LAMP})
+    assert time.process_time() - start < 2

@@ -1,0 +1,111 @@
+"""Whether a passage supports a sentence: the label, the reason and the sentences it rests on."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from moothall.errors import DefinitionError
+from moothall.research import support
+
+TRIAL = (
+    "In the trial, 4744 patients received 10 mg of dapagliflozin once daily or placebo. All had an "
+    "ejection fraction of 40% or less. The median follow-up was 18.2 months. Death or worsening "
+    "heart failure occurred in 386 patients in the dapagliflozin group and in 502 in the placebo "
+    "group. The frequency of adverse events did not differ between the groups."
+)
+COMPANY = (
+    "Norsund reported revenue of €3.42 billion for 2023, a third of it from turbines. Chief "
+    "executive Ingrid Halvorsen said that the order book was full. Finance chief Peter Lang will "
+    "leave in June. The dividend was kept at €1.10 a share. Backups of all plants run every 72 "
+    "hours, unless a plant is closed."
+)
+TREATY = (
+    "France and Germany signed the treaty on 22 January 1963. The Bundestag ratified it on 15 May "
+    "1963. Spain refused to sign. Voyager 2 was launched on August 20, 1977, and Voyager 1 on "
+    "September 5, 1977."
+)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "passage"),
+    (
+        ("Patients received 10 g of dapagliflozin once daily.", TRIAL),
+        ("The median follow-up was 18.2 years.", TRIAL),
+        ("All patients had an ejection fraction above 40%.", TRIAL),
+        ("Norsund reported revenue of $3.42 billion for 2023.", COMPANY),
+        ("Norsund reported revenue of €3.42 million for 2023.", COMPANY),
+        ("Chief executive Peter Lang said that the order book was full.", COMPANY),
+        ("Ingrid Halvorsen will leave in June.", COMPANY),
+        ("The dividend was cut to €1.10 a share.", COMPANY),
+        ("France and Spain signed the treaty.", TREATY),
+        ("The treaty was signed on 15 May 1963.", TREATY),
+        ("Voyager 1 was launched on August 20, 1977.", TREATY),
+        ("Spain signed the treaty.", TREATY),
+    ),
+)
+def test_support_of_a_sentence_that_says_something_else_is_not_full(
+    sentence: str, passage: str
+) -> None:
+    found = support(sentence, passage)
+
+    assert found.label != "supported"
+    assert found.why
+
+
+@pytest.mark.parametrize(
+    ("sentence", "passage"),
+    (
+        ("Patients received 10 mg of dapagliflozin once daily.", TRIAL),
+        ("The median follow-up was 18.2 months.", TRIAL),
+        ("All patients had an ejection fraction of at most 40%.", TRIAL),
+        ("Norsund's revenue was €3.42 billion in 2023.", COMPANY),
+        ("Peter Lang, the finance chief, will leave in June.", COMPANY),
+        ("The dividend was kept at €1.10 a share.", COMPANY),
+        ("Backups run every three days.", COMPANY),
+        ("About 33% of the revenue of Norsund was from turbines.", COMPANY),
+        ("France and Germany signed the treaty on 22 January 1963.", TREATY),
+        ("Voyager 2 was launched on August 20, 1977.", TREATY),
+    ),
+)
+def test_support_of_a_sentence_in_other_words_or_units_is_full(sentence: str, passage: str) -> None:
+    found = support(sentence, passage)
+
+    assert found.label == "supported", found
+    assert not found.why
+
+
+def test_window_has_the_sentences_that_a_sentence_rests_on() -> None:
+    found = support("Peter Lang, the finance chief, will leave in June.", COMPANY)
+
+    assert found.window == "Finance chief Peter Lang will leave in June."
+    assert 0 <= found.probability <= 1
+
+
+def test_support_of_a_sentence_of_the_passage_itself_is_full_and_of_a_false_quotation_none() -> (
+    None
+):
+    assert support("Spain refused to sign.", TREATY).probability > 0.95
+    false = support("The text says “Spain was glad to sign the treaty at once”.", TREATY)
+    assert (false.label, false.why.startswith("quotes")) == ("unsupported", True)
+
+
+@pytest.mark.parametrize("empty", ("", " \n", "…", "```\ncode\n```"))
+def test_support_by_a_passage_without_a_sentence_is_none(empty: str) -> None:
+    assert support("Spain refused to sign.", empty).label == "unsupported"
+    assert support(empty, TREATY).window in TREATY
+
+
+def test_support_of_what_is_no_text_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="passage= must be a text, got None"):
+        support("Spain refused to sign.", None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "piece", ("[^", "1 ", "5 mg ", "not ", "A B ", "9", "(", "1999 ", "before after ", "May 5, ")
+)
+def test_support_takes_a_bounded_time_whatever_the_text(piece: str) -> None:
+    start = time.process_time()
+    support(piece * 3000, piece * 3000)
+    assert time.process_time() - start < 5

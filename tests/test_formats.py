@@ -1,0 +1,154 @@
+"""Files of every format, as versions of moothall wrote them, are read for ever."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moothall import (
+    Budget,
+    InboxError,
+    Journal,
+    JournalError,
+    MemoryFileError,
+    ReActAgent,
+    ScriptedModel,
+    SQLiteMemory,
+)
+from moothall.spaces.amqp import wire
+from moothall.spaces.amqp.inbox import ENDED, STARTED, Inbox
+
+FORMATS = Path(__file__).with_name("formats")
+JOURNALS = ("journal-4.db", "journal-5.db")
+
+
+def copied(name: str, folder: Path) -> Path:
+    return Path(shutil.copy(FORMATS / name, folder / name))
+
+
+def pay(coins: int) -> str:
+    """Pay."""
+    return "paid"
+
+
+@pytest.mark.parametrize("name", JOURNALS)
+def test_a_journal_is_read_found_and_resumed(tmp_path: Path, name: str) -> None:
+    with Journal(copied(name, tmp_path)) as journal:
+        assert [each.id for each in journal.runs()] == ["bread-1", "apples-1", "bread-2"]
+        bread, apples, copy = journal.runs()
+        assert (bread.state, apples.thread, copy.forked_from) == ("done", "anna", "bread-1")
+        assert (bread.model_calls, bread.actions) == (2, 1)
+        assert bread.tokens > 0
+        assert bread.changed >= bread.began
+        assert bread.task.startswith("Buy bread. long long")
+        reply = journal.replay("bread-1")
+        assert reply.text == "You have bread."
+        assert [step.action for step in reply.steps] == ["pay"]
+        assert reply.messages[0]["content"].count("long") == 500  # a text stored by its hash
+        assert [each.id for each in journal.runs(text="you have bread")] == ["bread-1"]
+        assert [each.id for each in journal.runs(text="äpfel")] == ["apples-1"]
+        model = ScriptedModel(["", "It is bought."])
+        buyer = ReActAgent("buyer", model, actions=[pay], journal=journal)
+        given = reply.messages[0]["content"]
+        assert buyer.reply_sync(given, run_id="bread-2").text == "It is bought."
+        assert journal.delete("bread-1", "bread-2").overwritten
+        assert journal.replay("apples-1").text == "Äpfel sind da."
+
+
+@pytest.mark.parametrize("name", JOURNALS)
+def test_budgets_of_a_journal_are_read(tmp_path: Path, name: str) -> None:
+    with Journal(copied(name, tmp_path)) as journal:
+        service, anna = journal.budgets.list()
+        assert (service.name, anna.name) == ("service", "service/anna")
+        assert service.spent == anna.spent.__class__(
+            anna.spent.tokens, 0.0, 2, 1, service.spent.seconds
+        )
+        assert len(service.period) == len("2026-11")
+        budget = Budget(tokens=10**6, journal=journal, name="service")
+        budget.reserve(tokens=10).settle(tokens=5)
+        assert journal.budgets.list()[0].spent.tokens >= 5
+
+
+def test_an_exported_run_is_imported(tmp_path: Path) -> None:
+    with Journal(tmp_path / "new") as journal:
+        assert journal.import_run(FORMATS / "run-1.jsonl") == "bread-1"
+        assert journal.replay("bread-1").text == "You have bread."
+
+
+def test_a_memory_is_read_and_recalled(tmp_path: Path) -> None:
+    with SQLiteMemory(copied("memory-2.db", tmp_path), thread="anna") as memory:
+        assert [each["content"] for each in memory.messages()] == ["Buy bread.", "You have bread."]
+        assert memory.recall("bread")[0]["content"] in {"Buy bread.", "You have bread."}
+
+
+def test_an_inbox_is_read(tmp_path: Path) -> None:
+    inbox = Inbox(copied("inbox-1.db", tmp_path))
+    (accepted,) = inbox.unfinished("A")
+    assert (accepted.key, accepted.message) == ("s.1", b'{"m":1}')
+    started, ended = inbox.look_up("s.2", "A"), inbox.look_up("s.3", "A")
+    assert started is not None
+    assert ended is not None
+    assert (started.state, ended.state, ended.answer) == (STARTED, ENDED, b'{"answer":1}')
+    inbox.close()
+
+
+def test_saved_states_are_loaded() -> None:
+    states = json.loads((FORMATS / "states-1.json").read_text())
+    agent = ReActAgent("buyer", ScriptedModel(["", "Again."]), actions=[pay])
+    agent.load_state_dict(states["agent"])
+    reply = agent.reply_sync("Hello again?", thread="anna")
+    assert reply.text == "Again."
+    budget = Budget(tokens=100, usd=1)
+    budget.load_state_dict(states["budget"])
+    assert (budget.spent.tokens, budget.spent.usd) == (7, 0.25)
+
+
+def test_messages_of_the_wire_are_read() -> None:
+    found = json.loads((FORMATS / "messages-1.json").read_text())
+    inbound, permission = wire.restored(json.dumps(found["received"]).encode())
+    envelope = inbound.envelope
+    assert (envelope.sender, envelope.to, envelope.name) == ("anna", "buyer", "say")
+    assert (envelope.args, envelope.id) == ({"content": "Buy bread."}, "m1")
+    assert (envelope.meta, envelope.thread, envelope.within) == ({"k": [1, None]}, "t", "w")
+    assert (inbound.key, inbound.hops, inbound.call_chain) == ("space.1", 2, ("a", "b"))
+    assert permission is None
+    answer = wire.Outbound.unpack(json.dumps(found["answer"]).encode())
+    assert (answer.kind, answer.correlation_id) == (wire.REPLY, "space.1")
+    assert json.loads(answer.body)["action"]["args"] == {"value": "done"}
+
+
+@pytest.mark.parametrize(
+    ("name", "opens", "error"),
+    (
+        ("journal-5.db", Journal, JournalError),
+        ("memory-2.db", SQLiteMemory, MemoryFileError),
+        ("inbox-1.db", Inbox, InboxError),
+    ),
+)
+def test_a_file_of_a_newer_version_is_refused_with_both_versions_and_left(
+    tmp_path: Path, name: str, opens: Callable[[Path], Any], error: type[Exception]
+) -> None:
+    path = copied(name, tmp_path)
+    with closing(sqlite3.connect(path)) as db:
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        db.execute("PRAGMA user_version = 999")
+    before = path.read_bytes()
+    with pytest.raises(error, match=f"it has version 999, and this moothall knows up to {version}"):
+        opens(path)
+    assert path.read_bytes() == before
+
+
+def test_the_newest_version_of_each_file_has_a_file_here(tmp_path: Path) -> None:
+    from moothall.journal.tables import MIGRATIONS as JOURNAL
+    from moothall.memory.memory_file import MIGRATIONS as MEMORY
+    from moothall.spaces.amqp.inbox import MIGRATIONS as INBOX
+
+    for kind, migrations in (("journal", JOURNAL), ("memory", MEMORY), ("inbox", INBOX)):
+        assert (FORMATS / f"{kind}-{len(migrations)}.db").exists()
