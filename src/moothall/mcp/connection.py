@@ -17,6 +17,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from moothall import tracing
 from moothall.errors import ActionError, MCPServerError, MoothallError, SpaceClosed
 from moothall.mcp.listing import Offered, read_offered
 from moothall.mcp.live import Live, as_ours, first_set, opened, why_ended
@@ -52,6 +53,7 @@ class Request:
     task: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None
     asking: asyncio.Future[Any] | None = None
+    trace: Callable[[], None] | None = None  # continues the caller's trace, if there is one
 
 
 _REQUEST: ContextVar[Request | None] = ContextVar("moothall_mcp_request", default=None)
@@ -106,6 +108,8 @@ class Connection:
             MCPServerError: the server cannot be reached, or ended meanwhile
         """
         request = Request(send, what, asyncio.get_running_loop().create_future(), ask)
+        if tracing.active is not None:
+            request.trace = tracing.active.carry()
         self._thread.enter(self._take, request)
         try:
             return await request.answer
@@ -165,6 +169,8 @@ class Connection:
 
     async def _answer(self, request: Request) -> None:
         _REQUEST.set(request)
+        if request.trace is not None:
+            request.trace()  # the SDK states the span in `_meta`
         value: Any = None
         raised: BaseException | None = None
         try:

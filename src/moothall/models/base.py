@@ -75,14 +75,18 @@ class Answering:
         """
         self._check(messages)
         request = Request(messages, actions, schema)
-        if tracing.active is None or self._asks_others:
-            return await self._whole(request)
-        span = tracing.active.chat(self, request)
-        return await tracing.traced(span, partial(self._whole, request))
-
-    async def _whole(self, request: Request) -> ModelReply:
+        if tracing.active is not None and not self._asks_others:
+            span = tracing.active.chat(self, request)
+            return await tracing.traced(span, partial(self._whole, request))
         reply: Any = None
         # Read to its end: the generator settles a budget after the answer.
+        async for part in self._answer(request):
+            reply = part
+        return reply  # type: ignore[no-any-return]
+
+    async def _whole(self, request: Request) -> ModelReply:
+        """Return the last part of an answer; `complete` does so itself where nothing is traced."""
+        reply: Any = None
         async for part in self._answer(request):
             reply = part
         return reply  # type: ignore[no-any-return]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
@@ -47,6 +48,16 @@ class Beginning:
                 tracer.id_generator = DerivedIds(tracer.id_generator)
             self._made = tracer
         return tracer  # type: ignore[no-any-return]
+
+    def carry(self) -> Callable[[], None]:
+        """Return what makes the current span the current one of another task, to its end."""
+        scope, around = SCOPE.get(), otel_context.get_current()
+
+        def enter() -> None:
+            SCOPE.set(scope)
+            otel_context.attach(around)
+
+        return enter
 
     def begin(
         self,

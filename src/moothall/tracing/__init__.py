@@ -70,6 +70,10 @@ class Tracing(Protocol):
         """Return the `meta` of the answer to a message."""
         ...
 
+    def carry(self) -> Callable[[], None]:
+        """Return what makes the current span the current one of another task, to its end."""
+        ...
+
     def origin(self) -> str | None:
         """Return the context that a run joins even when another process resumes it, or None."""
         ...

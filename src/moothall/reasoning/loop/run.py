@@ -54,6 +54,7 @@ from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.resume import ended, guarded
 from moothall.reasoning.state import ANSWER
 from moothall.text import counted, error_message, log_failure
+from moothall.threads import awaited
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
@@ -405,6 +406,8 @@ class Run:
         if self.emit is None:
             # Pass a schema only if there is one: a user's own model may not have the parameter.
             more = {} if schema is None else {"schema": schema}
+            if tracing.active is None:  # the faster way
+                return await awaited(self.model.complete(prompt, actions=actions, **more))
             return await answer_of(self.model, prompt, actions=actions, **more)
         parts = streamed(self.model, prompt, actions, schema)
         try:
