@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 from opentelemetry.trace import SpanKind
 
-from moothall import Agent, Call, Message, NativeSpace, ReActAgent, ScriptedModel, action
+from moothall import (
+    Agent,
+    Call,
+    Message,
+    NativeSpace,
+    ReActAgent,
+    RemoteAgent,
+    ScriptedModel,
+    action,
+)
 from telemetry.conftest import Traced
 
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -182,3 +191,17 @@ def test_broadcast_has_a_span_for_each_receiver(traced: Traced) -> None:
         "send *",
     ]
     assert len({span.context.trace_id for span in handled if span.context}) == 1
+
+
+def test_remote_agent_is_the_client_of_the_agent_that_it_asks(traced: Traced) -> None:
+    with NativeSpace() as space:
+        space.add(ReActAgent("far", ScriptedModel(["Fine."])))
+        near = space.add(Agent("near"))
+        assert RemoteAgent(near, "far").reply_sync("How are you?").text == "Fine."
+
+    replies = [span for span in traced.spans if span.name == "invoke_agent far"]
+    assert [span.kind for span in replies] == [SpanKind.INTERNAL, SpanKind.CLIENT]
+    there, here = (span.context for span in replies)
+    assert there
+    assert here
+    assert there.trace_id == here.trace_id
