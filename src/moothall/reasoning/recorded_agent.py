@@ -296,6 +296,14 @@ class RecordedAgent(ConversationalAgent):
         request.content = record.begun["task"]
         return record
 
+    def _sender_of_message(self) -> str | None:
+        """Return who sent the `say` being handled; None outside of one."""
+        handling = CURRENT.get()
+        message = handling.message() if handling is not None and handling.agent is self else None
+        if message is None or message["action"]["name"] != "say":
+            return None
+        return str(message["from"])
+
     async def _prepare(self) -> None:
         await self._get_ready()
         await super()._prepare()
@@ -305,14 +313,6 @@ class RecordedAgent(ConversationalAgent):
         for member in self._member_agents:
             if isinstance(member, RecordedAgent):
                 await member._get_ready()
-
-    def _sender_of_message(self) -> str | None:
-        """Return who sent the `say` being handled; None outside of one."""
-        handling = CURRENT.get()
-        message = handling.message() if handling is not None and handling.agent is self else None
-        if message is None or message["action"]["name"] != "say":
-            return None
-        return str(message["from"])
 
     def _end_run(self, key: str, thread: str | None) -> None:
         """Note in the memories of the members that a run is over."""
