@@ -18,6 +18,7 @@ from moothall import (
     BudgetedModel,
     Call,
     ChattyAI,
+    CitizenAgent,
     ConfigError,
     DualActAgent,
     FallbackModel,
@@ -25,9 +26,11 @@ from moothall import (
     ModelReply,
     ReActAgent,
     ScriptedModel,
+    Society,
     Usage,
 )
 from moothall.telemetry import instrument, uninstrument
+from society.life import living
 from telemetry.conftest import Traced
 
 
@@ -290,3 +293,24 @@ print([name for name in sys.modules if name.startswith("opentelemetry")])
 def test_instrument_refuses_what_is_not_a_truth_value() -> None:
     with pytest.raises(ConfigError, match="content= must be True or False"):
         instrument(content="yes")  # type: ignore[arg-type]
+
+
+def test_step_of_a_society_has_the_calls_of_its_citizens_below(traced: Traced) -> None:
+    async def ask(me: CitizenAgent) -> None:
+        await me.llm.complete([{"role": "user", "content": f"{me.id}"}])
+
+    citizens = [living(ask, id=number) for number in range(3)]
+
+    async def run() -> None:
+        model = ScriptedModel(lambda messages, actions: "Fine.")
+        async with Society(citizens, model=model) as society:
+            await society.run(step=60, steps=2)
+
+    asyncio.run(run())
+
+    steps = [span for span in traced.spans if span.name == "invoke_workflow Society"]
+    assert [(span.attributes or {})["moothall.step"] for span in steps] == ["0", "1"]
+    below = [span.parent.span_id for span in traced.spans if span.parent is not None]
+    assert sorted(below) == sorted(
+        span.context.span_id for span in steps if span.context for _ in citizens
+    )

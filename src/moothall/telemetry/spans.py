@@ -235,11 +235,14 @@ class Telemetry(Messages):
         return self.begin(f"{names.EXECUTE_TOOL} {call.name}", about, end, label=f"tool {key}")
 
     def part(self, name: str, agent: Any, key: str) -> OpenSpan:
-        """Begin the span of a step of an orchestrator, such as `plan`."""
-        id = str(agent.id)
-        about: dict[str, Any] = {names.AGENT_ID: id, names.AGENT_NAME: id, names.STEP: key}
-        if name == names.PLAN:
-            about[names.OPERATION] = names.PLAN
+        """Begin the span of a step of research, such as `plan`, or of a society."""
+        about: dict[str, Any] = {names.STEP: key}
+        if name == names.INVOKE_WORKFLOW:
+            id = about[names.WORKFLOW_NAME] = type(agent).__name__
+        else:
+            id = about[names.AGENT_ID] = about[names.AGENT_NAME] = str(agent.id)
+        if name in (names.INVOKE_WORKFLOW, names.PLAN):
+            about[names.OPERATION] = name
         return self.begin(f"{name} {id}", about, nothing, label=f"part {key}")
 
     def step(self, key: str) -> AbstractContextManager[None]:

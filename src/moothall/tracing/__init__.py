@@ -51,7 +51,7 @@ class Tracing(Protocol):
         ...
 
     def part(self, name: str, agent: Any, key: str) -> Span:
-        """Begin the span of a step of an orchestrator, such as `plan`."""
+        """Begin the span of a step of research, such as `plan`, or of a society."""
         ...
 
     def step(self, key: str) -> AbstractContextManager[None]:
@@ -96,6 +96,15 @@ async def traced(span: Span, work: Callable[[], Awaitable[T]]) -> T:
         raise
     span.end(result)
     return result
+
+
+async def below(span: Span, work: Callable[[], Awaitable[T]]) -> T:
+    """Do some work below a span that others end."""
+    entered = span.enter()
+    try:
+        return await work()
+    finally:
+        span.leave(entered)
 
 
 async def watched(span: Span, parts: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:

@@ -7,10 +7,12 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
+from moothall import tracing
 from moothall.agent import Agent
 from moothall.budget import Budget
 from moothall.errors import JournalError, ModelError, MoothallError
@@ -44,6 +46,7 @@ class Asking:
         self.record: Record[Any] = NULL_RECORD
         self.step: int = 0
         self.calls: int = 0
+        self.span: tracing.Span | None = None  # of the step that is being taken, if that is traced
         self.prompts: int = 0
         """The sum of the SHA-256 of all prompts of the run, whose order does not matter."""
         self.unused: str = ""
@@ -110,13 +113,10 @@ class Asking:
                     budget = asked.agent.budget or self.budget
                     model = budgeted(asked.model, budget)
                     with await begun(step, budget, model, *prompt, args={"messages": prompt[0]}):
-                        return {
-                            "answer": answer_json(
-                                await answer_of(
-                                    model, prompt[0], actions=prompt[1], schema=prompt[2]
-                                )
-                            )
-                        }
+                        ask = partial(answer_of, model, prompt[0])
+                        work = partial(ask, actions=prompt[1], schema=prompt[2])
+                        given = await (tracing.below(self.span, work) if self.span else work())
+                        return {"answer": answer_json(given)}
             except JournalError:
                 raise
             except Exception as error:  # only this citizen loses its answer
