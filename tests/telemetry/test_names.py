@@ -8,6 +8,7 @@ from opentelemetry.semconv._incubating.attributes import gen_ai_attributes, mess
 from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
 from opentelemetry.semconv.attributes import error_attributes, server_attributes
 
+from moothall import telemetry
 from moothall.telemetry import names
 
 DOTTED = re.compile(r"[a-z_]+(\.[a-z_]+)+")
@@ -49,3 +50,8 @@ def test_telemetry_operations_are_published_but_for_plan() -> None:
     ours = {names.CHAT, names.INVOKE_AGENT, names.INVOKE_WORKFLOW, names.EXECUTE_TOOL}
     assert ours <= published
     assert names.PLAN not in published
+
+
+def test_telemetry_has_these_public_names() -> None:
+    assert telemetry.__all__ == ["export", "export_otlp", "instrument", "uninstrument"]
+    assert all(getattr(telemetry, name).__doc__ for name in telemetry.__all__)
