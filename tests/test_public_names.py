@@ -185,6 +185,7 @@ NAMES = (
     "StoppedBy",
     "StreamingModel",
     "SummarizingMemory",
+    "TelemetryError",
     "TerminalApprover",
     "TextPiece",
     "TokenBoundedMemory",

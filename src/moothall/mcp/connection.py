@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
+from moothall import tracing
 from moothall.errors import ActionError, MCPServerError, MoothallError, SpaceClosed
 from moothall.mcp.listing import Offered, read_offered
 from moothall.mcp.live import Live, as_ours, first_set, opened, why_ended
@@ -53,6 +54,7 @@ class Request:
     task: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None
     asking: asyncio.Future[Any] | None = None
+    trace: Callable[[], None] | None = None  # continues the caller's trace, if there is one
 
 
 _REQUEST: ContextVar[ref[Request] | None] = ContextVar("moothall_mcp_request", default=None)
@@ -107,6 +109,8 @@ class Connection:
             MCPServerError: the server cannot be reached, or ended meanwhile
         """
         request = Request(send, what, asyncio.get_running_loop().create_future(), ask)
+        if tracing.active is not None:
+            request.trace = tracing.active.carry()
         self._thread.enter(self._take, request)
         try:
             return await request.answer
@@ -166,6 +170,8 @@ class Connection:
 
     async def _answer(self, request: Request) -> None:
         _REQUEST.set(ref(request))
+        if request.trace is not None:
+            request.trace()  # the SDK states the span in `_meta`
         value: Any = None
         raised: BaseException | None = None
         try:
