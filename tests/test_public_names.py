@@ -14,6 +14,7 @@ import pytest
 import moothall
 
 NAMES = (
+    "A2AAgent",
     "ACCESS_DENIED",
     "ACCESS_PERMITTED",
     "ACCESS_REQUESTED",
@@ -184,6 +185,7 @@ NAMES = (
     "StoppedBy",
     "StreamingModel",
     "SummarizingMemory",
+    "TelemetryError",
     "TerminalApprover",
     "TextPiece",
     "TokenBoundedMemory",

@@ -26,6 +26,7 @@ SOURCE = ROOT / "src" / "moothall"
 # Imports point up this list, never back.
 ORDER = (
     "errors",
+    "tracing",
     "text",
     "arguments",
     "jsonvalue",
@@ -54,8 +55,10 @@ ORDER = (
     "spaces",
     "reasoning",
     "agents",
+    "telemetry",
     "skills",
     "mcp",
+    "a2a",
     "doors",
     "research",
     "society",
@@ -201,6 +204,16 @@ FLOORS = {
         "user",
         "host",
     ),
+    "telemetry": (
+        "names",
+        "ids",
+        "content",
+        "scope",
+        "beginning",
+        "messages",
+        "spans",
+        "recorded",
+    ),
     "research": (
         "findings",
         "scope",
@@ -299,7 +312,12 @@ FLOORS = {
 FOLDERS_OF_OURS = (".ci", "benchmarks", "docs", "examples", "scripts", "src", "tests")
 NAMES_THAT_SAY_NOTHING = {"core", "common", "util", "utils", "helper", "helpers", "misc"}
 CODE_FROM_DATA = {"eval", "exec", "compile", "__import__"}
-IMPORTED_AS = {"markdown_it_py": "markdown_it", "python_docx": "docx", "pyyaml": "yaml"}
+IMPORTED_AS = {
+    "markdown_it_py": "markdown_it",
+    "opentelemetry_api": "opentelemetry",
+    "python_docx": "docx",
+    "pyyaml": "yaml",
+}
 MODULES_OF_CODE_FROM_DATA = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "jsonpickle"}
 
 
@@ -568,6 +586,10 @@ EXTRA_MODULES = frozenset(
             f"moothall.{module.name}"
             for module in modules(SOURCE)
             if module.component == "society" and module.name not in WITHOUT_NUMPY
+        ),
+        *(
+            f"moothall.telemetry.{name}"
+            for name in ("beginning", "messages", "recorded", "scope", "spans")
         ),
         "moothall.studio.guard",
         "moothall.studio.server",

@@ -14,6 +14,7 @@ from typing import Any
 from moothall.text import lazily
 
 _NAMES = """
+a2a.agent: A2AAgent
 action: ACCESS_DENIED ACCESS_PERMITTED ACCESS_REQUESTED Action ActionRegistry action
 agent: Agent
 agents.chatty: ChattyAI
@@ -39,7 +40,8 @@ errors: ActionError ActionNotFound AddressRefused AgentNotFound AgentStopped Ask
     ModelError MoothallError NoSuchFile NoSuchRun NobodyToAsk NotAFile NotInSpace NotPermitted
     NotText OutsideFolder
     PageError RemoteForbidden RequestCancelled RequestError RequestTimeout RunHeld RunMismatch
-    SearchError SlashError SpaceClosed StateError TooManyThreads UnknownPrice UnreadableDocument
+    SearchError SlashError SpaceClosed StateError TelemetryError TooManyThreads UnknownPrice
+    UnreadableDocument
     VirtualTimeError WeightsError
 goal: Goal
 journal: Journal

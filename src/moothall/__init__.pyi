@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from moothall.a2a.agent import A2AAgent as A2AAgent
 from moothall.action import ACCESS_DENIED as ACCESS_DENIED
 from moothall.action import ACCESS_PERMITTED as ACCESS_PERMITTED
 from moothall.action import ACCESS_REQUESTED as ACCESS_REQUESTED

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from moothall.agent import Agent
+from moothall.doors.a2a import A2ADoor
 from moothall.doors.guard import Guard
 from moothall.doors.mcp import MCPDoor
 from moothall.doors.served import Served
@@ -22,7 +23,9 @@ def asgi(
     """Return an ASGI application that serves agents by the protocols that other programs speak.
 
     `/mcp` is the Model Context Protocol over streamable HTTP: each action that the agents offer is
-    a tool. Any ASGI server runs it, such as uvicorn; `moothall serve AGENT --http HOST:PORT` does.
+    a tool. `/a2a/AGENT` is each agent that replies, by A2A 1.0; the card at the well-known path is
+    that of the first one. Any ASGI server runs it, such as uvicorn; `moothall serve AGENT --http
+    HOST:PORT` does.
 
     Agents that are in no space are added to a new one, which closes with the application; there,
     an approval is asked of the caller. Agents of one space stay there, and its approver decides.
@@ -42,22 +45,25 @@ def asgi(
     if token is not None and (not isinstance(token, str) or not token or not token.isascii()):
         raise ConfigError("token= must be a text of ASCII characters, or None")
     served = Served(agents)
-    return Guard(_application(served, MCPDoor(served, title)), token)
+    a2a = A2ADoor(served, title, token is not None)
+    return Guard(_application(served, MCPDoor(served, title), a2a), token)
 
 
-def _application(served: Served, door: MCPDoor) -> Starlette:
+def _application(served: Served, door: MCPDoor, a2a: A2ADoor) -> Starlette:
     from starlette.applications import Starlette
     from starlette.routing import Route
 
-    routes: list[Any] = []
+    routes: list[Any] = a2a.routes()
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         try:
             async with door.over_http() as mcp:
                 app.router.routes.append(Route("/mcp", endpoint=mcp))
+                await a2a.open()
                 yield
         finally:
+            await a2a.close()
             await served.close()
 
     return Starlette(routes=routes, lifespan=lifespan)

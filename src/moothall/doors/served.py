@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,6 +17,7 @@ from moothall.approval.approval import Decision
 from moothall.errors import DefinitionError, NobodyToAsk
 from moothall.message import address
 from moothall.reasoning.events import Event
+from moothall.reasoning.replying import RUNS_NAMED
 from moothall.reasoning.threaded import Threaded
 from moothall.spaces.native import NativeSpace
 from moothall.threads import WORKERS, guard
@@ -34,12 +36,14 @@ class Caller:
         approve: asks whether a call is permitted
         answer: asks a question
         tell: hears the events of replies; a plain function
+        run_id: the id of the run of the `say` that is called; None for any
     """
 
     loop: asyncio.AbstractEventLoop
     approve: Callable[[ApprovalRequest], Awaitable[Decision]]
     answer: Callable[[Question], Awaitable[str]]
     tell: Callable[[Event], None] = lambda event: None
+    run_id: str | None = None
 
 
 class _Sender(Agent):
@@ -71,6 +75,7 @@ class Served:
         self._own = self._space is None
         self._calls: dict[str, Caller] = {}
         self._senders: dict[str, tuple[Agent, float]] = {}
+        self._busy: Counter[str] = Counter()  # how many calls of each sender are under way
         self._guard = guard()
         if self._own:
             self._space = NativeSpace(approver=_Desk(self))
@@ -104,6 +109,9 @@ class Served:
         id = f"door-{secrets.token_hex(16)}"
         message = {"id": id, "to": to, "action": {"name": action, "args": args}}
         self._calls[id] = caller
+        if caller.run_id is not None:
+            RUNS_NAMED[id, to] = caller.run_id
+        self._busy[sender] += 1
         try:
             pending = self._sender(sender).request(message, None)
             try:
@@ -113,6 +121,8 @@ class Served:
                 raise
         finally:
             self._calls.pop(id, None)
+            RUNS_NAMED.pop((id, to), None)
+            self._busy -= Counter((sender,))
 
     async def close(self) -> None:
         """Close the space, if it was made here."""
@@ -130,9 +140,10 @@ class Served:
             agent = self._space.add(_Sender(id)) if known is None else known[0]
             self._senders[id] = agent, now  # the last one used is the last one here
             idle = [
-                each
-                for place, (each, (_, used)) in enumerate(list(self._senders.items()))
-                if now - used > _IDLE_S or place < len(self._senders) - _MOST
+                sender
+                for place, (sender, (_, used)) in enumerate(list(self._senders.items()))
+                if not self._busy[sender]
+                and (now - used > _IDLE_S or place < len(self._senders) - _MOST)
             ]
             for each in idle:
                 self._space.remove(self._senders.pop(each)[0])

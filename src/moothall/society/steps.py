@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final, cast
 
+from moothall import tracing
 from moothall.agent import Agent
 from moothall.clock import Clock
 from moothall.errors import ConfigError, InvalidArguments, StateError
@@ -80,6 +81,16 @@ class Steps(Space):
     # -- one step ----------------------------------------------------------------------------------
 
     async def _step(self) -> dict[str, Any]:
+        """Take a step and return its row, in a span of its own."""
+        if tracing.active is None:
+            return await self._take_step()
+        span = self._asking.span = tracing.active.part("invoke_workflow", self, str(self.number))
+        try:
+            return await tracing.traced(span, self._take_step)
+        finally:
+            self._asking.span = None
+
+    async def _take_step(self) -> dict[str, Any]:
         if self._broken:
             raise StateError(
                 f"{self._broken}: resume from its journal (the same call with the same run_id), or "
