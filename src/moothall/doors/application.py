@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from moothall.agent import Agent
 from moothall.doors.guard import Guard
 from moothall.doors.mcp import MCPDoor
+from moothall.doors.openai import OpenAIDoor
 from moothall.doors.served import Served
 from moothall.errors import ConfigError, MissingExtra
 
@@ -22,7 +23,9 @@ def asgi(
     """Return an ASGI application that serves agents by the protocols that other programs speak.
 
     `/mcp` is the Model Context Protocol over streamable HTTP: each action that the agents offer is
-    a tool. Any ASGI server runs it, such as uvicorn; `moothall serve AGENT --http HOST:PORT` does.
+    a tool. `/v1` is OpenAI's interface, `/v1/responses` and `/v1/chat/completions`: each agent that
+    replies is a model, by its id. Any ASGI server runs it, such as uvicorn;
+    `moothall serve AGENT --http HOST:PORT` does.
 
     Agents that are in no space are added to a new one, which closes with the application; there,
     an approval is asked of the caller. Agents of one space stay there, and its approver decides.
@@ -49,7 +52,7 @@ def _application(served: Served, door: MCPDoor) -> Starlette:
     from starlette.applications import Starlette
     from starlette.routing import Route
 
-    routes: list[Any] = []
+    routes: list[Any] = [*OpenAIDoor(served).routes()]
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
