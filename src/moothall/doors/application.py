@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from moothall.agent import Agent
+from moothall.doors.ag_ui import AGUIDoor
 from moothall.doors.guard import Guard
 from moothall.doors.mcp import MCPDoor
 from moothall.doors.openai import OpenAIDoor
@@ -24,7 +25,7 @@ def asgi(
 
     `/mcp` is the Model Context Protocol over streamable HTTP: each action that the agents offer is
     a tool. `/v1` is OpenAI's interface, `/v1/responses` and `/v1/chat/completions`: each agent that
-    replies is a model, by its id. Any ASGI server runs it, such as uvicorn;
+    replies is a model, by its id. `/ag-ui/ID` is AG-UI. Any ASGI server runs it, such as uvicorn;
     `moothall serve AGENT --http HOST:PORT` does.
 
     Agents that are in no space are added to a new one, which closes with the application; there,
@@ -52,7 +53,8 @@ def _application(served: Served, door: MCPDoor) -> Starlette:
     from starlette.applications import Starlette
     from starlette.routing import Route
 
-    routes: list[Any] = [*OpenAIDoor(served).routes()]
+    ag_ui = AGUIDoor(served)
+    routes: list[Any] = [*OpenAIDoor(served).routes(), *ag_ui.routes()]
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -61,6 +63,7 @@ def _application(served: Served, door: MCPDoor) -> Starlette:
                 app.router.routes.append(Route("/mcp", endpoint=mcp))
                 yield
         finally:
+            ag_ui.close()
             await served.close()
 
     return Starlette(routes=routes, lifespan=lifespan)

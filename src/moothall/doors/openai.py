@@ -67,10 +67,10 @@ class OpenAIDoor:
         from starlette.routing import Route
 
         return [
-            Route("/v1/models", endpoint=_Endpoint("GET", self._models)),
-            Route("/v1/models/{id:path}", endpoint=_Endpoint("GET", self._model)),
-            Route("/v1/chat/completions", endpoint=_Endpoint("POST", self._chat)),
-            Route("/v1/responses", endpoint=_Endpoint("POST", self._respond)),
+            Route("/v1/models", endpoint=Endpoint("GET", self._models)),
+            Route("/v1/models/{id:path}", endpoint=Endpoint("GET", self._model)),
+            Route("/v1/chat/completions", endpoint=Endpoint("POST", self._chat)),
+            Route("/v1/responses", endpoint=Endpoint("POST", self._respond)),
         ]
 
     async def _models(self, given: dict[str, Any], send: Send) -> None:
@@ -133,7 +133,7 @@ class OpenAIDoor:
         keep: Callable[[Reply, Any], None] | None = None,
     ) -> None:
         """Answer a request; `keep` gets the reply, and what was asked, before the client does."""
-        before, content = _parted(asked, agent, whole=isinstance(form, ChatCompletion))
+        before, content = parted(asked, agent, whole=isinstance(form, ChatCompletion))
         before = [*history, *before]
         if asked.instructions:
             before = [{"role": "system", "content": asked.instructions}, *before]
@@ -143,7 +143,7 @@ class OpenAIDoor:
             raise Wrong(str(error)) from None
 
         def over(reply: Reply) -> Outcome:
-            self._forget(agent, thread)
+            self._served.forget(agent, thread)
             outcome = outcome_of(reply, asked)
             if keep is not None:
                 keep(reply, content)
@@ -165,7 +165,7 @@ class OpenAIDoor:
         except (MoothallError, RequestError) as error:
             raise _wrong(error) from error
         finally:
-            self._forget(agent, thread)
+            self._served.forget(agent, thread)
         await _send_json(send, 200, form.whole(outcome))
 
     async def _streamed(
@@ -196,12 +196,6 @@ class OpenAIDoor:
                 if not sent.begun:
                     raise
                 await sent.failed(error if isinstance(error, Wrong) else _wrong(error))
-
-    @staticmethod
-    def _forget(agent: ConversationalAgent, thread: str) -> None:
-        agent._kept.drop(thread)
-        agent._forget_memory(thread)
-        agent._drop_in_members(thread)
 
 
 class _Stream:
@@ -250,7 +244,7 @@ class _Stream:
         await self._send({"type": "http.response.body", "body": data, "more_body": more})
 
 
-def _parted(
+def parted(
     asked: Asked, agent: ConversationalAgent, whole: bool
 ) -> tuple[list[dict[str, Any]], Any]:
     """Return which of the messages come before, and what the agent is asked for.
@@ -313,7 +307,7 @@ async def _send_json(send: Send, status: int, data: Any) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-class _Endpoint:
+class Endpoint:
     """An ASGI application for one path: it ends the work when the client goes."""
 
     def __init__(self, method: str, handle: Handle) -> None:
@@ -335,6 +329,7 @@ class _Endpoint:
                 given: dict[str, Any] = dict(scope["path_params"])
             else:
                 given = body_of_request(await body_of(receive, MOST_BYTES))
+                given["path:id"] = scope["path_params"].get("id")
             await until_gone(self._handle(given, sending), receive)
         except Wrong as wrong:
             await _send_json(send, wrong.status, {"error": wrong.error})

@@ -156,6 +156,13 @@ class Served:
         if decision is not True:
             raise not_permitted(f"{agent.id}.say", decision)
 
+    @staticmethod
+    def forget(agent: ConversationalAgent, thread: str) -> None:
+        """Drop a thread that was made for one reply."""
+        agent._kept.drop(thread)
+        agent._forget_memory(thread)
+        agent._drop_in_members(thread)
+
     async def close(self) -> None:
         """Close the space, if it was made here."""
         for each in self.agents.values():
