@@ -1,137 +1,149 @@
-"""What a request through a door costs over the agent's own reply.
+"""What a call through MCPAgent costs beside the SDK's own client, and what a span costs.
 
     python -m benchmarks.doors [--quick]
 
-An agent with a scripted model replies: called directly, and through `/v1/responses`, by uvicorn in
-a process of its own and a client that keeps its connection. The figure is the difference of the
-medians. Without uvicorn and a socket, in this process, it is the part that is ours.
+Both call a tool of the same server, a process over standard streams that answers at once. Ours goes
+through a space: with the check of the arguments, the policy, and the hand-over to the thread that
+owns the connection. They take turns; `ratio` is how many times as long ours takes.
+
+A span of a call of an action is begun, made the current one, ended and kept in memory. `limit` is
+the same with OpenTelemetry's own `start_as_current_span`, and the same attributes.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import socket
-import statistics
-import subprocess
 import sys
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Coroutine
+from types import SimpleNamespace
 from typing import Any
 
-import aiohttp
+import mcp
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from benchmarks.measure import emit
-from moothall import NativeSpace, ReActAgent, ScriptedModel
-from moothall.doors import asgi
+from benchmarks.measure import emit, side_by_side
+from moothall import ACCESS_PERMITTED, Agent, NativeSpace, tracing
+from moothall.mcp import MCPAgent
+from moothall.telemetry import instrument, uninstrument
 
-REQUEST = json.dumps({"model": "bot", "input": "Hello", "store": False}).encode()
-TARGET_MS = 2.0
+TARGET = 1.3
+SPAN_TARGET_US = 15
+SERVER = '''
+from mcp.server import MCPServer
 
+app = MCPServer("sums")
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.doors", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer requests")
-    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.serve:
-        return _serve()
-    asyncio.run(_measure(200 if options.quick else 1000))
-    return 0
+@app.tool()
+def add(a: int, b: int) -> int:
+    """Add two integers."""
+    return a + b
 
-
-def _agent() -> ReActAgent:
-    return ReActAgent("bot", ScriptedModel(lambda messages, actions: "Hello."))
-
-
-def _serve() -> int:
-    """A server in a process of its own, until its standard input ends."""
-    import threading
-
-    import uvicorn
-
-    # With the protocol named, asyncio lets no small piece wait for the one before.
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.bind(("127.0.0.1", 0))
-    listening.listen(128)
-    server = uvicorn.Server(uvicorn.Config(asgi(_agent()), log_level="error", access_log=False))
-    print(listening.getsockname()[1], flush=True)
-
-    def wait() -> None:
-        sys.stdin.read()
-        server.should_exit = True
-
-    threading.Thread(target=wait, daemon=True).start()
-    server.run(sockets=[listening])
-    return 0
+app.run()
+'''
 
 
-async def _median_ms(call: Callable[[], Awaitable[Any]], times: int) -> float:
-    for _ in range(20):
-        await call()
-    taken = []
-    for _ in range(times):
-        begun = time.perf_counter()
-        await call()
-        taken.append(time.perf_counter() - begun)
-    return statistics.median(taken) * 1000
+def spans(count: int, rounds: int) -> None:
+    """Measure what a span costs: ours, and one of OpenTelemetry alone."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    instrument(provider)
+    telemetry: Any = tracing.active
+    agent, call = SimpleNamespace(id="a"), SimpleNamespace(name="add", id="1", args={}, result=None)
+    telemetry.tool(agent, call, "1.0").end({"result": 3})
+    attributes = exporter.get_finished_spans()[0].attributes
+    tracer = provider.get_tracer("bare")
+
+    def ours() -> int:
+        exporter.clear()
+        for _ in range(count):
+            span = telemetry.tool(agent, call, "1.0")
+            span.leave(span.enter())
+            span.end({"result": 3})
+        return count
+
+    def bare() -> int:
+        exporter.clear()
+        for _ in range(count):
+            with tracer.start_as_current_span("execute_tool add", attributes=attributes):
+                pass
+        return count
+
+    found = side_by_side({"span": ours, "bare": bare}, rounds)
+    uninstrument()
+    emit(
+        "a span of a call of an action, kept in memory",
+        "instrument",
+        found["span"].seconds * 1e6,
+        "µs",
+        limit=found["bare"].seconds * 1e6,
+        ratio=found["span"].over(found["bare"]),
+        target=SPAN_TARGET_US,
+    )
 
 
-async def _measure(times: int) -> None:
-    metric = "doors: a request of /v1/responses over the agent's own reply"
-    number = iter(range(10**9))
-    async with NativeSpace() as space:
-        agent = space.add(_agent())
-        own = await _median_ms(lambda: agent.reply("Hello", thread=next(number)), times)
-        emit("doors: the agent's own reply", "in a space", own, "ms")
-    app = asgi(_agent())
-    here = await _median_ms(lambda: _called(app), times)
-    emit(metric, "without a socket", here - own, "ms")
-    command = (sys.executable, "-m", "benchmarks.doors", "--serve")
-    pipe = subprocess.PIPE
-    serving = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
-    assert serving.stdout is not None
-    url = f"http://127.0.0.1:{int(await serving.stdout.readline())}/v1/responses"
-    headers = {"Content-Type": "application/json"}
-    async with aiohttp.ClientSession(headers=headers) as client:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    quick = parser.parse_args().quick
+    calls, rounds = (30, 5) if quick else (200, 21)
+    spans(calls * 10, rounds)
+    command = [sys.executable, "-c", SERVER]
+    loop = asyncio.new_event_loop()
 
-        async def post() -> None:
-            async with client.post(url, data=REQUEST) as answer:
-                assert answer.status == 200, await answer.text()
-                await answer.read()
+    def run(work: Coroutine[Any, Any, Any]) -> Any:
+        return loop.run_until_complete(work)
 
-        there = await _median_ms(post, times)
-    await serving.communicate(b"")
-    emit(metric, "by uvicorn over loopback", there - own, "ms", target=TARGET_MS)
+    parameters = mcp.StdioServerParameters(command=command[0], args=command[1:])
+    client = mcp.Client(parameters)
+    opened, over = asyncio.Event(), asyncio.Event()
 
+    async def own() -> None:
+        async with client:  # one task must enter and leave it
+            await client.list_tools()
+            opened.set()
+            await over.wait()
 
-async def _called(app: Any) -> None:
-    """Call an ASGI application with one request."""
-    headers = [(b"host", b"127.0.0.1"), (b"content-length", str(len(REQUEST)).encode())]
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/v1/responses",
-        "headers": headers,
-        "query_string": b"",
-        "client": ("127.0.0.1", 1),
-    }
-    come: list[dict[str, Any]] = [{"type": "http.request", "body": REQUEST, "more_body": False}]
-    sent = []
+    owner = loop.create_task(own())
+    run(opened.wait())
+    with NativeSpace() as space:
+        space.add(MCPAgent("sums", command, access=ACCESS_PERMITTED))
+        me = space.add(Agent("me"))
 
-    async def receive() -> dict[str, Any]:
-        if come:
-            return come.pop()
-        await asyncio.Event().wait()
-        raise AssertionError
+        async def of_ours() -> None:
+            for _ in range(calls):
+                assert await me.ask("sums", "add", a=1, b=2) == {"result": 3}
 
-    async def send(message: dict[str, Any]) -> None:
-        sent.append(message)
+        async def of_the_sdk() -> None:
+            for _ in range(calls):
+                result = await client.call_tool("add", {"a": 1, "b": 2})
+                assert result.structured_content == {"result": 3}
 
-    await app(scope, receive, send)
-    assert sent[0]["status"] == 200, sent
+        def ours() -> int:
+            run(of_ours())
+            return calls
+
+        def bare() -> int:
+            run(of_the_sdk())
+            return calls
+
+        found = side_by_side({"MCPAgent": ours, "bare": bare}, rounds)
+    over.set()
+    run(owner)
+    loop.close()
+    emit(
+        "MCP call",
+        "MCPAgent, over the SDK's own client",
+        found["MCPAgent"].seconds * 1e6,
+        "us",
+        limit=found["bare"].seconds * 1e6,
+        ratio=found["MCPAgent"].over(found["bare"]),
+        target=TARGET,
+    )
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

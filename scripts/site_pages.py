@@ -35,6 +35,7 @@ PACKAGES = {
     "moothall.research": "Research",
     "moothall.society": "Societies",
     "moothall.studio": "The studio",
+    "moothall.telemetry": "Spans and metrics",
 }
 
 

@@ -14,6 +14,7 @@ import pytest
 import moothall
 
 NAMES = (
+    "A2AAgent",
     "ACCESS_DENIED",
     "ACCESS_PERMITTED",
     "ACCESS_REQUESTED",
@@ -112,9 +113,12 @@ NAMES = (
     "MaxTurns",
     "Memory",
     "MemoryFileError",
+    "MemoryT",
     "Message",
     "MessageAdded",
     "MissingExtra",
+    "MobilityBlock",
+    "MobilityBlockParams",
     "Model",
     "ModelError",
     "ModelReply",
@@ -170,6 +174,8 @@ NAMES = (
     "Skill",
     "Skills",
     "SlashError",
+    "SocialBlock",
+    "SocialBlockParams",
     "Society",
     "SpaceClosed",
     "Spent",
@@ -179,6 +185,7 @@ NAMES = (
     "StoppedBy",
     "StreamingModel",
     "SummarizingMemory",
+    "TelemetryError",
     "TerminalApprover",
     "TextPiece",
     "TokenBoundedMemory",

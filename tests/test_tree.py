@@ -26,6 +26,7 @@ SOURCE = ROOT / "src" / "moothall"
 # Imports point up this list, never back.
 ORDER = (
     "errors",
+    "tracing",
     "text",
     "arguments",
     "jsonvalue",
@@ -54,8 +55,10 @@ ORDER = (
     "spaces",
     "reasoning",
     "agents",
+    "telemetry",
     "skills",
     "mcp",
+    "a2a",
     "doors",
     "research",
     "society",
@@ -67,6 +70,21 @@ ORDER = (
 
 # The same inside a package: its folders and files, from the ground up.
 FLOORS = {
+    "doors": (
+        "checks",
+        "guard",
+        "served",
+        "mcp",
+        "a2a_tasks",
+        "a2a_store",
+        "a2a",
+        "openai_input",
+        "openai_output",
+        "openai_chain",
+        "openai",
+        "ag_ui",
+        "application",
+    ),
     "budget": (
         "period",
         "amounts",
@@ -79,6 +97,7 @@ FLOORS = {
         "budget",
     ),
     "memory": (
+        "memory_config",
         "memory",
         "embedder",
         "memory_file",
@@ -200,6 +219,16 @@ FLOORS = {
         "user",
         "host",
     ),
+    "telemetry": (
+        "names",
+        "ids",
+        "content",
+        "scope",
+        "beginning",
+        "messages",
+        "spans",
+        "recorded",
+    ),
     "research": (
         "findings",
         "scope",
@@ -285,8 +314,7 @@ FLOORS = {
         "recorded_runs",
         "run",
         "own_agents",
-        "keeping",
-        "budgets",
+        "operate",
         "runs",
         "serving",
         "replay",
@@ -299,7 +327,12 @@ FLOORS = {
 FOLDERS_OF_OURS = (".ci", "benchmarks", "docs", "examples", "scripts", "src", "tests")
 NAMES_THAT_SAY_NOTHING = {"core", "common", "util", "utils", "helper", "helpers", "misc"}
 CODE_FROM_DATA = {"eval", "exec", "compile", "__import__"}
-IMPORTED_AS = {"markdown_it_py": "markdown_it", "python_docx": "docx", "pyyaml": "yaml"}
+IMPORTED_AS = {
+    "markdown_it_py": "markdown_it",
+    "opentelemetry_api": "opentelemetry",
+    "python_docx": "docx",
+    "pyyaml": "yaml",
+}
 MODULES_OF_CODE_FROM_DATA = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "jsonpickle"}
 
 
@@ -568,6 +601,10 @@ EXTRA_MODULES = frozenset(
             f"moothall.{module.name}"
             for module in modules(SOURCE)
             if module.component == "society" and module.name not in WITHOUT_NUMPY
+        ),
+        *(
+            f"moothall.telemetry.{name}"
+            for name in ("beginning", "messages", "recorded", "scope", "spans")
         ),
         "moothall.studio.guard",
         "moothall.studio.server",

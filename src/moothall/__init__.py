@@ -14,6 +14,7 @@ from typing import Any
 from moothall.text import lazily
 
 _NAMES = """
+a2a.agent: A2AAgent
 action: ACCESS_DENIED ACCESS_PERMITTED ACCESS_REQUESTED Action ActionRegistry action
 agent: Agent
 agents.chatty: ChattyAI
@@ -39,13 +40,15 @@ errors: ActionError ActionNotFound AddressRefused AgentNotFound AgentStopped Ask
     ModelError MoothallError NoSuchFile NoSuchRun NobodyToAsk NotAFile NotInSpace NotPermitted
     NotText OutsideFolder
     PageError RemoteForbidden RequestCancelled RequestError RequestTimeout RunHeld RunMismatch
-    SearchError SlashError SpaceClosed StateError TooManyThreads UnknownPrice UnreadableDocument
+    SearchError SlashError SpaceClosed StateError TelemetryError TooManyThreads UnknownPrice
+    UnreadableDocument
     VirtualTimeError WeightsError
 goal: Goal
 journal: Journal
 memory.bounded: TokenBoundedMemory
 memory.embedder: Embedder HashEmbedder
 memory.memory: Memory
+memory.memory_config: MemoryT
 memory.sqlite: SQLiteMemory
 memory.summarizing: SummarizingMemory
 message: Message
@@ -87,6 +90,8 @@ research.report: Report
 research.researcher: Researcher
 skills: Skill Skills check_skill
 slash: format_slash parse_slash
+society.blocks.mobility: MobilityBlock MobilityBlockParams
+society.blocks.social: SocialBlock SocialBlockParams
 society.kernel.citizen: AgentType CitizenAgent CitizenAgentParams CitizenMemory
 society.city.city: City
 society.society: Society

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from moothall.a2a.agent import A2AAgent as A2AAgent
 from moothall.action import ACCESS_DENIED as ACCESS_DENIED
 from moothall.action import ACCESS_PERMITTED as ACCESS_PERMITTED
 from moothall.action import ACCESS_REQUESTED as ACCESS_REQUESTED
@@ -43,6 +44,7 @@ from moothall.memory.bounded import TokenBoundedMemory as TokenBoundedMemory
 from moothall.memory.embedder import Embedder as Embedder
 from moothall.memory.embedder import HashEmbedder as HashEmbedder
 from moothall.memory.memory import Memory as Memory
+from moothall.memory.memory_config import MemoryT as MemoryT
 from moothall.memory.sqlite import SQLiteMemory as SQLiteMemory
 from moothall.memory.summarizing import SummarizingMemory as SummarizingMemory
 from moothall.message import Message as Message
@@ -128,6 +130,10 @@ from moothall.skills import Skills as Skills
 from moothall.skills import check_skill as check_skill
 from moothall.slash import format_slash as format_slash
 from moothall.slash import parse_slash as parse_slash
+from moothall.society.blocks.mobility import MobilityBlock as MobilityBlock
+from moothall.society.blocks.mobility import MobilityBlockParams as MobilityBlockParams
+from moothall.society.blocks.social import SocialBlock as SocialBlock
+from moothall.society.blocks.social import SocialBlockParams as SocialBlockParams
 from moothall.society.city.city import City as City
 from moothall.society.kernel.citizen import AgentType as AgentType
 from moothall.society.kernel.citizen import CitizenAgent as CitizenAgent

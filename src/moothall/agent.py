@@ -193,7 +193,8 @@ class Agent(Workflow):
             self.approver = approver
         if deps is not None:
             self.deps = deps
-        if not (name is type is toolbox is memory is agent_params is blocks is None):
+        given = not (name is type is toolbox is memory is agent_params is blocks is None)
+        if given or self.memory_config:
             self._take_parts(name, type, toolbox, memory, agent_params, blocks)
 
     # -- what others may call ----------------------------------------------------------------------

@@ -38,7 +38,7 @@ class Block:
 
     name: str = ""
     description: str = ""
-    actions: dict[str, str] = {}  # noqa: RUF012 - as seed 000 declares it; never changed in place
+    actions: dict[str, str] = {}  # noqa: RUF012 - as seed 000 declares it; each instance has its own
     ParamsType: ClassVar[type[BlockParams] | None] = None
 
     def __init__(
@@ -48,6 +48,7 @@ class Block:
         block_params: BlockParams | dict[str, Any] | None = None,
     ) -> None:
         self.agent: Any = None
+        self.actions = dict(type(self).actions)
         self._llm = llm
         self.environment = environment
         if block_params is None:

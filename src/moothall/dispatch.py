@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +15,7 @@ from moothall.signature.schema import object_schema
 from moothall.text import one_line
 
 if TYPE_CHECKING:
+    from moothall.memory.embedder import Embedder
     from moothall.models.protocol import Model
 
 logger: logging.Logger = logging.getLogger("moothall.dispatch")
@@ -39,10 +40,12 @@ class AgentToolbox:
     Attributes:
         model: the model that it may ask, or a model's name, made into a model at once; or None
         environment: where it acts, such as a society's city, or None
+        embedder: finds by meaning what a citizen remembers; None finds it by words
     """
 
     model: Model | str | None = None
     environment: Any = None
+    embedder: Embedder | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.model, str):
@@ -80,6 +83,11 @@ class BlockDispatcher:
     situation, or the value of its method `fits(context) -> float`, if it has one. The highest score
     above 0 wins; of equal scores, the block that was registered first.
 
+    A model chooses among the blocks that can act now. `offer(context) -> str` of a block says what
+    it would do, and an empty text that it can do nothing; one without that method can act if its
+    `fits` is above 0, and always if it has neither. If one block alone can act, and has one of
+    these methods, it is chosen without a model.
+
     Args:
         llm: the model; None chooses by rule
         block_dispatch_prompt: what the model is told to do
@@ -87,6 +95,7 @@ class BlockDispatcher:
     Attributes:
         blocks: the blocks by name
         decisions: the last 1,000 decisions, the oldest first
+        show: returns what the model is shown of a situation; None for the situation itself
     """
 
     def __init__(
@@ -96,6 +105,7 @@ class BlockDispatcher:
         self.prompt = block_dispatch_prompt
         self.blocks: dict[str, Any] = {}
         self.decisions: deque[Dispatch] = deque(maxlen=KEPT)
+        self.show: Callable[[Any], Awaitable[Any]] | None = None
         self._logged = False
 
     def register_blocks(self, blocks: Iterable[Any]) -> None:
@@ -120,7 +130,14 @@ class BlockDispatcher:
         """
         if self.llm is None or not self.blocks:
             return self.by_rule(context)
-        return self._decided(await self._by_model(context))
+        offers = self._offers(context)
+        if not offers:
+            return self._decided(Dispatch(None, "no block can act now"))
+        if len(offers) == 1:
+            (name,) = offers
+            if any(hasattr(self.blocks[name], each) for each in ("offer", "fits")):
+                return self._decided(Dispatch(name, "it alone can act now"))
+        return self._decided(await self._by_model(context, offers))
 
     def by_rule(self, context: Any) -> Any:
         """Return the block that fits a situation by rule, or None, even if there is a model."""
@@ -153,17 +170,23 @@ class BlockDispatcher:
             return Dispatch(None, "no block fits by rule")
         return Dispatch(name, f"by rule, {best:g}")
 
-    async def _by_model(self, context: Any) -> Dispatch:
-        names = list(self.blocks)
-        blocks = [
-            {
-                "block": name,
-                "about": getattr(block, "description", ""),
-                "actions": getattr(block, "actions", {}),
-            }
-            for name, block in self.blocks.items()
-        ]
-        shown = {"situation": as_json(context), "blocks": blocks}
+    def _offers(self, context: Any) -> dict[str, dict[str, Any]]:
+        """Return what a model is told of each block that can act now, by name."""
+        offers: dict[str, dict[str, Any]] = {}
+        for name, block in self.blocks.items():
+            offer, fits = getattr(block, "offer", None), getattr(block, "fits", None)
+            if callable(offer):
+                if would := offer(context):
+                    offers[name] = {"block": name, "would": would}
+            elif not callable(fits) or fits(context) > 0:
+                about, actions = getattr(block, "description", ""), getattr(block, "actions", {})
+                offers[name] = {"block": name, "about": about, "actions": actions}
+        return offers
+
+    async def _by_model(self, context: Any, offers: dict[str, dict[str, Any]]) -> Dispatch:
+        names = list(offers)
+        situation = context if self.show is None else await self.show(context)
+        shown = {"situation": as_json(situation), "blocks": [*offers.values()]}
         prompt = [
             {"role": "system", "content": self.prompt},
             {"role": "user", "content": json_line(shown)},
@@ -178,7 +201,7 @@ class BlockDispatcher:
                 raise Unreadable(f"names no block: {error}") from None
             except (TypeError, KeyError, AttributeError):
                 raise Unreadable(f"names no block: {text}") from None
-            if block is not None and (not isinstance(block, str) or block not in self.blocks):
+            if block is not None and (not isinstance(block, str) or block not in offers):
                 unknown = one_line(str(block), 100)
                 raise Unreadable(
                     f"names {unknown!r}: there is no such block; there are {', '.join(names)}"

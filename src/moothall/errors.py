@@ -205,6 +205,10 @@ class ModelError(MoothallError):
     """A model could not answer."""
 
 
+class TelemetryError(MoothallError):
+    """The spans of a run could not be exported."""
+
+
 class WeightsError(ModelError):
     """A model's weights are missing, incomplete, or do not match their hash."""
 

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, NamedTuple, NotRequired, TypedDict
 
+from moothall import tracing
 from moothall.errors import InvalidId, InvalidMessage
 from moothall.jsonvalue import NotJSON, copy_json
 
@@ -248,6 +249,8 @@ REPLYING: ContextVar[tuple[Any, ...]] = ContextVar("moothall_replying", default=
 
 def in_reply(agent: Any, envelope: Envelope) -> Envelope:
     """Return an agent's message; a `say` that names no thread gets that of the reply behind it."""
+    if tracing.active is not None:
+        envelope = tracing.active.outgoing(envelope)
     if envelope.name != "say" or not (replies := REPLYING.get()) or "thread" in envelope.args:
         return envelope
     own = (each for each in reversed(replies) if each.agent is agent)

@@ -13,9 +13,11 @@ from moothall.action import Action, ActionRegistry, MarkedOptions
 from moothall.block import Block, actions_of, checked_params
 from moothall.dispatch import DISPATCHER_PROMPT, KEPT, AgentToolbox, BlockDispatcher, named
 from moothall.errors import ActionNotFound, DefinitionError
+from moothall.memory.memory_config import first_status
 
 if TYPE_CHECKING:
     from moothall.approval import Approver
+    from moothall.memory.memory_config import MemoryT
     from moothall.models.protocol import Model
 
 
@@ -61,12 +63,13 @@ class Workflow:
         type: what kind of agent it is
         toolbox: its model and its environment, or None
         memory: what it remembers, or None
-        memory_config: the structure of its memory: the type of each part by name
+        memory_config: what its memory's `status` holds at the beginning, by name: a type, a
+            value, or both, `(float, 0.5)`; what the status has already stays
         blocks: its blocks
     """
 
     ParamsType: ClassVar[type[Any] | None] = None
-    memory_config: ClassVar[dict[str, Any]] = {}
+    memory_config: dict[str, MemoryT] = {}  # noqa: RUF012 - as seed 000 declares it; only read
 
     id: str | int
     name: str | None = None
@@ -97,6 +100,8 @@ class Workflow:
         for each, value in {**given, "_params": params}.items():
             if value is not None:
                 setattr(self, each, value)
+        if self.memory_config:
+            self._begin_memory(memory)
         if blocks is not None:
             self.blocks = [*blocks]
             for block in self.blocks:
@@ -105,6 +110,17 @@ class Workflow:
                     raise DefinitionError(wrong)
                 if getattr(block, "agent", self) is None:
                     block.agent = self
+
+    def _begin_memory(self, memory: Any) -> None:
+        """Set what `memory_config` states in the status of its memory, where that lacks it."""
+        status = getattr(memory, "status", None)
+        if not isinstance(status, dict):
+            raise DefinitionError(
+                f"agent {self.id!r}: {type(self).__name__} has a memory_config, so its memory must "
+                f"have a `status`, as CitizenMemory has, got {memory!r:.80}"
+            )
+        for name, value in first_status(self.memory_config, type(self).__name__).items():
+            status.setdefault(name, value)
 
     @cached_property
     def actions(self) -> ActionRegistry:

@@ -62,6 +62,7 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path) -> None:
             "completion",
             "dead-letters",
             "help",
+            "mcp",
             "models",
             "replay",
             "research",

@@ -19,7 +19,7 @@ def main(journal: str, log: str, calls: int) -> None:
     odd = MCPAgent("odd", command(), env={"LOG": log}, access=ACCESS_PERMITTED)
     with odd, Journal(journal) as kept:
         agent = ReActAgent(
-            "a", ScriptedModel(answer), actions=[odd], journal=kept, max_iterations=calls + 1
+            "a", ScriptedModel(answer), actions=[odd], journal=kept, max_iterations=3 * calls
         )
         for each in kept.runs():
             if kept.in_doubt(each.id):

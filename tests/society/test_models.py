@@ -13,7 +13,7 @@ from moothall import AgentToolbox, Budget, Journal, ScriptedModel
 from moothall.block import Block
 from moothall.errors import CommandTimeout, ModelError
 from moothall.models.protocol import ModelReply, Usage
-from moothall.society import CitizenAgent, LocalEngine, OtherBlock, Question, Society, Survey
+from moothall.society import CitizenAgent, LocalEngine, Question, Society, Survey
 from society.life import living
 
 
@@ -39,6 +39,20 @@ class Counting(ScriptedModel):
             return ModelReply(f"you said {asked}", usage=Usage(3, 4))
         finally:
             self.now -= 1
+
+
+class Named(Block):
+    """A block of a name, which notes that it acted."""
+
+    def __init__(self, name: str, fits: float = 1.0) -> None:
+        super().__init__()
+        self.name, self.fitness = name, fits
+
+    def fits(self, context: Any) -> float:
+        return self.fitness
+
+    async def forward(self) -> None:
+        self.agent.status["did"] = self.name
 
 
 def asking(text: str = "", id: int = 1, *actions: Any) -> CitizenAgent:
@@ -246,10 +260,14 @@ async def test_the_dispatcher_asks_the_model_and_falls_back_to_the_rule() -> Non
 
 async def test_in_another_society_a_citizen_asks_through_that_one() -> None:
     none = '{"block": null, "reason": "rest"}'
+
+    def blocks() -> list[Block]:
+        return [Named("Sing"), Named("Dance")]
+
     own, first, second = (ScriptedModel([none] * 2) for _ in range(3))
     citizens = [
-        CitizenAgent(1, blocks=[OtherBlock()]),
-        CitizenAgent(2, toolbox=AgentToolbox(own), blocks=[OtherBlock()]),
+        CitizenAgent(1, blocks=blocks()),
+        CitizenAgent(2, toolbox=AgentToolbox(own), blocks=blocks()),
     ]
     for model in (first, second):
         async with Society(citizens, model=model, budget=Budget(model_calls=2)) as society:
@@ -274,9 +292,30 @@ async def test_a_model_of_a_block_is_limited_and_recorded_too() -> None:
 
 
 async def test_answers_that_name_no_block_are_counted_and_a_choice_of_none_is_not() -> None:
-    said = [json.dumps({"block": name, "reason": ""}) for name in ("OtherBlock", None, "FlyBlock")]
-    citizens = [CitizenAgent(id, blocks=[OtherBlock()]) for id in range(4)]
+    said = [json.dumps({"block": name, "reason": ""}) for name in ("Sing", None, "Fly")]
+    citizens = [CitizenAgent(id, blocks=[Named("Sing"), Named("Dance")]) for id in range(4)]
     async with Society(citizens, model=ScriptedModel([*said, "nonsense"])) as society:
         row = await society.step()
     assert (row["fallbacks"], row["failures"]) == (2, 0)
-    assert [each.status.get("act") for each in citizens] == ["leisure", None, None, None]
+    assert [each.status.get("did") for each in citizens] == ["Sing", None, None, "Sing"]
+
+
+async def test_the_model_chooses_among_what_can_be_done_now_and_one_thing_needs_no_call() -> None:
+    model = ScriptedModel(['{"block": "Dance", "reason": "why not"}', '{"block": "Rest"}'])
+    sing, dance, rest = Named("Sing"), Named("Dance"), Named("Rest", fits=0.0)
+    citizen = CitizenAgent(1, blocks=[sing, rest, dance])
+    async with Society([citizen], model=model) as society:
+        await society.step()
+        offered = json.loads(model.received[0][1]["content"])["blocks"]
+        assert [each["block"] for each in offered] == ["Sing", "Dance"]
+        sing.fitness = 0.0
+        row = await society.step()
+        assert (row["model_calls"], citizen.status["did"]) == (0, "Dance")
+        dance.fitness = 0.0
+        assert (await society.step())["model_calls"] == 0
+    made = [(each.block, each.reason) for each in citizen.dispatcher.decisions]
+    assert made == [
+        ("Dance", "why not"),
+        ("Dance", "it alone can act now"),
+        (None, "no block can act now"),
+    ]

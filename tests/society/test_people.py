@@ -13,7 +13,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from moothall import ConfigError
+from moothall import ConfigError, ScriptedModel, Society
 from moothall.society.city.city import City
 from moothall.society.city.map import Place
 from moothall.society.city.network import Network
@@ -192,6 +192,46 @@ def test_a_csv_table_is_read(tmp_path: Path, city: City) -> None:
     assert all(each["needs"]["hunger"] >= 600 for each in completed(read, city))
 
 
+def test_further_columns_are_attributes_of_ones_own(tmp_path: Path, city: City) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text(
+        "id,age,occupation,income,household,values,zip\n"
+        '1,35,baker,31200.5,h-1,"family, and a quiet life",00501\n'
+        "2,,,-3,h-1,,\n",
+        encoding="utf-8",
+    )
+    ada, ben = read_people(file, city)
+    assert ada["profile"] == {
+        "age": 35,
+        "occupation": "baker",
+        "income": 31200.5,
+        "household": "h-1",
+        "values": "family, and a quiet life",
+        "zip": "00501",
+    }
+    assert ben == {"id": 2, "profile": {"income": -3, "household": "h-1"}}
+    assert completed([ada], seed=1)[0]["profile"]["occupation"] == "baker"
+    for wrong in ("x" * 2001, "a\nb", float("nan"), [1]):
+        with pytest.raises(ConfigError, match='row 1, column "motto" must be a number, or'):
+            checked_people([{"id": 1, "motto": wrong}], ["id", "motto"])
+
+
+async def test_attributes_are_shown_to_the_model_and_written_again(tmp_path: Path) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text("id,occupation,cats\n1,baker,2\n2,nurse,two\n", encoding="utf-8")
+    model = ScriptedModel(["nonsense"] * 100)
+    async with Society(file, seed=1, model=model) as society:
+        await society.run(steps=1, out=tmp_path / "out")
+    asked = [json.loads(each[1]["content"].rpartition("\n")[2]) for each in model.received]
+    assert {each["you"]["profile"]["occupation"] for each in asked} == {"baker", "nurse"}
+    (again,) = (tmp_path / "out").glob("citizens.*")
+    profiles = [each["profile"] for each in read_people(again)]
+    assert [(each["occupation"], each["cats"]) for each in profiles] == [
+        ("baker", 2),
+        ("nurse", "two"),
+    ]
+
+
 def test_a_parquet_table_is_read(tmp_path: Path, city: City) -> None:
     file = tmp_path / "people.parquet"
     columns = {"id": [1, 2], "money": [5, None], "home": ["home-1", None]}
@@ -213,7 +253,9 @@ def test_numbers_are_read_as_pandas_writes_a_column_with_empty_cells(tmp_path: P
         ("", "no column 'id'"),
         ("name\nAda\n", "no column 'id'"),
         ("id\n", "has no rows"),
-        ("id,salary\n1,5\n", 'unknown column "salary"'),
+        ("id,gander\n1,5\n", "unknown column \"gander\": did you mean 'gender'?"),
+        ("id,Work\n1,5\n", "unknown column \"Work\": did you mean 'work'?"),
+        ("id,\n1,5\n", "the name of a column must be a text of 1 to 100 characters"),
         ("id,id\n1,1\n", "column 'id' appears twice"),
         ("id,money\n1,5\n2,-1\n", "row 2, column 'money' must be a whole number from 0"),
         ("id,money\n1,5.5\n", "row 1, column 'money'"),

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from moothall import tracing
 from moothall.action import action
 from moothall.context import Context, SystemPrompt, check_system_prompt, prompt_for
 from moothall.errors import ContextOverflow
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from moothall.message import REPLYING
-from moothall.models.base import streamed
+from moothall.models.base import answer_of, streamed
 from moothall.models.protocol import Model, ModelReply
 from moothall.reasoning.group import check_model
+from moothall.reasoning.record import NULL_RECORD
 from moothall.reasoning.replying import Replying, within
 from moothall.reasoning.thread import Thread
 from moothall.reasoning.threaded import Threaded
@@ -85,7 +88,10 @@ class ChattyAI(Threaded):
         mine = Replying(self, kept.id, kept.turns)
         try:
             with within(REPLYING, (*REPLYING.get(), mine)):
-                return await self._say(content, kept)
+                if tracing.active is None:
+                    return await self._say(content, kept)
+                span = tracing.active.reply(self, None, NULL_RECORD)
+                return await tracing.traced(span, partial(self._say, content, kept))
         finally:
             mine.open = False
             self._release(kept)
@@ -117,7 +123,7 @@ class ChattyAI(Threaded):
         if system:
             prompt.insert(0, {"role": "system", "content": system})
         if not self._watchers:
-            return (await self.model.complete(prompt)).text.strip()
+            return str((await answer_of(self.model, prompt)).text).strip()
         text = ""
         async with aclosing(streamed(self.model, prompt)) as parts:
             async for part in parts:

@@ -34,6 +34,8 @@ class RemoteAgent(ConversationalAgent):
         timeout: seconds until a request ends; None for no limit
     """
 
+    _elsewhere = True
+
     def __init__(self, via: Agent, id: str | int, *, timeout: float | None = 300) -> None:
         super().__init__(id)
         check_part(via, ("request",), "via", self.id)

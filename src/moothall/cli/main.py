@@ -21,7 +21,7 @@ from moothall.errors import MoothallError
 # By command: its module, imported when the command runs, its name there, and its short help.
 _COMMANDS = {
     "act": ("run.act", "Have an agent work on the files of a folder."),
-    "budgets": ("budgets", "Show and change the budgets that processes share."),
+    "budgets": ("operate.budgets", "Show and change the budgets that processes share."),
     "chat": ("chat.command", "Talk with agents at the terminal."),
     "completion": ("main:completion", "Print the completion script of a shell."),
     "help": ("main:help_", "Show how a command is used."),

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from moothall.cli.keeping import COMMANDS
+from moothall.cli.operate.keeping import COMMANDS
 from moothall.cli.recorded_runs import NOBODY, Recorded, print_doubts
 from moothall.cli.run.ended import WORDS
 from moothall.cli.shared_options import journal_option, reading

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from moothall.agent import Agent
+from moothall.doors.a2a import A2ADoor
 from moothall.doors.ag_ui import AGUIDoor
 from moothall.doors.guard import Guard
 from moothall.doors.mcp import MCPDoor
@@ -24,9 +25,10 @@ def asgi(
     """Return an ASGI application that serves agents by the protocols that other programs speak.
 
     `/mcp` is the Model Context Protocol over streamable HTTP: each action that the agents offer is
-    a tool. `/v1` is OpenAI's interface, `/v1/responses` and `/v1/chat/completions`: each agent that
-    replies is a model, by its id. `/ag-ui/ID` is AG-UI. Any ASGI server runs it, such as uvicorn;
-    `moothall serve AGENT --http HOST:PORT` does.
+    a tool. `/a2a/AGENT` is each agent that replies, by A2A 1.0; the card at the well-known path is
+    that of the first one. `/v1` is OpenAI's interface, `/v1/responses` and `/v1/chat/completions`:
+    each agent that replies is a model, by its id. `/ag-ui/ID` is AG-UI. Any ASGI server runs it,
+    such as uvicorn; `moothall serve AGENT --http HOST:PORT` does.
 
     Agents that are in no space are added to a new one, which closes with the application; there,
     an approval is asked of the caller. Agents of one space stay there, and its approver decides.
@@ -46,24 +48,27 @@ def asgi(
     if token is not None and (not isinstance(token, str) or not token or not token.isascii()):
         raise ConfigError("token= must be a text of ASCII characters, or None")
     served = Served(agents)
-    return Guard(_application(served, MCPDoor(served, title)), token)
+    a2a = A2ADoor(served, title, token is not None)
+    return Guard(_application(served, MCPDoor(served, title), a2a), token)
 
 
-def _application(served: Served, door: MCPDoor) -> Starlette:
+def _application(served: Served, door: MCPDoor, a2a: A2ADoor) -> Starlette:
     from starlette.applications import Starlette
     from starlette.routing import Route
 
     ag_ui = AGUIDoor(served)
-    routes: list[Any] = [*OpenAIDoor(served).routes(), *ag_ui.routes()]
+    routes: list[Any] = [*a2a.routes(), *OpenAIDoor(served).routes(), *ag_ui.routes()]
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         try:
             async with door.over_http() as mcp:
                 app.router.routes.append(Route("/mcp", endpoint=mcp))
+                await a2a.open()
                 yield
         finally:
             ag_ui.close()
+            await a2a.close()
             await served.close()
 
     return Starlette(routes=routes, lifespan=lifespan)

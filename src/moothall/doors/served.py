@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from moothall.errors import DefinitionError, NobodyToAsk
 from moothall.message import Envelope, address
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.events import Event
+from moothall.reasoning.replying import RUNS_NAMED
 from moothall.reasoning.threaded import Threaded
 from moothall.spaces.delivery import REQUEST, RUNNING, Delivery
 from moothall.spaces.native import NativeSpace
@@ -37,12 +39,14 @@ class Caller:
         approve: asks whether a call is permitted
         answer: asks a question
         tell: hears the events of replies; a plain function
+        run_id: the id of the run of the `say` that is called; None for any
     """
 
     loop: asyncio.AbstractEventLoop
     approve: Callable[[ApprovalRequest], Awaitable[Decision]]
     answer: Callable[[Question], Awaitable[str]]
     tell: Callable[[Event], None] = lambda event: None
+    run_id: str | None = None
 
 
 class _Sender(Agent):
@@ -74,6 +78,7 @@ class Served:
         self._own = self._space is None
         self._calls: dict[str, Caller] = {}
         self._senders: dict[str, tuple[Agent, float]] = {}
+        self._busy: Counter[str] = Counter()  # how many calls of each sender are under way
         self._guard = guard()
         if self._own:
             self._space = NativeSpace(approver=_Desk(self))
@@ -107,6 +112,9 @@ class Served:
         id = f"door-{secrets.token_hex(16)}"
         message = {"id": id, "to": to, "action": {"name": action, "args": args}}
         self._calls[id] = caller
+        if caller.run_id is not None:
+            RUNS_NAMED[id, to] = caller.run_id
+        self._busy[sender] += 1
         try:
             pending = self._sender(sender).request(message, None)
             try:
@@ -116,6 +124,8 @@ class Served:
                 raise
         finally:
             self._calls.pop(id, None)
+            RUNS_NAMED.pop((id, to), None)
+            self._busy -= Counter((sender,))
 
     def replying(self) -> dict[str, ConversationalAgent]:
         """Return the agents that callers may talk to, by id: those whose `say` is not denied."""
@@ -131,6 +141,7 @@ class Served:
     def calling(self, sender: str, to: str, caller: Caller) -> Iterator[None]:
         """Have all that is asked of an agent in the `with` block be a call of this caller's."""
         id = f"door-{secrets.token_hex(16)}"
+        self._busy[sender] += 1
         delivery = Delivery(Envelope(sender, to, "say", {}, id), REQUEST)
         delivery.mailbox, delivery.state = self._sender(sender)._mailbox, RUNNING
         self._calls[id] = caller
@@ -140,6 +151,7 @@ class Served:
         finally:
             CURRENT.reset(before)
             self._calls.pop(id, None)
+            self._busy -= Counter((sender,))
 
     async def permit(self, sender: str, agent: ConversationalAgent, content: Any) -> None:
         """Ask for approval if the agent's `say` needs it; call it within `calling`.
@@ -179,9 +191,10 @@ class Served:
             agent = self._space.add(_Sender(id)) if known is None else known[0]
             self._senders[id] = agent, now  # the last one used is the last one here
             idle = [
-                each
-                for place, (each, (_, used)) in enumerate(list(self._senders.items()))
-                if now - used > _IDLE_S or place < len(self._senders) - _MOST
+                sender
+                for place, (sender, (_, used)) in enumerate(list(self._senders.items()))
+                if not self._busy[sender]
+                and (now - used > _IDLE_S or place < len(self._senders) - _MOST)
             ]
             for each in idle:
                 self._space.remove(self._senders.pop(each)[0])

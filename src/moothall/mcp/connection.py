@@ -16,7 +16,9 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+from weakref import ref
 
+from moothall import tracing
 from moothall.errors import ActionError, MCPServerError, MoothallError, SpaceClosed
 from moothall.mcp.listing import Offered, read_offered
 from moothall.mcp.live import Live, as_ours, first_set, opened, why_ended
@@ -41,7 +43,7 @@ Send = Callable[["mcp.Client"], Awaitable[Any]]
 Ask = Callable[["mcp_types.ElicitRequestParams"], Coroutine[Any, Any, "mcp_types.ElicitResult"]]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Request:
     """A request of a caller, and the future, of the caller's loop, for its answer."""
 
@@ -52,10 +54,11 @@ class Request:
     task: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None
     asking: asyncio.Future[Any] | None = None
+    trace: Callable[[], None] | None = None  # continues the caller's trace, if there is one
 
 
-_REQUEST: ContextVar[Request | None] = ContextVar("moothall_mcp_request", default=None)
-"""The request that a task of the connection's loop sends."""
+_REQUEST: ContextVar[ref[Request] | None] = ContextVar("moothall_mcp_request", default=None)
+"""The request that a task of the connection's loop sends. Weak, since the loop keeps contexts."""
 
 
 @dataclass(eq=False)
@@ -106,6 +109,8 @@ class Connection:
             MCPServerError: the server cannot be reached, or ended meanwhile
         """
         request = Request(send, what, asyncio.get_running_loop().create_future(), ask)
+        if tracing.active is not None:
+            request.trace = tracing.active.carry()
         self._thread.enter(self._take, request)
         try:
             return await request.answer
@@ -164,7 +169,9 @@ class Connection:
                 each.cancel()
 
     async def _answer(self, request: Request) -> None:
-        _REQUEST.set(request)
+        _REQUEST.set(ref(request))
+        if request.trace is not None:
+            request.trace()  # the SDK states the span in `_meta`
         value: Any = None
         raised: BaseException | None = None
         try:
@@ -347,8 +354,9 @@ class Connection:
         """Ask the person behind a request; its time stands still meanwhile."""
         from mcp_types import ElicitResult
 
-        request = _REQUEST.get()  # older revisions do not say which request asks
-        if request is None:
+        known = _REQUEST.get()
+        request = None if known is None else known()
+        if request is None:  # older revisions do not say which request asks
             asking = [each for each in self._requests if each.ask is not None]
             request = asking[-1] if asking else None
         if request is None or request.ask is None or request.asking is not None:

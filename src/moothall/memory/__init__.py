@@ -9,6 +9,7 @@ _HOME = {
     "HashEmbedder": "embedder",
     "Memory": "memory",
     "MemoryFileError": "memory_file",
+    "MemoryT": "memory_config",
     "SQLiteMemory": "sqlite",
     "SummarizingMemory": "summarizing",
     "TokenBoundedMemory": "bounded",

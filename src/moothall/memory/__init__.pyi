@@ -4,6 +4,7 @@ from moothall.memory.bounded import TokenBoundedMemory as TokenBoundedMemory
 from moothall.memory.embedder import Embedder as Embedder
 from moothall.memory.embedder import HashEmbedder as HashEmbedder
 from moothall.memory.memory import Memory as Memory
+from moothall.memory.memory_config import MemoryT as MemoryT
 from moothall.memory.memory_file import MemoryFileError as MemoryFileError
 from moothall.memory.sqlite import SQLiteMemory as SQLiteMemory
 from moothall.memory.summarizing import SummarizingMemory as SummarizingMemory

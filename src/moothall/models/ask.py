@@ -8,8 +8,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from moothall.errors import DefinitionError, InvalidArguments
 from moothall.jsonvalue import Unreadable, readable
+from moothall.models.base import answer_of
 from moothall.text import cut
-from moothall.threads import awaited
 
 T = TypeVar("T")
 Messages: TypeAlias = list[dict[str, Any]]
@@ -86,6 +86,6 @@ async def ask_json(
 
 def _asks(model: Any, schema: dict[str, Any] | None) -> Ask:
     async def ask(prompt: Messages, _: int) -> Any:
-        return await awaited(model.complete(prompt, schema=schema))
+        return await answer_of(model, prompt, schema=schema)
 
     return ask

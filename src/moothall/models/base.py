@@ -6,8 +6,10 @@ import json
 import re
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
+from moothall import tracing
 from moothall.errors import ModelError
 from moothall.models.protocol import Model, ModelReply, ReasoningPiece, StreamPart, TextPiece
 from moothall.threads import awaited
@@ -47,6 +49,8 @@ class Answering:
     """
 
     name: str
+    _asks_others: ClassVar[bool] = False
+    """Whether other models answer for it, whose calls are traced instead."""
 
     def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
         """Yield the pieces of the answer, if `stream` is set, and finally the whole answer."""
@@ -70,9 +74,20 @@ class Answering:
             ModelError: there is no answer, or the answer is not valid
         """
         self._check(messages)
+        request = Request(messages, actions, schema)
+        if tracing.active is not None and not self._asks_others:
+            span = tracing.active.chat(self, request)
+            return await tracing.traced(span, partial(self._whole, request))
         reply: Any = None
         # Read to its end: the generator settles a budget after the answer.
-        async for part in self._answer(Request(messages, actions, schema)):
+        async for part in self._answer(request):
+            reply = part
+        return reply  # type: ignore[no-any-return]
+
+    async def _whole(self, request: Request) -> ModelReply:
+        """Return the last part of an answer; `complete` does so itself where nothing is traced."""
+        reply: Any = None
+        async for part in self._answer(request):
             reply = part
         return reply  # type: ignore[no-any-return]
 
@@ -91,7 +106,11 @@ class Answering:
             ModelError: as for `complete`, or the answer broke off
         """
         self._check(messages)
-        async with aclosing(self._answer(Request(messages, actions, schema, True))) as parts:
+        request = Request(messages, actions, schema, True)
+        answer = self._answer(request)
+        if tracing.active is not None and not self._asks_others:
+            answer = tracing.watched(tracing.active.chat(self, request), answer)
+        async with aclosing(answer) as parts:
             async for part in parts:
                 yield part
 
@@ -120,6 +139,23 @@ async def prepare(model: Any, actions: list[Action] | None = None) -> None:
         await model._prepare(actions)
 
 
+async def answer_of(model: Any, messages: list[dict[str, Any]], **more: Any) -> Any:
+    """Return a model's whole answer; a user's own model may return anything."""
+    if tracing.active is None or _traces(model):
+        return await awaited(model.complete(messages, **more))
+    request = Request(messages, more.get("actions"), more.get("schema"))
+
+    async def ask() -> Any:
+        return await awaited(model.complete(messages, **more))
+
+    return await tracing.traced(tracing.active.chat(model, request), ask)
+
+
+def _traces(model: Any) -> bool:
+    """Return whether a model traces its calls itself, or those of the models that it asks."""
+    return isinstance(model, Answering) or getattr(model, "_asks_others", False) is True
+
+
 async def streamed(
     model: Model,
     messages: list[dict[str, Any]],
@@ -137,13 +173,16 @@ async def streamed(
     more = {} if schema is None else {"schema": schema}
     stream = None if whole else getattr(model, "stream", None)
     if stream is None:
-        reply: Any = await awaited(model.complete(messages, actions=actions, **more))
+        reply: Any = await answer_of(model, messages, actions=actions, **more)
         # A user's own model may return anything; the reader checks it.
         in_parts = isinstance(reply, ModelReply) and not whole
         for part in in_pieces(reply, by_word=False) if in_parts else (reply,):
             yield part
         return
     parts: Any = stream(messages, actions=actions, **more)
+    if tracing.active is not None and not _traces(model):
+        request = Request(messages, actions, schema, True)
+        parts = tracing.watched(tracing.active.chat(model, request), parts)
     try:
         async for part in parts:
             yield part

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from moothall.budget.amounts import picodollars
 from moothall.budget.bill import Bill, charged_json
 from moothall.errors import BudgetExceeded
+from moothall.models.base import answer_of
 from moothall.models.protocol import Usage
-from moothall.threads import awaited
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
@@ -118,7 +118,7 @@ async def completed(
     more = {} if schema is None else {"schema": schema}
     args = {"messages": prompt, **more}
     with await begun(step, budget, model, prompt, None, schema, args=args):
-        return await awaited(model.complete(prompt, **more))
+        return await answer_of(model, prompt, **more)
 
 
 def charge_spent(budget: Budget, model: Any, spent: Spending) -> None:

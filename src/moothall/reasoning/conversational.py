@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, overload
 
 from typing_extensions import TypeVar
 
+from moothall import tracing
 from moothall.action import Action, action
 from moothall.agent import CURRENT, leads_to
 from moothall.context import Context
@@ -27,6 +28,7 @@ from moothall.reasoning.hooks import (
     with_hook,
     without_hook,
 )
+from moothall.reasoning.record import NULL_RECORD
 from moothall.reasoning.reply import ANSWERED, GIVEN, Reply
 from moothall.reasoning.reply_request import (
     ReplyOptions,
@@ -38,6 +40,7 @@ from moothall.reasoning.reply_request import (
 from moothall.reasoning.replying import (
     JOINED,
     ONCE,
+    RUNS_NAMED,
     Replying,
     approver_of_group,
     own_reply,
@@ -78,6 +81,10 @@ class ConversationalAgent(Threaded):
     _gives: frozenset[str] = GIVEN
     """The stop reasons for which `say` returns the text."""
     _hooks: Hooks = NO_HOOKS
+    _records: bool = False
+    """Whether its replies can be recorded."""
+    _elsewhere: bool = False
+    """Whether another agent answers for it, in another place."""
 
     def __init__(
         self, id: str | int, *, shared: bool = False, **options: Unpack[AgentOptions]
@@ -116,7 +123,12 @@ class ConversationalAgent(Threaded):
         return action == "say" and own and getattr(self, "journal", None) is not None
 
     def _run_of_message(self) -> str | None:
-        """Return the run id for a `say` over a broker, the same for a redelivered one."""
+        """Return the run id of a `say`: what a door names; the same for one redelivered."""
+        message = self._current_message if RUNS_NAMED else None
+        if message is not None and message["action"]["name"] == "say":
+            named = RUNS_NAMED.get((message.get("id", ""), str(self.id)))
+            if named is not None:
+                return named
         key = self._idempotency_key("say") if self._resumes("say") else None
         if key is None:
             return None
@@ -460,6 +472,8 @@ class ConversationalAgent(Threaded):
         mine = Replying(self, request.thread, turns, request)
         token = REPLYING.set((*outer, mine))
         answer = partial(reply_with_hooks, self) if self._hooks else self._respond
+        if tracing.active is not None and not self._records:
+            answer = partial(self._traced_reply, answer)
         if self._watchers:
             answer = partial(self._watchers.reply, self.id, answer)
         try:
@@ -479,6 +493,15 @@ class ConversationalAgent(Threaded):
                 REPLYING.reset(token)
             except ValueError:
                 pass  # a coroutine that never finished is closed in another context
+
+    async def _traced_reply(
+        self, answer: Callable[[ReplyRequest], Awaitable[Reply]], request: ReplyRequest
+    ) -> Reply:
+        """Answer in a span of its own, as an agent without records does."""
+        if tracing.active is None:
+            return await answer(request)
+        span = tracing.active.reply(self, request, NULL_RECORD)
+        return await tracing.traced(span, partial(answer, request))
 
     def _approver(self) -> Approver | None:
         """Return its own approver or its space's, or else that of its group."""

@@ -16,6 +16,7 @@ from hashlib import sha256
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
+from moothall import tracing
 from moothall.errors import InDoubt, JournalError, StateError
 from moothall.jsonvalue import as_json, deep_json
 from moothall.reasoning.read_record import ReadRecord, check, fingerprint, kept_list
@@ -50,6 +51,11 @@ class Record(ReadRecord[S]):
         self.at_end: Callable[[], None] | None = None  # called when the reply has ended
         self.count: int = len(part.past)  # of its entries, including those not yet committed
         self.open: int = 0  # how many steps are under way
+
+    @property
+    def path(self) -> str:
+        """Return the path of the part in its run."""
+        return self._part.path
 
     @property
     def file(self) -> JournalFile:
@@ -129,7 +135,11 @@ class Record(ReadRecord[S]):
             return made
         self.open += 1
         try:
-            result = await call(step)
+            if tracing.active is None:
+                result = await call(step)
+            else:
+                with tracing.active.step(key):
+                    result = await call(step)
         except JournalError:
             raise
         except Exception as error:

@@ -7,8 +7,10 @@ import logging
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from moothall import tracing
 from moothall.agent import CURRENT
 from moothall.arguments import check_integer
 from moothall.errors import ConfigError, DefinitionError, RunHeld, RunMismatch
@@ -222,7 +224,7 @@ class RecordedAgent(ConversationalAgent):
         if part is None and self._journal is not None:
             part = await self._begin(self._journal, request)
         if part is None:
-            return await self._work(request, NULL_RECORD)
+            return await self._traced(request, NULL_RECORD)
         record: Record[Any] | None = None
         try:
             try:
@@ -237,7 +239,7 @@ class RecordedAgent(ConversationalAgent):
                 logger.warning("%s; resuming its fork, run %r", error, request.run_id)
                 part = await self._begin(journal, request)
                 record = self._begun(part, request)
-            return await self._work(request, record)
+            return await self._traced(request, record)
         finally:
             if record is not None and record.at_end is not None:
                 record.at_end()
@@ -245,6 +247,13 @@ class RecordedAgent(ConversationalAgent):
                 part.close()
                 if record is not None and ended(record):
                     self._end_run(f"{part.run.key}/", request.thread)
+
+    async def _traced(self, request: ReplyRequest, record: Record[Any]) -> Reply:
+        """Answer in a span of its own; one that had ended before has its span already."""
+        if tracing.active is None or ended(record):
+            return await self._work(request, record)
+        span = tracing.active.reply(self, request, record)
+        return await tracing.traced(span, partial(self._work, request, record))
 
     async def _begin(self, journal: Journal, request: ReplyRequest) -> Part:
         """Open the run of a request, new or resumed."""
@@ -275,6 +284,10 @@ class RecordedAgent(ConversationalAgent):
             "thread": request.thread,
             "schema": schema,
         }
+        if tracing.active is not None and request.record is None:
+            origin = tracing.active.origin()
+            if origin is not None:  # where a process that resumes the run continues the trace
+                about["traceparent"] = origin
         sender = None if request.record is not None else self._sender_of_message()
         if sender is not None:
             about["asked_by"] = sender  # who gets a reply that comes late
@@ -282,6 +295,14 @@ class RecordedAgent(ConversationalAgent):
         assert record.begun is not None
         request.content = record.begun["task"]
         return record
+
+    def _sender_of_message(self) -> str | None:
+        """Return who sent the `say` being handled; None outside of one."""
+        handling = CURRENT.get()
+        message = handling.message() if handling is not None and handling.agent is self else None
+        if message is None or message["action"]["name"] != "say":
+            return None
+        return str(message["from"])
 
     async def _prepare(self) -> None:
         await self._get_ready()
@@ -292,14 +313,6 @@ class RecordedAgent(ConversationalAgent):
         for member in self._member_agents:
             if isinstance(member, RecordedAgent):
                 await member._get_ready()
-
-    def _sender_of_message(self) -> str | None:
-        """Return who sent the `say` being handled; None outside of one."""
-        handling = CURRENT.get()
-        message = handling.message() if handling is not None and handling.agent is self else None
-        if message is None or message["action"]["name"] != "say":
-            return None
-        return str(message["from"])
 
     def _end_run(self, key: str, thread: str | None) -> None:
         """Note in the memories of the members that a run is over."""

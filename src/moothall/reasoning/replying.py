@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from moothall.agent import Agent
 from moothall.message import REPLYING
@@ -48,6 +48,10 @@ JOINED: ContextVar[Joined | None] = ContextVar("moothall_joined", default=None)
 
 ONCE: ContextVar[tuple[str, int] | None] = ContextVar("moothall_told_once", default=None)
 """The run and the number of the message being observed, if it belongs to a recorded run."""
+
+
+RUNS_NAMED: Final[dict[tuple[str, str], str]] = {}
+"""The run ids that doors give to `say` requests, by message id and agent; they drop each."""
 
 
 def own_reply(agent: Any) -> ReplyRequest | None:

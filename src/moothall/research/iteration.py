@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from moothall import tracing
 from moothall.errors import DefinitionError, InvalidArguments
 from moothall.models.protocol import usage_json
 from moothall.reasoning.events import BlockEnded, BlockStarted
@@ -121,10 +122,15 @@ async def _take_step(bench: Workbench, name: str) -> None:
         data = recording.step_of(bench, name, before)
         return {**data, "spent": usage_json(bench.progress.usage - before.usage)}
 
-    if name in ("research", "update"):
-        data = await call(NULL_STEP)
+    async def take() -> dict[str, Any]:
+        if name in ("research", "update"):
+            return await call(NULL_STEP)
+        return await record.step(key, call)
+
+    if tracing.active is None or past:
+        data = await take()
     else:
-        data = await record.step(key, call)
+        data = await tracing.traced(tracing.active.part(name, bench.agent, key), take)
     if past:
         recording.take_step(bench.progress, data)
         bench.tasks = [ResearchTask(**each) for each in data.get("tasks", ())] or bench.tasks

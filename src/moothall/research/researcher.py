@@ -431,7 +431,8 @@ class Researcher(RecordedAgent):
 
     def _load(self) -> tuple[Any, list[Action] | None]:
         from moothall.research import rules  # noqa: F401 - for the extractive form
-        from moothall.research.citations import check  # noqa: F401
+        from moothall.research.citations import check, differing  # noqa: F401
+        from moothall.signature import structured  # noqa: F401 - checks of the plan's arguments
 
         describe(self.tools.values())
         return super()._load()

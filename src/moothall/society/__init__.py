@@ -8,6 +8,7 @@ from moothall.text import lazily
 _NAMES = {
     "blocks": "all_blocks",
     "blocks.block": "CitizenBlock",
+    "blocks.reflection": "ReflectionBlock ReflectionBlockParams",
     "kernel.citizen": "AgentType CitizenAgent CitizenAgentParams CitizenMemory",
     "city.city": "City",
     "kernel.facts": "Facts Weather",

@@ -14,6 +14,8 @@ from moothall.society.blocks.other import OtherBlock as OtherBlock
 from moothall.society.blocks.other import OtherBlockParams as OtherBlockParams
 from moothall.society.blocks.plan import PlanBlock as PlanBlock
 from moothall.society.blocks.plan import PlanBlockParams as PlanBlockParams
+from moothall.society.blocks.reflection import ReflectionBlock as ReflectionBlock
+from moothall.society.blocks.reflection import ReflectionBlockParams as ReflectionBlockParams
 from moothall.society.blocks.row_block import RowBlock as RowBlock
 from moothall.society.blocks.social import SocialBlock as SocialBlock
 from moothall.society.blocks.social import SocialBlockParams as SocialBlockParams

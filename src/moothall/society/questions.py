@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cached_property
@@ -47,6 +48,7 @@ class Experiments(Steps):
 
     _journal: Journal | None
     _state: SocietyState | None = None  # the state of the run that is under way
+    _telling = False  # whether the run's `progress` is being called
     _given: tuple[str, list[Intervention]] = ("", [])
     """The id of the last run, and the interventions that were given while it was under way."""
 
@@ -58,6 +60,8 @@ class Experiments(Steps):
         """Await a function on the society's loop; if cancelled, wait until it has ended there."""
         self._start()
         if on_a_space():
+            if self._telling and threading.get_ident() == self._thread.ident:
+                return await function(*args)  # `progress` asks between two steps, on this loop
             raise DefinitionError("a society is run from outside: an agent cannot await a step")
         begun: list[Any] = []
 
@@ -97,7 +101,8 @@ class Experiments(Steps):
     ) -> list[SurveyAnswer]:
         """Ask citizens between two steps; that changes nothing in the society.
 
-        During a run, the survey waits for the end of the step, and the next step waits for it.
+        During a run, the survey waits for the end of the step, and the next step waits for it. The
+        run's `progress` may await it.
 
         A citizen with a model is asked once, by a prompt with all questions and the schema of the
         answers, within the society's limits of time and budget. If the model fails, or an answer
@@ -311,7 +316,7 @@ class Experiments(Steps):
             status = population.status_of(row)
             answers = tuple(answers_of(self.books, row))
             messages = [each.envelope.to_dict() for each in messages_of(self, row)]
-            perceived = Perception(view, id, status, status["place"], messages, answers)
+            perceived = self._perception(view, id, status, status["place"], messages, answers)
             return Respondent(id, "", status, [], perceived)
         citizen: Any = mailbox.agent
         try:
@@ -321,5 +326,9 @@ class Experiments(Steps):
             raise StateError(f"the state of agent {id!r} must be JSON data: {error}") from None
         messages = [each.envelope.to_dict() for each in mailbox.mail]
         place, answers = self.books.where[id], tuple(mailbox.answers)
-        perceived = Perception(view, id, status, place, messages, answers)
+        perceived = self._perception(view, id, status, place, messages, answers)
         return Respondent(id, citizen.name or "", status, stream, perceived)
+
+    def _perception(self, view: View, id: str, status: dict[str, Any], *more: Any) -> Perception:
+        place, messages, answers = more
+        return Perception(view, id, status, place, messages, answers, name_of=self._name_of)

@@ -181,7 +181,8 @@ class Society(Experiments):
             run_id: the run's id in the journal; a new one if left out
             save_every: the steps between two records of the whole state; a day if left out
             progress: called with the row of metrics after each step, on the society's loop; an
-                awaitable result is awaited there before the next step, so that a run can pause. A
+                awaitable result is awaited there before the next step, so that a run can pause, or
+                ask citizens by `survey` and `interview`. A
                 resumed run calls it again with the last recorded row, then for each later step
             out: a folder only for this run, for `metrics`, `messages` and `citizens`, as Parquet,
                 or as CSV without pyarrow; a resumed run takes the same folder
@@ -309,7 +310,7 @@ class Society(Experiments):
             tables.begin(self, state.rows, last)
         try:
             if state.rows and record.over is None:  # the process may have died before the call
-                await _tell(progress, state.rows[-1])
+                await self._tell(progress, state.rows[-1])
             while self.number < last:
                 async with self._between:
                     row = await self._step()
@@ -323,7 +324,7 @@ class Society(Experiments):
                         await record.commit()
                     if tables is not None and is_due:
                         record.drop(state, "rows")
-                await _tell(progress, row)
+                await self._tell(progress, row)
         except BaseException:
             if tables is not None:
                 with suppress(FileError):  # raise the error that stopped the run
@@ -333,6 +334,19 @@ class Society(Experiments):
             del self.metrics[before:-1]
             record.drop(state, "rows")
             await asyncio.to_thread(tables.end, self, complete=True)
+
+    async def _tell(
+        self, progress: Callable[[dict[str, Any]], Any] | None, row: dict[str, Any]
+    ) -> None:
+        if progress is None:
+            return
+        self._telling = True
+        try:
+            paused = progress(row)
+            if inspect.isawaitable(paused):
+                await paused
+        finally:
+            self._telling = False
 
     def _program(self, length: int, count: int, made: list[Intervention]) -> dict[str, Any]:
         """Return what must be equal for a society to resume a run: its parts and its time."""
@@ -391,9 +405,3 @@ class Society(Experiments):
         """
         copied = json.loads(as_bytes(state, "a state"))
         self._on_loop(load, self, copied)
-
-
-async def _tell(progress: Callable[[dict[str, Any]], Any] | None, row: dict[str, Any]) -> None:
-    paused = None if progress is None else progress(row)
-    if inspect.isawaitable(paused):
-        await paused

@@ -8,12 +8,13 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final, cast
 
+from moothall import tracing
 from moothall.agent import Agent
 from moothall.clock import Clock
 from moothall.errors import ConfigError, InvalidArguments, StateError
 from moothall.society.columns.want_table import Say
 from moothall.society.kernel.asking import AskedModel, Asking
-from moothall.society.kernel.citizen import CitizenAgent
+from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
 from moothall.society.kernel.commit import Books, Service, Wanted
 from moothall.society.kernel.intervention import Changed, Intervention
 from moothall.society.kernel.perception import Perception, View
@@ -69,6 +70,7 @@ class Steps(Space):
         self.news: list[Any] = []
         self.metrics: list[dict[str, Any]] = []
         self.failures: deque[tuple[int, str, str]] = deque(maxlen=_FAILURES)
+        self.unmade: list[tuple[int, str]] = []  # what interventions could not change: step, why
         self._between = asyncio.Lock()  # held by a step, and by work between two steps
         self._order: list[SocietyMailbox] | None = []
         self._come: list[SocietyMailbox] = []
@@ -79,6 +81,16 @@ class Steps(Space):
     # -- one step ----------------------------------------------------------------------------------
 
     async def _step(self) -> dict[str, Any]:
+        """Take a step and return its row, in a span of its own."""
+        if tracing.active is None:
+            return await self._take_step()
+        span = self._asking.span = tracing.active.part("invoke_workflow", self, str(self.number))
+        try:
+            return await tracing.traced(span, self._take_step)
+        finally:
+            self._asking.span = None
+
+    async def _take_step(self) -> dict[str, Any]:
         if self._broken:
             raise StateError(
                 f"{self._broken}: resume from its journal (the same call with the same run_id), or "
@@ -155,8 +167,9 @@ class Steps(Space):
             if isinstance(agent, CitizenAgent):
                 messages = [each.envelope.to_dict() for each in mail] if mail else ()
                 id = mailbox.id
+                status, answers = agent.memory.status, mailbox.answers
                 agent.perceived = Perception(
-                    view, id, agent.memory.status, where[id], messages, mailbox.answers
+                    view, id, status, where[id], messages, answers, name_of=self._name_of
                 )
                 mailbox.answers = ()
             if mailbox.lives or mail:
@@ -343,6 +356,8 @@ class Steps(Space):
         if not isinstance(agent, CitizenAgent):
             return
         self.books.enter(mailbox.id, agent.memory.status)
+        if agent.llm is not None and isinstance(agent.memory, CitizenMemory):
+            agent.memory.lead()
         for holder, name in ((agent._dispatcher, "llm"), *((b, "_llm") for b in agent.blocks)):
             model = getattr(holder, name, None)
             if model is not None:
@@ -353,6 +368,11 @@ class Steps(Space):
         """Return the agent's model, or the society's, with calls limited in time and recorded."""
         model = self._model if own is None else own
         return None if model is None else AskedModel(self._asking, agent, model, own)
+
+    def _name_of(self, id: str) -> str:
+        """Return the name of an agent; empty for none."""
+        mailbox: Any = self.router.mailboxes.get(id)
+        return "" if mailbox is None else getattr(mailbox.agent, "name", None) or ""
 
     def new_books(self) -> Books:
         """Return books with the services and without citizens."""

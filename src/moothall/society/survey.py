@@ -10,13 +10,15 @@ from typing import Any, Final, NamedTuple
 from moothall.errors import ConfigError
 from moothall.signature.schema import object_schema
 from moothall.society.kernel.intervention import several
-from moothall.society.kernel.perception import Perception
+from moothall.society.kernel.mind import people_of, recalled, recent_talks
+from moothall.society.kernel.perception import Perception, planned
 from moothall.text import error_text, one_line
 from moothall.threads import is_async
 
 KINDS: Final = ("scale", "choice", "number", "text", "yes_no")
 _LONGEST: Final = 2_000  # how many characters a text answer has at most
-_REMEMBERED: Final = 10  # how many of its last events a citizen's model is shown
+_REMEMBERED: Final = 1_000  # the tokens of what it remembers that a citizen's model is shown
+_HIDDEN: Final = ("plan", "relations", "talks", "visits")
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,13 +213,17 @@ class Survey:
     def prompt(self, respondent: Respondent) -> list[dict[str, Any]]:
         """Return the prompt for a citizen's model."""
         who = respondent.name or f"citizen {respondent.id}"
+        status, perceived = respondent.status, respondent.perceived
+        about = " ".join(each.text for each in self.questions)
         shown = {
-            "you": {key: each for key, each in respondent.status.items() if key != "plan"},
-            "you remember": respondent.stream[-_REMEMBERED:],
+            "you": {"name": who, **{k: v for k, v in status.items() if k not in _HIDDEN}},
+            "people you know": people_of(perceived, status.get("relations") or {}),
+            "conversations": recent_talks(perceived),
+            "you remember": recalled(respondent.stream, perceived, about, _REMEMBERED),
             "questions": {each.id: each.text for each in self.questions},
         }
-        task = f"You are {who}, a citizen of a simulated town. Answer the questions as that citizen"
-        return respondent.perceived.prompt(f"{task} would.", self.schema, shown)
+        task = "Answer the questions as that citizen would."
+        return perceived.prompt(task, self.schema, {k: v for k, v in shown.items() if v})
 
 
 @dataclass
@@ -250,21 +256,13 @@ def in_words(respondent: Respondent) -> str:
         last = respondent.stream[-1]
         said.append(f"I remember: {last[1] if isinstance(last, list) else last.get('content')}")
     plan = (status.get("plan") or [])[status.get("now") or 0 :]
-    said.append(f"My plan: {'; '.join(map(_planned, plan)) or 'none'}")
+    said.append(f"My plan: {'; '.join(map(planned, plan)) or 'none'}")
     sentence = ". ".join(each.rstrip(".") for each in said)
     return one_line(f"(by rule, not by a model: this is how it is) {sentence}.", _LONGEST)
 
 
 def _percent(thousandths: int) -> str:
     return f"{thousandths / 10:.0f} %"
-
-
-def _planned(item: dict[str, Any]) -> str:
-    """Return an item of a plan in words, such as `09:00 to 17:00 work at office-1`."""
-    times = [item[end] // 60 for end in ("from", "until") if end in item]
-    hours = " to ".join(f"{each // 60:02}:{each % 60:02}" for each in times)
-    where = f" at {item['where']}" if item.get("where") else ""
-    return f"{hours} {item['do']}{where}".strip()
 
 
 def _is_number(value: Any) -> bool:

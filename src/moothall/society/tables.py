@@ -237,7 +237,24 @@ def _columns(society: Steps) -> dict[str, tuple[Any, Sequence[str | None] | None
         }
         return {"id": (population.ids, None), **own}
     rows = [_cells(agent) for agent in society.agents if isinstance(agent, CitizenAgent)]
-    return {name: ([row.get(name) for row in rows], None) for name in COLUMNS}
+    more = {key for agent in society.agents for key in _attributes(agent)}
+    names = [*COLUMNS, *sorted(more - {*COLUMNS})]
+    return {name: (_alike([row.get(name) for row in rows]), None) for name in names}
+
+
+def _attributes(agent: Any) -> dict[str, Any]:
+    """Return the values of a citizen's profile that a cell can hold."""
+    profile = agent.status.get("profile") if isinstance(agent, CitizenAgent) else None
+    given = profile.items() if isinstance(profile, Mapping) else ()
+    return {key: each for key, each in given if isinstance(each, str | int | float)}
+
+
+def _alike(values: list[Any]) -> list[Any]:
+    """Return the cells of a column as they are if they are of one type, else as texts."""
+    kinds = {type(each) for each in values if each is not None}
+    if len(kinds) < 2:
+        return values
+    return [None if each is None else str(each) for each in values]
 
 
 def _cells(agent: CitizenAgent) -> dict[str, Any]:

@@ -74,6 +74,7 @@ class Delivery:
     key: str = ""  # its idempotency key, over a broker
     call_chain: tuple[str, ...] | None = None  # keys of other processes' handlers that wait for it
     wait: bool = False  # whether a request waits for an agent that is not there yet
+    span: Any = None  # of its handling, if that is traced
     held: tuple[Any, ...] = ()  # what its requester and those before it have reserved of budgets
 
     def __init__(

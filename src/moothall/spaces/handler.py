@@ -9,6 +9,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any
 
+from moothall import tracing
 from moothall.action import ACCESS_PERMITTED, Action
 from moothall.agent import CURRENT
 from moothall.approval.approval import not_permitted
@@ -218,4 +219,5 @@ def answers(
         name, args = "say", {"content": value}
     else:
         name, args = "response", {"data": value, "original_message_id": id}
-    return Envelope(sender, to, name, args, thread=envelope.thread), id
+    meta = None if tracing.active is None else tracing.active.answering(delivery)
+    return Envelope(sender, to, name, args, None, meta, envelope.thread), id

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any, TypeVar
 
+from moothall import tracing
 from moothall.action import ACCESS_DENIED, ACCESS_PERMITTED
 from moothall.agent import CURRENT, Agent, Pending, overrides
 from moothall.approval import Approver
@@ -29,6 +30,7 @@ from moothall.spaces.delivery import (
 )
 from moothall.spaces.handler import Offer, ask_permission, handle, text_of
 from moothall.spaces.request import waiting
+from moothall.threads import awaited
 from moothall.workflow import not_found
 
 T = TypeVar("T")
@@ -270,10 +272,10 @@ class Mailbox:
         if not delivery.inner:
             self.running += 1
         self.active[delivery] = None
-        self.start(
-            delivery,
-            offer.function(**kwargs) if offer.plain else handle(self, delivery, offer, kwargs),
-        )
+        work = offer.function(**kwargs) if offer.plain else handle(self, delivery, offer, kwargs)
+        if tracing.active is not None:
+            work = _traced(delivery, work)
+        self.start(delivery, work)
 
     def finish(self, delivery: Delivery) -> None:
         """Free the place of a handler that has ended, so that the next may start."""
@@ -365,3 +367,14 @@ class Mailbox:
                 self.router.abort(delivery, error)
         for task in list(self.carried):
             task.cancel()
+
+
+async def _traced(delivery: Delivery, work: Coroutine[Any, Any, Any]) -> Any:
+    """Handle a message in a span of its own."""
+
+    async def handled() -> Any:
+        return await awaited(await work)
+
+    if tracing.active is None:
+        return await work
+    return await tracing.traced(tracing.active.handling(delivery), handled)

@@ -79,10 +79,6 @@ def test_a_step_returns_what_the_chosen_block_did() -> None:
         agent = citizen([block], plan=plan, now=0)
         live(agent, others=("2",), city=town())
         assert asyncio.run(agent.run()) == did
-    rest = OtherBlock(llm=ScriptedModel(['{"block": "OtherBlock", "reason": "tired"}']))
-    agent = citizen([rest], rest.llm, plan=[{**plan[0], "do": "work"}], now=0)
-    live(agent, city=town())
-    assert agent.status["act"] == "leisure"
 
 
 def test_a_block_of_ones_own_in_twenty_lines() -> None:
@@ -149,6 +145,7 @@ LIMITS = {
     "EconomyBlock.meal": (250, 0, 1000),
     "EconomyBlock.least": (500, 1, None),
     "EconomyBlock.cash_days": (14, 0, 3650),
+    "SocialBlock.replies": (3, 0, 100),
     "FeedBlock.shown": (5, 1, 100),
     "FeedBlock.posts": (100, 0, 1000),
     "FeedBlock.likes": (500, 0, 1000),
@@ -183,14 +180,16 @@ def test_a_model_may_be_left_out_of_a_block() -> None:
 
 def test_a_model_is_told_for_whom_it_decides_and_how_that_one_is() -> None:
     model = ScriptedModel([json.dumps({"place": "shop-2"})] * 2)
-    for name, told in (("Ada", "You decide for Ada,"), (None, "You decide for citizen 1,")):
+    for name, told in (("Ada", "Ada"), (None, "citizen 1")):
         plan = [{"do": "shop", "where": "shop", "from": 0, "until": 24 * HOUR}]
         agent = citizen([MobilityBlock(llm=model)], plan=plan, now=0)
         agent.name = name
         live(agent, 10, city=town())
-        assert told in model.received[-1][0]["content"]
+        assert shown(model)["you"]["name"] == told
     said = shown(model)
-    assert said["you"] == {each: agent.status[each] for each in ("profile", "needs", "money")}
+    own = {each: agent.status[each] for each in ("profile", "home", "needs", "money", "opinions")}
+    assert said["you"] == {"name": "citizen 1", **own}
+    assert model.received[0][0] == model.received[1][0]  # the same for all
     assert [each["place"] for each in said["places"]] == ["shop-1", "shop-2"]
 
 
@@ -323,7 +322,7 @@ def test_a_model_that_talks_nonsense_costs_no_step_and_is_counted() -> None:
     society = Society(people, city, seed=3, model=model)
     (row,) = asyncio.run(society.run(steps=1))
     assert row["failures"] == 0
-    assert row["fallbacks"] == 20  # the plan's, and the dispatcher's
+    assert row["fallbacks"] == 10  # the plan's; at home asleep there is nothing to choose
     assert all(agent.status["plan"] for agent in people)
     assert all(agent.status["fallbacks"]["PlanBlock"] == 1 for agent in people)
     society.close()

@@ -186,7 +186,7 @@ def test_a_report_tells_failures_and_no_difference_without_a_common_seed(tmp_pat
     metrics = [{"name": "m", "by": sometimes}]
     metrics += [{"name": name, "by": lambda _, n=n: n} for n, name in enumerate(("a b", "a-b"))]
     fields: dict[str, Any] = {"conditions": conditions, "metrics": metrics}
-    wrong = {"intervene": {"status": {"mood": 1}, "citizens": [77]}}
+    wrong = {"intervene": {"status": {"mood": 1}, "citizens": [1, 77]}}
     fields |= {"workflow": [wrong, {"step": 1}], "published": []}
     run(experiment(seeds=[1, 2], **fields), out=tmp_path)
     page = html.unescape((tmp_path / "report.html").read_text())

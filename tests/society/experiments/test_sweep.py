@@ -209,9 +209,9 @@ def test_a_branch_has_the_recording_of_its_trunk(tmp_path: Path, monkeypatch: An
     assert trunk is branch
 
 
-@pytest.mark.parametrize(("limits", "asked"), (({}, 18), ({"max_calls": 4}, 4)))
+@pytest.mark.parametrize(("limits", "asked"), (({}, 6), ({"max_calls": 4}, 4)))
 def test_a_towns_cell_asks_its_model_within_its_limits(limits: Any, asked: int) -> None:
-    model = ScriptedModel(["no"] * 18)  # each question is asked twice
+    model = ScriptedModel(["no"] * 6)  # the plan, asked twice; asleep there is nothing to choose
     without = {"economy": False, "feed": False}
 
     async def lives() -> None:
@@ -555,6 +555,37 @@ def test_an_intervention_names_everyone_and_kinds_of_places() -> None:
     assert results.values("citizens") == {0: 5}
     before, after = (results.values("bank", step=step)[0] for step in (0, 1))
     assert before - after == 35
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    (
+        ({"pay": [{"from": "king", "to": "everyone", "cents": 5}]}, "king has no money of its own"),
+        ({"pay": [{"from": "bank", "to": "king", "cents": 5}]}, "there is no king who could be"),
+        ({"status": {"mood": 1}, "citizens": ["99"]}, "there is no citizen '99'"),
+        ({"status": {"mood": 1}, "citizens": {"tail": 2}}, "no citizen's status has tail"),
+    ),
+)
+def test_an_intervention_that_cannot_be_made_ends_its_cell(changes: Any, why: str) -> None:
+    workflow = [{"step": 1}, {"intervene": changes}, {"step": 1}]
+    experiment = Experiment(name="e", society={"citizens": 10, "step": "6h"}, workflow=workflow)
+    with pytest.raises(ConfigError, match=f"the intervention of step 1 could not be made: .*{why}"):
+        run(experiment, jobs=0)
+
+
+def test_a_payment_that_some_cannot_make_is_a_failure_and_the_cell_goes_on() -> None:
+    changes = {"pay": [{"from": "everyone", "to": "bank", "cents": 100_000}]}
+    results = run(
+        Experiment(
+            name="e",
+            society={"citizens": 10, "step": "6h"},
+            metrics=[{"name": "bank", "by": lambda society: society.books.balances["bank"]}],
+            workflow=[{"intervene": changes}, {"step": 1}],
+        ),
+        jobs=0,
+    )
+    before, after = (results.values("bank", step=step)[0] for step in (0, 1))
+    assert 0 < after - before < 10 * 100_000
 
 
 @pytest.mark.parametrize("with_it", ({"llm": "litellm:a/b"}, {"params": {"enable_social": False}}))

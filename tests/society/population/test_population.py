@@ -838,7 +838,7 @@ async def test_metrics_are_functions_of_the_columns() -> None:
     ),
 )
 async def test_a_metric_that_measures_nothing_is_named(metric: Any, why: str) -> None:
-    population = Population({"money": np.array([1, 5])}, metrics={"own": metric})
+    population = Population({"money": np.array([1, 5])}, blocks=(), metrics={"own": metric})
     async with Society(population) as society:
         with pytest.raises((ConfigError, KeyError), match=why) as raised:
             await society.step()

@@ -132,6 +132,15 @@ def _hush_pika() -> None:
     logging.getLogger("pika").setLevel(logging.CRITICAL + 1)
 
 
+def forks_on_mismatch(agents: Sequence[Agent], way: str) -> None:
+    """Say what agents do with a run that another program began: `stop` or `fork`."""
+    for each in agents:
+        if hasattr(each, "on_mismatch"):
+            each.on_mismatch = way
+        elif way != "stop":
+            raise click.UsageError(f"--on-mismatch: {each.id} gives no replies that are recorded")
+
+
 def serve_over_broker(
     agents: Sequence[str],
     id: str | None,
@@ -145,10 +154,7 @@ def serve_over_broker(
     if len(agents) > 1:
         raise click.UsageError("one process serves one agent over RabbitMQ; --http serves several")
     served = named_agent(agents[0], id, "MODULE:AGENT")
-    if on_mismatch != "stop":
-        if not hasattr(served, "on_mismatch"):
-            raise click.UsageError(f"--on-mismatch: {agents[0]} gives no replies that are recorded")
-        served.on_mismatch = on_mismatch
+    forks_on_mismatch((served,), on_mismatch)
     with recorded((served,), journal, agents[0]):
         log_to_stderr()
         space = place.space(inbox=inbox, grace=grace)

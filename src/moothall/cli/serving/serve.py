@@ -15,6 +15,7 @@ from moothall.cli.own_agents import named_agent
 from moothall.cli.serving.broker_commands import (
     GRACE_S,
     Place,
+    forks_on_mismatch,
     log_to_stderr,
     place_options,
     serve_over_broker,
@@ -94,8 +95,8 @@ def command(
     An agent that replies has a separate conversation with each sender, or, made with shared=True,
     one with all. With --journal, a ReActAgent, DualActAgent or Conversation continues the reply
     that it was giving; `moothall runs` lists these replies. If calls of it are in doubt, decide by
-    `moothall resume` without --agent: over RabbitMQ this process goes on, and sends the reply to
-    its sender.
+    `moothall resume` without --agent: over RabbitMQ, this process goes on then, and sends the reply
+    to its sender.
 
     SIGINT (Ctrl-C) or SIGTERM stops it: it begins nothing new and finishes what it is handling;
     waiting messages stay at the broker. A second signal stops it at once.
@@ -132,6 +133,7 @@ def command(
                 served = [named_agent(each, id, "MODULE:AGENT") for each in agents]
         else:
             served = [named_agent(each, id, "MODULE:AGENT") for each in agents]
+        forks_on_mismatch(served, on_mismatch)
         for name, each in zip(agents, served, strict=True):
             if journal is not None and hasattr(each, "journal"):
                 stack.enter_context(recorded((each,), journal, name))

@@ -91,6 +91,8 @@ class BudgetedModel(Answering):
             None
     """
 
+    _asks_others = True
+
     def __init__(self, model: Model | str, budget: Budget) -> None:
         if not isinstance(budget, Budget):
             raise ConfigError(

@@ -42,6 +42,8 @@ class FallbackModel(Answering):
         ModelError: there is no model of a name
     """
 
+    _asks_others = True
+
     def __init__(self, models: Iterable[Model | str], *, name: str | None = None) -> None:
         if isinstance(models, str) or not isinstance(models, Iterable):
             raise DefinitionError(

@@ -56,6 +56,8 @@ class RecordedModel(Answering, Closing):
         ModelError: the file is missing, damaged, or another model's
     """
 
+    _asks_others = True
+
     def __init__(
         self,
         model: Model | str | None,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from moothall import tracing
 from moothall.action import ACCESS_DENIED, ACCESS_PERMITTED
 from moothall.agent import CURRENT
 from moothall.approval import ApprovalRequest
@@ -156,6 +157,13 @@ class Call:
 
     async def run(self) -> None:
         """Give the call its result: the recorded one, or that of executing it now."""
+        if tracing.active is None or self._record.has_ended(self.key):
+            await self._run()
+        else:
+            span = tracing.active.tool(self._agent, self._wanted, self.key)
+            await tracing.traced(span, self._run)
+
+    async def _run(self) -> None:
         agent, record, chosen = self._agent, self._record, self._wanted.action
         assert chosen is not None
         known, beside = record.has_ended(self.key), len(self._of.wanted) > 1

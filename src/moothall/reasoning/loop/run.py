@@ -9,12 +9,13 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from moothall import tracing
 from moothall.action import Action
 from moothall.context import SystemPrompt, prompt_for
 from moothall.errors import BudgetExceeded, DefinitionError, HookError, JournalError, StateError
 from moothall.jsonvalue import Unreadable, json_text
 from moothall.memory.memory import Memory
-from moothall.models.base import streamed
+from moothall.models.base import answer_of, streamed
 from moothall.models.protocol import Model, ReasoningPiece, TextPiece, Usage
 from moothall.reasoning.charging import begun, budgeted
 from moothall.reasoning.events import MessageAdded
@@ -405,7 +406,9 @@ class Run:
         if self.emit is None:
             # Pass a schema only if there is one: a user's own model may not have the parameter.
             more = {} if schema is None else {"schema": schema}
-            return await awaited(self.model.complete(prompt, actions=actions, **more))
+            if tracing.active is None:  # the faster way
+                return await awaited(self.model.complete(prompt, actions=actions, **more))
+            return await answer_of(self.model, prompt, actions=actions, **more)
         parts = streamed(self.model, prompt, actions, schema)
         try:
             async for part in parts:
@@ -461,6 +464,7 @@ class Run:
         if record is not NULL_RECORD and (doubts := doubts_of(record, self.state.iteration)):
             raise Stop("in_doubt", doubts)
         plain = record is NULL_RECORD and not (self.emit or self.budget or agent._hooks)
+        plain = plain and tracing.active is None
         try:
             if plain and len(wanted) == 1:  # the fastest way
                 wanted[0].result = await execute(agent, wanted[0], self.request)

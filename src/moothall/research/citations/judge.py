@@ -35,7 +35,9 @@ class Judge(NamedTuple):
 @lru_cache(maxsize=1)
 def judge() -> Judge:
     """Return the judge whose weights are in the package."""
-    made = json.loads(files(__package__).joinpath(WEIGHTS).read_text(encoding="ascii"))
+    made = json.loads(
+        files("moothall.research.citations").joinpath(WEIGHTS).read_text(encoding="ascii")
+    )
     return Judge(
         tuple(made["features"]), made["start"], tuple(made["trees"]), made["supported"],
         made["partly"],

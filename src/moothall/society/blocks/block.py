@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -17,6 +18,7 @@ from moothall.society.arrays import np
 from moothall.society.blocks.columns import DOES, code
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.draw import Draws
+from moothall.society.kernel.mind import told
 from moothall.society.kernel.perception import Perception, item_of
 from moothall.society.kernel.wants import Want
 from moothall.text import error_text, one_line
@@ -118,6 +120,19 @@ class CitizenBlock(Block):
         item = item_of(context.status)
         return float(item is not None and item["do"] in self.does)
 
+    def offer(self, context: Any) -> str:
+        """Return what the block would do now, in words for a model; empty if it cannot act.
+
+        That is the current item of the plan, for a block that carries it out, and not on the way.
+        """
+        if self.fits(context) <= 0:
+            return ""
+        if not isinstance(context, Perception):
+            return self.description or self.name
+        if self.does and context.status.get("moving"):
+            return ""
+        return (context.intention if self.does else "") or self.description or self.name
+
     def fits_rows(self, rows: Rows) -> Any:
         """Return `fits` of rows of a population, by their current items."""
         if not self.does or "item_do" not in rows.population.arrays:
@@ -128,6 +143,14 @@ class CitizenBlock(Block):
             if each in DOES:
                 fits |= do == code(each)
         return fits.astype("float32")
+
+    def at_item(self, context: Any) -> bool:
+        """Return whether the citizen is where the current item of its plan is."""
+        if not isinstance(context, Perception):
+            return True
+        item = item_of(context.status)
+        where = None if item is None else item["where"]
+        return where is None or self.city is None or where == context.place
 
     # -- what the block does -----------------------------------------------------------------------
 
@@ -173,15 +196,13 @@ class CitizenBlock(Block):
             task: the decision that the model is to make, in words
             schema: the JSON schema of the answer, an object
             read: makes a value of the object, or raises `Unreadable`; by default the object itself
-            shown: JSON data that the model is shown besides the citizen's perception
+            shown: JSON data that the model is shown besides what the citizen perceives, is, and
+                remembers
         """
         if self.llm is None or not getattr(self.params, "by_model", True):
             return None
-        name = self.agent.name or f"citizen {self.agent.id}"
-        status = self.status
-        me = {key: status.get(key) for key in ("profile", "needs", "money") if key in status}
-        task = f"You decide for {name}, a citizen of a simulated town. {task}"
-        prompt = self.perceived.prompt(task, schema, {"you": me, **shown})
+        known = await told(self.agent, f"{task} {json.dumps(shown, default=str)}")
+        prompt = self.perceived.prompt(task, schema, {**known, **shown})
         answer = AnswerSchema(schema)
 
         def value_of(text: str) -> Any:

@@ -97,6 +97,10 @@ class EconomyBlock(CitizenBlock):
             return 1.5 if dines or super().fits(context) else 0.0
         return 1.5 if super().fits(context) or self._dines() else 0.0
 
+    def offer(self, context: Any) -> str:
+        """Return the current item of the plan if the citizen is at its place; else empty."""
+        return super().offer(context) if self.at_item(context) else ""
+
     def _dines(self) -> bool:
         item, city = self.item, self.city
         if item is None or item["do"] != "eat" or city is None:

@@ -77,6 +77,14 @@ class MobilityBlock(CitizenBlock):
             return 0.0
         return 0.0 if item["where"] == self.perceived.place else 2.0
 
+    def offer(self, context: Any) -> str:
+        """Return where it would go; empty if the citizen is there, or has nowhere to go."""
+        if self.fits(context) <= 0:
+            return ""
+        item, moving = self.item, self.status.get("moving")
+        to = moving["to"] if moving else item["where"] if item is not None else ""
+        return f"go to {to}" if to else self.description
+
     async def forward(self) -> str | None:
         """Set out, or continue on the way; return the destination."""
         status = self.status

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from moothall.params import BlockParams
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams
@@ -33,6 +33,15 @@ class OtherBlock(CitizenBlock):
     ParamsType: ClassVar[type[BlockParams]] = OtherBlockParams
     does: ClassVar[tuple[str, ...]] = ("sleep", "eat", "study", "leisure")
     columns: ClassVar[dict[str, Column]] = ACT
+
+    def offer(self, context: Any) -> str:
+        """Return the current item of the plan; away from its place leisure alone, else empty."""
+        if not isinstance(context, str) and not self.at_item(context):
+            item = self.item
+            if item is None or item["do"] != "leisure":
+                return ""
+            return "leisure here" if super().offer(context) else ""
+        return super().offer(context)
 
     async def forward(self) -> str:
         """Do the current item of the plan; return the act."""

@@ -18,6 +18,7 @@ from moothall.society.blocks.needs import NeedsBlock
 from moothall.society.blocks.plan_rows import before_rows, step_rows
 from moothall.society.blocks.rules import LEISURE
 from moothall.society.columns.town import LOOKED_AT
+from moothall.society.kernel.perception import TIME
 from moothall.society.kernel.wants import Move
 
 _HOUR: Final = 3600
@@ -246,7 +247,7 @@ class PlanBlock(CitizenBlock):
         status, city = self.status, self.city
         kinds = [] if city is None else [each for each in city.kinds() if each != "home"]
         places = list(dict.fromkeys(["home", *(["work"] if self._duty_place else ()), *kinds]))
-        time = {"type": "string", "pattern": "^([01][0-9]|2[0-4]):[0-5][0-9]$"}
+        time = {"type": "string", "pattern": TIME}
         piece = object_schema(
             do={"enum": list(DOES)}, where={"enum": places}, **{"from": time, "until": time}
         )

@@ -22,6 +22,8 @@ from moothall.society.columns.lists import turns
 from moothall.society.columns.register import Register
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.draw import belows
+from moothall.society.kernel.mind import HEARD, SAID, note_talk, waiting
+from moothall.society.kernel.perception import Perception
 from moothall.society.kernel.wants import WHO
 
 LONGEST: Final = 280  # the characters of a message at most
@@ -61,6 +63,9 @@ class SocialBlockParams(TalkParams):
     friends: int = Field(default=150, ge=1, le=10_000, description="relations at most")
     bound: int = Field(default=400, ge=0, le=2000, description="bound of confidence")
     pull: int = Field(default=100, ge=0, le=1000, description="pull of an opinion, thousandths")
+    replies: int = Field(
+        default=3, ge=0, le=100, description="what a model says in a conversation, at most"
+    )
 
 
 class SocialBlock(TalkBlock):
@@ -93,6 +98,7 @@ class SocialBlock(TalkBlock):
         for message in self.perceived.messages:
             if message["action"]["name"] == "say":
                 heard.add(message["from"])
+                self._remember(message["from"], message["action"]["args"])
                 self._hear(message["from"], message["action"]["args"])
         before, status["faded"] = status.get("faded", -1), day
         if before not in (-1, day):
@@ -221,6 +227,35 @@ class SocialBlock(TalkBlock):
             opinion = max(-1000, min(1000, opinion))
             opinions[topic] = opinion_after(opinions[topic], opinion, params.bound, params.pull)
 
+    @property
+    def _led(self) -> bool:
+        """Whether a model leads the citizen; by rule, conversations are not kept."""
+        return self.llm is not None and self.params.by_model
+
+    def _remember(self, sender: str, args: Mapping[str, Any]) -> None:
+        """Remember what a citizen led by a model hears, and from whom."""
+        content = args.get("content")
+        if self._led and isinstance(content, str):
+            content = content[:LONGEST]
+            note_talk(self.status, self.perceived.step, sender, content, mine=False)
+            self.note(f"{HEARD}{self.perceived.label(sender)}: {content}")
+
+    @property
+    def _waiting(self) -> list[str]:
+        """Who waits for an answer of the citizen; nobody while it sleeps."""
+        item = self.item
+        if not self._led or (item is not None and item["do"] == "sleep"):
+            return []
+        return waiting(self.perceived, self.params.replies)
+
+    def offer(self, context: Any) -> str:
+        """Return whom it would talk to or answer; empty if the plan and nobody asks for it."""
+        would = super().offer(context)
+        if not isinstance(context, Perception):
+            return would
+        names = ", ".join(map(context.label, self._waiting))
+        return f"answer {names}" if names else would
+
     def _closer(self, id: str, seconds: int) -> None:
         relations = self.status.setdefault("relations", {})
         relations[id] = self._after(relations.get(id, 0), seconds)
@@ -269,17 +304,24 @@ class SocialBlock(TalkBlock):
             return None
         relations = self.status.get("relations", {})
         closest = sorted(relations, key=lambda id: -relations[id])[: _SHOWN // 2]
-        names = list(dict.fromkeys([*closest, *self.perceived.here[: _SHOWN // 2]]))
+        asked, here = self._waiting, self.perceived.here[: _SHOWN // 2]
+        names = list(dict.fromkeys([*asked, *closest, *here]))
         if not names:
             return None
         answer = await self.decide(
-            "Choose somebody to say something to, and what.",
+            "Choose somebody to say something to, by the id in brackets, and what; go on with what "
+            "you talk about, and answer who waits for it.",
             object_schema(
                 to={"enum": names}, content={"type": "string", "minLength": 1, "maxLength": LONGEST}
             ),
-            people=[{"id": id, "relation": relations.get(id, 0)} for id in names],
+            people=[self._person(id, relations.get(id, 0)) for id in names],
+            waiting_for_your_answer=[*map(self.perceived.label, asked)],
         )
         return None if answer is None else (answer["to"], answer["content"])
+
+    def _person(self, id: str, relation: int) -> dict[str, Any]:
+        name = self.perceived.name_of and self.perceived.name_of(id)
+        return {"id": id, **({"name": name} if name else {}), "relation": relation}
 
     def _send(self, to: str, content: str, topic: str, opinion: int) -> None:
         args: dict[str, Any] = {"content": content}
@@ -288,7 +330,11 @@ class SocialBlock(TalkBlock):
         if self.agent.space is not None:
             self.agent.send({"to": to, "action": {"name": "say", "args": args}})
         self._closer(to, self.perceived.seconds)
-        self.note(f"It said to {to}: {content}")
+        whom = to
+        if self._led:
+            note_talk(self.status, self.perceived.step, to, content, mine=True)
+            whom = self.perceived.label(to)
+        self.note(f"{SAID}{whom}: {content}")
 
     @action
     async def write(self, to: str, content: str) -> None:

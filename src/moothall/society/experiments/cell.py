@@ -166,6 +166,12 @@ class _CellRun:
             chunk = min(steps, every - society.number % every)
             society.metrics.clear()  # a run of years takes no more memory than one of a day
             rows = await society.run(step=self._cell.step, steps=chunk)
+            if society.unmade:
+                number, why = society.unmade[0]
+                raise ConfigError(
+                    f"condition {condition!r}: the intervention of step {number} could not be "
+                    f"made: {why}"
+                )
             for name in _SUMMED:
                 self.totals[name] += sum(row.get(name, 0) for row in rows)
             self._measure(society, condition, rows[-1])

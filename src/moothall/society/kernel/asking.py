@@ -7,13 +7,16 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
+from moothall import tracing
 from moothall.agent import Agent
 from moothall.budget import Budget
 from moothall.errors import JournalError, ModelError, MoothallError
+from moothall.models.base import answer_of
 from moothall.models.protocol import ModelReply, answer_json, answer_of_json
 from moothall.reasoning.charging import begun, budgeted, charge_spent, spending
 from moothall.reasoning.record import NULL_RECORD, Record
@@ -43,6 +46,7 @@ class Asking:
         self.record: Record[Any] = NULL_RECORD
         self.step: int = 0
         self.calls: int = 0
+        self.span: tracing.Span | None = None  # of the step that is being taken, if that is traced
         self.prompts: int = 0
         """The sum of the SHA-256 of all prompts of the run, whose order does not matter."""
         self.unused: str = ""
@@ -109,7 +113,10 @@ class Asking:
                     budget = asked.agent.budget or self.budget
                     model = budgeted(asked.model, budget)
                     with await begun(step, budget, model, *prompt, args={"messages": prompt[0]}):
-                        return {"answer": answer_json(await model.complete(*prompt))}
+                        ask = partial(answer_of, model, prompt[0])
+                        work = partial(ask, actions=prompt[1], schema=prompt[2])
+                        given = await (tracing.below(self.span, work) if self.span else work())
+                        return {"answer": answer_json(given)}
             except JournalError:
                 raise
             except Exception as error:  # only this citizen loses its answer
@@ -151,6 +158,8 @@ class Asking:
 
 class AskedModel:
     """A model for one citizen, whose calls go through `Asking`; `own` is None for the society's."""
+
+    _asks_others = True
 
     def __init__(self, asking: Asking, agent: Agent, model: Any, own: Any = None) -> None:
         self._asking = asking

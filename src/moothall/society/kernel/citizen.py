@@ -16,6 +16,7 @@ from moothall.errors import BudgetExceeded, DefinitionError, ModelError, NotInSp
 from moothall.memory.memory import Memory, last
 from moothall.params import AgentParams
 from moothall.society.kernel.draw import Draws
+from moothall.society.kernel.mind import told
 from moothall.society.kernel.perception import Perception, View
 from moothall.society.kernel.wants import Want
 from moothall.text import one_line
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from moothall.workflow import AgentSettings
 
 STREAM: Final = 50  # the events that a citizen remembers
+LED: Final = 200  # the events that a citizen led by a model remembers
 
 
 class AgentType(StrEnum):
@@ -46,6 +48,12 @@ class CitizenAgentParams(AgentParams):
     enable_mobility: bool = Field(default=True, description="whether it moves")
     enable_social: bool = Field(default=True, description="whether it writes to others")
     enable_economy: bool = Field(default=True, description="whether it works and buys")
+    memory_tokens: int = Field(
+        default=600,
+        ge=0,
+        le=100_000,
+        description="tokens of its memory in a prompt, at most",
+    )
 
 
 class CitizenMemory(Memory):
@@ -54,7 +62,7 @@ class CitizenMemory(Memory):
     Args:
         status: the citizen's state, plain JSON data; used without a copy
         stream: the events, the oldest first
-        most: the number of events at most
+        most: the number of events at most; 50 if left out, and 200 in a society with a model
 
     Attributes:
         status: the citizen's state, such as `needs`, `plan` and `relations`; only the commit stage
@@ -67,15 +75,16 @@ class CitizenMemory(Memory):
         status: dict[str, Any] | None = None,
         stream: Iterable[Any] = (),
         *,
-        most: int = STREAM,
+        most: int | None = None,
     ) -> None:
         if status is not None and type(status) is not dict:
             raise DefinitionError(f"status= must be a dict, got {type(status).__name__}")
-        if type(most) is not int or most < 1:
+        if most is not None and (type(most) is not int or most < 1):
             raise DefinitionError(f"most= must be 1 or more, got {most!r}")
         self.status: dict[str, Any] = {} if status is None else status
-        self.most = most
-        self.stream: list[Any] = _events(stream, most)
+        self._given = most is not None
+        self.most = STREAM if most is None else most
+        self.stream: list[Any] = _events(stream, self.most)
 
     def _start_empty(self) -> None:
         self.status = {}
@@ -84,6 +93,11 @@ class CitizenMemory(Memory):
     def thread(self, id: str | None) -> Self:
         """Return the memory of a thread, as `Memory.thread` does."""
         return super().thread(id)
+
+    def lead(self) -> None:
+        """Keep as many events as a model needs, unless `most` was given."""
+        if not self._given:
+            self.most = LED
 
     def note(self, step: int, text: str) -> None:
         """Remember an event of a step; above `most` events, forget the oldest."""
@@ -232,6 +246,8 @@ class CitizenAgent(Agent):
             the result of the block's `forward`; None if no block was chosen
         """
         dispatcher = self.dispatcher
+        if dispatcher.show is None:
+            dispatcher.show = self._shown
         if dispatcher.llm is None:
             block = dispatcher.by_rule(self.perceived)
         else:
@@ -251,6 +267,10 @@ class CitizenAgent(Agent):
         except BaseException as error:
             self._noted(error, "forward", block)
             raise
+
+    async def _shown(self, context: Any) -> dict[str, Any]:
+        """Return what the dispatcher's model is shown of a perception."""
+        return {"now": str(context), **await told(self, str(context))}
 
     @action(idempotent=True)
     async def say(self, content: str, topic: str = "", opinion: int | None = None) -> None:

@@ -116,7 +116,11 @@ class Intervention:
         return self._moment < clock.moment
 
     def change(self, society: Any) -> list[str]:
-        """Make the changes; return why some could not be made."""
+        """Make the changes; return why some could not be made.
+
+        A payment that nobody could make, and a status that could be set for no citizen, are also
+        noted in the society's `unmade`.
+        """
         changed: Changed = society.changed
         changed.facts.update(copy_json(self.facts))
         if self.close or self.open:
@@ -126,12 +130,17 @@ class Intervention:
         failed: list[str] = []
         if self.status:
             failed += society.books.set_status(copy_json(self.status), self.citizens)
+        strangers = sum("there is no citizen" in each for each in failed)
+        some = isinstance(self.citizens, list) and strangers < len(self.citizens)
+        unmade = [] if some and len(failed) == strangers else [*failed]
         for sender, to, cents in self.pay:
             ids = society.books.where
             who = (sorted(ids, key=id_order) if e == "everyone" else [e] for e in (sender, to))
-            for pair in product(*who):
-                if why := society.books.pay(*pair, cents):
-                    failed.append(f"pay: {why}")
+            why = [society.books.pay(*pair, cents) for pair in product(*who)]
+            failed += [f"pay: {each}" for each in why if each]
+            if all(why):
+                unmade.append(f"pay: {why[0]}" if why else "pay: there is nobody who could pay")
+        society.unmade += [(society.number, each) for each in unmade]
         society.news += copy_json(self.news)
         return failed
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import difflib
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -26,7 +28,10 @@ _NUMBERS: Final = {
 }
 _WEIGHTS: Final = {"interests": (0, 1000), "opinions": (-1000, 1000), "relations": (0, 1000)}
 _TEXTS: Final = ("name", "home", "work", "school", "gender", "education")
-COLUMNS: Final = ("id", *_TEXTS, *_NUMBERS, *_WEIGHTS)  # the columns that a table may have
+COLUMNS: Final = ("id", *_TEXTS, *_NUMBERS, *_WEIGHTS)
+"""The columns that have a meaning of their own; all others are attributes of the profile."""
+_ATTRIBUTE: Final = re.compile(r"-?(0|[1-9][0-9]{,17})(\.[0-9]+)?")  # `007` is a text
+_LONGEST: Final = 2000  # the characters of an attribute, at most
 
 
 def read_people(path: str | Path, city: Any = None) -> list[dict[str, Any]]:
@@ -40,6 +45,9 @@ def read_people(path: str | Path, city: Any = None) -> list[dict[str, Any]]:
     * `hunger`, `energy`, `safety`, `social` 0–1000
     * `interests` (`music:800;sport:500`, 0–1000), `opinions` (−1000–1000) and `relations` (by id of
       others, 0–1000)
+    * any others, such as `occupation`, `income`, `household` and `values`: attributes of one's own,
+      which stand in the citizen's `profile`; a number, or a text of up to 2,000 characters. A name
+      that is nearly one of the above is refused as a slip
 
     Args:
         path: a `.csv` (UTF-8, with a header) or `.parquet` file
@@ -72,8 +80,7 @@ def checked_people(
     given = list(columns)
     for column in given:
         if column not in COLUMNS:
-            known = ", ".join(COLUMNS)
-            raise ConfigError(f"{source}: unknown column {excerpt(column)}; there are {known}")
+            _check_attribute(column, source)
         if given.count(column) > 1:
             raise ConfigError(f"{source}: column {column!r} appears twice")
     if "id" not in given:
@@ -82,7 +89,7 @@ def checked_people(
     at: dict[int | str, int] = {}
     for number, row in enumerate(rows, 1):
         where = f"{source}, row {number}"
-        person = _person(row, where, city)
+        person = _person(row, where, city, [each for each in given if each not in COLUMNS])
         one = at.setdefault(person["id"], number)
         if one != number:
             raise ConfigError(f"{where}, column 'id': {person['id']!r} is the id of row {one} too")
@@ -94,7 +101,9 @@ def checked_people(
     return found
 
 
-def _person(row: Mapping[str, Any], where: str, city: Any) -> dict[str, Any]:
+def _person(
+    row: Mapping[str, Any], where: str, city: Any, attributes: Iterable[str]
+) -> dict[str, Any]:
     person: dict[str, Any] = {}
     for column in COLUMNS:
         value = row.get(column)
@@ -115,7 +124,38 @@ def _person(row: Mapping[str, Any], where: str, city: Any) -> dict[str, Any]:
             raise ConfigError(f"{at}: the city has no place {excerpt(value)}")
         part = "needs" if column in NEEDS else "profile" if column in IN_PROFILE else ""
         (person.setdefault(part, {}) if part else person)[column] = value
+    for name in attributes:
+        value = row.get(name)
+        if value is not None and value != "":
+            value = _attribute(value, f"{where}, column {excerpt(name)}")
+            person.setdefault("profile", {})[name] = value
     return person
+
+
+def _check_attribute(name: Any, source: str) -> None:
+    """Check the name of an attribute of one's own; one that is nearly a known column is a slip."""
+    if not isinstance(name, str) or not 0 < len(name) <= 100 or not name.isprintable():
+        what = f"the name of a column must be a text of 1 to 100 characters, got {excerpt(name)}"
+        raise ConfigError(f"{source}: {what}")
+    if near := difflib.get_close_matches(name.lower(), COLUMNS, 1, 0.8):
+        raise ConfigError(
+            f"{source}: unknown column {excerpt(name)}: did you mean {near[0]!r}? If it is an "
+            "attribute of your own, give it another name"
+        )
+
+
+def _attribute(value: Any, at: str) -> Any:
+    """Return an attribute: a number, also of a text, a boolean, or a text."""
+    if isinstance(value, str):
+        value = value.strip()
+        if found := _ATTRIBUTE.fullmatch(value):
+            return float(value) if found[2] else int(value)
+        if len(value) <= _LONGEST and value.isprintable():
+            return value
+    elif isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    what = f"a number, or a printable text of up to {_LONGEST:,} characters"
+    raise ConfigError(f"{at} must be {what}, got {excerpt(value)}")
 
 
 def _id(value: Any, at: str) -> int | str:

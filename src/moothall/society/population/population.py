@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.arguments import check_integer
 from moothall.errors import ConfigError, DefinitionError
+from moothall.memory.memory_config import first_status
 from moothall.society.arrays import np, sha256_of
+from moothall.society.blocks import all_blocks
 from moothall.society.blocks.row_block import checked, writes
 from moothall.society.city.network import Network
-from moothall.society.columns.column import SETTLED
+from moothall.society.columns.column import SETTLED, Column
 from moothall.society.columns.register import Register
 from moothall.society.columns.table import arrow_of, columns_of, fill
 from moothall.society.columns.views import Columns
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 MOST: Final = 2**31 - 1
 _PART: Final = 1 << 16
+_DTYPES: Final[dict[type, str]] = {bool: "bool", int: "int64", float: "float64"}
 
 _MEASURED: Final = ("step", "time", *(each.name for each in METRICS))
 
@@ -44,11 +47,14 @@ class Population(Register):
         citizens: how many there are, their ids 1 … n; or a table of them: a dict of arrays, a
             pyarrow Table, or the path of a Parquet file, with whole numbers as `id` or without
         city: the places: a `City`, a `Network`, a `Grid`, or None
-        blocks: the blocks of every citizen
+        blocks: the blocks of every citizen; those of `all_blocks()` if left out, as in a `Society`
+            of so many
         seed: what all random numbers are made from
         network: who knows whom: a `Network` whose node k is the citizen of row k
         metrics: functions of the columns (a dict of arrays), by name, whose value stands in each
             row of the society's metrics
+        citizen: the class of full agents; its `memory_config` has numbers and booleans alone, each
+            a column
 
     Attributes:
         ids: the ids of the citizens, rising; uint64
@@ -64,14 +70,17 @@ class Population(Register):
         self,
         citizens: int | str | PathLike[str] | Mapping[str, Any] | Any,
         city: Any = None,
-        blocks: Iterable[Any] = (),
+        blocks: Iterable[Any] | None = None,
         seed: int = 0,
         *,
         network: Network | None = None,
         metrics: Mapping[str, Callable[[Mapping[str, Any]], float]] | None = None,
+        citizen: type[CitizenAgent] = CitizenAgent,
     ) -> None:
         check_integer("seed", seed, 0, (1 << 64) - 1)
-        made = checked(blocks)
+        made = checked(all_blocks() if blocks is None else blocks)
+        if not (isinstance(citizen, type) and issubclass(citizen, CitizenAgent)):
+            raise ConfigError(f"citizen= must be a class of CitizenAgent, got {citizen!r:.80}")
         if not isinstance(metrics, Mapping | None):
             raise ConfigError(f"metrics= must be a dict of functions by name, got {metrics!r:.80}")
         self.metrics: dict[str, Callable[[Mapping[str, Any]], float]] = dict(metrics or {})
@@ -97,6 +106,8 @@ class Population(Register):
                 f"the network has {len(network):,} nodes, and there are {len(ids):,} citizens"
             )
         super().__init__(ids, city, made, seed, network)
+        self.citizen: type[CitizenAgent] = citizen
+        self._remember(citizen)
         self.agents: dict[int, CitizenAgent] = {}  # the full agents, by row
         self.society: Any = None
         self.source: Any = None  # the engine whose workers hold the columns; None if they are here
@@ -104,6 +115,22 @@ class Population(Register):
         if table is not None:
             fill(self, table)
         begin(self, given=() if table is None else tuple(table))
+
+    def _remember(self, citizen: type[CitizenAgent]) -> None:
+        """Declare a column for each name of a class's `memory_config` that no block declares."""
+        for name, value in first_status(citizen.memory_config, citizen.__name__).items():
+            if type(value) not in _DTYPES:
+                raise ConfigError(
+                    f"{citizen.__name__}.memory_config[{name!r}] must be a number or a boolean in "
+                    f"a population, got {excerpt(value)}: declare a Column of a block instead"
+                )
+            if name in self.arrays:
+                raise ConfigError(
+                    f"{citizen.__name__}.memory_config[{name!r}]: give it another name: a "
+                    "population has a column of that name already"
+                )
+            column = self.declared[name] = Column(_DTYPES[type(value)], value)
+            self.arrays[name] = column.new_array(len(self))
 
     def __repr__(self) -> str:
         return f"<Population of {len(self):,}, {len(self.arrays)} columns>"
@@ -173,7 +200,9 @@ class Population(Register):
         blocks = options.pop("blocks", None)
         if blocks is None:
             blocks = [copy.copy(each) for each in self.blocks]
-        agent = CitizenAgent(
+            for each in blocks:
+                each.actions = dict(each.actions)
+        agent = self.citizen(
             self.id_of(row), memory=CitizenMemory(self.status_of(row)), blocks=blocks, **options
         )
         self.agents[row] = agent

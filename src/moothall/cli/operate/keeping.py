@@ -13,6 +13,7 @@ from moothall.cli.shared_options import journal_option, made_journal, opened, us
 from moothall.cli.values import Age, FileToWrite, Whole
 from moothall.errors import ConfigError
 from moothall.journal import Deleted, Journal
+from moothall.telemetry import export_otlp
 from moothall.text import counted, escaped
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
@@ -187,28 +188,36 @@ def compact(journal: str | None) -> int:
     return 0 if whole else 1
 
 
-@click.command(short_help="Write a run to a file.")
+@click.command(short_help="Write a run to a file, or send its spans.")
 @click.argument("run_id", metavar="ID")
 @journal_option("The journal.")
-@click.option(
-    "--jsonl", metavar="PATH", type=FileToWrite(), required=True, help="The file to write."
-)
-def export(run_id: str, journal: str | None, jsonl: str) -> int:
-    """Write the run with this ID to a file of JSON lines.
+@click.option("--jsonl", metavar="PATH", type=FileToWrite(), help="The file to write.")
+@click.option("--otlp", metavar="URL", help="The OpenTelemetry collector to send spans to.")
+def export(run_id: str, journal: str | None, jsonl: str | None, otlp: str | None) -> int:
+    """Write the run with this ID to a file of JSON lines, or send its spans.
 
-    The first line is about the run; then come its large values and its entries.
+    The first line is about the run; then come its large values and its entries. The spans are
+    those that the run makes while `moothall.telemetry.instrument` is on, with the same ids;
+    OTEL_EXPORTER_OTLP_HEADERS has what the collector asks for.
 
     \b
-    Example:
+    Examples:
       moothall runs export 79a0b5265e6033b5 \\
         --jsonl run.jsonl
+      moothall runs export 79a0b5265e6033b5 \\
+        --otlp http://127.0.0.1:4318
 
     \b
     Exit codes: 0 done, 1 failed, 2 wrong usage,
     130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    with opened(journal) as found:
-        found.export(run_id, jsonl)
+    if jsonl is None and otlp is None:
+        raise click.UsageError("name what to make: --jsonl PATH, or --otlp URL")
+    with opened(journal) as found, usage():
+        if jsonl is not None:
+            found.export(run_id, jsonl)
+        if otlp is not None:
+            click.echo(f"{counted(export_otlp(found, run_id, otlp), 'span')} sent")
     return 0
 
 

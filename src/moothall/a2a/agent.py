@@ -1,0 +1,300 @@
+"""A remote A2A agent, as one that replies."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.a2a.client import Broken, RemoteTask, Server
+from moothall.a2a.wire import COMPLETED, INPUT_REQUIRED, data_part, text_part
+from moothall.approval import ApprovalRequest, Question
+from moothall.approval.approval import answer, approve
+from moothall.arguments import names_checked
+from moothall.errors import ConfigError, ModelError, NobodyToAsk
+from moothall.jsonvalue import Unreadable, json_text
+from moothall.models.protocol import ChatMessage, TextPiece, Usage
+from moothall.models.settings import check_base_url
+from moothall.reasoning.conversational import ConversationalAgent
+from moothall.reasoning.reply import Reply, StopReason
+from moothall.reasoning.reply_request import ReplyRequest
+from moothall.reasoning.thread import Thread
+from moothall.text import one_line
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from moothall.workflow import AgentOptions
+
+_MOST_OBSERVED: Final = 100
+_CANCEL_S: Final = 5.0
+"""How long a reply that is cancelled waits for the server to hear of it."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
+_MOST_BROKEN: Final = 5
+"""After so many answers in a row that have not come, a task is not looked for any more."""
+
+
+@dataclass(slots=True)
+class _Conversation:
+    """What is known of one thread's conversation with the remote agent."""
+
+    context: str = ""  # the id that the server has given it
+    task: str = ""  # a task of the server that waits for the next text
+    observed: deque[str] = field(default_factory=lambda: deque(maxlen=_MOST_OBSERVED))
+
+
+@names_checked
+class A2AAgent(ConversationalAgent):
+    """A remote agent behind A2A 1.0, as a conversational agent: each reply is a task there.
+
+    Each thread is a separate conversation (a context) with the other agent. Texts arrive as they
+    come, where the server streams. An approval that a moothall server asks for is asked of this
+    agent's approver; without one it is refused. What another server requires as input is asked of
+    the approver as a question; with nobody to answer, it is the reply's text, and the next reply of
+    the thread answers it. The last hundred observations since the last reply are sent with the
+    next one. A schema is used here only, to read the answer: after one that does not follow it, the
+    other agent is asked once more, with the fault. A reply that is cancelled cancels the task.
+
+    What it says is not trusted, and no call is sent twice: where an answer breaks off, the task is
+    looked for by its id, and without one the reply fails.
+
+    Args:
+        id: its id
+        url: the address of the server, where its card is at `/.well-known/agent-card.json`, or the
+            card's own address, which ends in `.json`
+        headers: what each request states besides, such as `{"Authorization": "Bearer …"}`; they are
+            sent to the card's server alone
+        timeout_s: seconds until the task has ended or asks something
+        **options: the options of `Agent`
+
+    Raises:
+        ConfigError: an argument is wrong
+        DefinitionError: the address holds a password
+        MissingExtra: the extra `openai`, whose HTTP client it uses, is not installed
+    """
+
+    def __init__(
+        self,
+        id: str | int,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float = 300.0,
+        **options: Unpack[AgentOptions],
+    ) -> None:
+        super().__init__(id, **options)
+        where = f"agent {id!r}"
+        self.url: str = check_base_url(url, f"{where}: url=")
+        number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
+        if not number or not 0 < timeout_s < float("inf"):
+            raise ConfigError(f"{where}: timeout_s= must be above 0, got {timeout_s!r:.80}")
+        given = {} if headers is None else headers
+        if not isinstance(given, Mapping) or not all(
+            isinstance(text, str) and text.isprintable() for each in given.items() for text in each
+        ):
+            raise ConfigError(f"{where}: headers= must be texts by name")
+        self._timeout_s = float(timeout_s)
+        self._server = Server(where, self.url, given, self._timeout_s)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop; a later reply opens new ones."""
+        await self._server.aclose()
+
+    async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
+        _of(thread).observed.append(json_text(message.get("content")))
+
+    async def _respond(self, request: ReplyRequest) -> Reply:
+        known = _of(request.state)
+        heard = [*known.observed, *request.state.hear()]
+        known.observed.clear()
+        try:
+            return await self._replied(request, known, heard)
+        except BaseException:  # sent with the next request
+            known.observed.extendleft(reversed(heard))
+            raise
+
+    async def _replied(
+        self, request: ReplyRequest, known: _Conversation, heard: list[str]
+    ) -> Reply:
+        parts = [*map(text_part, heard), *_parts_of(request.content)]
+        value, fault, task = None, "", RemoteTask()
+        for _ in ("first", "again"):
+            task = await self._asked(request, known, parts)
+            text = task.text
+            value = task.data[0] if len(task.data) == 1 else text
+            if request.answer is None:
+                break
+            candidates = [text, *map(json_text, task.data)]
+            for each in candidates:
+                try:
+                    value, fault = request.answer.read(each), ""
+                    break
+                except Unreadable as error:
+                    value, fault = None, fault or str(error)
+            if not fault:
+                break
+            parts = [text_part(fault)]
+        reason: StopReason = "unreadable" if fault else "done"
+        messages: list[ChatMessage] = [
+            {"role": "user", "content": json_text(request.content)},
+            {"role": "assistant", "content": task.text},
+        ]
+        return Reply(task.text, value, messages, [], Usage(), reason, fault, None, request.run_id)
+
+    async def _asked(
+        self, request: ReplyRequest, known: _Conversation, parts: list[dict[str, Any]]
+    ) -> RemoteTask:
+        """Send a message, and return the task when it has ended or asks what nobody answers."""
+        task = RemoteTask()
+        task.id, known.task = known.task, ""
+        while True:
+            await self._exchanged(request, known, parts, task)
+            known.context = task.context or known.context
+            if task.message is not None or task.state == COMPLETED:
+                return task
+            if task.state != INPUT_REQUIRED:
+                ended = task.state.removeprefix("TASK_STATE_").lower()
+                why = one_line(task.text, 500)
+                raise ModelError(f"agent {self.id!r}: its task is {ended}" + (why and f": {why}"))
+            given = await self._answered(request, task)
+            if given is None:  # the next reply of the thread answers
+                known.task = task.id
+                return task
+            parts = [given]
+
+    async def _exchanged(
+        self,
+        request: ReplyRequest,
+        known: _Conversation,
+        parts: list[dict[str, Any]],
+        task: RemoteTask,
+    ) -> None:
+        """Send a message, and follow the task until it rests; if cancelled, cancel the task."""
+        message = {"messageId": secrets.token_hex(16), "role": "ROLE_USER", "parts": parts}
+        message |= {"contextId": known.context} if known.context else {}
+        message |= {"taskId": task.id} if task.id else {}
+        work = asyncio.ensure_future(self._followed(request, message, task))
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await asyncio.shield(work)
+        except TimeoutError:
+            await self._cancel(task, work)
+            late = f"agent {self.id!r}: its task has not ended within {self._timeout_s:g} s"
+            raise ModelError(late) from None
+        except BaseException:
+            await self._cancel(task, work)
+            raise
+
+    async def _followed(
+        self, request: ReplyRequest, message: dict[str, Any], task: RemoteTask
+    ) -> None:
+        options: dict[str, Any] = {"acceptedOutputModes": ["text/plain", "application/json"]}
+        params = {"message": message, "configuration": options}
+        if await self._server.streams():
+            try:
+                updates = self._server.stream("SendStreamingMessage", params)
+                async with aclosing(updates) as following:  # type: ignore[type-var]
+                    async for update in following:
+                        self._take(request, task, update)
+            except Broken:
+                if not task.id:
+                    raise
+        else:
+            options["returnImmediately"] = True
+            self._take(request, task, await self._server.call("SendMessage", params))
+        pause_s, broken = _FIRST_PAUSE_S, 0
+        while not task.rests:
+            if not task.id:
+                raise ModelError(f"agent {self.id!r}: the server told of no task")
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            try:
+                found = await self._server.call("GetTask", {"id": task.id, "historyLength": 0})
+            except Broken:
+                broken += 1
+                if broken >= _MOST_BROKEN:
+                    raise
+            else:
+                broken = 0
+                self._take(request, task, {"task": found})
+
+    def _take(self, request: ReplyRequest, task: RemoteTask, update: Any) -> None:
+        added = task.take(update)
+        if added and request.emit is not None:
+            request.emit(TextPiece(added, str(self.id), **request.of_run))
+
+    async def _answered(self, request: ReplyRequest, task: RemoteTask) -> dict[str, Any] | None:
+        """Ask for what a task requires, and return the part that answers; None with nobody."""
+        for part in task.status_parts:
+            asked = part.get("data")
+            if isinstance(asked, dict) and isinstance(asked.get("approval"), str):
+                permit = await approve(self._approver(), self._request_of(request, asked)) is True
+                return data_part({"approval": asked["approval"], "permit": permit})
+        question = Question(str(self.id), task.text, request.run_id)
+        try:
+            return text_part(await answer(self._approver(), question))
+        except NobodyToAsk:
+            return None
+
+    def _request_of(self, request: ReplyRequest, asked: dict[str, Any]) -> ApprovalRequest:
+        """Return what the remote agent asks approval for; no `Rule` permits it unseen."""
+        name, args = asked.get("action"), asked.get("args")
+        message = {
+            "from": str(self.id),
+            "to": str(self.id),
+            "action": {
+                "name": name if isinstance(name, str) else "unknown",
+                "args": args if isinstance(args, dict) else {"args": args},
+            },
+        }
+        note = f"asked by agent {json_text(asked.get('agent'))} at {self.url}"
+        if asked.get("note"):
+            note += f": {json_text(asked['note'])}"
+        return ApprovalRequest.of(message, request.run_id, request.thread, note)
+
+    async def _cancel(self, task: RemoteTask, work: asyncio.Future[None]) -> None:
+        """Have the server cancel a task that it may be working on, once its id is known."""
+        if not work.done():
+            named = asyncio.ensure_future(task.named.wait())
+            try:
+                await asyncio.wait((work, named), timeout=_CANCEL_S, return_when="FIRST_COMPLETED")
+            finally:
+                named.cancel()
+                work.cancel()
+            await asyncio.wait((work,))
+        if not task.id or (task.rests and task.state != INPUT_REQUIRED):
+            return
+        with suppress(ModelError, TimeoutError):
+            async with asyncio.timeout(_CANCEL_S):
+                await self._server.call("CancelTask", {"id": task.id})
+
+
+def _of(thread: Thread) -> _Conversation:
+    if thread.own is None:
+        thread.own = _Conversation()
+    known: _Conversation = thread.own
+    return known
+
+
+def _parts_of(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a text or blocks as parts: a text, a picture's bytes or address, or data."""
+    if isinstance(content, str):
+        return [text_part(content)]
+    parts: list[dict[str, Any]] = []
+    for block in content:
+        image = block.get("image_url")
+        url = image.get("url") if isinstance(image, dict) else None
+        if block["type"] == "text":
+            parts.append(text_part(block["text"]))
+        elif not isinstance(url, str):
+            parts.append(data_part(block))
+        elif url.startswith("data:") and ";base64," in url:
+            kind, _, raw = url.removeprefix("data:").partition(";base64,")
+            parts.append({"raw": raw, "mediaType": kind})
+        else:
+            parts.append({"url": url})
+    return parts

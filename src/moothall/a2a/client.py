@@ -1,0 +1,287 @@
+"""The calls of an A2A server: its card, the methods over JSON-RPC, and what they tell of a task."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+from urllib.parse import urljoin, urlsplit
+
+from moothall.a2a.wire import CARD_PATH, PAUSED, STATES, SUBMITTED, TERMINAL, VERSION
+from moothall.errors import ModelError
+from moothall.http import Client, HTTPError, Response
+from moothall.jsonvalue import json_text
+from moothall.models.server_events import ServerEvents
+from moothall.text import one_line
+
+_MOST_BYTES: Final = 64 << 20
+_MOST_PARTS: Final = 10_000
+
+
+class Broken(ModelError):
+    """The answer has not come, or not all of it: what the server does is unknown."""
+
+
+class RemoteTask:
+    """What a server has told of a task, or the message that it answered with instead."""
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.named = asyncio.Event()  # set once there is an id
+        self.context = ""
+        self.state = SUBMITTED
+        self.status_parts: list[dict[str, Any]] = []
+        self.artifacts: dict[str, list[dict[str, Any]]] = {}
+        self.message: list[dict[str, Any]] | None = None
+        self.told = ""  # the text that was shown as it came
+
+    @property
+    def rests(self) -> bool:
+        """Whether the server does nothing more by itself."""
+        return self.message is not None or self.state in TERMINAL | PAUSED
+
+    @property
+    def text(self) -> str:
+        """The answer as a text: that of the artifacts, or else of the message."""
+        between = "" if self.artifacts else "\n\n"  # those of an artifact may be its chunks
+        return "\n\n".join(filter(None, (_text_of(each, between) for each in self._answers())))
+
+    @property
+    def data(self) -> list[Any]:
+        """The values among the parts of the answer."""
+        return [part["data"] for parts in self._answers() for part in parts if "data" in part]
+
+    def _answers(self) -> list[list[dict[str, Any]]]:
+        if self.message is not None:
+            return [self.message]
+        return list(self.artifacts.values()) or [self.status_parts]
+
+    def take(self, update: Any) -> str:
+        """Take an update; return the text that it adds, if the text before it stays as it was.
+
+        Raises:
+            ModelError: it is no update of the protocol
+        """
+        if not isinstance(update, dict):
+            raise _nonsense(update)
+        if (task := update.get("task")) is not None:
+            self._about(task, "id")
+            self._status(task.get("status"))
+            for artifact in _list(task.get("artifacts", [])):
+                self._artifact(artifact, False)
+        elif (message := update.get("message")) is not None:
+            self._about(message, "taskId")
+            self.message = _parts(message)
+        elif (status := update.get("statusUpdate")) is not None:
+            self._about(status, "taskId")
+            self._status(status.get("status"))
+        elif (artifact := update.get("artifactUpdate")) is not None:
+            self._about(artifact, "taskId")
+            self._artifact(artifact.get("artifact"), artifact.get("append") is True)
+        else:
+            return ""  # of a later revision
+        text = self.text if self.artifacts or self.message is not None else ""
+        if not text.startswith(self.told):
+            return ""
+        added, self.told = text[len(self.told) :], text
+        return added
+
+    def _about(self, found: Any, key: str) -> None:
+        if not isinstance(found, dict):
+            raise _nonsense(found)
+        id, context = found.get(key, ""), found.get("contextId", "")
+        if not isinstance(id, str) or not isinstance(context, str):
+            raise _nonsense(found)
+        if self.id and id and id != self.id:
+            raise ModelError("the server told of another task than the one that was asked for")
+        self.id, self.context = id or self.id, context or self.context
+        if self.id:
+            self.named.set()
+
+    def _status(self, status: Any) -> None:
+        if not isinstance(status, dict) or status.get("state") not in STATES:
+            raise _nonsense(status)
+        self.state = status["state"]
+        self.status_parts = [] if status.get("message") is None else _parts(status["message"])
+
+    def _artifact(self, artifact: Any, append: bool) -> None:
+        parts = _parts(artifact)
+        id = artifact.get("artifactId", "")
+        if not isinstance(id, str):
+            raise _nonsense(artifact)
+        known = self.artifacts.setdefault(id, [])
+        if not append:
+            known.clear()
+        known += parts
+        if sum(map(len, self.artifacts.values())) > _MOST_PARTS:
+            raise ModelError(f"the server sent more than {_MOST_PARTS} parts")
+
+
+def _text_of(parts: list[dict[str, Any]], between: str) -> str:
+    texts = [part["text"] for part in parts if "text" in part]
+    if not texts:
+        texts = [json_text(part["data"]) for part in parts if "data" in part]
+    return between.join(texts)
+
+
+def _list(found: Any) -> list[Any]:
+    if not isinstance(found, list):
+        raise _nonsense(found)
+    return found
+
+
+def _parts(found: Any) -> list[dict[str, Any]]:
+    """Return the parts of a message or artifact, checked."""
+    if not isinstance(found, dict):
+        raise _nonsense(found)
+    parts = _list(found.get("parts", []))
+    for part in parts:
+        if not isinstance(part, dict) or not isinstance(part.get("text", ""), str):
+            raise _nonsense(part)
+    return list(parts)
+
+
+def _nonsense(found: Any) -> ModelError:
+    return ModelError(f"the server sent what is no answer of A2A: {one_line(repr(found), 100)}")
+
+
+class Server:
+    """An A2A server, found by its card.
+
+    Args:
+        name: who calls it, for errors
+        url: its address, at which its card is, or the card's own, which ends in `.json`
+        headers: what each request states besides
+        timeout_s: seconds until an answer has ended
+    """
+
+    def __init__(self, name: str, url: str, headers: Mapping[str, str], timeout_s: float) -> None:
+        self._name = name
+        self._url = url if url.endswith(".json") else f"{url}{CARD_PATH}"
+        self._headers = dict(headers)
+        # No call is sent again by itself: the server may have begun its task.
+        options: Any = {"timeout_s": timeout_s, "max_retries": 0, "max_bytes": _MOST_BYTES}
+        self._client = Client(name, **options)
+        self._found: tuple[str, bool] | None = None
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop."""
+        await self._client.aclose()
+
+    async def streams(self) -> bool:
+        """Return whether the server streams, which its card says."""
+        return (await self._endpoint())[1]
+
+    async def call(self, method: str, params: dict[str, Any]) -> Any:
+        """Call a method, and return its result.
+
+        Raises:
+            Broken: the answer has not come
+            ModelError: the server refuses the call, or answers with what is no answer
+        """
+        response = await self._send(method, params, False)
+        return self._result(response.content, method)
+
+    async def stream(self, method: str, params: dict[str, Any]) -> AsyncIterator[Any]:
+        """Call a method, and yield its results as they come."""
+        response = await self._send(method, params, True)
+        try:
+            if "event-stream" not in response.headers.get("Content-Type", ""):
+                body = b""
+                while data := await self._read(response):
+                    body += data
+                yield self._result(body, method)
+                return
+            events = ServerEvents(self._name)
+            while data := await self._read(response):
+                for _, found in events.feed(data):
+                    yield self._result(found, method)
+        finally:
+            response.close()
+
+    async def _read(self, response: Response) -> bytes:
+        try:
+            return await response.read()
+        except HTTPError as error:
+            raise Broken(f"{self._name}: {error}") from None
+
+    async def _send(self, method: str, params: dict[str, Any], stream: bool) -> Response:
+        url, _ = await self._endpoint()
+        call = {"jsonrpc": "2.0", "id": secrets.token_hex(8), "method": method, "params": params}
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "text/event-stream, application/json" if stream else "application/json",
+            "A2A-Version": VERSION,
+            **self._headers,
+        }
+        return await self._asked("POST", url, headers, json.dumps(call).encode(), stream)
+
+    async def _asked(
+        self, method: str, url: str, headers: dict[str, str], body: bytes | None, stream: bool
+    ) -> Response:
+        try:
+            response = await self._client.request(
+                method, url, headers=headers, body=body, stream=stream
+            )
+        except HTTPError as error:
+            raise Broken(f"{self._name}: {error}") from None
+        if not 200 <= response.status < 300:
+            said = one_line(response.content[:300].decode(errors="replace"), 200)
+            raise ModelError(f"{self._name}: {url} answered with status {response.status}: {said}")
+        return response
+
+    def _result(self, body: bytes, method: str) -> Any:
+        try:
+            answer = json.loads(body)
+        except (ValueError, RecursionError):
+            raise ModelError(f"{self._name}: {method} was answered with what is no JSON") from None
+        if isinstance(answer, dict):
+            if isinstance(error := answer.get("error"), dict):
+                said = f"{one_line(str(error.get('message')), 500)} ({error.get('code')!r:.20})"
+                raise ModelError(f"{self._name}: the server refuses {method}: {said}")
+            if "result" in answer:
+                return answer["result"]
+        raise ModelError(f"{self._name}: {method} was answered with what is no result")
+
+    async def _endpoint(self) -> tuple[str, bool]:
+        """Return the address of the methods and whether they stream, as the card says."""
+        if self._found is None:
+            headers = {"Accept": "application/json", **self._headers}
+            response = await self._asked("GET", self._url, headers, None, False)
+            self._found = self._endpoint_of(response.content)
+        return self._found
+
+    def _endpoint_of(self, body: bytes) -> tuple[str, bool]:
+        try:
+            card = json.loads(body)
+        except (ValueError, RecursionError):
+            card = None
+        if not isinstance(card, dict):
+            raise ModelError(f"{self._name}: {self._url} is no card of an A2A agent")
+        interfaces = card.get("supportedInterfaces")
+        for each in interfaces if isinstance(interfaces, list) else ():
+            if (
+                isinstance(each, dict)
+                and each.get("protocolBinding") == "JSONRPC"
+                and str(each.get("protocolVersion")).partition(".")[0] == "1"
+                and isinstance(each.get("url"), str)
+            ):
+                url = urljoin(self._url, each["url"])
+                if self._headers and _origin(url) != _origin(self._url):
+                    raise ModelError(
+                        f"{self._name}: its card at {self._url} names the address {url!r:.200} "
+                        "of another server, which is not given your headers="
+                    )
+                capabilities = card.get("capabilities")
+                streams = isinstance(capabilities, dict) and capabilities.get("streaming") is True
+                return url, streams
+        raise ModelError(
+            f"{self._name}: its card at {self._url} offers no A2A {VERSION} over JSON-RPC"
+        )
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme.lower(), parts.netloc.lower()

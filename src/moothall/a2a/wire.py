@@ -1,0 +1,188 @@
+"""The wire of A2A 1.0 as JSON: states, parts, errors, and what requests must look like."""
+
+from __future__ import annotations
+
+import functools
+import json
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from moothall.jsonvalue import json_text
+from moothall.signature.schema import checked
+from moothall.text import render_path, shorten
+
+VERSION: Final = "1.0"
+CARD_PATH: Final = "/.well-known/agent-card.json"
+
+SUBMITTED: Final = "TASK_STATE_SUBMITTED"
+WORKING: Final = "TASK_STATE_WORKING"
+INPUT_REQUIRED: Final = "TASK_STATE_INPUT_REQUIRED"
+COMPLETED: Final = "TASK_STATE_COMPLETED"
+FAILED: Final = "TASK_STATE_FAILED"
+CANCELED: Final = "TASK_STATE_CANCELED"
+REJECTED: Final = "TASK_STATE_REJECTED"
+AUTH_REQUIRED: Final = "TASK_STATE_AUTH_REQUIRED"
+TERMINAL: Final = frozenset((COMPLETED, FAILED, CANCELED, REJECTED))
+PAUSED: Final = frozenset((INPUT_REQUIRED, AUTH_REQUIRED))
+"""The states in which a task waits for somebody outside."""
+STATES: Final = TERMINAL | PAUSED | {SUBMITTED, WORKING}
+
+_KINDS: Final = ("text", "raw", "url", "data")
+_CODES: Final = {
+    "TASK_NOT_FOUND": -32001,
+    "TASK_NOT_CANCELABLE": -32002,
+    "PUSH_NOTIFICATION_NOT_SUPPORTED": -32003,
+    "UNSUPPORTED_OPERATION": -32004,
+    "CONTENT_TYPE_NOT_SUPPORTED": -32005,
+    "EXTENDED_AGENT_CARD_NOT_CONFIGURED": -32007,
+    "VERSION_NOT_SUPPORTED": -32009,
+    "INVALID_REQUEST": -32600,
+    "METHOD_NOT_FOUND": -32601,
+    "INVALID_PARAMS": -32602,
+    "INTERNAL_ERROR": -32603,
+    "PARSE_ERROR": -32700,
+}
+
+
+class Fault(Exception):
+    """A request that is answered with an error of the protocol."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the error as JSON-RPC has it."""
+        info = {
+            "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+            "reason": self.reason,
+            "domain": "a2a-protocol.org",
+        }
+        return {"code": _CODES[self.reason], "message": str(self), "data": [info]}
+
+
+_TEXT: Final = {"type": "string", "minLength": 1, "maxLength": 200}
+_LENGTH: Final = {"type": "integer", "minimum": 0}
+_MESSAGE: Final = {
+    "type": "object",
+    "required": ["messageId", "role", "parts"],
+    "properties": {
+        "messageId": _TEXT,
+        "contextId": {"type": "string", "maxLength": 150},
+        "taskId": {"type": "string", "maxLength": 200},
+        "role": {"enum": ["ROLE_USER"]},
+        "parts": {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": 1000,
+            "items": {
+                "type": "object",
+                "oneOf": [{"required": [kind]} for kind in _KINDS],
+                "properties": {
+                    key: {"type": "string"} for key in ("text", "raw", "url", "mediaType")
+                },
+            },
+        },
+    },
+}
+_OF_TASK: Final = {
+    "type": "object",
+    "required": ["id"],
+    "properties": {"id": _TEXT, "historyLength": _LENGTH},
+}
+_PARAMS: Final[dict[str, Any]] = {
+    "SendMessage": {
+        "type": "object",
+        "required": ["message"],
+        "properties": {
+            "message": _MESSAGE,
+            "configuration": {
+                "type": "object",
+                "properties": {
+                    "returnImmediately": {"type": "boolean"},
+                    "historyLength": _LENGTH,
+                    "acceptedOutputModes": {"type": "array", "items": {"type": "string"}},
+                },
+            },
+        },
+    },
+    "GetTask": _OF_TASK,
+    "ListTasks": {
+        "type": "object",
+        "properties": {
+            "contextId": {"type": "string", "maxLength": 200},
+            "status": {"enum": sorted((*STATES, "TASK_STATE_UNSPECIFIED"))},
+            "pageSize": {"type": "integer", "minimum": 1, "maximum": 100},
+            "pageToken": {"type": "string", "maxLength": 300},
+            "historyLength": _LENGTH,
+            "includeArtifacts": {"type": "boolean"},
+            "statusTimestampAfter": {"type": "string", "maxLength": 40},
+        },
+    },
+}
+
+
+@functools.cache
+def _checks(method: str) -> Any:
+    return checked(json.dumps(_PARAMS[method]))
+
+
+def check_params(method: str, params: Any) -> dict[str, Any]:
+    """Return the parameters of a method, or refuse them."""
+    from jsonschema.exceptions import best_match
+
+    wrong = best_match(_checks(method).iter_errors(params))
+    if wrong is not None:
+        where = render_path([*wrong.absolute_path], "params")
+        raise Fault("INVALID_PARAMS", f"{where} is wrong: {shorten(wrong.message, 200)}")
+    found: dict[str, Any] = params
+    return found
+
+
+def text_of(parts: list[dict[str, Any]]) -> str:
+    """Return parts as a text: data as JSON; files have no text and are refused."""
+    texts = []
+    for part in parts:
+        if "text" in part:
+            texts.append(part["text"])
+        elif "data" in part:
+            texts.append(json_text(part["data"]))
+        else:
+            raise Fault("CONTENT_TYPE_NOT_SUPPORTED", "this agent takes text and data, no files")
+    return "\n\n".join(texts)
+
+
+def text_part(text: str) -> dict[str, Any]:
+    """Return a text as a part."""
+    return {"text": text, "mediaType": "text/plain"}
+
+
+def data_part(data: Any) -> dict[str, Any]:
+    """Return JSON data as a part."""
+    return {"data": data, "mediaType": "application/json"}
+
+
+def message_of(
+    role: str, id: str, task: str, context: str, parts: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Return a message of a task; the role is `USER` or `AGENT`."""
+    about = {"messageId": id, "role": f"ROLE_{role}", "parts": parts}
+    return {**about, "taskId": task, "contextId": context}
+
+
+def moment(at: float) -> str:
+    """Return a time in seconds since 1970 as the protocol writes it."""
+    text = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
+
+
+def seconds(moment: str) -> float:
+    """Return a time that the protocol writes, in seconds since 1970."""
+    try:
+        found = datetime.fromisoformat(moment)
+    except ValueError:
+        raise Fault("INVALID_PARAMS", f"{moment[:40]!r} is no time such as {_NOON}") from None
+    return found.replace(tzinfo=found.tzinfo or UTC).timestamp()
+
+
+_NOON: Final = "2026-11-24T12:00:00Z"

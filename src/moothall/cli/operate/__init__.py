@@ -1,0 +1,1 @@
+"""Commands for whoever operates a journal: deleting, moving, budgets."""

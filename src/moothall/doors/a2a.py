@@ -1,0 +1,279 @@
+"""The agents as A2A servers, version 1.0: cards, and the methods over JSON-RPC."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from moothall.a2a.wire import (
+    CARD_PATH,
+    PAUSED,
+    SUBMITTED,
+    TERMINAL,
+    VERSION,
+    Fault,
+    check_params,
+    text_of,
+)
+from moothall.action import ACCESS_DENIED
+from moothall.doors.a2a_store import Tasks
+from moothall.doors.a2a_tasks import Task
+from moothall.doors.served import Served
+from moothall.errors import JournalError
+from moothall.text import one_line
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+_BEGUN_S: Final = 1.0
+"""How long a call that returns at once waits for its run to be recorded."""
+_SILENT_S: Final = 15.0
+_STREAMED: Final = ("SendStreamingMessage", "SubscribeToTask")
+_OF_TASK: Final = ("GetTask", "CancelTask", "SubscribeToTask")
+
+
+class A2ADoor:
+    """Speaks A2A for served agents that reply.
+
+    Args:
+        served: the agents
+        title: what the server is called
+        has_token: whether callers state a token; without one, they are told apart by address
+    """
+
+    def __init__(self, served: Served, title: str, has_token: bool) -> None:
+        self._served = served
+        self._title = title
+        self._has_token = has_token
+        self._tasks = Tasks(served)
+
+    def routes(self) -> list[Any]:
+        """Return the routes of the cards and of the agents."""
+        from starlette.routing import Route
+
+        return [
+            Route(CARD_PATH, self._first_card, methods=["GET"]),
+            Route(f"/a2a/{{agent:path}}{CARD_PATH}", self._card, methods=["GET"]),
+            Route("/a2a/{agent:path}", self._call, methods=["POST"]),
+        ]
+
+    async def open(self) -> None:
+        """Have the tasks go on whose process was killed."""
+        await self._tasks.resume()
+
+    async def close(self) -> None:
+        """Cancel the tasks under way."""
+        await self._tasks.close()
+
+    # -- cards -------------------------------------------------------------------------------------
+
+    def _agents(self) -> list[str]:
+        """Return the ids of the agents that reply."""
+        return [
+            id
+            for id, agent in self._served.agents.items()
+            if (say := agent.offers.get("say")) is not None and say.access_policy != ACCESS_DENIED
+        ]
+
+    async def _first_card(self, request: Request) -> Response:
+        agents = self._agents()
+        return self._card_of(agents[0] if agents else None, request)
+
+    async def _card(self, request: Request) -> Response:
+        id = request.path_params["agent"]
+        return self._card_of(id if id in self._agents() else None, request)
+
+    def _card_of(self, id: str | None, request: Request) -> Response:
+        from starlette.responses import JSONResponse, PlainTextResponse
+
+        if id is None:
+            return PlainTextResponse("no such agent replies here\n", 404)
+        where = f"{request.url.scheme}://{request.headers['host']}/a2a/{quote(id, safe='')}"
+        description = self._served.agents[id].offers["say"].description
+        skill = {"id": "say", "name": id, "description": description, "tags": ["conversation"]}
+        card: dict[str, Any] = {
+            "name": id,
+            "description": f"Agent {id} of {self._title}: {description}",
+            "version": version("moothall"),
+            "supportedInterfaces": [
+                {"url": where, "protocolBinding": "JSONRPC", "protocolVersion": VERSION}
+            ],
+            "capabilities": {
+                "streaming": True,
+                "pushNotifications": False,
+                "extendedAgentCard": False,
+            },
+            "defaultInputModes": ["text/plain", "application/json"],
+            "defaultOutputModes": ["text/plain", "application/json"],
+            "skills": [skill],
+        }
+        if self._has_token:
+            card["securitySchemes"] = {"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
+            card["securityRequirements"] = [{"schemes": {"bearer": {"list": []}}}]
+        return JSONResponse(card)
+
+    # -- calls -------------------------------------------------------------------------------------
+
+    async def _call(self, request: Request) -> Response:
+        from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
+
+        agent = request.path_params["agent"]
+        if agent not in self._agents():
+            return PlainTextResponse("no such agent replies here\n", 404)
+        id: Any = None
+        try:
+            call = _read(await request.body())
+            id = call.get("id")
+            _check_version(request)
+            method, params = call["method"], call.get("params", {})
+            sender = self._sender(request)
+            if method in _STREAMED:
+                updates = await self._streamed(method, agent, sender, params)
+                return StreamingResponse(_events(id, updates), media_type="text/event-stream")
+            result = await self._answered(method, agent, sender, params)
+            return JSONResponse({"jsonrpc": "2.0", "id": id, "result": result})
+        except Fault as fault:
+            error = fault.to_json()
+        except JournalError as failed:
+            error = Fault("INTERNAL_ERROR", f"the task cannot be read: {failed}").to_json()
+        return JSONResponse({"jsonrpc": "2.0", "id": id, "error": error})
+
+    def _sender(self, request: Request) -> str:
+        """Return the sender of a caller: who has the token, or else its address."""
+        if self._has_token or request.client is None:
+            return "a2a"
+        return f"a2a-{request.client.host.partition('%')[0]}"
+
+    async def _answered(self, method: str, agent: str, sender: str, params: Any) -> Any:
+        if method == "SendMessage":
+            task, history, at_once = self._sent(agent, sender, params)
+            if at_once:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_BEGUN_S):
+                        await task.reach(lambda task: task.state != SUBMITTED)
+            else:
+                await task.reach(lambda task: task.state in TERMINAL | PAUSED)
+            return {"task": task.to_json(history)}
+        if method in _OF_TASK:
+            params = check_params("GetTask", params)
+            if method == "CancelTask":
+                return await self._cancel(agent, sender, params["id"])
+            return await self._tasks.get(agent, sender, params["id"], params.get("historyLength"))
+        if method == "ListTasks":
+            return await self._tasks.list(agent, sender, check_params(method, params))
+        if "PushNotification" in method:
+            raise Fault("PUSH_NOTIFICATION_NOT_SUPPORTED", "push notifications are not offered")
+        if method == "GetExtendedAgentCard":
+            raise Fault("EXTENDED_AGENT_CARD_NOT_CONFIGURED", "there is no extended card")
+        raise Fault("METHOD_NOT_FOUND", f"there is no method {one_line(method, 100)!r}")
+
+    def _sent(self, agent: str, sender: str, params: Any) -> tuple[Task, int | None, bool]:
+        """Take a message: it begins a task, or answers what one asks."""
+        params = check_params("SendMessage", params)
+        message, options = params["message"], params.get("configuration", {})
+        if options.get("taskPushNotificationConfig"):
+            raise Fault("PUSH_NOTIFICATION_NOT_SUPPORTED", "push notifications are not offered")
+        wanted = options.get("historyLength"), bool(options.get("returnImmediately"))
+        context = message.get("contextId") or ""
+        if not (id := message.get("taskId")):
+            return self._tasks.start(agent, sender, context, text_of(message["parts"])), *wanted
+        task = self._tasks.live(agent, sender, id)
+        if task is None:
+            raise Fault("TASK_NOT_FOUND", "there is no such task, or it takes no message")
+        if context and context != task.context:
+            raise Fault("INVALID_PARAMS", "the task belongs to another context")
+        task.take(message)
+        return task, *wanted
+
+    async def _cancel(self, agent: str, sender: str, id: str) -> Any:
+        task = self._tasks.live(agent, sender, id)
+        if task is None:
+            await self._tasks.get(agent, sender, id, 0)  # only whether there is one
+        elif task.state not in TERMINAL and task.work is not None:
+            task.work.cancel()
+            await task.reach(lambda task: task.state in TERMINAL)
+            return task.to_json()
+        raise Fault("TASK_NOT_CANCELABLE", "the task does not run here any more")
+
+    async def _streamed(
+        self, method: str, agent: str, sender: str, params: Any
+    ) -> AsyncIterator[dict[str, Any]]:
+        if method == "SendStreamingMessage":
+            task, history, _ = self._sent(agent, sender, params)
+            return _updates(task, history, task.state in PAUSED)
+        id = check_params("GetTask", params)["id"]
+        found = self._tasks.live(agent, sender, id)
+        if found is not None and found.state not in TERMINAL:
+            return _updates(found, None, False)
+        if found is None:
+            run = await self._tasks.outline(agent, sender, id)
+            if run.state == "running":
+                return self._followed(agent, sender, id)
+        raise Fault("UNSUPPORTED_OPERATION", "nothing works on the task: get it by GetTask")
+
+    async def _followed(self, agent: str, sender: str, id: str) -> AsyncIterator[dict[str, Any]]:
+        """Yield a task that another process works on: as it is, and as it has ended."""
+        yield {"task": await self._tasks.get(agent, sender, id)}
+        await self._tasks.updates(agent, id)
+        yield {"task": await self._tasks.get(agent, sender, id)}
+
+
+async def _updates(task: Task, history: int | None, rests: bool) -> AsyncIterator[dict[str, Any]]:
+    """Yield a task as it is, and then its updates until it has ended or asks something."""
+    queue = task.read()
+    try:
+        yield {"task": task.to_json(history)}
+        while not rests and (update := await queue.get()) is not None:
+            yield update
+            status = update.get("statusUpdate", {}).get("status", {})
+            rests = status.get("state") in PAUSED
+    finally:
+        task.unread(queue)
+
+
+async def _events(id: Any, updates: AsyncIterator[dict[str, Any]]) -> AsyncIterator[bytes]:
+    """Yield updates as server-sent events, and a comment where there are none for long."""
+    following: asyncio.Future[Any] = asyncio.ensure_future(anext(updates, None))
+    try:
+        while True:
+            done, _ = await asyncio.wait((following,), timeout=_SILENT_S)
+            if not done:
+                yield b": waiting\n\n"
+                continue
+            if (update := following.result()) is None:
+                return
+            answer = {"jsonrpc": "2.0", "id": id, "result": update}
+            yield f"data: {json.dumps(answer)}\n\n".encode()
+            following = asyncio.ensure_future(anext(updates, None))
+    finally:
+        following.cancel()
+        with suppress(asyncio.CancelledError):
+            await following
+
+
+def _read(body: bytes) -> dict[str, Any]:
+    """Return a request of JSON-RPC, or refuse it."""
+    try:
+        call = json.loads(body)
+    except (ValueError, RecursionError):
+        raise Fault("PARSE_ERROR", "the body is not JSON") from None
+    if not isinstance(call, dict) or call.get("jsonrpc") != "2.0":
+        raise Fault("INVALID_REQUEST", 'a call must be one object with "jsonrpc": "2.0"')
+    if not isinstance(call.get("method"), str):
+        raise Fault("INVALID_REQUEST", "a call must have a method")
+    if isinstance(call.get("id"), bool) or not isinstance(call.get("id"), str | int | None):
+        raise Fault("INVALID_REQUEST", "the id of a call must be a text, an integer or null")
+    return call
+
+
+def _check_version(request: Request) -> None:
+    given = request.headers.get("a2a-version") or request.query_params.get("A2A-Version") or "0.3"
+    if given.partition(".")[0] != VERSION.partition(".")[0]:
+        text = f"version {one_line(given, 20)!r} is not supported: state A2A-Version: {VERSION}"
+        raise Fault("VERSION_NOT_SUPPORTED", text)

@@ -1,0 +1,328 @@
+"""The tasks of the A2A door: each is a run of an agent, and the journal is where they are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from moothall.a2a.wire import (
+    CANCELED,
+    COMPLETED,
+    FAILED,
+    INPUT_REQUIRED,
+    REJECTED,
+    SUBMITTED,
+    TERMINAL,
+    WORKING,
+    Fault,
+    data_part,
+    message_of,
+    moment,
+    text_of,
+    text_part,
+)
+from moothall.approval import ApprovalRequest, Question, Refused
+from moothall.approval.approval import Decision
+from moothall.doors.served import Caller, Served
+from moothall.errors import MoothallError, NobodyToAsk, NotPermitted
+from moothall.jsonvalue import deep_json, json_text
+from moothall.models.protocol import TextPiece
+from moothall.reasoning.events import CallStarted, Done, Event
+from moothall.reasoning.reply import Reply
+from moothall.text import one_line
+
+ANSWER_S: Final = 86_400.0
+"""How long a task waits for the answer to what it asks."""
+IN_DOUBT: Final = "a call was running when the process ended: who runs this agent must decide"
+_MOST_UNREAD: Final = 10_000
+"""How many updates a reader may be behind before its stream ends."""
+
+
+@dataclass(eq=False)
+class _Ask:
+    """An approval or a question that a task waits for, under a hash that only its caller is told.
+
+    The hash is of the task, of what is asked to the letter, and of this one asking.
+    """
+
+    hash: str
+    text: str
+    shown: dict[str, Any]  # what an answer may repeat, and must repeat to the letter if it does
+    is_approval: bool
+    answer: asyncio.Future[Any]
+
+
+@dataclass(eq=False)
+class Task:
+    """A task of this process: a `say` to an agent in the name of a caller."""
+
+    id: str
+    agent: str
+    sender: str
+    context: str
+    text: str
+    in_thread: bool  # whether the agent keeps apart the conversations of one sender
+    state: str = SUBMITTED
+    parts: list[dict[str, Any]] = field(default_factory=list)  # of the message of its state
+    changed: float = field(default_factory=time.time)
+    began: float = field(default_factory=time.time)
+    artifacts: list[dict[str, Any]] = field(default_factory=list)
+    answers: list[dict[str, Any]] = field(default_factory=list)  # the messages after the first
+    work: asyncio.Task[None] | None = None
+    _asks: dict[str, _Ask] = field(default_factory=dict)
+    _readers: set[asyncio.Queue[dict[str, Any] | None]] = field(default_factory=set)
+    _reply: Reply | None = None
+    _goes_on: bool = False  # whether the next piece of text is added to those before
+
+    def to_json(self, history: int | None = None, artifacts: bool = True) -> dict[str, Any]:
+        """Return the task as the protocol has it, with at most the last messages of its history."""
+        first = message_of("USER", f"{self.id}-0", self.id, self.context, [text_part(self.text)])
+        return task_json(
+            self.id,
+            self.context,
+            self._status(),
+            self.artifacts if artifacts else [],
+            [first, *self.answers],
+            history,
+        )
+
+    def read(self) -> asyncio.Queue[dict[str, Any] | None]:
+        """Return a queue that gets each update from now on, and None after the last one."""
+        queue: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        if self.state in TERMINAL:
+            queue.put_nowait(None)
+        else:
+            self._readers.add(queue)
+        return queue
+
+    def unread(self, queue: asyncio.Queue[dict[str, Any] | None]) -> None:
+        """Have a queue get nothing more."""
+        self._readers.discard(queue)
+
+    async def reach(self, enough: Callable[[Task], bool]) -> None:
+        """Wait until the task is in a state that is enough."""
+        queue = self.read()
+        try:
+            while not enough(self) and await queue.get() is not None:
+                pass
+        finally:
+            self.unread(queue)
+
+    # -- working -----------------------------------------------------------------------------------
+
+    async def run(self, served: Served) -> None:
+        """Have the agent reply, and end with what comes of it."""
+        args: dict[str, Any] = {"content": self.text}
+        if self.in_thread:
+            args["thread"] = self.context
+        loop = asyncio.get_running_loop()
+        caller = Caller(loop, self._approve, self._answer, self._tell, self.id)
+        try:
+            value = await served.call(self.sender, self.agent, "say", args, caller)
+            await asyncio.sleep(0)  # the events before it wait in this loop already
+        except asyncio.CancelledError:
+            self._end(CANCELED, "the task was cancelled")
+        except NotPermitted as error:
+            self._end(REJECTED, str(error))
+        except MoothallError as error:
+            await asyncio.sleep(0)
+            doubt = self._reply is not None and self._reply.stop_reason == "in_doubt"
+            self._end(*((INPUT_REQUIRED, IN_DOUBT) if doubt else (FAILED, str(error))))
+        except BaseException:
+            self._end(FAILED, "the agent failed")
+            raise
+        else:
+            reply = self._reply
+            self.artifacts = [artifact_of(json_text(value), None if reply is None else reply.value)]
+            self._emit({"artifactUpdate": self._update(self.artifacts[0], False, True)})
+            self._end(COMPLETED)
+
+    def _tell(self, event: Event) -> None:
+        """Hear an event of the agent's reply, or of a reply that it led to."""
+        mine = event.run_id == self.id and event.agent == self.agent
+        if self.state == SUBMITTED and mine:
+            self._set(WORKING)
+        if isinstance(event, TextPiece):
+            if mine:
+                artifact = artifact_of(event.text)
+                self._emit({"artifactUpdate": self._update(artifact, self._goes_on, False)})
+                self._goes_on = True
+        elif isinstance(event, CallStarted):
+            if mine:
+                self._goes_on = False
+            if not event.past and not self._asks:
+                text = one_line(f"{event.agent}: {event.action} {json_text(event.args)}", 300)
+                self._set(WORKING, [text_part(text)])
+        elif isinstance(event, Done) and mine:
+            self._reply = event.reply
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    async def _approve(self, request: ApprovalRequest) -> Decision:
+        shown = {"agent": request.agent, "action": request.action, "args": request.args}
+        if request.note:
+            shown["note"] = request.note
+        text = f"Permit {request}"
+        if await self._asked(request.fingerprint, text, shown, True) is True:
+            return True
+        return Refused("the caller has not permitted it")
+
+    async def _answer(self, question: Question) -> str:
+        shown = {"agent": question.agent, "text": question.text}
+        said = await self._asked(json_text(shown), str(question), shown, False)
+        if said is None:
+            raise NobodyToAsk(f"agent {question.agent!r} has a question that nobody answered")
+        return str(said)
+
+    async def _asked(
+        self, exact: str, text: str, shown: dict[str, Any], is_approval: bool
+    ) -> bool | str | None:
+        """Ask the caller, and return the answer; None if there is none in time."""
+        once = f"{self.id}\n{exact}\n{secrets.token_hex(16)}"
+        hash = hashlib.sha256(once.encode(errors="surrogatepass")).hexdigest()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        ask = self._asks[hash] = _Ask(hash, text, shown, is_approval, future)
+        self._show_asks()
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                found: bool | str = await ask.answer
+                return found
+        except TimeoutError:
+            return None
+        finally:
+            if self._asks.pop(hash, None) is not None:  # cancelled, or too late
+                self._show_asks()
+
+    def _show_asks(self) -> None:
+        if self.state in TERMINAL:
+            return
+        if not self._asks:
+            self._set(WORKING)
+            return
+        parts: list[dict[str, Any]] = []
+        for ask in self._asks.values():
+            kind = "approval" if ask.is_approval else "question"
+            parts += [text_part(ask.text), data_part({kind: ask.hash, **ask.shown})]
+        self._set(INPUT_REQUIRED, parts)
+
+    def take(self, message: dict[str, Any]) -> None:
+        """Take a message to this task: it must answer what the task asks, to the letter.
+
+        Raises:
+            Fault: the task asks nothing, or the message is no answer to what it asks
+        """
+        if not self._asks:
+            now = "has ended" if self.state in TERMINAL else "works and asks nothing"
+            raise Fault("UNSUPPORTED_OPERATION", f"task {self.id} {now}, so it takes no message")
+        parts = message["parts"]
+        data = [part["data"] for part in parts if "data" in part]
+        if data:
+            if len(data) > 1 or not isinstance(data[0], dict):
+                raise _no_answer()
+            ask, said = self._by_hash(data[0])
+        else:
+            questions = [each for each in self._asks.values() if not each.is_approval]
+            if not questions or len(self._asks) > 1:
+                raise _no_answer()
+            ask, said = questions[0], text_of(parts)
+        ask.answer.set_result(said)
+        del self._asks[ask.hash]
+        self._show_asks()
+        shown = message_of("USER", message["messageId"], self.id, self.context, parts)
+        self.answers.append(shown)
+
+    def _by_hash(self, given: dict[str, Any]) -> tuple[_Ask, bool | str]:
+        rest = dict(given)
+        kind = "approval" if "approval" in rest else "question"
+        hash = rest.pop(kind, None)
+        ask = self._asks.get(hash) if isinstance(hash, str) else None
+        said = rest.pop("permit" if kind == "approval" else "answer", None)
+        if (
+            ask is None
+            or ask.is_approval != (kind == "approval")
+            or not isinstance(said, bool if ask.is_approval else str)
+            or any(
+                key not in ask.shown or json_text(ask.shown[key]) != json_text(value)
+                for key, value in rest.items()
+            )
+        ):
+            raise _no_answer()
+        return ask, said
+
+    # -- telling -----------------------------------------------------------------------------------
+
+    def _status(self) -> dict[str, Any]:
+        return status_json(self.id, self.context, self.state, self.changed, self.parts)
+
+    def _set(self, state: str, parts: list[dict[str, Any]] | None = None) -> None:
+        self.state, self.parts, self.changed = state, parts or [], time.time()
+        about = {"taskId": self.id, "contextId": self.context}
+        self._emit({"statusUpdate": {**about, "status": self._status()}})
+
+    def _end(self, state: str, text: str = "") -> None:
+        self._set(state, [text_part(text)] if text else None)
+        readers, self._readers = self._readers, set()
+        for queue in readers:
+            queue.put_nowait(None)
+
+    def _update(self, artifact: dict[str, Any], append: bool, last: bool) -> dict[str, Any]:
+        about = {"taskId": self.id, "contextId": self.context, "artifact": artifact}
+        return {**about, "append": append, "lastChunk": last}
+
+    def _emit(self, update: dict[str, Any]) -> None:
+        for queue in list(self._readers):
+            if queue.qsize() >= _MOST_UNREAD:
+                self._readers.discard(queue)
+                queue.put_nowait(None)
+            else:
+                queue.put_nowait(update)
+
+
+def _no_answer() -> Fault:
+    return Fault(
+        "INVALID_PARAMS",
+        "this answers nothing that the task asks: an approval takes one data part "
+        '{"approval": HASH, "permit": true or false} with the hash that the task states, a '
+        'question {"question": HASH, "answer": TEXT} or, where it is all that is asked, a text',
+    )
+
+
+def artifact_of(text: str, value: Any = None) -> dict[str, Any]:
+    """Return a reply as an artifact: its text, and its value where that is another."""
+    parts = [text_part(text)]
+    if value is not None and not isinstance(value, str):
+        parts.append(data_part(deep_json(value)))
+    return {"artifactId": "reply", "name": "reply", "parts": parts}
+
+
+def status_json(
+    id: str, context: str, state: str, at: float, parts: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Return the status of a task as the protocol has it."""
+    status: dict[str, Any] = {"state": state, "timestamp": moment(at)}
+    if parts:
+        message_id = hashlib.sha256(f"{id}\n{state}\n{at}".encode()).hexdigest()[:32]
+        status["message"] = message_of("AGENT", message_id, id, context, parts)
+    return status
+
+
+def task_json(
+    id: str,
+    context: str,
+    status: dict[str, Any],
+    artifacts: list[dict[str, Any]],
+    messages: list[dict[str, Any]],
+    history: int | None,
+) -> dict[str, Any]:
+    """Return a task as the protocol has it."""
+    made: dict[str, Any] = {"id": id, "contextId": context, "status": status}
+    if artifacts:
+        made["artifacts"] = artifacts
+    if history != 0:
+        made["history"] = messages if history is None else messages[-history:]
+    return made

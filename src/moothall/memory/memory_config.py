@@ -1,0 +1,64 @@
+"""What a memory's status holds at the beginning, as a class states it in `memory_config`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from moothall.errors import DefinitionError
+from moothall.jsonvalue import NotJSON, copy_json
+
+MemoryT: TypeAlias = (
+    "type[Any] | tuple[type[Any], Any] | bool | int | float | str | list[Any] | dict[str, Any] "
+    "| None"
+)
+"""What `memory_config` states of a value: a type, what it is at the beginning, or both.
+
+The types are `bool`, `int`, `float`, `str`, `list` and `dict`; of a type alone the value is empty:
+`False`, 0, `""`, `[]`. Examples: `int`, `0.5`, `(float, 0.5)`, `(list, ["Ann"])`.
+"""
+_TYPES: Final = (bool, int, float, str, list, dict)
+
+
+def first_status(config: Mapping[str, MemoryT], whose: str) -> dict[str, Any]:
+    """Return new values of all names of a `memory_config`.
+
+    Args:
+        config: what is stated, by name
+        whose: the name of the class that states it, for errors
+
+    Raises:
+        DefinitionError: a value is not a `MemoryT`
+    """
+    if not isinstance(config, Mapping):
+        raise DefinitionError(f"{whose}.memory_config must be a dict, got {config!r:.80}")
+    return {name: _first(name, stated, whose) for name, stated in config.items()}
+
+
+def _first(name: object, stated: Any, whose: str) -> Any:
+    where = f"{whose}.memory_config[{name!r:.80}]"
+    if not isinstance(name, str) or not name:
+        raise DefinitionError(f"{where}: a name must be a text")
+    known = ", ".join(each.__name__ for each in _TYPES)
+    kind, value = type(stated), stated
+    if isinstance(stated, tuple):
+        if len(stated) != 2:
+            raise DefinitionError(f"{where} must be (type, default), got {stated!r:.80}")
+        kind, value = stated
+    elif isinstance(stated, type):
+        kind, value = stated, None
+        if kind in _TYPES:
+            return kind()
+    elif stated is None:
+        return None
+    if kind not in _TYPES:
+        raise DefinitionError(f"{where}: the type must be one of {known}, got {kind!r:.80}")
+    if kind is float and type(value) is int:
+        value = float(value)
+    if type(value) is not kind or (kind is float and not math.isfinite(value)):
+        raise DefinitionError(f"{where} must be of {kind.__name__}, got {value!r:.80}")
+    try:
+        return copy_json(value, where)
+    except NotJSON as error:
+        raise DefinitionError(f"the default must be JSON data: {error}") from None

@@ -1,0 +1,235 @@
+"""What a citizen's model is shown of the citizen: itself, whom it knows, and what it remembers."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+from moothall.memory.bounded import estimate_tokens
+from moothall.memory.embedder import Embedder
+from moothall.society.kernel.perception import Perception, planned
+
+SAID: Final = "It said to "
+"""How the event begins that it has said something."""
+HEARD: Final = "It heard from "
+BROKE: Final = "Its plan broke: "
+THOUGHT: Final = "It thought: "
+_IMPORTANCE: Final = ((SAID, 1.0), (HEARD, 1.0), (THOUGHT, 1.0), (BROKE, 0.6))
+_OTHER: Final = 0.3  # the importance of any other event
+_HALF_LIFE_S: Final = 12 * 3600  # an event's recency halves in this time
+_PEOPLE: Final = 5  # the people that it knows best are shown
+_ITEMS: Final = 4  # the next items of its plan are shown
+_CLOSE: Final = ((800, "very close"), (500, "a friend"), (200, "an acquaintance"), (1, "hardly"))
+_WORD: Final = re.compile(r"[^\W_]{3,}")
+
+
+def closeness(relation: int) -> str:
+    """Return how well a citizen knows another, in words."""
+    return next((words for least, words in _CLOSE if relation >= least), "not at all")
+
+
+async def told(agent: Any, about: str) -> dict[str, Any]:
+    """Return what an agent's model is shown besides the perception, as JSON data.
+
+    Args:
+        agent: the citizen
+        about: what is to be decided; what it remembers of that comes first
+    """
+    perceived: Perception = agent.perceived
+    status = agent.memory.status
+    own = ("profile", "home", "work", "school", "needs", "money", "opinions", *agent.memory_config)
+    shown: dict[str, Any] = {
+        "you": {
+            "name": agent.name or f"citizen {agent.id}",
+            **{key: status[key] for key in own if status.get(key) is not None},
+        }
+    }
+    relations: dict[str, int] = status.get("relations") or {}
+    if people := people_of(perceived, relations):
+        shown["people you know"] = people
+    if plan := (status.get("plan") or [])[(status.get("now") or 0) + 1 :]:
+        shown["your plan then"] = [planned(item) for item in plan[:_ITEMS]]
+    if talk := recent_talks(perceived):
+        shown["conversations"] = talk
+    tokens = getattr(agent.params, "memory_tokens", 0)
+    embedder = getattr(agent.toolbox, "embedder", None)
+    given = (agent.memory.stream, perceived, about, tokens)
+    if embedder is None:
+        events = recalled(*given)
+    else:  # an embedder may take long
+        vectors = vars(agent.memory).setdefault("_vectors", {})
+        events = await asyncio.to_thread(recalled, *given, embedder, vectors)
+    if events:
+        shown["you remember"] = events
+    return shown
+
+
+def people_of(perceived: Perception, relations: dict[str, int]) -> list[str]:
+    """Return whom a citizen knows best, by name, and how well."""
+    best = sorted(relations, key=lambda id: -relations[id])[:_PEOPLE]
+    return [f"{perceived.label(id)}: {closeness(relations[id])}" for id in best]
+
+
+# -- the stream ------------------------------------------------------------------------------------
+
+
+def recalled(
+    stream: Iterable[Any],
+    perceived: Perception,
+    about: str,
+    tokens: int,
+    embedder: Embedder | None = None,
+    vectors: dict[str, list[float]] | None = None,
+) -> list[str]:
+    """Return the events that matter most now, the oldest first, in at most so many tokens.
+
+    An event's weight is the sum of its relevance, recency and importance, each from 0 to 1, as in
+    Park et al. 2023, "Generative agents" (arXiv:2304.03442), whose importance a model rates; here
+    what was said, heard and thought counts 1, a broken plan 0.6, all else 0.3. Relevance is by the
+    words that the event shares with `about` and the perception, the rare ones most, or an
+    embedder's; the most relevant event counts 1.
+
+    Args:
+        stream: the events of a `CitizenMemory`
+        perceived: the citizen's perception now
+        about: what is to be decided
+        tokens: how many tokens there may be, as `estimate_tokens` counts
+        embedder: gives vectors to the events and `about`; None for words
+        vectors: the known vectors of events, by text; new ones are added, others dropped
+    """
+    events = [each for each in map(_event, stream) if each is not None]
+    if not events:
+        return []
+    texts = [text for _, text in events]
+    if embedder is None:
+        relevance = _by_words(texts, f"{about}\n{perceived.text()}")
+    else:
+        relevance = _by_meaning(embedder, texts, about, {} if vectors is None else vectors)
+    most = max(relevance) or 1.0
+    weights = []
+    for (step, text), relevant in zip(events, relevance, strict=True):
+        age = max(0, perceived.step - step) * perceived.seconds
+        important = next((each for start, each in _IMPORTANCE if text.startswith(start)), _OTHER)
+        weights.append(relevant / most + important + 0.5 ** (age / _HALF_LIFE_S))
+    chosen: list[int] = []
+    left = tokens
+    for at in sorted(range(len(events)), key=lambda at: (-weights[at], -at)):
+        line = _line(perceived, *events[at])
+        left -= estimate_tokens(line) + 2
+        if left < 0:
+            break
+        chosen.append(at)
+    lines = [_line(perceived, *events[at]) for at in sorted(chosen)]
+    return list(dict.fromkeys(lines))
+
+
+def _event(given: Any) -> tuple[int, str] | None:
+    """Return an event as its step and text; a chat message is of the first step."""
+    if isinstance(given, tuple | list):
+        return int(given[0]), str(given[1])
+    content = given.get("content") if isinstance(given, dict) else None
+    return (0, content) if isinstance(content, str) else None
+
+
+def _line(perceived: Perception, step: int, text: str) -> str:
+    return f"{when(perceived, step)}: {text}"
+
+
+def when(perceived: Perception, step: int) -> str:
+    """Return when a step was, in words: `08:15`, `yesterday 08:15` or `3 days ago 08:15`."""
+    clock = perceived.clock
+    if clock is None:
+        return f"step {step}"
+    now = clock.moment
+    then = now - timedelta(seconds=(perceived.step - step) * perceived.seconds)
+    days = (now.date() - then.date()).days
+    day = "" if days <= 0 else "yesterday " if days == 1 else f"{days} days ago "
+    return f"{day}{then:%H:%M}"
+
+
+def _words(text: str) -> set[str]:
+    return {word.lower() for word in _WORD.findall(text)}
+
+
+def _by_words(texts: Sequence[str], asked: str) -> list[float]:
+    """Return the words of each text that another has too, summed by their rarity."""
+    wanted = _words(asked)
+    words = [_words(text) for text in texts]
+    found = Counter(word for each in words for word in each)
+    rare = {word: math.log(1 + len(texts) / count) for word, count in found.items()}
+    return [sum(rare[word] for word in sorted(each & wanted)) for each in words]
+
+
+def _by_meaning(
+    embedder: Embedder, texts: Sequence[str], asked: str, vectors: dict[str, list[float]]
+) -> list[float]:
+    """Return the cosine of each text and another, 0 or more."""
+    new = [text for text in dict.fromkeys(texts) if text not in vectors]
+    wanted, *made = embedder.embed([asked, *new])
+    for text in [*vectors]:
+        if text not in texts:
+            del vectors[text]
+    vectors.update(zip(new, made, strict=True))
+
+    def cosine(vector: Sequence[float]) -> float:
+        length = math.hypot(*vector) * math.hypot(*wanted)
+        same = math.fsum(a * b for a, b in zip(vector, wanted, strict=True))
+        return max(0.0, same / length) if length else 0.0
+
+    return [cosine(vectors[text]) for text in texts]
+
+
+# -- conversations ---------------------------------------------------------------------------------
+
+LINES: Final = 8  # what is kept of a conversation, at most
+PARTNERS: Final = 8  # the conversations that are kept, at most
+_RECENT_S: Final = 4 * 3600  # a conversation is shown for this time after its last line
+_WAITS_S: Final = 3600  # who has said something waits so long for an answer
+_SHOWN: Final = 3  # the conversations that are shown, at most
+
+
+def note_talk(status: dict[str, Any], step: int, other: str, text: str, *, mine: bool) -> None:
+    """Keep a line of a conversation in `status["talks"]`: `[step, mine, text]`, by partner."""
+    talks: dict[str, list[list[Any]]] = status.setdefault("talks", {})
+    lines = talks.pop(other, [])  # the last of all talks stands last
+    talks[other] = [*lines, [step, mine, text]][-LINES:]
+    while len(talks) > PARTNERS:
+        del talks[next(iter(talks))]
+
+
+def recent_talks(perceived: Perception) -> dict[str, list[str]]:
+    """Return the conversations of the last hours, by partner, with who said what."""
+    talks: dict[str, list[list[Any]]] = perceived.status.get("talks") or {}
+    since = perceived.step - _RECENT_S // perceived.seconds
+    found = [id for id, lines in talks.items() if lines and lines[-1][0] >= since][-_SHOWN:]
+    return {
+        perceived.label(id): [
+            f"{when(perceived, step)} {'you' if mine else perceived.label(id)}: {text}"
+            for step, mine, text in talks[id]
+            if step >= since
+        ]
+        for id in found
+    }
+
+
+def waiting(perceived: Perception, replies: int) -> list[str]:
+    """Return who has said something to the citizen in the last hour and waits for an answer.
+
+    A conversation in which it has said `replies` things in the last four hours is over.
+    """
+    talks: dict[str, list[list[Any]]] = perceived.status.get("talks") or {}
+    length = perceived.seconds
+    since, before = (perceived.step - each // length for each in (_WAITS_S, _RECENT_S))
+    return [
+        id
+        for id, lines in talks.items()
+        if lines
+        and not lines[-1][1]
+        and lines[-1][0] >= since
+        and sum(mine and step >= before for step, mine, _ in lines) < replies
+    ]

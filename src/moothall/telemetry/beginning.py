@@ -1,0 +1,118 @@
+"""Beginning a span: its parent and its ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, Final
+
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, SpanKind
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from moothall.telemetry import names
+from moothall.telemetry.ids import NEXT, DerivedIds
+from moothall.telemetry.scope import SCOPE, OpenSpan, Scope
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer, TracerProvider
+
+TRACEPARENT: Final = "traceparent"
+"""The key of the context in the `meta` of messages, and in the record of a run."""
+VERSION: str | None = None
+"""The version of the package; None if it runs from a folder that is not installed."""
+with suppress(PackageNotFoundError):
+    VERSION = version(names.SCOPE)
+_W3C: Final = TraceContextTextMapPropagator()
+
+
+class Beginning:
+    """Begins spans with one provider's tracer."""
+
+    def __init__(self, tracer_provider: TracerProvider | None) -> None:
+        self._provider = tracer_provider
+        self._made: Tracer | None = None
+
+    @property
+    def _tracer(self) -> Tracer:
+        if self._made is not None:
+            return self._made
+        # The program may set its provider after `instrument()`: until then there is only a proxy.
+        provider = trace.get_tracer_provider() if self._provider is None else self._provider
+        tracer: Any = provider.get_tracer(names.SCOPE, VERSION)
+        if hasattr(tracer, "id_generator"):
+            if not isinstance(tracer.id_generator, DerivedIds):
+                tracer.id_generator = DerivedIds(tracer.id_generator)
+            self._made = tracer
+        return tracer  # type: ignore[no-any-return]
+
+    def carry(self) -> Callable[[], None]:
+        """Return what makes the current span the current one of another task, to its end."""
+        scope, around = SCOPE.get(), otel_context.get_current()
+
+        def enter() -> None:
+            SCOPE.set(scope)
+            otel_context.attach(around)
+
+        return enter
+
+    def begin(
+        self,
+        name: str,
+        attributes: dict[str, Any],
+        end: Any,
+        *,
+        kind: SpanKind = SpanKind.INTERNAL,
+        label: str | None = None,
+        ids: tuple[int | None, bytes] | None = None,
+        context: Context | None = None,
+        links: list[Link] | None = None,
+        conversation: str | None = None,
+    ) -> OpenSpan:
+        """Begin a span, below the innermost of ours if no context is given."""
+        base: bytes | None = None
+        trace_id: int | None = None
+        if context is None:
+            scope = SCOPE.get()
+            if scope is None:
+                context = otel_context.get_current()
+            else:
+                context = scope.parent()
+                base = scope.id_of(name if label is None else label)
+                if conversation is None:
+                    conversation = scope.conversation
+                    if conversation is not None:
+                        attributes[names.CONVERSATION_ID] = conversation
+        if ids is not None:
+            trace_id, base = ids
+        if base is None:
+            span = self._tracer.start_span(name, context, kind, attributes, links)
+        else:
+            token = NEXT.set((trace_id, int.from_bytes(base, "big") or 1))
+            try:
+                span = self._tracer.start_span(name, context, kind, attributes, links)
+            finally:
+                NEXT.reset(token)
+        return OpenSpan(Scope(span, context, trace.get_current_span(), base, conversation), end)
+
+
+def nothing(span: OpenSpan, result: Any, error: str | None) -> None:
+    """End a span that has no more to say."""
+
+
+def traceparent_of(span: trace.Span) -> str:
+    """Return the context of a span in W3C's form."""
+    context = span.get_span_context()
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+
+
+def context_of(traceparent: Any, context: Context) -> Context | None:
+    """Return the context that came with a message; None if it has none that is valid."""
+    if not isinstance(traceparent, str):
+        return None
+    empty = trace.set_span_in_context(trace.INVALID_SPAN, context)
+    found = _W3C.extract({TRACEPARENT: traceparent}, empty)
+    return found if trace.get_current_span(found).get_span_context().is_valid else None

@@ -1,0 +1,93 @@
+"""The names of spans, attributes and metrics: the GenAI conventions of OpenTelemetry, and ours.
+
+The conventions are still in development: what changes there changes here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SCOPE: Final = "moothall"
+"""The instrumentation scope of all spans and metrics."""
+SEMCONV: Final = "2026-11"
+"""The month whose conventions these are."""
+
+# -- operations: a span is named by its operation and by what it is done to ------------------------
+CHAT: Final = "chat"
+INVOKE_AGENT: Final = "invoke_agent"
+INVOKE_WORKFLOW: Final = "invoke_workflow"
+EXECUTE_TOOL: Final = "execute_tool"
+PLAN: Final = "plan"
+SEND: Final = "send"
+PROCESS: Final = "process"
+
+# -- attributes of the GenAI conventions -----------------------------------------------------------
+OPERATION: Final = "gen_ai.operation.name"
+PROVIDER: Final = "gen_ai.provider.name"
+AGENT_ID: Final = "gen_ai.agent.id"
+AGENT_NAME: Final = "gen_ai.agent.name"
+WORKFLOW_NAME: Final = "gen_ai.workflow.name"
+CONVERSATION_ID: Final = "gen_ai.conversation.id"
+OUTPUT_TYPE: Final = "gen_ai.output.type"
+REQUEST_MODEL: Final = "gen_ai.request.model"
+REQUEST_STREAM: Final = "gen_ai.request.stream"
+REQUEST_FIELDS: Final = {
+    "max_tokens": "gen_ai.request.max_tokens",
+    "max_completion_tokens": "gen_ai.request.max_tokens",
+    "temperature": "gen_ai.request.temperature",
+    "top_p": "gen_ai.request.top_p",
+    "top_k": "gen_ai.request.top_k",
+    "seed": "gen_ai.request.seed",
+    "frequency_penalty": "gen_ai.request.frequency_penalty",
+    "presence_penalty": "gen_ai.request.presence_penalty",
+}
+"""By the field of a request to a provider."""
+FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
+FIRST_CHUNK: Final = "gen_ai.response.time_to_first_chunk"
+INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+SPECIAL_TOKENS: Final = {
+    "cache_read_tokens": "gen_ai.usage.cache_read.input_tokens",
+    "cache_write_tokens": "gen_ai.usage.cache_creation.input_tokens",
+    "reasoning_tokens": "gen_ai.usage.reasoning.output_tokens",
+}
+"""By the attribute of `Usage`; only where there are any."""
+TOOL_NAME: Final = "gen_ai.tool.name"
+TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
+TOOL_TYPE: Final = "gen_ai.tool.type"
+TOKEN_TYPE: Final = "gen_ai.token.type"
+
+# Only with `content=True`.
+INPUT_MESSAGES: Final = "gen_ai.input.messages"
+OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
+SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
+TOOL_DEFINITIONS: Final = "gen_ai.tool.definitions"
+TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
+TOOL_RESULT: Final = "gen_ai.tool.call.result"
+
+# -- attributes of other conventions ---------------------------------------------------------------
+ERROR_TYPE: Final = "error.type"
+SERVER_ADDRESS: Final = "server.address"
+SERVER_PORT: Final = "server.port"
+MESSAGING_SYSTEM: Final = "messaging.system"
+MESSAGING_OPERATION: Final = "messaging.operation.name"
+MESSAGING_OPERATION_TYPE: Final = "messaging.operation.type"
+MESSAGING_DESTINATION: Final = "messaging.destination.name"
+MESSAGING_ID: Final = "messaging.message.id"
+
+# -- ours ------------------------------------------------------------------------------------------
+RUN_ID: Final = "moothall.run.id"
+STOP_REASON: Final = "moothall.stop_reason"
+ACTION: Final = "moothall.action"
+SENDER: Final = "moothall.sender"
+STEP: Final = "moothall.step"
+
+# -- metrics ---------------------------------------------------------------------------------------
+DURATION: Final = "gen_ai.client.operation.duration"
+DURATION_BUCKETS: Final = tuple(0.01 * 2**n for n in range(14))
+TOKEN_USAGE: Final = "gen_ai.client.token.usage"
+TOKEN_BUCKETS: Final = tuple(4**n for n in range(14))
+TIME_TO_FIRST_CHUNK: Final = "gen_ai.client.operation.time_to_first_chunk"
+FIRST_CHUNK_BUCKETS: Final = (
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
+)  # fmt: skip

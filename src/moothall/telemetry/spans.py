@@ -1,0 +1,251 @@
+"""The spans and metrics of what the package does, as it happens."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
+
+from opentelemetry import context as otel_context
+from opentelemetry import metrics, trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, SpanKind
+
+from moothall.reasoning.record import NULL_RECORD
+from moothall.telemetry import content, names
+from moothall.telemetry.beginning import TRACEPARENT, VERSION, context_of, nothing, traceparent_of
+from moothall.telemetry.ids import span_id_of, trace_id_of
+from moothall.telemetry.messages import Messages
+from moothall.telemetry.scope import SCOPE, OpenSpan
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+
+_WORKFLOWS: Final = frozenset(("DualActAgent", "Conversation", "Researcher"))
+
+
+class Telemetry(Messages):
+    """Makes the spans and metrics; `moothall.tracing.active` while it is on."""
+
+    def __init__(
+        self,
+        tracer_provider: TracerProvider | None,
+        meter_provider: MeterProvider | None,
+        content: bool,
+    ) -> None:
+        super().__init__(tracer_provider)
+        self._content = content
+        self._models: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
+        meters = metrics.get_meter_provider() if meter_provider is None else meter_provider
+        meter = meters.get_meter(names.SCOPE, VERSION)
+        self._duration = meter.create_histogram(
+            names.DURATION,
+            "s",
+            "How long an operation took.",
+            explicit_bucket_boundaries_advisory=names.DURATION_BUCKETS,
+        )
+        self._tokens = meter.create_histogram(
+            names.TOKEN_USAGE,
+            "{token}",
+            "The tokens of a call of a model.",
+            explicit_bucket_boundaries_advisory=names.TOKEN_BUCKETS,
+        )
+        self._first_chunk = meter.create_histogram(
+            names.TIME_TO_FIRST_CHUNK,
+            "s",
+            "How long the first piece of a streamed answer took.",
+            explicit_bucket_boundaries_advisory=names.FIRST_CHUNK_BUCKETS,
+        )
+
+    # -- replies -----------------------------------------------------------------------------------
+
+    def reply(self, agent: Any, request: Any, record: Any) -> OpenSpan:
+        """Begin the span of a reply; its ids follow from the record, if there is a journal."""
+        id, kind = str(agent.id), getattr(agent, "_kind", "")
+        about: dict[str, Any] = {names.AGENT_ID: id, names.AGENT_NAME: id}
+        thread = None
+        if request is not None:
+            about[names.RUN_ID] = request.run_id
+            thread = request.thread
+            if request.answer is not None:
+                about[names.OUTPUT_TYPE] = "json"
+        if thread is not None:
+            about[names.CONVERSATION_ID] = thread
+        model = getattr(agent, "_model", None)
+        if kind in _WORKFLOWS:
+            operation = about[names.OPERATION] = names.INVOKE_WORKFLOW
+            about[names.WORKFLOW_NAME] = id
+        else:
+            operation = about[names.OPERATION] = names.INVOKE_AGENT
+            about[names.PROVIDER] = names.SCOPE
+            if model is not None and not isinstance(model, str):
+                known = self._about(model)
+                for name in (names.PROVIDER, names.REQUEST_MODEL):
+                    about[name] = known[name]
+        if self._content and request is not None:
+            message = {"role": "user", "content": request.content}
+            about |= content.messages_in([message])
+        elsewhere = SpanKind.CLIENT if getattr(agent, "_elsewhere", False) else SpanKind.INTERNAL
+        name = f"{operation} {id}"
+        if record is NULL_RECORD:
+            return self.begin(name, about, self._end_reply, kind=elsewhere, conversation=thread)
+        ids, context, links = self._of_run(request, record)
+        return self.begin(
+            name,
+            about,
+            self._end_reply,
+            kind=elsewhere,
+            ids=ids,
+            context=context,
+            links=links,
+            conversation=thread,
+        )
+
+    def _of_run(
+        self, request: Any, record: Any
+    ) -> tuple[tuple[int | None, bytes], Context, list[Link]]:
+        """Return a recorded reply's ids, the context that it begins in, and its links."""
+        path = record.path
+        # One that was stopped is over, and goes on as another span of the same trace.
+        stopped = sum(entry.kind == "over" for entry in record.entries())
+        id = span_id_of("reply", record.run_id, path, str(stopped))
+        scope, current = SCOPE.get(), otel_context.get_current()
+        if request.record is not None and scope is not None:  # a member, within its group's reply
+            return (None, id), scope.otel, []
+        joined = context_of((record.begun or {}).get(TRACEPARENT), current)
+        if joined is not None:
+            return (None, id), joined, []
+        around = trace.get_current_span() if scope is None else scope.span
+        links = [Link(around.get_span_context())] if around.get_span_context().is_valid else []
+        clear = trace.set_span_in_context(trace.INVALID_SPAN, current)
+        return (trace_id_of(record.run_id), id), clear, links
+
+    def origin(self) -> str | None:
+        """Return the context that a run joins even when another process resumes it, or None."""
+        scope = SCOPE.get()
+        return None if scope is None or scope.base is None else traceparent_of(scope.span)
+
+    def _end_reply(self, span: OpenSpan, result: Any, error: str | None) -> None:
+        about: dict[str, Any] = {}
+        reason = getattr(result, "stop_reason", None)
+        if reason is not None:
+            usage = result.usage
+            about[names.STOP_REASON] = reason
+            about[names.FINISH_REASONS] = [reason]
+            if usage.total:
+                about[names.INPUT_TOKENS] = usage.input_tokens
+                about[names.OUTPUT_TOKENS] = usage.output_tokens
+            if self._content and result.text:
+                message = {"role": "assistant", "content": result.text}
+                about[names.OUTPUT_MESSAGES] = content.messages_in([message])[names.INPUT_MESSAGES]
+            if result.error is not None:
+                error = type(result.error).__qualname__
+                about[names.ERROR_TYPE] = error
+                span.scope.span.set_status(trace.Status(trace.StatusCode.ERROR))
+        if about:
+            span.scope.span.set_attributes(about)
+
+    # -- models ------------------------------------------------------------------------------------
+
+    def chat(self, model: Any, request: Any) -> OpenSpan:
+        """Begin the span of a call of a model."""
+        known = self._about(model)
+        about = {names.OPERATION: names.CHAT, **known, **content.fields_of(model)}
+        if request.stream:
+            about[names.REQUEST_STREAM] = True
+        if request.schema is not None:
+            about[names.OUTPUT_TYPE] = "json"
+        if self._content:
+            about |= content.messages_in(request.messages)
+            if request.actions:
+                about[names.TOOL_DEFINITIONS] = content.tools_of(request.actions)
+        own = {names.OPERATION: names.CHAT, **known}
+
+        def end(span: OpenSpan, result: Any, error: str | None) -> None:
+            self._end_chat(span, result, error, own)
+
+        name = f"{names.CHAT} {known[names.REQUEST_MODEL]}"
+        here = names.SERVER_ADDRESS not in known and known[names.PROVIDER] == names.SCOPE
+        side = SpanKind.INTERNAL if here else SpanKind.CLIENT
+        return self.begin(name, about, end, kind=side, label=names.CHAT)
+
+    def _end_chat(
+        self, span: OpenSpan, result: Any, error: str | None, own: dict[str, Any]
+    ) -> None:
+        about: dict[str, Any] = {}
+        usage = getattr(result, "usage", None)
+        if error is not None:
+            own = {**own, names.ERROR_TYPE: error}
+        if usage is not None and hasattr(result, "finish_reason"):
+            about[names.INPUT_TOKENS] = usage.input_tokens
+            about[names.OUTPUT_TOKENS] = usage.output_tokens
+            about[names.FINISH_REASONS] = [str(result.finish_reason)]
+            for attribute, name in names.SPECIAL_TOKENS.items():
+                if count := getattr(usage, attribute):
+                    about[name] = count
+            if self._content:
+                about[names.OUTPUT_MESSAGES] = content.answer_of(result)
+            for kind, count in (("input", usage.input_tokens), ("output", usage.output_tokens)):
+                if count:
+                    self._tokens.record(count, {**own, names.TOKEN_TYPE: kind}, span.scope.otel)
+        if (first := span.first_seconds) is not None:
+            about[names.FIRST_CHUNK] = first
+            self._first_chunk.record(first, own, span.scope.otel)
+        if about:
+            span.scope.span.set_attributes(about)
+        self._duration.record(span.seconds, own, span.scope.otel)
+
+    def _about(self, model: Any) -> dict[str, Any]:
+        try:
+            return self._models[model]
+        except (KeyError, TypeError):
+            found = content.about_model(model)
+        try:
+            self._models[model] = found
+        except TypeError:
+            pass  # a user's own class may have no weak references, or no hash
+        return found
+
+    # -- actions and steps -------------------------------------------------------------------------
+
+    def tool(self, agent: Any, call: Any, key: str) -> OpenSpan:
+        """Begin the span of a call of an action."""
+        about: dict[str, Any] = {
+            names.OPERATION: names.EXECUTE_TOOL,
+            names.TOOL_NAME: call.name,
+            names.TOOL_CALL_ID: call.id,
+            names.TOOL_TYPE: "function",
+            names.AGENT_NAME: str(agent.id),
+        }
+
+        def end(span: OpenSpan, result: Any, error: str | None) -> None:
+            if self._content:
+                span.scope.span.set_attribute(names.TOOL_ARGUMENTS, content.as_text(call.args))
+            result = call.result if result is None else result
+            if not isinstance(result, dict):
+                return
+            if result.get("error") is not None:
+                span.scope.span.set_attribute(names.ERROR_TYPE, content.type_in(result))
+                span.scope.span.set_status(trace.Status(trace.StatusCode.ERROR))
+            elif self._content:
+                value = content.as_text(result.get("result"))
+                span.scope.span.set_attribute(names.TOOL_RESULT, value)
+
+        return self.begin(f"{names.EXECUTE_TOOL} {call.name}", about, end, label=f"tool {key}")
+
+    def part(self, name: str, agent: Any, key: str) -> OpenSpan:
+        """Begin the span of a step of research, such as `plan`, or of a society."""
+        about: dict[str, Any] = {names.STEP: key}
+        if name == names.INVOKE_WORKFLOW:
+            id = about[names.WORKFLOW_NAME] = type(agent).__name__
+        else:
+            id = about[names.AGENT_ID] = about[names.AGENT_NAME] = str(agent.id)
+        if name in (names.INVOKE_WORKFLOW, names.PLAN):
+            about[names.OPERATION] = name
+        return self.begin(f"{name} {id}", about, nothing, label=f"part {key}")
+
+    def step(self, key: str) -> AbstractContextManager[None]:
+        """Derive ids in a `with` block from the key of a recorded step too."""
+        scope = SCOPE.get()
+        return nullcontext() if scope is None or scope.base is None else scope.under(key)

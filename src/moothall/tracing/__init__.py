@@ -1,0 +1,122 @@
+"""The calls by which the package reports what it does to `moothall.telemetry`, if that is on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractContextManager, aclosing
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from moothall.message import Envelope
+
+T = TypeVar("T")
+
+
+class Span(Protocol):
+    """A span that has begun. It ends once; a span that is never ended is never exported."""
+
+    def enter(self) -> Any:
+        """Make it the parent of what begins in this context; return what `leave` takes.
+
+        No function may `yield` between the two.
+        """
+        ...
+
+    def leave(self, entered: Any) -> None:
+        """Make it the parent no more."""
+        ...
+
+    def piece(self) -> None:
+        """Note that a piece of a streamed answer has come."""
+        ...
+
+    def end(self, result: Any = None, error: BaseException | None = None) -> None:
+        """End it with what was returned or raised."""
+        ...
+
+
+class Tracing(Protocol):
+    """What `moothall.telemetry.instrument` switches on."""
+
+    def reply(self, agent: Any, request: Any, record: Any) -> Span:
+        """Begin the span of a reply; its ids follow from the record, if there is a journal."""
+        ...
+
+    def chat(self, model: Any, request: Any) -> Span:
+        """Begin the span of a call of a model."""
+        ...
+
+    def tool(self, agent: Any, call: Any, key: str) -> Span:
+        """Begin the span of a call of an action."""
+        ...
+
+    def part(self, name: str, agent: Any, key: str) -> Span:
+        """Begin the span of a step of research, such as `plan`, or of a society."""
+        ...
+
+    def step(self, key: str) -> AbstractContextManager[None]:
+        """Derive ids in a `with` block from the key of a recorded step too."""
+        ...
+
+    def handling(self, delivery: Any) -> Span:
+        """Begin the span of a message that is handled."""
+        ...
+
+    def outgoing(self, envelope: Envelope) -> Envelope:
+        """Return a message with the context that its receiver continues in `meta`."""
+        ...
+
+    def answering(self, delivery: Any) -> dict[str, Any] | None:
+        """Return the `meta` of the answer to a message."""
+        ...
+
+    def carry(self) -> Callable[[], None]:
+        """Return what makes the current span the current one of another task, to its end."""
+        ...
+
+    def origin(self) -> str | None:
+        """Return the context that a run joins even when another process resumes it, or None."""
+        ...
+
+
+active: Tracing | None = None
+"""The telemetry, or None: nothing else is looked at then."""
+
+
+async def traced(span: Span, work: Callable[[], Awaitable[T]]) -> T:
+    """Do some work within a span."""
+    try:
+        entered = span.enter()
+        try:
+            result = await work()
+        finally:
+            span.leave(entered)
+    except BaseException as error:
+        span.end(error=error)
+        raise
+    span.end(result)
+    return result
+
+
+async def below(span: Span, work: Callable[[], Awaitable[T]]) -> T:
+    """Do some work below a span that others end."""
+    entered = span.enter()
+    try:
+        return await work()
+    finally:
+        span.leave(entered)
+
+
+async def watched(span: Span, parts: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+    """Yield the parts of a streamed answer, and end its span, which is never current meanwhile."""
+    last: T | None = None
+    try:
+        async with aclosing(parts):
+            async for part in parts:
+                span.piece()
+                last = part
+                yield part
+    except BaseException as error:
+        span.end(last, error)
+        raise
+    span.end(last)

@@ -1,0 +1,208 @@
+"""Agents as A2A servers, called by the SDK's own client and by plain requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
+from a2a.types import a2a_pb2 as pb
+from a2a.utils import errors
+from google.protobuf.json_format import MessageToDict, ParseDict
+
+from doors.a2a_calls import BEGUN, CANCELLED, call, plain, rpc, shop, state
+from doors.conftest import serving
+from moothall import ReActAgent, ScriptedModel, action
+from moothall.doors import asgi
+
+Serve = Callable[[Any], str]
+
+
+@asynccontextmanager
+async def connected(
+    url: str, agent: str = "", token: str | None = None, **config: Any
+) -> AsyncIterator[Client]:
+    """Yield the SDK's client of an agent, found by its card."""
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    async with httpx.AsyncClient(headers=headers, timeout=20) as http:
+        base = f"{url}/a2a/{agent}" if agent else url
+        card = await A2ACardResolver(http, base).get_agent_card()
+        yield ClientFactory(ClientConfig(httpx_client=http, **config)).create(card)
+
+
+def message(text: str | None = None, data: Any = None, **about: str) -> pb.SendMessageRequest:
+    part = {"text": text} if data is None else {"data": data}
+    sent = {"messageId": "m", "role": "ROLE_USER", "parts": [part], **about}
+    return ParseDict({"message": sent}, pb.SendMessageRequest())
+
+
+async def updates(client: Client, request: pb.SendMessageRequest) -> list[dict[str, Any]]:
+    return [MessageToDict(each) async for each in client.send_message(request)]
+
+
+async def sent(client: Client, request: pb.SendMessageRequest) -> dict[str, Any]:
+    """Return the task that a message without streaming leads to."""
+    (found,) = await updates(client, request)
+    return dict(found["task"])
+
+
+def test_a2a_message_becomes_a_task_with_the_reply_as_artifact(serve: Serve) -> None:
+    url = serve(asgi(shop("Good day.", "Again.")))
+
+    async def main() -> None:
+        async with connected(url, streaming=False) as client:
+            first = await sent(client, message("Hello"))
+            assert state(first) == "TASK_STATE_COMPLETED"
+            (artifact,) = first["artifacts"]
+            assert artifact["parts"] == [{"text": "Good day.", "mediaType": "text/plain"}]
+            assert first["history"][0]["parts"][0]["text"] == "Hello"
+            again = await sent(client, message("And?", contextId=first["contextId"]))
+            assert (again["contextId"], again["id"]) != (first["contextId"], first["id"])
+            assert again["contextId"] == first["contextId"]
+            got = await client.get_task(pb.GetTaskRequest(id=first["id"], history_length=0))
+            assert "history" not in MessageToDict(got)
+            assert MessageToDict(got)["artifacts"] == first["artifacts"]
+
+    asyncio.run(main())
+
+
+def test_a2a_context_is_a_conversation_of_its_own(serve: Serve) -> None:
+    seen: list[int] = []
+
+    def answers(messages: Any, _: Any) -> str:
+        seen.append(sum(each["role"] == "user" for each in messages))
+        return "yes"
+
+    url = serve(asgi(ReActAgent("shop", ScriptedModel(answers))))
+    first = rpc(url, "SendMessage", plain("one"))["result"]["task"]["contextId"]
+    rpc(url, "SendMessage", plain("two", contextId=first))
+    rpc(url, "SendMessage", plain("three"))
+    rpc(url, "SendMessage", plain("four", contextId=first), source="127.0.0.2")
+    assert seen == [1, 2, 1, 1]
+
+
+def test_a2a_stream_tells_states_calls_and_pieces_of_text(serve: Serve) -> None:
+    url = serve(asgi(shop(call("ask"), "It is red.")))
+
+    async def main() -> None:
+        async with connected(url) as client:
+            told = await updates(client, message("Which?"))
+            task = told[0]["task"]
+            assert state(told[-1]["statusUpdate"]) == "TASK_STATE_INPUT_REQUIRED"
+            told = await updates(client, message("red", taskId=task["id"]))
+            states = [state(each["statusUpdate"]) for each in told if "statusUpdate" in each]
+            assert states[-1] == "TASK_STATE_COMPLETED"
+            texts = [each["artifactUpdate"] for each in told if "artifactUpdate" in each]
+            assert texts[-1]["artifact"]["parts"][0]["text"] == "It is red."
+            assert texts[-1]["lastChunk"] is True
+            assert "".join(e["artifact"]["parts"][0]["text"] for e in texts[:-1]) == "It is red."
+
+    asyncio.run(main())
+
+
+def test_a2a_value_of_a_reply_is_a_data_part(serve: Serve) -> None:
+    @action(terminal=True)
+    async def total(amount: int) -> dict[str, int]:
+        """State the total."""
+        return {"amount": amount}
+
+    agent = ReActAgent("shop", ScriptedModel([call("total", amount=3)]), actions=[total])
+    task = rpc(serve(asgi(agent)), "SendMessage", plain("Sum?"))["result"]["task"]
+    assert {"data": {"amount": 3}, "mediaType": "application/json"} in task["artifacts"][0]["parts"]
+
+
+def test_a2a_cancel_ends_the_reply(serve: Serve) -> None:
+    url = serve(asgi(shop(call("wait"))))
+
+    async def main() -> None:
+        async with connected(url, streaming=False, polling=True) as client:
+            task = await sent(client, message("Wait"))
+            assert state(task) in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED")
+            assert await asyncio.to_thread(BEGUN.wait, 10)
+            ended = await client.cancel_task(pb.CancelTaskRequest(id=task["id"]))
+            assert ended.status.state == pb.TASK_STATE_CANCELED
+            assert await asyncio.to_thread(CANCELLED.wait, 10)
+            with pytest.raises(errors.TaskNotCancelableError):
+                await client.cancel_task(pb.CancelTaskRequest(id=task["id"]))
+
+    asyncio.run(main())
+
+
+def test_a2a_task_that_fails_says_why(serve: Serve) -> None:
+    task = rpc(serve(asgi(shop())), "SendMessage", plain("Hello"))["result"]["task"]
+    assert state(task) == "TASK_STATE_FAILED"
+    assert "was given 0" in task["status"]["message"]["parts"][0]["text"]
+
+
+def test_a2a_cards_name_each_agent_and_what_it_takes(serve: Serve) -> None:
+    agents = [shop("one"), shop("two", id="a/b c")]
+    url = serve(asgi(agents, token="t0ken"))
+
+    async def main() -> None:
+        async with connected(url, token="t0ken", streaming=False) as client:
+            assert (await sent(client, message("Hello")))["artifacts"][0]["parts"][0][
+                "text"
+            ] == "one"
+        async with connected(url, "a%2Fb%20c", "t0ken", streaming=False) as client:
+            assert (await sent(client, message("Hello")))["artifacts"][0]["parts"][0][
+                "text"
+            ] == "two"
+        async with httpx.AsyncClient(headers={"Authorization": "Bearer t0ken"}) as http:
+            card = (await http.get(f"{url}/.well-known/agent-card.json")).json()
+            assert card["name"] == "shop"
+            assert card["securityRequirements"] == [{"schemes": {"bearer": {"list": []}}}]
+            assert card["capabilities"]["pushNotifications"] is False
+            ParseDict(card, pb.AgentCard())  # every field is one of the protocol
+            none = await http.get(f"{url}/a2a/nobody/.well-known/agent-card.json")
+            assert none.status_code == 404
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "code", "told"),
+    (
+        ("CreateTaskPushNotificationConfig", {}, -32003, "push notifications"),
+        ("GetExtendedAgentCard", {}, -32007, "no extended card"),
+        ("Nonsense", {}, -32601, "no method"),
+        ("GetTask", {"id": "a2a-" + "0" * 40}, -32001, "no such task"),
+        ("GetTask", {}, -32602, "params is wrong"),
+        ("SendMessage", {"message": {}}, -32602, "params.message is wrong"),
+        ("SendMessage", plain("x") | {"configuration": {"historyLength": -1}}, -32602, "wrong"),
+        ("SendMessage", plain("x", taskId="other"), -32001, "no such task"),
+        ("SendMessage", plain("x", contextId="x" * 151), -32602, "contextId is wrong"),
+        ("SendMessage", plain("x", role="ROLE_AGENT"), -32602, "role is wrong"),
+        ("SubscribeToTask", {"id": "x"}, -32001, "no such task"),
+        ("CancelTask", {"id": "x"}, -32001, "no such task"),
+        ("SendMessage", [], -32602, "wrong"),
+    ),
+)
+def test_a2a_wrong_call_is_refused_with_the_code_of_the_protocol(
+    door: str, method: str, params: Any, code: int, told: str
+) -> None:
+    error = rpc(door, method, params)["error"]
+    assert error["code"] == code
+    assert told in error["message"]
+    assert error["data"][0]["domain"] == "a2a-protocol.org"
+
+
+@pytest.mark.parametrize("parts", ([{"raw": "aGk="}], [{"url": "http://x"}]))
+def test_a2a_files_are_refused(door: str, parts: Any) -> None:
+    sent = {"messageId": "m", "role": "ROLE_USER", "parts": parts}
+    assert rpc(door, "SendMessage", {"message": sent})["error"]["code"] == -32005
+
+
+@pytest.mark.parametrize("version", ("0.3", "2.0", ""))
+def test_a2a_other_versions_are_refused(door: str, version: str) -> None:
+    error = rpc(door, "SendMessage", plain("x"), **{"A2A-Version": version})["error"]
+    assert error["code"] == -32009
+
+
+@pytest.fixture(scope="module")
+def door() -> Any:
+    with serving(asgi(shop())) as url:
+        yield url

@@ -1,0 +1,302 @@
+"""Citizens led by a model: they remember what they heard, from whom, and whom they told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moothall import (
+    AgentToolbox,
+    CitizenMemory,
+    City,
+    Clock,
+    HashEmbedder,
+    Journal,
+    ScriptedModel,
+)
+from moothall.errors import DefinitionError
+from moothall.memory.bounded import estimate_tokens
+from moothall.models.protocol import ModelReply
+from moothall.society import (
+    CitizenAgent,
+    Feed,
+    OtherBlock,
+    Perception,
+    PlanBlock,
+    Population,
+    Question,
+    ReflectionBlock,
+    SocialBlock,
+    Society,
+    Survey,
+    View,
+    citizens,
+    make_economy,
+    make_people,
+)
+from moothall.society.kernel.mind import recalled
+from society.minds import BUSY, Mind
+
+START = "2026-01-05T07:00"
+
+
+class Stop(Exception):
+    pass
+
+
+class Crier(CitizenAgent):
+    """Tells each citizen a word of its own at 08:00."""
+
+    async def forward(self) -> None:
+        if self.perceived.time == 8 * 3600:
+            for mailbox in self.space.mailboxes:
+                if mailbox.id != "crier":
+                    word = f"w{mailbox.id}x"
+                    say = {"name": "say", "args": {"content": f"Remember, the word is {word}."}}
+                    self.send({"to": mailbox.id, "action": say})
+
+
+def town(count: int, model: Any, **options: Any) -> Society:
+    city = City.generate(seed=7, citizens=count)
+    people = citizens(make_people(city, count, seed=7))
+    crier = Crier("crier", name="Crier", blocks=[], toolbox=AgentToolbox(None))
+    options = {"seed": 7, "start": START, "model": model, **options}
+    return Society([*people, crier], city, **options)
+
+
+Sent = list[tuple[str, str, str]]
+
+
+async def evening(
+    count: int, sent: Sent, journal: Journal | None = None, *, stop: bool = False
+) -> tuple[Sent, Any, Any]:
+    """Live from the morning to the evening; return what was said, and what each says it knows."""
+
+    def hear(message: dict[str, Any]) -> dict[str, Any]:
+        sent.append((message["from"], message["to"], message["action"]["args"]["content"]))
+        return message
+
+    def progress(row: dict[str, Any]) -> None:
+        if stop and row["time"].endswith("13:00:00"):
+            raise Stop
+
+    async with town(count, Mind(), journal=journal) as society:
+        society.intercept(hear)
+        options: dict[str, Any] = {"run_id": "R", "save_every": 4, "progress": progress}
+        await society.run(steps=25, step="30min", **options)
+        asked = {}
+        names = {str(each.id): each.name for each in society.agents}
+        for number in range(1, count + 1):
+            said = await society.interview(number, "What word were you told, and whom told you?")
+            asked[str(number)] = json.loads(said)
+    return sent, asked, names
+
+
+def remembers(sent: Sent, asked: Any, names: Any) -> int:
+    """How many told in the evening what they were told in the morning, and know whom they told."""
+    good = 0
+    for id, said in asked.items():
+        word = f"w{id}x"
+        told = [to for sender, to, text in sent if sender == id and word in text]
+        by = [who for _, who, each in said["heard"] if each == word]
+        to = [who for who, each in said["said"] if each == word]
+        good += (
+            bool(told) and "Crier (crier)" in by and {f"{names[t]} ({t})" for t in told} == {*to}
+        )
+    return good
+
+
+async def test_a_citizen_tells_in_the_evening_what_it_was_told_in_the_morning() -> None:
+    assert remembers(*await evening(12, [])) == 12
+
+
+async def test_a_citizen_remembers_it_after_its_process_was_stopped(tmp_path: Path) -> None:
+    sent: Sent = []
+    with Journal(tmp_path / "journal") as journal:
+        with pytest.raises(Stop):
+            await evening(10, sent, journal, stop=True)
+        assert remembers(*await evening(10, sent, journal)) == 10
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("stop", (False, True))
+async def test_a_hundred_citizens_remember(tmp_path: Path, stop: bool) -> None:
+    sent: Sent = []
+    with Journal(tmp_path / "journal") as journal:
+        if stop:
+            with pytest.raises(Stop):
+                await evening(100, sent, journal, stop=True)
+        assert remembers(*await evening(100, sent, journal)) == 100
+
+
+async def test_a_day_of_a_citizen_led_by_a_model_costs_few_tokens() -> None:
+    model, count = Mind(BUSY), 12
+    city = City.generate(seed=7, citizens=count)
+    people = citizens(make_people(city, count, seed=7))
+    services = [*make_economy(city, seed=7), Feed()]
+    async with Society(people, city, seed=7, model=model, services=services) as society:
+        rows = await society.run(days=1)
+    tokens = sum(model.chars.values()) / 4 / count
+    assert sum(row["fallbacks"] for row in rows) == 0
+    assert tokens <= 15_000  # four characters a token
+    assert model.calls.keys() >= {"plan", "place", "block", "to", "like"}
+    assert min(model.offered) >= 2  # one thing to do is no choice
+
+
+async def test_a_conversation_goes_on_over_several_steps_and_ends() -> None:
+    model = Scribe()
+    plan = [{"do": "leisure", "where": "home-1", "from": 0, "until": 86_400}]
+
+    def person(id: int, name: str, do: str = "leisure") -> CitizenAgent:
+        status = {"home": "home-1", "plan": [{**plan[0], "do": do}], "now": 0, "day": 0}
+        blocks = [SocialBlock(), OtherBlock()]
+        return CitizenAgent(id, name, memory=CitizenMemory(status), blocks=blocks)
+
+    ann, ben = person(1, "Ann", "social"), person(2, "Ben")
+    ann.status["relations"] = {"2": 850}
+    async with Society([ann, ben], model=model) as society:
+        await society.step()
+        ann.status["plan"] = plan  # from now on, they only answer
+        await society.run(steps=12)
+    assert [(who, text) for _, who, text in ben.status["talks"]["1"]] == [
+        (False, "line 1 of Ann"),
+        (True, "line 2 of Ben"),
+        (False, "line 3 of Ann"),
+        (True, "line 4 of Ben"),
+        (False, "line 5 of Ann"),
+        (True, "line 6 of Ben"),
+    ]
+    last = json.loads(model.talks[-1].rpartition("\n")[2])
+    assert last["conversations"]["Ann (1)"][:2] == [
+        "00:15 Ann (1): line 1 of Ann",
+        "00:15 you: line 2 of Ben",
+    ]
+    assert last["waiting_for_your_answer"] == ["Ann (1)"]
+    assert any(each.startswith("Ann (1): ") for each in last["people you know"])
+    assert "Ann (1) says to you: line 1 of Ann" in model.talks[1]
+
+
+class Scribe(ScriptedModel):
+    """Answers whoever waits, with a line that is numbered."""
+
+    def __init__(self) -> None:
+        super().__init__(())
+        self.talks: list[str] = []
+
+    async def complete(
+        self, messages: list[Any], actions: Any = None, schema: Any = None
+    ) -> ModelReply:
+        asked = messages[-1]["content"]
+        if "block" in schema["properties"]:
+            return ModelReply('{"block": "SocialBlock", "reason": "somebody waits"}')
+        self.talks.append(asked)
+        who = json.loads(asked.rpartition("\n")[2])["you"]["name"]
+        to = schema["properties"]["to"]["enum"][0]
+        return ModelReply(json.dumps({"to": to, "content": f"line {len(self.talks)} of {who}"}))
+
+
+async def test_a_run_asks_its_citizens_from_its_progress(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    async def progress(row: dict[str, Any]) -> None:
+        if row["step"] == 1:
+            said.append(await society.interview(1, "How are you?"))
+            answers = await society.survey(Survey("mood", [Question("answer", "Well?")]))
+            said.extend(each.source for each in answers)
+            with pytest.raises(DefinitionError, match="running already"):
+                await society.step()
+
+    with Journal(tmp_path / "journal") as journal:
+        async with Society(3, seed=1, model=Mind(), journal=journal) as society:
+            await society.run(steps=3, progress=progress)
+    assert said[1:] == ["model"] * 3
+
+
+async def test_an_agent_of_a_society_cannot_ask_the_others_in_its_step() -> None:
+    class Asks(CitizenAgent):
+        async def forward(self) -> None:
+            await self.space.interview(1, "How are you?")
+
+    async with Society([Asks(1)]) as society:
+        row = await society.run(steps=1, progress=lambda row: None)
+        assert row[0]["failures"] == 1
+        assert "an agent cannot await a step" in society.failures[0][2]
+
+
+async def test_a_reflection_sums_up_the_day_before_and_is_remembered() -> None:
+    class Thinks(Mind):
+        def _thoughts(self, shown: Any, names: Any) -> Any:
+            (event,) = (each for each in shown["day_before"] if "bridge" in each)
+            return {"thoughts": [f"I must see it: {event[-21:]}"]}
+
+    async def live(*blocks: Any, model: Any) -> list[Any]:
+        memory = CitizenMemory({}, [(0, "It heard from Ann (2): the bridge is closed.")])
+        citizen = CitizenAgent(1, memory=memory, blocks=[*blocks])
+        async with Society([citizen], model=model) as society:
+            await society.run(days=3, step="6h")
+        return citizen.memory.stream
+
+    stream = await live(ReflectionBlock(), model=Thinks())
+    assert stream[1] == (4, "It thought: I must see it: the bridge is closed.")
+    assert len(stream) == 2  # on the third day there is nothing new
+    assert len(await live(ReflectionBlock(), model=None)) == 1
+    assert len(await live(model=Thinks())) == 1
+    people = Population(3, None, [ReflectionBlock()])
+    async with Society(people) as society:
+        await society.run(steps=2)
+
+
+def perceived(step: int, **status: Any) -> Perception:
+    return Perception(View(step, Clock().at(step)), "1", status)
+
+
+def test_what_matters_now_is_remembered_within_its_tokens() -> None:
+    stream: list[Any] = [(step, f"It paid {step} for bread.") for step in range(150)]
+    stream[3] = (3, "It heard from Ann (2): the bridge is closed.")
+    stream[5] = (5, "Its plan broke: park-1 is closed; now leisure.")
+    stream[149] = {"role": "user", "content": "The bridge was painted."}
+    found = recalled(stream, perceived(150), "Which way over the bridge?", 200)
+    assert found[0] == "yesterday 00:45: It heard from Ann (2): the bridge is closed."
+    assert any("painted" in each for each in found)
+    assert 5 < len(found) < 20
+    assert sum(map(estimate_tokens, found)) <= 200
+    assert recalled(stream, perceived(150), "bridge", 0) == []
+    assert recalled([], perceived(150), "bridge", 100) == []
+
+
+def test_an_embedder_finds_by_meaning_what_words_do_not() -> None:
+    stream = [(step, f"It bought {step} loaves.") for step in range(40)]
+    stream[2] = (2, "Bridges were painted.")
+    words = recalled(stream, perceived(50), "a bridge", 40)
+    meant = recalled(stream, perceived(50), "a bridge", 40, HashEmbedder())
+    assert not any("painted" in each for each in words)
+    assert any("painted" in each for each in meant)
+
+
+async def test_a_citizen_of_a_society_uses_the_embedder_of_its_toolbox() -> None:
+    class Counting(HashEmbedder):
+        asked = 0
+
+        def embed(self, texts: list[str]) -> list[list[float]]:
+            type(self).asked += 1
+            return super().embed(texts)
+
+    toolbox = AgentToolbox(Mind(), embedder=Counting())
+    memory = CitizenMemory({"home": "home-1"}, [(0, "It heard from Ann (2): hello.")])
+    citizen = CitizenAgent(1, toolbox=toolbox, memory=memory, blocks=[PlanBlock()])
+    async with Society([citizen]) as society:
+        await society.step()
+    assert Counting.asked == 1
+
+
+async def test_a_citizen_led_by_a_model_keeps_more_events_unless_told_how_many() -> None:
+    led, told = (CitizenAgent(id, memory=CitizenMemory(), blocks=[]) for id in (1, 2))
+    told.memory = CitizenMemory(most=60)
+    async with Society([led, told], model=Mind()):
+        assert (led.memory.most, told.memory.most) == (200, 60)
+    ruled = CitizenAgent(1, memory=CitizenMemory(), blocks=[])
+    async with Society([ruled]):
+        assert ruled.memory.most == 50

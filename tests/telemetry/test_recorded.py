@@ -1,0 +1,169 @@
+"""The spans of a run from its journal: those that it made then."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from journal.crash import crash
+from moothall import (
+    Action,
+    Call,
+    DualActAgent,
+    ModelError,
+    ModelReply,
+    NoSuchRun,
+    ReActAgent,
+    Researcher,
+    ScriptedModel,
+    TelemetryError,
+    Usage,
+)
+from moothall.telemetry import export
+from telemetry.conftest import Traced
+
+
+def add(a: int, b: int) -> int:
+    """Add two integers."""
+    return a + b
+
+
+def fail() -> None:
+    """Fail."""
+    raise LookupError("not there")
+
+
+def shape(spans: Any) -> set[tuple[str, int, int, int | None]]:
+    """The names, ids and parents of spans."""
+    return {
+        (
+            span.name,
+            span.context.trace_id,
+            span.context.span_id,
+            None if span.parent is None else span.parent.span_id,
+        )
+        for span in spans
+    }
+
+
+def exported(journal: Path, run_id: str) -> tuple[ReadableSpan, ...]:
+    exporter = InMemorySpanExporter()
+    count = export(journal, run_id, exporter)
+    found = exporter.get_finished_spans()
+    assert count == len(found)
+    return found
+
+
+def test_export_of_a_run_gives_the_spans_that_it_made(traced: Traced, tmp_path: Path) -> None:
+    calls = (Call("1", "add", {"a": 1, "b": 2}), Call("2", "fail", {}))
+    usage = Usage(10, 5, cache_read_tokens=4)
+    model = ScriptedModel([ModelReply(calls=calls, usage=usage), "It is 3."])
+    path = tmp_path / "journal.db"
+    agent = ReActAgent("adder", model, actions=[add, fail], journal=path)
+    agent.reply_sync("What is 1 + 2?", run_id="r", thread="t")
+
+    afterwards = exported(path, "r")
+    assert shape(afterwards) == shape(traced.spans)
+    then = {span.context.span_id: span for span in traced.spans if span.context}
+    for span in afterwards:
+        assert span.context
+        live = then[span.context.span_id]
+        assert span.status.status_code == live.status.status_code
+        assert dict(span.attributes or {}).items() <= dict(live.attributes or {}).items()
+        assert span.start_time
+        assert live.start_time
+        assert abs(span.start_time - live.start_time) < 5e9
+
+
+def test_export_of_a_group_gives_the_spans_that_it_made(traced: Traced, tmp_path: Path) -> None:
+    decisions = [
+        json.dumps({"action": action, "new_instruction": text, "reasoning": "so"})
+        for action, text in (("CONTINUE", "Add."), ("TERMINATE", ""))
+    ]
+    human = ReActAgent("h", ScriptedModel(decisions))
+    calls = [Call("1", "add", {"a": 1, "b": 2}), "It is 3."]
+    worker = ReActAgent("r", ScriptedModel(calls), actions=[add])
+    path = tmp_path / "journal.db"
+    pair = DualActAgent(id="pair", human=human, reactive=worker, journal=path)
+    pair.reply_sync("Add 1 and 2", run_id="r")
+
+    assert len(traced.spans) > 7
+    assert shape(exported(path, "r")) == shape(traced.spans)
+
+
+def test_export_of_research_gives_the_spans_that_it_made(traced: Traced, tmp_path: Path) -> None:
+    def look(query: str) -> str:
+        """Look something up."""
+        return f"Nothing is known of {query}."
+
+    def answer(messages: list[dict[str, Any]], actions: Any) -> str:
+        return json.dumps({"tasks": [{"tool": "look", "args": {"query": "moss"}}]})
+
+    path = tmp_path / "journal.db"
+    researcher = Researcher(
+        "r", ScriptedModel(answer), tools=[Action("look", look, "Look.")], journal=path
+    )
+    researcher.reply_sync("What is moss?", run_id="r")
+
+    assert {span.name for span in traced.spans} >= {"plan r", "research r", "execute_tool look"}
+    # A step that records nothing of its own, and in which nothing recorded happens, has no span.
+    assert shape(exported(path, "r")) <= shape(traced.spans)
+    names = {span.name for span in exported(path, "r")}
+    assert names >= {"plan r", "research r", "execute_tool look", "invoke_workflow r"}
+
+
+def test_export_of_a_run_that_stopped_and_was_resumed_has_both_replies(
+    traced: Traced, tmp_path: Path
+) -> None:
+    path = tmp_path / "journal.db"
+    for reply in (ModelError("down"), "Up again."):
+        ReActAgent("a", ScriptedModel([reply]), journal=path).reply_sync("Hi", run_id="r")
+
+    assert shape(exported(path, "r")) == shape(traced.spans)
+
+
+def test_export_of_a_run_that_was_killed_has_what_it_did(tmp_path: Path) -> None:
+    path, copy = tmp_path / "journal.db", tmp_path / "copy.db"
+
+    def kill(messages: object, actions: object) -> str:
+        crash(path, copy)
+        return "Never."
+
+    model = ScriptedModel([Call("1", "add", {"a": 1, "b": 2}), kill])
+    agent = ReActAgent("a", model, actions=[add], journal=path)
+    agent.reply_sync("Add", run_id="r")
+
+    found = exported(copy, "r")
+    assert sorted(span.name for span in found) == [
+        "chat scripted",
+        "execute_tool add",
+        "invoke_agent a",
+    ]
+    assert (found[-1].attributes or {})["error.type"] == "stopped"
+
+
+def test_export_of_an_unknown_run_raises(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    ReActAgent("a", ScriptedModel(["Hello."]), journal=path).reply_sync("Hi", run_id="r")
+    with pytest.raises(NoSuchRun):
+        export(path, "other", InMemorySpanExporter())
+
+
+class Refusing(SpanExporter):
+    """An exporter that takes nothing."""
+
+    def export(self, spans: Any) -> SpanExportResult:
+        return SpanExportResult.FAILURE
+
+
+def test_export_that_fails_raises(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    ReActAgent("a", ScriptedModel(["Hello."]), journal=path).reply_sync("Hi", run_id="r")
+    with pytest.raises(TelemetryError, match="the spans of run 'r' were not exported: Refusing"):
+        export(path, "r", Refusing())
