@@ -14,7 +14,7 @@ import sys
 NAMES = (
     *("imports", "messages", "turn", "conversation", "society", "population", "agreement"),
     *("local_model", "choices", "loop", "dualact", "memory", "folder", "journal", "http", "amqp"),
-    *("citations", "research", "research_speed", "hostile", "studio", "doors"),
+    *("citations", "research", "research_speed", "hostile", "studio", "doors", "door_requests"),
 )
 
 

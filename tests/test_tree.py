@@ -70,6 +70,21 @@ ORDER = (
 
 # The same inside a package: its folders and files, from the ground up.
 FLOORS = {
+    "doors": (
+        "checks",
+        "guard",
+        "served",
+        "mcp",
+        "a2a_tasks",
+        "a2a_store",
+        "a2a",
+        "openai_input",
+        "openai_output",
+        "openai_chain",
+        "openai",
+        "ag_ui",
+        "application",
+    ),
     "budget": (
         "period",
         "amounts",

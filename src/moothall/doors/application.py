@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from moothall.agent import Agent
 from moothall.doors.a2a import A2ADoor
+from moothall.doors.ag_ui import AGUIDoor
 from moothall.doors.guard import Guard
 from moothall.doors.mcp import MCPDoor
+from moothall.doors.openai import OpenAIDoor
 from moothall.doors.served import Served
 from moothall.errors import ConfigError, MissingExtra
 
@@ -24,8 +26,9 @@ def asgi(
 
     `/mcp` is the Model Context Protocol over streamable HTTP: each action that the agents offer is
     a tool. `/a2a/AGENT` is each agent that replies, by A2A 1.0; the card at the well-known path is
-    that of the first one. Any ASGI server runs it, such as uvicorn; `moothall serve AGENT --http
-    HOST:PORT` does.
+    that of the first one. `/v1` is OpenAI's interface, `/v1/responses` and `/v1/chat/completions`:
+    each agent that replies is a model, by its id. `/ag-ui/ID` is AG-UI. Any ASGI server runs it,
+    such as uvicorn; `moothall serve AGENT --http HOST:PORT` does.
 
     Agents that are in no space are added to a new one, which closes with the application; there,
     an approval is asked of the caller. Agents of one space stay there, and its approver decides.
@@ -53,7 +56,8 @@ def _application(served: Served, door: MCPDoor, a2a: A2ADoor) -> Starlette:
     from starlette.applications import Starlette
     from starlette.routing import Route
 
-    routes: list[Any] = a2a.routes()
+    ag_ui = AGUIDoor(served)
+    routes: list[Any] = [*a2a.routes(), *OpenAIDoor(served).routes(), *ag_ui.routes()]
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -63,6 +67,7 @@ def _application(served: Served, door: MCPDoor, a2a: A2ADoor) -> Starlette:
                 await a2a.open()
                 yield
         finally:
+            ag_ui.close()
             await a2a.close()
             await served.close()
 

@@ -155,12 +155,16 @@ def again(body: bytes, receive: Receive) -> Receive:
 
 
 async def answer(
-    send: Send, status: int, text: str, headers: Iterable[tuple[bytes, bytes]] = ()
+    send: Send,
+    status: int,
+    text: str,
+    headers: Iterable[tuple[bytes, bytes]] = (),
+    kind: bytes = b"text/plain; charset=utf-8",
 ) -> None:
     """Answer a request with a line of text."""
     body = f"{text}\n".encode()
     given = [
-        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-type", kind),
         (b"content-length", str(len(body)).encode()),
         *headers,
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import secrets
 from typing import Any, Final
 
@@ -58,7 +59,11 @@ class Guard:
             body = await body_of(receive, MOST_BYTES)
         except Refused as refused:
             asks = ((b"www-authenticate", b"Bearer"),) if refused.status == 401 else ()
-            await answer(send, refused.status, str(refused), (*_HEADERS, *asks))
+            text, kind = str(refused), b"text/plain; charset=utf-8"
+            if scope["path"].startswith("/v1/"):  # OpenAI's interface has a form for errors
+                error = {"message": text, "type": "invalid_request_error", "param": None}
+                text, kind = json.dumps({"error": {**error, "code": None}}), b"application/json"
+            await answer(send, refused.status, text, (*_HEADERS, *asks), kind)
             return
         await self.app(scope, again(body, receive), send)
 

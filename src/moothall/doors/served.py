@@ -6,21 +6,24 @@ import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from moothall.action import ACCESS_DENIED, Action
+from moothall.action import ACCESS_DENIED, ACCESS_REQUESTED, Action
 from moothall.agent import CURRENT, Agent
 from moothall.approval import ApprovalRequest, Question, Refused
-from moothall.approval.approval import Decision
+from moothall.approval.approval import Decision, not_permitted
 from moothall.errors import DefinitionError, NobodyToAsk
-from moothall.message import address
+from moothall.message import Envelope, address
+from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.events import Event
 from moothall.reasoning.replying import RUNS_NAMED
 from moothall.reasoning.threaded import Threaded
+from moothall.spaces.delivery import REQUEST, RUNNING, Delivery
 from moothall.spaces.native import NativeSpace
-from moothall.threads import WORKERS, guard
+from moothall.threads import WORKERS, called, guard
 
 _IDLE_S: Final = 3600.0
 """A sender that has asked for nothing for so long is forgotten, with its threads."""
@@ -123,6 +126,54 @@ class Served:
             self._calls.pop(id, None)
             RUNS_NAMED.pop((id, to), None)
             self._busy -= Counter((sender,))
+
+    def replying(self) -> dict[str, ConversationalAgent]:
+        """Return the agents that callers may talk to, by id: those whose `say` is not denied."""
+        return {
+            id: agent
+            for id, agent in self.agents.items()
+            if isinstance(agent, ConversationalAgent)
+            and "say" in agent.offers
+            and agent.offers["say"].access_policy != ACCESS_DENIED
+        }
+
+    @contextmanager
+    def calling(self, sender: str, to: str, caller: Caller) -> Iterator[None]:
+        """Have all that is asked of an agent in the `with` block be a call of this caller's."""
+        id = f"door-{secrets.token_hex(16)}"
+        self._busy[sender] += 1
+        delivery = Delivery(Envelope(sender, to, "say", {}, id), REQUEST)
+        delivery.mailbox, delivery.state = self._sender(sender)._mailbox, RUNNING
+        self._calls[id] = caller
+        before = CURRENT.set(delivery)
+        try:
+            yield
+        finally:
+            CURRENT.reset(before)
+            self._calls.pop(id, None)
+            self._busy -= Counter((sender,))
+
+    async def permit(self, sender: str, agent: ConversationalAgent, content: Any) -> None:
+        """Ask for approval if the agent's `say` needs it; call it within `calling`.
+
+        Raises:
+            NotPermitted: it was refused
+        """
+        if agent.offers["say"].access_policy != ACCESS_REQUESTED:
+            return
+        action = {"name": "say", "args": {"content": content}}
+        message: Any = {"from": sender, "to": str(agent.id), "action": action}
+        mailbox: Any = agent._mailbox
+        decision = await mailbox.carry(lambda: called(agent.request_permission, message))
+        if decision is not True:
+            raise not_permitted(f"{agent.id}.say", decision)
+
+    @staticmethod
+    def forget(agent: ConversationalAgent, thread: str) -> None:
+        """Drop a thread that was made for one reply."""
+        agent._kept.drop(thread)
+        agent._forget_memory(thread)
+        agent._drop_in_members(thread)
 
     async def close(self) -> None:
         """Close the space, if it was made here."""

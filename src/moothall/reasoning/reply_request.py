@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from moothall.action import Action
     from moothall.budget import Budget
     from moothall.journal import Part
+    from moothall.memory.memory import Memory
     from moothall.reasoning.reply import Reply
     from moothall.reasoning.thread import Thread
 
@@ -81,6 +82,7 @@ class ReplyRequest:
         self.state: Thread  # the thread, set before its turn
         self.record: Part | None = None  # the part of another's run that records it
         self.offered: tuple[Action, ...] = ()  # extra actions for its model in this reply
+        self.memory: Memory | None = None  # in place of the thread's, for an agent with a loop
         self.resumed = False  # whether it resumes a stopped reply
 
     @property

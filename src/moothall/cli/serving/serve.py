@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("agents", metavar="MODULE:AGENT...", nargs=-1, required=True)
 @click.option("--id", metavar="ID", help="The agent's id.  [default: the class's name]")
-@click.option("--http", metavar="HOST:PORT", help="Serve over HTTP: MCP at /mcp.")
+@click.option(
+    "--http", metavar="HOST:PORT", help="Serve over HTTP: MCP at /mcp, OpenAI's interface at /v1."
+)
 @click.option("--mcp-stdio", is_flag=True, help="Speak MCP on standard input and output.")
 @click.option(
     "--token",
@@ -85,8 +87,9 @@ def command(
     `moothall chat --amqp` is one of them. With --inbox, a message that was being handled when the
     process died is not handled twice.
 
-    With --http, programs that speak MCP call the agents' actions as tools, at /mcp. Without
-    --token, only programs of this machine may. With --mcp-stdio, the program that starts this
+    With --http, programs that speak MCP call the agents' actions as tools, at /mcp, and those that
+    speak OpenAI's interface take agents that reply as models, at /v1. Without --token, only
+    programs of this machine may. With --mcp-stdio, the program that starts this
     command does so at its standard input and output, as editors and chat clients do.
 
     An agent that replies has a separate conversation with each sender, or, made with shared=True,
@@ -181,6 +184,6 @@ def _over_http(agents: Sequence[Agent], place: str, token: str | None) -> int:
             **config,
         )
     )
-    click.echo(f"MCP is served at http://{place}/mcp. Ctrl-C ends it.")
+    click.echo(f"MCP is served at http://{place}/mcp, OpenAI's interface at /v1. Ctrl-C ends it.")
     server.run()
     return 0 if server.started else 1

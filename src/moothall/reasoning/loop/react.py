@@ -338,7 +338,8 @@ class ReActAgent(RecordedAgent):
     # -- the loop ----------------------------------------------------------------------------------
 
     def _check_request(self, request: ReplyRequest) -> None:
-        self._memory_of(request.state)
+        if request.memory is None:
+            request.memory = self._memory_of(request.state)
 
     async def _get_ready(self) -> None:
         registry = self.actions
@@ -349,7 +350,8 @@ class ReActAgent(RecordedAgent):
     async def _work(self, request: ReplyRequest, record: Record[LoopState]) -> Reply:
         if self.discover is not None and self._mailbox is not None:
             await self._discover(request.state)
-        return await Run(self, request, self._memory_of(request.state), record).reply()
+        assert request.memory is not None  # it was checked
+        return await Run(self, request, request.memory, record).reply()
 
     def _program(self) -> dict[str, Any]:
         return program_of(self)

@@ -67,7 +67,7 @@ SAME_CALLS = 3
 """How many answers in a row with the same calls and results end a run as `no_progress`."""
 _LEAST_CHARS = 200
 """How many characters of each result are shown even in a small context."""
-_CUT = {
+CUT = {
     "length": "cut at the model's length limit",
     "content_filter": "cut by the provider's content filter",
 }
@@ -187,7 +187,7 @@ class Run:
         if answer.text:
             state.text = answer.text
         value: Any = answer.text
-        cut = "" if answer.calls else _CUT.get(str(getattr(given, "finish_reason", "")), "")
+        cut = "" if answer.calls else CUT.get(str(getattr(given, "finish_reason", "")), "")
         if self.schema is not None and not answer.calls and not answer.fault:
             try:
                 value = self.schema.read(answer.text)

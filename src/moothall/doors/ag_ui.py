@@ -1,0 +1,287 @@
+"""The agents behind AG-UI 1.0: a run as a stream of events, an approval as an interrupt."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from moothall.approval import ApprovalRequest, Question, Refused
+from moothall.approval.approval import Decision
+from moothall.doors.checks import Send
+from moothall.doors.openai import Endpoint, parted
+from moothall.doors.openai_input import ClientMemory, Wrong, chat_completion, check_conversation
+from moothall.doors.openai_output import event
+from moothall.doors.served import Caller, Served
+from moothall.errors import MoothallError, NobodyToAsk
+from moothall.jsonvalue import json_text
+from moothall.models.protocol import ReasoningPiece, TextPiece
+from moothall.reasoning.events import BlockEnded, BlockStarted, CallEnded, CallStarted, Done
+from moothall.reasoning.loop.react import ReActAgent
+from moothall.reasoning.reply import GIVEN, Reply
+from moothall.reasoning.reply_request import ReplyRequest
+from moothall.reasoning.stream import ReplyStream
+
+SENDER: Final = "ag-ui"
+_WAITS_S: Final = 600.0
+"""How long a run waits for the answer to its interrupt."""
+_MOST_WAITING: Final = 1000
+_ANSWER: Final = {
+    "type": "object",
+    "properties": {"approved": {"type": "boolean"}},
+    "required": ["approved"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(eq=False)
+class _Asked:
+    request: ApprovalRequest
+    answer: asyncio.Future[bool]
+
+
+@dataclass(eq=False)
+class _Job:
+    """A run that is under way, through all the requests that carry its interrupts."""
+
+    agent: str
+    thread: str
+    tools: frozenset[str]
+    news: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
+    task: asyncio.Task[None] | None = None
+    asked: _Asked | None = None
+    call_id: str | None = None  # the last call that began
+
+    async def approve(self, request: ApprovalRequest) -> Decision:
+        """Ask the person at the client, and wait for the answer."""
+        asked = _Asked(request, asyncio.get_running_loop().create_future())
+        self.news.put_nowait(asked)
+        return True if await asked.answer else Refused("the person at the client has refused it")
+
+    async def answer(self, question: Question) -> str:
+        """Answer no question: only approvals are interrupts."""
+        raise NobodyToAsk(f"agent {question.agent!r} has a question that nobody can be asked")
+
+
+class AGUIDoor:
+    """Speaks AG-UI for served agents, at `/ag-ui/ID`; at `/ag-ui` where there is one agent."""
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+        self._waiting: dict[str, _Job] = {}
+
+    def routes(self) -> list[Any]:
+        """Return the routes of the door."""
+        from starlette.routing import Route
+
+        run = Endpoint("POST", self._run)
+        return [Route("/ag-ui", endpoint=run), Route("/ag-ui/{id:path}", endpoint=run)]
+
+    def close(self) -> None:
+        """Cancel the runs that wait for an answer."""
+        for id in list(self._waiting):
+            self._drop(id)
+
+    async def _run(self, given: dict[str, Any], send: Send) -> None:
+        agents = self._served.replying()
+        id = given.get("path:id") or (next(iter(agents)) if len(agents) == 1 else "")
+        if id not in agents:
+            raise Wrong(f"there is no agent {id[:80]!r}: name one in the path", status=404)
+        thread, run_id = given.get("threadId"), given.get("runId")
+        if not isinstance(thread, str) or not isinstance(run_id, str):
+            raise Wrong("threadId and runId must be texts")
+        job = self._resumed(id, thread, given) if given.get("resume") else self._new(id, given)
+        kept = False
+        try:
+            headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            about = {"threadId": thread, "runId": run_id}
+            await _write(send, {"type": "RUN_STARTED", **about, "protocolVersion": "1.0"})
+            async for each in self._told(job, about):
+                kept = (each.get("outcome") or {}).get("type") == "interrupt"
+                await _write(send, each)
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            if not kept and job.task is not None:
+                job.task.cancel()
+
+    def _new(self, id: str, given: dict[str, Any]) -> _Job:
+        """Begin a run. Its conversation is what the client has sent."""
+        tools = [
+            {"type": "function", "function": each} for each in given.get("tools") or () if each
+        ]
+        messages = [_message(each) for each in given.get("messages") or ()]
+        asked = chat_completion(
+            {"model": id, "messages": [each for each in messages if each], "tools": tools}
+        )
+        check_conversation(asked.messages)
+        agent = self._served.replying()[id]
+        before, content = parted(asked, agent, whole=True)
+        own = f"{SENDER}/{secrets.token_hex(16)}"
+        request = ReplyRequest(content, None, own, own.rpartition("/")[2])
+        if isinstance(agent, ReActAgent):
+            request.memory, request.offered = ClientMemory(before), asked.tools
+        names = frozenset(each.name for each in asked.tools)
+        job = _Job(id, given["threadId"], names)
+
+        async def work() -> None:
+            caller = Caller(asyncio.get_running_loop(), job.approve, job.answer)
+            try:
+                with self._served.calling(SENDER, id, caller):
+                    await self._served.permit(SENDER, agent, content)
+                    if request.memory is None:
+                        for message in before:
+                            await agent.observe(message, own)
+                    async with ReplyStream(id, request, agent._reply_on_loop) as events:
+                        async for each in events:
+                            job.news.put_nowait(each)
+            except (MoothallError, ValueError, TypeError) as error:
+                job.news.put_nowait(error)
+            finally:
+                self._served.forget(agent, own)
+
+        job.task = asyncio.create_task(work())
+        return job
+
+    async def _told(self, job: _Job, about: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        """Yield the protocol's events for ours, until the run has ended or must ask."""
+        open_kind, open_id = "", ""  # of the message whose pieces come
+        text = ""  # the last one that was told
+        while True:
+            news = await job.news.get()
+            piece = {TextPiece: "TEXT_MESSAGE", ReasoningPiece: "REASONING_MESSAGE"}.get(type(news))
+            if open_kind and open_kind != piece:
+                for each in _ends(open_kind, open_id):
+                    yield each
+                open_kind = ""
+            if piece is not None:
+                if not open_kind:
+                    open_kind, open_id = piece, secrets.token_hex(8)
+                    text = "" if isinstance(news, TextPiece) else text
+                    for each in _starts(piece, open_id):
+                        yield each
+                text += news.text if isinstance(news, TextPiece) else ""
+                if news.text:
+                    yield {"type": f"{piece}_CONTENT", "messageId": open_id, "delta": news.text}
+            elif isinstance(news, CallStarted):
+                job.call_id = news.call_id
+                its = {"toolCallId": news.call_id}
+                yield {"type": "TOOL_CALL_START", **its, "toolCallName": news.action}
+                yield {"type": "TOOL_CALL_ARGS", **its, "delta": json_text(news.args)}
+                yield {"type": "TOOL_CALL_END", **its}
+            elif isinstance(news, CallEnded):
+                if news.action not in job.tools:
+                    told = news.error or news.result.get("result")
+                    its = {"toolCallId": news.call_id, "messageId": secrets.token_hex(8)}
+                    yield {"type": "TOOL_CALL_RESULT", **its, "content": json_text(told)}
+            elif isinstance(news, BlockStarted):
+                yield {"type": "STEP_STARTED", "stepName": news.block}
+            elif isinstance(news, BlockEnded):
+                yield {"type": "STEP_FINISHED", "stepName": news.block}
+            elif isinstance(news, _Asked):
+                interrupts = [self._interrupt(job, news)]
+                outcome = {"type": "interrupt", "interrupts": interrupts}
+                yield {"type": "RUN_FINISHED", **about, "outcome": outcome}
+                return
+            elif isinstance(news, Done):
+                end = _finished(news.reply, job, about)
+                left = (end.get("outcome") or {}).get("pendingToolCallIds")
+                said = "" if left or end["type"] == "RUN_ERROR" else news.reply.text
+                if said and said.strip() != text.strip():  # such as a group's
+                    open_id = secrets.token_hex(8)
+                    yield _starts("TEXT_MESSAGE", open_id)[0]
+                    yield {"type": "TEXT_MESSAGE_CONTENT", "messageId": open_id, "delta": said}
+                    yield _ends("TEXT_MESSAGE", open_id)[0]
+                yield end
+                return
+            elif isinstance(news, Exception):
+                yield {"type": "RUN_ERROR", "message": str(news), "code": type(news).__name__}
+                return
+
+    # -- interrupts --------------------------------------------------------------------------------
+
+    def _interrupt(self, job: _Job, asked: _Asked) -> dict[str, Any]:
+        """Keep a run that waits, under a name that cannot be guessed and has what is asked."""
+        id = f"{secrets.token_urlsafe(24)}.{asked.request.fingerprint}"
+        job.asked, self._waiting[id] = asked, job
+        asyncio.get_running_loop().call_later(_WAITS_S, self._drop, id)
+        while len(self._waiting) > _MOST_WAITING:
+            self._drop(next(iter(self._waiting)))
+        request = asked.request
+        action = {"agent": request.agent, "action": request.action, "args": request.args}
+        return {
+            "id": id,
+            "reason": "approval",
+            "message": f"Permit {request}",
+            "toolCallId": job.call_id,
+            "responseSchema": _ANSWER,
+            "metadata": action,
+        }
+
+    def _drop(self, id: str) -> None:
+        job = self._waiting.pop(id, None)
+        if job is not None and job.task is not None:
+            job.task.cancel()
+
+    def _resumed(self, agent: str, thread: str, given: dict[str, Any]) -> _Job:
+        """Give the run that waits its answer. Only what was asked is permitted, and only once."""
+        entries = given["resume"]
+        entry = entries[0] if isinstance(entries, list) and len(entries) == 1 else None
+        id = entry.get("interruptId") if isinstance(entry, dict) else None
+        job = self._waiting.get(id) if isinstance(id, str) else None
+        if job is None or (job.agent, job.thread) != (agent, thread) or job.asked is None:
+            raise Wrong("no run of this thread waits for this answer, or no longer")
+        del self._waiting[str(id)]
+        assert isinstance(entry, dict)
+        payload = entry.get("payload")
+        approved = (
+            entry.get("status") == "resolved"
+            and isinstance(payload, dict)
+            and payload.keys() == {"approved"}
+            and payload["approved"] is True
+        )
+        if not job.asked.answer.done():
+            job.asked.answer.set_result(approved)
+        return job
+
+
+def _starts(kind: str, id: str) -> list[dict[str, Any]]:
+    if kind == "TEXT_MESSAGE":
+        return [{"type": "TEXT_MESSAGE_START", "messageId": id, "role": "assistant"}]
+    start = {"type": "REASONING_MESSAGE_START", "messageId": id, "role": "reasoning"}
+    return [{"type": "REASONING_START", "messageId": id}, start]
+
+
+def _ends(kind: str, id: str) -> list[dict[str, Any]]:
+    made = [{"type": f"{kind}_END", "messageId": id}]
+    return made if kind == "TEXT_MESSAGE" else [*made, {"type": "REASONING_END", "messageId": id}]
+
+
+def _finished(reply: Reply, job: _Job, about: dict[str, Any]) -> dict[str, Any]:
+    if reply.stop_reason not in GIVEN:
+        text = reply.detail or reply.stop_reason
+        return {"type": "RUN_ERROR", "message": text, "code": reply.stop_reason}
+    outcome: dict[str, Any] = {"type": "success"}
+    if reply.stop_reason == "terminal":
+        last = [each for each in reply.messages if each.get("tool_calls")][-1]
+        left = [each["id"] for each in last["tool_calls"] if each["name"] in job.tools]
+        outcome |= {"pendingToolCallIds": left} if left else {}
+    return {"type": "RUN_FINISHED", **about, "outcome": outcome}
+
+
+def _message(given: Any) -> dict[str, Any] | None:
+    """Return a message in the form of chat completions; None for one that no model reads."""
+    if not isinstance(given, dict) or given.get("role") in ("activity", "reasoning"):
+        return None
+    made = {**given}
+    if "toolCallId" in made:
+        made["tool_call_id"] = made["toolCallId"]
+    if "toolCalls" in made:
+        made["tool_calls"] = made["toolCalls"]
+    return made
+
+
+async def _write(send: Send, data: dict[str, Any]) -> None:
+    await send({"type": "http.response.body", "body": event(data), "more_body": True})

@@ -1,0 +1,360 @@
+"""The agents as models of OpenAI's interface: chat completions and responses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeAlias
+
+from moothall.approval import ApprovalRequest, Question, Refused
+from moothall.approval.approval import Decision
+from moothall.doors.checks import Message, Receive, Scope, Send, body_of
+from moothall.doors.guard import MOST_BYTES
+from moothall.doors.openai_chain import SENDER, Chain, said, thread_of
+from moothall.doors.openai_input import (
+    Asked,
+    ClientMemory,
+    Wrong,
+    body_of_request,
+    chat_completion,
+    check_conversation,
+    content_for,
+    response_request,
+    settled,
+)
+from moothall.doors.openai_output import ChatCompletion, Outcome, Response, outcome_of
+from moothall.doors.served import Caller, Served
+from moothall.errors import MoothallError, NobodyToAsk, NotPermitted, RequestError
+from moothall.models.protocol import TextPiece
+from moothall.reasoning.conversational import ConversationalAgent
+from moothall.reasoning.events import CallStarted, Done, MessageAdded
+from moothall.reasoning.loop.react import ReActAgent
+from moothall.reasoning.reply import Reply
+from moothall.reasoning.reply_request import ReplyRequest
+from moothall.reasoning.stream import ReplyStream
+from moothall.text import log_failure
+from moothall.threads import WORKERS
+
+logger: logging.Logger = logging.getLogger("moothall.doors")
+
+Handle: TypeAlias = Callable[[dict[str, Any], Send], Coroutine[Any, Any, None]]
+Form: TypeAlias = ChatCompletion | Response
+
+_NO_WAY: Final = "it asks for approval, and a client of OpenAI's interface has no way to be asked"
+_HEADERS: Final = (
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+)
+
+
+class OpenAIDoor:
+    """Speaks OpenAI's interface for served agents: a model's name is an agent's id.
+
+    The conversation is what the client has sent, with chat completions, or what the responses
+    before this one were, with `previous_response_id`: the memory of an agent with a loop has no
+    part in it, and another agent observes it in a thread of its own.
+    """
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+        self._chain = Chain()
+
+    def routes(self) -> list[Any]:
+        """Return the routes of the door."""
+        from starlette.routing import Route
+
+        return [
+            Route("/v1/models", endpoint=Endpoint("GET", self._models)),
+            Route("/v1/models/{id:path}", endpoint=Endpoint("GET", self._model)),
+            Route("/v1/chat/completions", endpoint=Endpoint("POST", self._chat)),
+            Route("/v1/responses", endpoint=Endpoint("POST", self._respond)),
+        ]
+
+    async def _models(self, given: dict[str, Any], send: Send) -> None:
+        data = [_model_of(id) for id in self._served.replying()]
+        await _send_json(send, 200, {"object": "list", "data": data})
+
+    async def _model(self, given: dict[str, Any], send: Send) -> None:
+        self._agent(given["id"])
+        await _send_json(send, 200, _model_of(given["id"]))
+
+    async def _chat(self, given: dict[str, Any], send: Send) -> None:
+        asked = chat_completion(given)
+        agent = self._agent(asked.model)
+        check_conversation(asked.messages)
+        run_id = secrets.token_hex(16)
+        form = ChatCompletion(asked, run_id)
+        await self._answer(agent, asked, run_id, f"{SENDER}/{run_id}", [], form, send)
+
+    async def _respond(self, given: dict[str, Any], send: Send) -> None:
+        asked = response_request(given)
+        agent, chain = self._agent(asked.model), self._chain
+        loop, previous, history = asyncio.get_running_loop(), None, list[dict[str, Any]]()
+        if asked.previous is not None:
+            before, name = chain.before, asked.previous
+            previous, history = await WORKERS.run(loop, lambda: before(agent, name))
+        check_conversation([*history, *asked.messages])
+        run_id = chain.next(agent, previous)
+        form, thread = Response(asked, run_id), thread_of(run_id)
+
+        def keep(reply: Reply, new: Any) -> None:
+            own = (
+                settled([{**each} for each in reply.messages])
+                if isinstance(agent, ReActAgent)
+                else None
+            )
+            chain.keep(run_id, str(agent.id), [*history, *(own or said(new, reply.text))])
+
+        kept = keep if asked.store else None
+        await self._answer(agent, asked, run_id, thread, history, form, send, kept)
+
+    def _agent(self, model: str) -> ConversationalAgent:
+        found = self._served.replying().get(model)
+        if found is None:
+            known = ", ".join([*self._served.replying()][:20])
+            text = f"The model '{model[:80]}' does not exist; the models are: {known}"
+            raise Wrong(text, "model", "model_not_found", 404)
+        return found
+
+    # -- answering ---------------------------------------------------------------------------------
+
+    async def _answer(
+        self,
+        agent: ConversationalAgent,
+        asked: Asked,
+        run_id: str,
+        thread: str,
+        history: list[dict[str, Any]],
+        form: Form,
+        send: Send,
+        keep: Callable[[Reply, Any], None] | None = None,
+    ) -> None:
+        """Answer a request; `keep` gets the reply, and what was asked, before the client does."""
+        before, content = parted(asked, agent, whole=isinstance(form, ChatCompletion))
+        before = [*history, *before]
+        if asked.instructions:
+            before = [{"role": "system", "content": asked.instructions}, *before]
+        try:
+            request = ReplyRequest(content, asked.schema, thread, run_id)
+        except (TypeError, ValueError) as error:  # a DefinitionError is one: of the schema
+            raise Wrong(str(error)) from None
+
+        def over(reply: Reply) -> Outcome:
+            self._served.forget(agent, thread)
+            outcome = outcome_of(reply, asked)
+            if keep is not None:
+                keep(reply, content)
+            return outcome
+
+        caller = Caller(asyncio.get_running_loop(), _refuse, _no_answer)
+        try:
+            with self._served.calling(SENDER, str(agent.id), caller):
+                await self._served.permit(SENDER, agent, content)
+                if isinstance(agent, ReActAgent):
+                    request.memory, request.offered = ClientMemory(before), asked.tools
+                else:
+                    for message in before:
+                        await agent.observe(message, thread)
+                if asked.stream:
+                    await self._streamed(agent, request, asked, over, form, send)
+                    return
+                outcome = over(await agent._reply_on_loop(request))
+        except (MoothallError, RequestError) as error:
+            raise _wrong(error) from error
+        finally:
+            self._served.forget(agent, thread)
+        await _send_json(send, 200, form.whole(outcome))
+
+    async def _streamed(
+        self,
+        agent: ConversationalAgent,
+        request: ReplyRequest,
+        asked: Asked,
+        over: Callable[[Reply], Outcome],
+        form: Form,
+        send: Send,
+    ) -> None:
+        """Let the agent reply, and send what comes of it as it comes."""
+        sent = _Stream(form, send, whole=asked.schema is not None)
+        async with ReplyStream(str(agent.id), request, agent._reply_on_loop) as events:
+            try:
+                async for event in events:
+                    kind = type(event)
+                    if isinstance(event, TextPiece):
+                        if event.agent == str(agent.id):
+                            await sent.piece(event.text)
+                    elif isinstance(event, Done):
+                        await sent.end(over(event.reply))
+                    elif kind is CallStarted or (
+                        isinstance(event, MessageAdded) and event.message["role"] != "user"
+                    ):
+                        await sent.turn_ended()
+            except (Wrong, MoothallError) as error:
+                if not sent.begun:
+                    raise
+                await sent.failed(error if isinstance(error, Wrong) else _wrong(error))
+
+
+class _Stream:
+    """A stream under way: it begins with the first piece, so that an early error has a status."""
+
+    def __init__(self, form: Form, send: Send, whole: bool) -> None:
+        self._form, self._send, self._whole = form, send, whole
+        self._text = ""  # of the turn
+        self._ended = False  # whether the turn has ended
+        self.begun = False
+
+    async def piece(self, text: str) -> None:
+        """Send a piece of the answer's text, unless only the whole one will do."""
+        if self._whole or not text:
+            return
+        await self._begin()
+        new, self._ended = self._ended and bool(self._text), False
+        self._text = text if new else self._text + text
+        await self._write(self._form.piece(text, new))
+
+    async def turn_ended(self) -> None:
+        """Note that the text so far is complete."""
+        self._ended = True
+        await self._begin()
+
+    async def end(self, outcome: Outcome) -> None:
+        """Send what is left."""
+        await self._begin()
+        if outcome.text and outcome.text.strip() != self._text.strip():
+            await self._write(self._form.piece(outcome.text, bool(self._text)))
+        await self._write(self._form.end(outcome), more=False)
+
+    async def failed(self, wrong: Wrong) -> None:
+        """Send that there is no answer."""
+        await self._write(self._form.failed(wrong), more=False)
+
+    async def _begin(self) -> None:
+        if self.begun:
+            return
+        self.begun = True
+        headers = [(b"content-type", b"text/event-stream; charset=utf-8"), *_HEADERS]
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        await self._write(self._form.begun())
+
+    async def _write(self, data: bytes, more: bool = True) -> None:
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+
+
+def parted(
+    asked: Asked, agent: ConversationalAgent, whole: bool
+) -> tuple[list[dict[str, Any]], Any]:
+    """Return which of the messages come before, and what the agent is asked for.
+
+    What it is asked for is recorded, so it has all that is new, unless the client sends the `whole`
+    conversation each time.
+    """
+    messages = asked.messages
+    if isinstance(agent, ReActAgent):
+        taken = {each.name for each in agent.actions.get_actions()}
+        for tool in asked.tools:
+            if tool.name in taken:
+                text = f"{tool.name!r} is an action of the agent's own: give the tool another name"
+                raise Wrong(text, "tools")
+        new = 0
+        if whole:
+            answers = [n for n, each in enumerate(messages) if each["role"] == "assistant"]
+            new = answers[-1] + 1 if answers else 0
+            while messages[new]["role"] == "system":
+                new += 1
+        return messages[:new], content_for(messages[new:])
+    if asked.tools or messages[-1]["role"] != "user":
+        raise Wrong(f"agent {agent.id!r} has no model that may call a client's tools", "tools")
+    return messages[:-1], messages[-1]["content"]
+
+
+async def _refuse(request: ApprovalRequest) -> Decision:
+    return Refused(_NO_WAY)
+
+
+async def _no_answer(question: Question) -> str:
+    raise NobodyToAsk(f"agent {question.agent!r} has a question, and the client cannot be asked")
+
+
+def _wrong(error: Exception) -> Wrong:
+    """Return the error of the protocol for one of ours."""
+    if isinstance(error, Wrong):
+        return error
+    if isinstance(error, NotPermitted):
+        return Wrong(str(error), None, "not_permitted", 403, "permission_error")
+    if isinstance(error, TypeError):  # a DefinitionError
+        return Wrong(str(error))
+    return Wrong(str(error), None, type(error).__name__, 500, "server_error")
+
+
+def _model_of(id: str) -> dict[str, Any]:
+    return {"id": id, "object": "model", "created": 0, "owned_by": "moothall"}
+
+
+async def _send_json(send: Send, status: int, data: Any) -> None:
+    body = json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        *_HEADERS,
+    ]
+    if status >= 400:  # the same request would end the same way, and may cost the same again
+        headers.append((b"x-should-retry", b"false"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+class Endpoint:
+    """An ASGI application for one path: it ends the work when the client goes."""
+
+    def __init__(self, method: str, handle: Handle) -> None:
+        self._method, self._handle = method, handle
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        begun = False
+
+        async def sending(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            if scope["method"] != self._method:
+                raise Wrong(f"{scope['path']} takes {self._method}", status=405)
+            if self._method == "GET":
+                given: dict[str, Any] = dict(scope["path_params"])
+            else:
+                given = body_of_request(await body_of(receive, MOST_BYTES))
+                given["path:id"] = scope["path_params"].get("id")
+            await until_gone(self._handle(given, sending), receive)
+        except Wrong as wrong:
+            await _send_json(send, wrong.status, {"error": wrong.error})
+        except Exception as error:
+            log_failure(logger, f"a request of {scope['path']} failed", error)
+            if begun:
+                raise
+            failed = Wrong("the server has failed", None, None, 500, "server_error")
+            await _send_json(send, failed.status, {"error": failed.error})
+
+
+async def until_gone(work: Coroutine[Any, Any, None], receive: Receive) -> None:
+    """Do the work of a request; cancel it when the client is gone."""
+    task = asyncio.create_task(work)
+    gone = asyncio.create_task(_gone(receive))
+    try:
+        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+    finally:
+        gone.cancel()
+        task.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,358 @@
+"""What a client of OpenAI's interface sends, read as chat messages and actions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from moothall.action import Action
+from moothall.errors import DefinitionError
+from moothall.jsonvalue import Unreadable, json_text, read_json
+from moothall.memory.memory import Memory
+from moothall.text import shorten
+
+LEFT: Final = "(the caller executes this call)"
+"""The result of a call that is left to the caller, until that one sends its own."""
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_MEANT: Final = "messages"
+"""The key of a block that stands for several messages of one request."""
+
+
+class Wrong(Exception):
+    """A request is answered with an error, in the form of the protocol."""
+
+    def __init__(
+        self,
+        message: str,
+        param: str | None = None,
+        code: str | None = None,
+        status: int = 400,
+        type: str = "invalid_request_error",
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.error = {"message": message, "type": type, "param": param, "code": code}
+
+
+@dataclass(slots=True)
+class Asked:
+    """One request.
+
+    Attributes:
+        model: the id of the agent
+        messages: the conversation, or what is new in it, as chat messages
+        tools: the actions that the caller executes
+        schema: the JSON schema of the answer, or None
+        stream: whether the answer comes in pieces
+        include_usage: whether the last piece of chat completions tells the tokens
+        instructions: a text before all messages, for this answer only
+        previous: the id of the response that this one continues, or None
+        store: whether a later one may continue it
+        given: the request itself
+    """
+
+    model: str
+    messages: list[dict[str, Any]]
+    tools: tuple[Action, ...]
+    schema: dict[str, Any] | None
+    stream: bool
+    include_usage: bool = False
+    instructions: str = ""
+    previous: str | None = None
+    store: bool = True
+    given: dict[str, Any] = field(default_factory=dict)
+
+
+class ClientMemory(Memory):
+    """The conversation as the client has sent it, and what the reply adds to it."""
+
+    thread = None  # type: ignore[assignment]
+    add_once = Memory.add_once
+
+    def __init__(self, history: Iterable[dict[str, Any]]) -> None:
+        super().__init__()
+        self.items = list(history)
+
+    def add_memory(self, memory: dict[str, Any]) -> None:
+        """Add a message, or those that it stands for."""
+        self.items.extend(meant_by(memory))
+
+
+def meant_by(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the messages that one stands for: mostly itself."""
+    content = message.get("content")
+    if isinstance(content, list) and len(content) == 1 and _MEANT in content[0]:
+        found: list[dict[str, Any]] = content[0][_MEANT]
+        return found
+    return [message]
+
+
+def content_for(messages: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """Return the new messages of a request as what one reply is asked for."""
+    if len(messages) == 1 and messages[0]["role"] == "user":
+        content: str | list[dict[str, Any]] = messages[0]["content"]
+        return content
+    text = "\n".join(json_text(each["content"]) for each in messages)
+    return [{"type": "text", "text": text, _MEANT: messages}]
+
+
+def settled(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the messages of a run as the conversation has them, without results to come."""
+    return [
+        each
+        for message in messages
+        for each in meant_by(message)
+        if not (each["role"] == "tool" and each["content"] == LEFT)
+    ]
+
+
+def body_of_request(body: bytes) -> dict[str, Any]:
+    """Return the object in a request's body."""
+    try:
+        given = read_json(body.decode())
+    except (UnicodeDecodeError, Unreadable) as error:
+        raise Wrong(f"the body is no JSON: {shorten(str(error), 200)}") from None
+    if not isinstance(given, dict):
+        raise Wrong("the body must be a JSON object")
+    return given
+
+
+def chat_completion(given: dict[str, Any]) -> Asked:
+    """Read a request of chat completions."""
+    if given.get("n") not in (None, 1):
+        raise Wrong("n must be 1: an agent gives one answer", "n")
+    _none_of(given, "functions", "audio", "logprobs")
+    messages = [
+        _chat_message(each, f"messages[{number}]")
+        for number, each in enumerate(_taken(given, "messages", list))
+    ]
+    options = _taken(given, "stream_options", dict, {})
+    form = _taken(given, "response_format", dict, {})
+    return Asked(
+        _taken(given, "model", str),
+        messages,
+        _tools(given, lambda tool: tool.get("function")),
+        _schema(form, form.get("json_schema"), "response_format"),
+        _taken(given, "stream", bool, False),
+        include_usage=options.get("include_usage") is True,
+        given=given,
+    )
+
+
+def response_request(given: dict[str, Any]) -> Asked:
+    """Read a request of responses."""
+    _none_of(given, "background", "conversation", "prompt")
+    taken = given.get("input")
+    if isinstance(taken, str):
+        messages = [{"role": "user", "content": taken}]
+    else:
+        messages = _items(_taken(given, "input", list))
+    form = _taken(_taken(given, "text", dict, {}), "format", dict, {})
+    return Asked(
+        _taken(given, "model", str),
+        messages,
+        _tools(given, lambda tool: tool),
+        _schema(form, form, "text.format"),
+        _taken(given, "stream", bool, False),
+        instructions=_taken(given, "instructions", str, ""),
+        previous=_taken(given, "previous_response_id", str, "") or None,
+        store=_taken(given, "store", bool, True),
+        given=given,
+    )
+
+
+def check_conversation(messages: Iterable[dict[str, Any]]) -> None:
+    """Refuse a conversation in which a call has no result, or a result no call; name results."""
+    open_calls: dict[str, str] = {}
+    role = ""
+    for message in messages:
+        role = message["role"]
+        if role == "tool":
+            id = message["tool_call_id"]
+            if id not in open_calls:
+                raise Wrong(f"there is no call {id[:80]!r} that waits for a result")
+            message["name"] = open_calls.pop(id)
+        else:
+            _all_answered(open_calls)
+            open_calls = {each["id"]: each["name"] for each in message.get("tool_calls", ())}
+    _all_answered(open_calls)
+    if role not in ("user", "tool"):
+        raise Wrong("the last message must be the user's or the result of a call")
+
+
+def _all_answered(open_calls: dict[str, str]) -> None:
+    for id in open_calls:
+        raise Wrong(f"No tool output found for function call {id[:80]}.", "input")
+
+
+def _taken(given: dict[str, Any], name: str, kind: type, default: Any = None) -> Any:
+    value = given.get(name)
+    if value is None and default is not None:
+        return default
+    if type(value) is not kind:
+        words = {str: "a text", list: "a list", dict: "an object", bool: "true or false"}
+        raise Wrong(f"{name} must be {words[kind]}, got {json_text(value)[:80]}", name)
+    return value
+
+
+def _none_of(given: dict[str, Any], *names: str) -> None:
+    for name in names:
+        if given.get(name) not in (None, False):
+            raise Wrong(f"{name} is not offered by this server", name, "unsupported_parameter")
+
+
+def _tools(given: dict[str, Any], function: Callable[[dict[str, Any]], Any]) -> tuple[Action, ...]:
+    """Return the caller's own tools as actions, which the caller executes."""
+    choice = given.get("tool_choice")
+    if choice not in (None, "auto", "none"):
+        raise Wrong("tool_choice must be auto or none: the agent decides", "tool_choice")
+    made: dict[str, Action] = {}
+    for number, tool in enumerate(_taken(given, "tools", list, [])):
+        where = f"tools[{number}]"
+        if not isinstance(tool, dict) or tool.get("type") != "function":
+            raise Wrong(f"{where} must be of type function", where)
+        its = function(tool)
+        name = its.get("name") if isinstance(its, dict) else None
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or name in made:
+            raise Wrong(f"{where} must have a name of its own of letters, digits, _ and -", where)
+        description = its.get("description") or ""
+        parameters = its.get("parameters") or {"type": "object", "properties": {}}
+        try:
+            made[name] = Action(name, _left, str(description), parameters, terminal=True)
+        except DefinitionError as error:
+            raise Wrong(f"{where}: {error}", f"{where}.parameters") from None
+    return () if choice == "none" else tuple(made.values())
+
+
+def _left(**args: Any) -> str:
+    return LEFT
+
+
+def _schema(form: dict[str, Any], holder: Any, param: str) -> dict[str, Any] | None:
+    kind = form.get("type", "text")
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return {"type": "object"}
+    schema = holder.get("schema") if isinstance(holder, dict) else None
+    if kind != "json_schema" or not isinstance(schema, dict):
+        raise Wrong(f"{param} must be text, json_object, or json_schema with a schema", param)
+    return schema
+
+
+# -- chat completions ------------------------------------------------------------------------------
+
+
+def _chat_message(given: Any, where: str) -> dict[str, Any]:
+    role = given.get("role") if isinstance(given, dict) else None
+    content = given.get("content") if isinstance(given, dict) else None
+    if role in ("system", "developer"):
+        return {"role": "system", "content": _text(content, where)}
+    if role == "user":
+        return {"role": "user", "content": _content(content, where)}
+    if role == "tool":
+        id = given.get("tool_call_id")
+        if not isinstance(id, str):
+            raise Wrong(f"{where} must have a tool_call_id", where)
+        return {"role": "tool", "tool_call_id": id, "content": _text(content, where)}
+    if role != "assistant":
+        raise Wrong(f"{where} must have a role of system, user, assistant or tool", where)
+    made: dict[str, Any] = {
+        "role": "assistant",
+        "content": "" if content is None else _text(content, where),
+    }
+    calls = given.get("tool_calls") or []
+    if not isinstance(calls, list):
+        raise Wrong(f"{where}.tool_calls must be a list", where)
+    if calls:
+        made["tool_calls"] = [
+            _call(
+                call.get("id") if isinstance(call, dict) else None,
+                call.get("function") if isinstance(call, dict) else None,
+                where,
+            )
+            for call in calls
+        ]
+    return made
+
+
+def _call(id: Any, function: Any, where: str) -> dict[str, Any]:
+    name = function.get("name") if isinstance(function, dict) else None
+    text = function.get("arguments") if isinstance(function, dict) else None
+    if not (isinstance(id, str) and isinstance(name, str) and isinstance(text, str)):
+        raise Wrong(f"{where}: a call must have an id, a name and arguments", where)
+    try:
+        args = read_json(text or "{}")
+    except Unreadable as error:
+        raise Wrong(f"{where}: the arguments of a call are {error}", where) from None
+    return {"id": id, "name": name, "args": args}
+
+
+def _text(content: Any, where: str) -> str:
+    blocks = _content(content, where)
+    if isinstance(blocks, str):
+        return blocks
+    if any(each["type"] != "text" for each in blocks):
+        raise Wrong(f"{where} must be text", where)
+    return "\n".join(each["text"] for each in blocks)
+
+
+def _content(content: Any, where: str) -> str | list[dict[str, Any]]:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list) or not content:
+        raise Wrong(f"{where} must have content: a text, or a list of parts", where)
+    return [_part(each, where) for each in content]
+
+
+def _part(given: Any, where: str) -> dict[str, Any]:
+    """Return a part of a message as a block; the interfaces have two forms of each."""
+    kind = given.get("type") if isinstance(given, dict) else None
+    if kind in ("text", "input_text", "output_text") and isinstance(given.get("text"), str):
+        return {"type": "text", "text": given["text"]}
+    if kind == "refusal" and isinstance(given.get("refusal"), str):
+        return {"type": "text", "text": given["refusal"]}
+    if kind == "image_url" and isinstance(given.get("image_url"), dict):
+        return _image(given["image_url"], where)
+    if kind == "input_image":
+        return _image({"url": given.get("image_url"), "detail": given.get("detail")}, where)
+    raise Wrong(f"{where} has a part that is neither text nor an image: {kind!r:.40}", where)
+
+
+def _image(given: dict[str, Any], where: str) -> dict[str, Any]:
+    url, detail = given.get("url"), given.get("detail")
+    if not isinstance(url, str) or not url.startswith(("https://", "http://", "data:image/")):
+        raise Wrong(f"{where} has an image without an http(s) or data URL", where)
+    more = {"detail": detail} if isinstance(detail, str) else {}
+    return {"type": "image_url", "image_url": {"url": url, **more}}
+
+
+# -- responses -------------------------------------------------------------------------------------
+
+
+def _items(given: list[Any]) -> list[dict[str, Any]]:
+    """Return the items of a request as chat messages; calls in a row are one message."""
+    made: list[dict[str, Any]] = []
+    for number, item in enumerate(given):
+        where = f"input[{number}]"
+        kind = item.get("type", "message") if isinstance(item, dict) else None
+        if kind == "message":
+            made.append(_chat_message({**item, "tool_calls": None}, where))
+        elif kind == "function_call":
+            call = _call(item.get("call_id"), item, where)
+            if not made or made[-1]["role"] != "assistant":
+                made.append({"role": "assistant", "content": ""})
+            made[-1].setdefault("tool_calls", []).append(call)
+        elif kind == "function_call_output":
+            id = item.get("call_id")
+            if not isinstance(id, str):
+                raise Wrong(f"{where} must have a call_id", where)
+            content = _text(item.get("output"), where)
+            made.append({"role": "tool", "tool_call_id": id, "content": content})
+        elif kind != "reasoning":  # which is of no use to another model
+            raise Wrong(f"{where} is of type {kind!r:.40}, which is not taken", where)
+    if not made:
+        raise Wrong("input must have an item", "input")
+    return made

@@ -1,0 +1,315 @@
+"""Replies in the two forms of OpenAI's interface: whole, and as the events of a stream."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+from moothall.doors.openai_input import Asked, Wrong
+from moothall.errors import ContextOverflow
+from moothall.jsonvalue import json_text
+from moothall.models.protocol import Usage
+from moothall.reasoning.loop.run import CUT
+from moothall.reasoning.reply import GIVEN, Reply
+
+_REASONS: Final = {text: reason for reason, text in CUT.items()}
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a reply comes to for the client.
+
+    Attributes:
+        text: the answer's text; empty if the caller must execute calls first
+        calls: those calls, each with `id`, `name` and `args`
+        cut: `length` or `content_filter` if the answer was cut, else an empty text
+        usage: the tokens
+    """
+
+    text: str
+    calls: list[dict[str, Any]]
+    cut: str
+    usage: Usage
+
+
+def outcome_of(reply: Reply, asked: Asked) -> Outcome:
+    """Return the outcome of a reply; raise `Wrong` for one without an answer."""
+    if reply.stop_reason not in GIVEN:
+        raise failure(reply)
+    text = reply.text
+    if asked.schema is not None and reply.stop_reason == "done":
+        text = json_text(reply.value)
+    names, calls = {each.name for each in asked.tools}, []
+    if reply.stop_reason == "terminal":
+        last = [each for each in reply.messages if each.get("tool_calls")][-1]
+        calls = [each for each in last["tool_calls"] if each["name"] in names]
+        text = "" if calls else text
+    return Outcome(text, calls, _REASONS.get(reply.detail, ""), reply.usage)
+
+
+def failure(reply: Reply) -> Wrong:
+    """Return the error for a reply that has no answer."""
+    reason, detail = reply.stop_reason, reply.detail or reply.stop_reason
+    if reason == "budget":
+        return Wrong(detail, None, "insufficient_quota", 429, "insufficient_quota")
+    if isinstance(reply.error, ContextOverflow):
+        return Wrong(detail, "messages", "context_length_exceeded")
+    status = {"deadline": 504, "in_doubt": 409}.get(reason, 500)
+    return Wrong(detail, None, reason, status, "server_error")
+
+
+def event(data: dict[str, Any], name: str = "") -> bytes:
+    """Return one event of a stream."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return (f"event: {name}\n" if name else "").encode() + f"data: {text}\n\n".encode()
+
+
+class ChatCompletion:
+    """A chat completion: `end` gives it whole, the other methods the pieces of a stream."""
+
+    def __init__(self, asked: Asked, run_id: str) -> None:
+        self._asked = asked
+        self._about = {
+            "id": f"chatcmpl-{run_id}",
+            "created": int(time.time()),
+            "model": asked.model,
+            "system_fingerprint": None,
+        }
+
+    def whole(self, outcome: Outcome) -> dict[str, Any]:
+        """Return the whole completion."""
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": outcome.text or (None if outcome.calls else ""),
+            "refusal": None,
+            "annotations": [],
+        }
+        if outcome.calls:
+            message["tool_calls"] = [_chat_call(each) for each in outcome.calls]
+        choice = {
+            "index": 0,
+            "message": message,
+            "logprobs": None,
+            "finish_reason": _finish(outcome),
+        }
+        usage = _chat_usage(outcome.usage)
+        return {**self._about, "object": "chat.completion", "choices": [choice], "usage": usage}
+
+    def begun(self) -> bytes:
+        """Return the first piece."""
+        return self._chunk({"role": "assistant", "content": "", "refusal": None})
+
+    def piece(self, text: str, new: bool) -> bytes:
+        """Return a piece of text; `new` if it begins another text than the one before."""
+        return self._chunk({"content": f"\n\n{text}" if new else text})
+
+    def end(self, outcome: Outcome) -> bytes:
+        """Return the last pieces."""
+        made = b""
+        if outcome.calls:
+            calls = [{"index": n, **_chat_call(each)} for n, each in enumerate(outcome.calls)]
+            made += self._chunk({"tool_calls": calls})
+        made += self._chunk({}, _finish(outcome))
+        if self._asked.include_usage:
+            usage = _chat_usage(outcome.usage)
+            kind = "chat.completion.chunk"
+            made += event({**self._about, "object": kind, "choices": [], "usage": usage})
+        return made + b"data: [DONE]\n\n"
+
+    def failed(self, wrong: Wrong) -> bytes:
+        """Return the end of a stream that has failed."""
+        return event({"error": wrong.error})
+
+    def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        made = {**self._about, "object": "chat.completion.chunk", "choices": [choice]}
+        return event({**made, "usage": None} if self._asked.include_usage else made)
+
+
+def _chat_call(call: dict[str, Any]) -> dict[str, Any]:
+    function = {"name": call["name"], "arguments": json_text(call["args"])}
+    return {"id": call["id"], "type": "function", "function": function}
+
+
+def _finish(outcome: Outcome) -> str:
+    return "tool_calls" if outcome.calls else outcome.cut or "stop"
+
+
+def _chat_usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total,
+        "prompt_tokens_details": {"cached_tokens": usage.cache_read_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
+
+
+class Response:
+    """A response: `whole` gives it, the other methods the events of its stream."""
+
+    def __init__(self, asked: Asked, run_id: str) -> None:
+        given, self._run_id = asked.given, run_id
+        text = given.get("text") or {}
+        self._number = -1  # of the last event
+        self._output: list[dict[str, Any]] = []  # the items that have ended
+        self._open: dict[str, Any] | None = None  # the message whose text comes
+        self._made: dict[str, Any] = {
+            "id": f"resp_{run_id}",
+            "object": "response",
+            "created_at": int(time.time()),
+            "completed_at": None,
+            "status": "in_progress",
+            "background": False,
+            "error": None,
+            "incomplete_details": None,
+            "instructions": asked.instructions or None,
+            "max_output_tokens": given.get("max_output_tokens"),
+            "max_tool_calls": given.get("max_tool_calls"),
+            "metadata": given.get("metadata") or {},
+            "model": asked.model,
+            "output": [],
+            "parallel_tool_calls": given.get("parallel_tool_calls") is not False,
+            "previous_response_id": asked.previous,
+            "prompt_cache_key": given.get("prompt_cache_key"),
+            "presence_penalty": given.get("presence_penalty") or 0,
+            "frequency_penalty": given.get("frequency_penalty") or 0,
+            "reasoning": {"effort": None, "summary": None},
+            "safety_identifier": given.get("safety_identifier"),
+            "service_tier": "default",
+            "store": asked.store,
+            "temperature": given.get("temperature", 1),
+            "text": {"format": text.get("format") or {"type": "text"}},
+            "tool_choice": given.get("tool_choice") or "auto",
+            "tools": [
+                {"description": None, "parameters": None, "strict": None, **each}
+                for each in given.get("tools") or ()
+            ],
+            "top_logprobs": 0,
+            "top_p": given.get("top_p", 1),
+            "truncation": "disabled",
+            "usage": None,
+        }
+
+    def whole(self, outcome: Outcome) -> dict[str, Any]:
+        """Return the whole response."""
+        if outcome.text or not outcome.calls:
+            self._output.append(self._message(outcome.text, "completed"))
+        self._output += [self._call(each) for each in outcome.calls]
+        return self._ended(outcome)
+
+    def begun(self) -> bytes:
+        """Return the first events."""
+        return self._event("response.created", response=self._made) + self._event(
+            "response.in_progress", response=self._made
+        )
+
+    def piece(self, text: str, new: bool) -> bytes:
+        """Return the events of a piece of text; `new` if it begins another message."""
+        made = self._close("commentary") if new else b""
+        if self._open is None:
+            item = self._open = self._message("", "in_progress")
+            made += self._item("added", {**item, "content": []})
+            part = item["content"][0]
+            made += self._event("response.content_part.added", **self._place, part={**part})
+        self._open["content"][0]["text"] += text
+        return made + self._event(
+            "response.output_text.delta", **self._place, delta=text, logprobs=[]
+        )
+
+    def end(self, outcome: Outcome) -> bytes:
+        """Return the last events."""
+        made = self._close("commentary" if outcome.calls else "final_answer")
+        for call in outcome.calls:
+            item = self._call(call)
+            made += self._item("added", {**item, "status": "in_progress", "arguments": ""})
+            place = {"item_id": item["id"], "output_index": len(self._output)}
+            kind, arguments = "response.function_call_arguments", item["arguments"]
+            made += self._event(f"{kind}.delta", **place, delta=arguments)
+            made += self._event(f"{kind}.done", **place, name=item["name"], arguments=arguments)
+            made += self._item("done", item)
+            self._output.append(item)
+        response = self._ended(outcome)
+        return made + self._event(f"response.{response['status']}", response=response)
+
+    def failed(self, wrong: Wrong) -> bytes:
+        """Return the end of a stream that has failed."""
+        error = {"code": wrong.error["code"] or "server_error", "message": str(wrong)}
+        made = {**self._made, "status": "failed", "error": error, "output": self._output}
+        return self._event("response.failed", response=made)
+
+    @property
+    def _place(self) -> dict[str, Any]:
+        assert self._open is not None
+        return {
+            "item_id": self._open["id"],
+            "output_index": len(self._output),
+            "content_index": 0,
+        }
+
+    def _close(self, phase: str) -> bytes:
+        item = self._open
+        if item is None:
+            return b""
+        item["status"], item["phase"] = "completed", phase
+        part = item["content"][0]
+        made = self._event(
+            "response.output_text.done", **self._place, text=part["text"], logprobs=[]
+        )
+        made += self._event("response.content_part.done", **self._place, part=part)
+        made += self._item("done", item)
+        self._open = None
+        self._output.append(item)
+        return made
+
+    def _item(self, what: str, item: dict[str, Any]) -> bytes:
+        name = f"response.output_item.{what}"
+        return self._event(name, output_index=len(self._output), item=item)
+
+    def _event(self, kind: str, /, **data: Any) -> bytes:
+        self._number += 1
+        return event({"type": kind, "sequence_number": self._number, **data}, kind)
+
+    def _message(self, text: str, status: str) -> dict[str, Any]:
+        part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+        return {
+            "id": f"msg_{self._run_id}_{len(self._output)}",
+            "type": "message",
+            "status": status,
+            "role": "assistant",
+            "phase": "final_answer",
+            "content": [part],
+        }
+
+    def _call(self, call: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "id": f"fc_{self._run_id}_{call['id']}",
+            "type": "function_call",
+            "status": "completed",
+            "call_id": call["id"],
+            "name": call["name"],
+            "arguments": json_text(call["args"]),
+        }
+
+    def _ended(self, outcome: Outcome) -> dict[str, Any]:
+        usage, cut = outcome.usage, outcome.cut
+        reason = "max_output_tokens" if cut == "length" else cut
+        return {
+            **self._made,
+            "status": "incomplete" if cut else "completed",
+            "completed_at": None if cut else int(time.time()),
+            "incomplete_details": {"reason": reason} if cut else None,
+            "output": self._output,
+            "usage": {
+                "input_tokens": usage.input_tokens,
+                "input_tokens_details": {
+                    "cached_tokens": usage.cache_read_tokens,
+                    "cache_write_tokens": usage.cache_write_tokens,
+                },
+                "output_tokens": usage.output_tokens,
+                "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+                "total_tokens": usage.total,
+            },
+        }
