@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -38,8 +39,8 @@ def conformance(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     home, folder = Path(spec.origin).parent, tmp_path_factory.mktemp("npm")
     node, npm = str(home / "bin/node"), str(home / "lib/node_modules/npm/bin/npm-cli.js")
     quiet = ("--no-audit", "--no-fund", "--silent", "--prefix", str(folder))
-    path = {"PATH": f"{home / 'bin'}:/usr/bin:/bin", "HOME": str(Path.home())}
-    subprocess.run([node, npm, "install", *quiet, PACKAGE], check=True, env=path)
+    environment = {**os.environ, "PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    subprocess.run([node, npm, "install", *quiet, PACKAGE], check=True, env=environment)
     return [node, str(folder / "node_modules/.bin/conformance")]
 
 

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from mcp_servers.conftest import command
-from moothall import ACCESS_PERMITTED, Call, Journal, ReActAgent, ScriptedModel
+from moothall import ACCESS_PERMITTED, Call, Journal, Memory, ReActAgent, ScriptedModel
 from moothall.mcp import MCPAgent
 
 
@@ -19,7 +19,12 @@ def main(journal: str, log: str, calls: int) -> None:
     odd = MCPAgent("odd", command(), env={"LOG": log}, access=ACCESS_PERMITTED)
     with odd, Journal(journal) as kept:
         agent = ReActAgent(
-            "a", ScriptedModel(answer), actions=[odd], journal=kept, max_iterations=3 * calls
+            "a",
+            ScriptedModel(answer),
+            actions=[odd],
+            memory=Memory(),  # unbounded, since the script counts the results that it is shown
+            journal=kept,
+            max_iterations=3 * calls,
         )
         for each in kept.runs():
             if kept.in_doubt(each.id):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, redirect_stdout
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -184,6 +187,19 @@ def _over_http(agents: Sequence[Agent], place: str, token: str | None) -> int:
             **config,
         )
     )
-    click.echo(f"MCP is served at http://{place}/mcp, OpenAI's interface at /v1. Ctrl-C ends it.")
-    server.run()
+    click.echo(
+        f"MCP is served at http://{place}/mcp, OpenAI's interface at /v1, AG-UI at /ag-ui, and "
+        "A2A. Ctrl-C ends it."
+    )
+    # In a thread, since in the main one uvicorn ends the process by the signal that has ended it.
+    running = threading.Thread(target=server.run)
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        server.force_exit = server.should_exit
+        server.should_exit = True
+
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, stop)
+    running.start()
+    running.join()
     return 0 if server.started else 1
