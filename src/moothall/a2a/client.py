@@ -28,14 +28,14 @@ class RemoteTask:
     """What a server has told of a task, or the message that it answered with instead."""
 
     def __init__(self) -> None:
-        self.id = ""
-        self.named = asyncio.Event()  # set once there is an id
-        self.context = ""
-        self.state = SUBMITTED
+        self.id: str = ""
+        self.named: asyncio.Event = asyncio.Event()  # set once there is an id
+        self.context: str = ""
+        self.state: str = SUBMITTED
         self.status_parts: list[dict[str, Any]] = []
         self.artifacts: dict[str, list[dict[str, Any]]] = {}
         self.message: list[dict[str, Any]] | None = None
-        self.told = ""  # the text that was shown as it came
+        self.told: str = ""  # the text that was shown as it came
 
     @property
     def rests(self) -> bool:

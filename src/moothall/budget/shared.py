@@ -225,7 +225,7 @@ class SharedAccount(Account):
                 self._set.get(name, stated)
                 for name, stated in zip(STATED, self._stated, strict=True)
             )
-            self.limits = tuple(limits)
+            self.limits: tuple[int | None, ...] = tuple(limits)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DefinitionError(
                 f"{self.title} is not in its journal as it was written: {error}"

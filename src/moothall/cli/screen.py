@@ -38,9 +38,9 @@ class Screen:
 
             self._console = Console(file=to)
         dumb = os.environ.get("TERM", "").lower() in ("", "dumb", "unknown")
-        self.can_erase = self._console is not None and not dumb
+        self.can_erase: bool = self._console is not None and not dumb
         self._styles = self.can_erase and not self._console.no_color
-        self.held = 0  # how many questions to a person are open
+        self.held: int = 0  # how many questions to a person are open
         self.is_open = False  # whether the cursor is behind a text
         self._status = ""
         self._marked = False  # whether the status is on the screen
@@ -89,7 +89,7 @@ class Screen:
         """Write a text at the cursor."""
         self._unmark()
         self._put(text)
-        self.is_open = not text.endswith("\n")
+        self.is_open: bool = not text.endswith("\n")
 
     def end(self) -> None:
         """Move the cursor to the start of an empty line."""

@@ -78,7 +78,7 @@ class Hosts:
     """
 
     def __init__(self, host: str) -> None:
-        self.anywhere = not is_loopback_address(host)
+        self.anywhere: bool = not is_loopback_address(host)
         self._own = OWN_HOSTS
         if self.anywhere:
             name = socket.gethostname().lower()

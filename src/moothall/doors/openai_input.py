@@ -33,7 +33,12 @@ class Wrong(Exception):
     ) -> None:
         super().__init__(message)
         self.status = status
-        self.error = {"message": message, "type": type, "param": param, "code": code}
+        self.error: dict[str, Any] = {
+            "message": message,
+            "type": type,
+            "param": param,
+            "code": code,
+        }
 
 
 @dataclass(slots=True)
@@ -73,7 +78,7 @@ class ClientMemory(Memory):
 
     def __init__(self, history: Iterable[dict[str, Any]]) -> None:
         super().__init__()
-        self.items = list(history)
+        self.items: list[dict[str, Any]] = list(history)
 
     def add_memory(self, memory: dict[str, Any]) -> None:
         """Add a message, or those that it stands for."""

@@ -21,7 +21,7 @@ class Live:
     def __init__(self) -> None:
         self.client: Any = None
         self.process: ServerProcess | None = None  # None for a server at an address
-        self.over = asyncio.Event()  # nothing comes any more
+        self.over: asyncio.Event = asyncio.Event()  # nothing comes any more
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def end(self, why: str) -> None:

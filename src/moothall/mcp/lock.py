@@ -29,7 +29,7 @@ class Lock:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
         self._servers: dict[str, dict[str, dict[str, Any]]] = {}
         try:
             text = self.path.read_text(encoding="utf-8")

@@ -59,7 +59,7 @@ class ServerProcess:
         self._printed = ""  # the first of them
         self._unasked = 0
         self.fault: str = ""  # why reading has ended, unless the process has
-        self.over = asyncio.Event()  # it sends nothing any more
+        self.over: asyncio.Event = asyncio.Event()  # it sends nothing any more
 
     def _started(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(

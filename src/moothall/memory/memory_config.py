@@ -10,8 +10,7 @@ from moothall.errors import DefinitionError
 from moothall.jsonvalue import NotJSON, copy_json
 
 MemoryT: TypeAlias = (
-    "type[Any] | tuple[type[Any], Any] | bool | int | float | str | list[Any] | dict[str, Any] "
-    "| None"
+    type[Any] | tuple[type[Any], Any] | bool | int | float | str | list[Any] | dict[str, Any] | None
 )
 """What `memory_config` states of a value: a type, what it is at the beginning, or both.
 

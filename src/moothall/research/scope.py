@@ -36,8 +36,8 @@ class Scope:
         since: date | str | None = None,
         what: str = "",
     ) -> None:
-        self.sites = _hosts(sites, f"{what}sites")
-        self.exclude = _hosts(exclude, f"{what}exclude")
+        self.sites: tuple[str, ...] = _hosts(sites, f"{what}sites")
+        self.exclude: tuple[str, ...] = _hosts(exclude, f"{what}exclude")
         if isinstance(since, date):
             since = since.isoformat()[:10]
         if since is not None and (not isinstance(since, str) or not _DAY.fullmatch(since)):

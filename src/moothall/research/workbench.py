@@ -91,7 +91,8 @@ class Workbench:
 
     def begin(self, step: str) -> None:
         """Note that a step begins."""
-        self.step, self._asks = step, 0
+        self.step: str = step
+        self._asks = 0
 
     def hear(self, text: str) -> None:
         """Note what the user says during research, for the next step that asks the model."""
@@ -265,7 +266,7 @@ class Workbench:
             cited = [each.url for each in self.progress.passages]
             markdown = safe_markdown(with_footnotes(markdown, self.numbered), cited, hosts=False)
         # A model that judges needs every footnote: it judges after this step.
-        self.waits_for_judge = not by_rules and self.agent.judge is not None
+        self.waits_for_judge: bool = not by_rules and self.agent.judge is not None
         return self.note_citations(
             check(markdown, self.numbered, by_rules=by_rules, keeps_all=self.waits_for_judge)
         )

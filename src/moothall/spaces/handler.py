@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from functools import partial
 from typing import Any
@@ -42,11 +42,11 @@ class Offer:
         }
 
     def __init__(self, mailbox: Any, where: str, action: Action) -> None:
-        self.where = where  # its name in errors: `Calculator.add`
-        self.action = action
+        self.where: str = where  # its name in errors: `Calculator.add`
+        self.action: Action = action
         self.function: Callable[..., Any] = action.function
         self.check: Callable[[dict[str, Any], str], dict[str, Any]] = action.signature.check
-        self.injected = injected(action)
+        self.injected: Mapping[str, type] = injected(action)
         # Whether handling it is no more than calling it.
         self.plain: bool = (
             is_async(action.function)

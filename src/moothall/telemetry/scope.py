@@ -35,13 +35,13 @@ class Scope:
         base: bytes | None,
         conversation: str | None,
     ) -> None:
-        self.span = span
+        self.span: Span = span
         self._around = around  # OpenTelemetry's context in which it began
         self._otel: Context | None = None
-        self.ambient = ambient  # the span that was current in OpenTelemetry as this one began
+        self.ambient: Span = ambient  # the span that was current in OpenTelemetry as this one began
         # What the ids of its children follow from; None if they are random.
-        self.base = base
-        self.conversation = conversation
+        self.base: bytes | None = base
+        self.conversation: str | None = conversation
         self.counts: dict[str, int] | None = None
 
     @property
@@ -86,7 +86,7 @@ class OpenSpan:
     __slots__ = ("_began", "_finish", "_first", "_span", "scope")
 
     def __init__(self, scope: Scope, finish: Callable[[OpenSpan, Any, str | None], None]) -> None:
-        self.scope = scope
+        self.scope: Scope = scope
         self._span = scope.span
         self._finish = finish
         self._began = time.perf_counter()

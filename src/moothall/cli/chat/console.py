@@ -34,7 +34,7 @@ class PlainConsole:
         if isinstance(sys.stdin, io.TextIOWrapper):
             sys.stdin.reconfigure(errors="surrogateescape")
         self._terminal = Terminal(sys.stdin or io.StringIO(), sys.stdout)
-        self.screen = Screen()
+        self.screen: Screen = Screen()
         self.approver: Approver = CallbackApprover(self._refuse)
 
     async def line(self) -> str | None:
@@ -97,7 +97,7 @@ class TerminalConsole:
                 for text in candidates:
                     yield Completion(text, -replaced)
 
-        self.screen = Screen()
+        self.screen: Screen = Screen()
         self._transcript = Transcript(self.screen)
         self.piece: Callable[[str, str], None] = self._transcript.piece
         self.over: Callable[[str], None] = self._transcript.over

@@ -177,7 +177,7 @@ class LiteLLMModel(RemoteModel):
             listed: Any = (await asyncio.to_thread(imported)).model_cost
             about = listed.get(self.model) or listed.get(self.model.partition("/")[2]) or {}
             most = about.get("max_input_tokens")
-            self.context_tokens = most if type(most) is int and most > 0 else None
+            self.context_tokens: int | None = most if type(most) is int and most > 0 else None
         return self.context_tokens
 
     async def _prepare(self, actions: list[Action] | None) -> None:

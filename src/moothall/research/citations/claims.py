@@ -207,7 +207,11 @@ COUNTS = {word: at for at, words in enumerate(_UNITS.split("|")) for word in wor
 COUNTS |= {word: 10 * at for at, words in enumerate(_TENS.split("|"), 2) for word in words.split()}
 SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 SCALES |= {"hundert": 100, "tausend": 1000, "mille": 1000, "millionen": 10**6}
-OTHERS = {"half": ("half", "0.5", "1/2"), "twice": ("twice", "2"), "thrice": ("3",)}
+OTHERS: dict[str, tuple[str, ...]] = {
+    "half": ("half", "0.5", "1/2"),
+    "twice": ("twice", "2"),
+    "thrice": ("3",),
+}
 # Often not counts: `one` is a pronoun, `first` an adverb, `second` a time.
 LOOSE = listed("one first second zweite null eins acht mille")
 _DIGITS = re.compile(r"(-?\d[\d.,_' ]*)([^\W_]*)%?$")

@@ -62,7 +62,7 @@ FRACTIONS: Final = {
     "half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7,
     "eighth": 8, "ninth": 9, "tenth": 10, "hundredth": 100, "thousandth": 1000,
 }  # fmt: skip
-TIMES: Final = {
+TIMES: Final[dict[str, float]] = {
     "doubled": 2, "double": 2, "doubling": 2, "twice": 2, "twofold": 2, "tripled": 3, "triple": 3,
     "tripling": 3, "threefold": 3, "thrice": 3, "trebled": 3, "quadrupled": 4, "fourfold": 4,
     "fivefold": 5, "tenfold": 10, "halved": 0.5, "halving": 0.5, "halves": 0.5,

@@ -7,7 +7,7 @@ from collections.abc import Set
 from itertools import pairwise
 from typing import Final
 
-from moothall.research.extractive.question import STRONG, kind_of
+from moothall.research.extractive.question import STRONG, Kind, kind_of
 from moothall.research.relevance import Index
 from moothall.research.sentences import subject, terms, terms_of, words
 from moothall.sqlite.fulltext import UNSPACED
@@ -21,7 +21,7 @@ class Asked:
 
     def __init__(self, index: Index, question: str) -> None:
         self.text = question
-        self.kind = kind_of(question)
+        self.kind: Kind = kind_of(question)
         self.is_strong: bool = self.kind.name in STRONG
         self.weights: dict[str, float] = index.weights(question)
         said = words(subject(question))
@@ -29,18 +29,18 @@ class Asked:
             if term in self.weights:
                 self.weights[term] *= _CLASS
         self.total: float = sum(self.weights.values()) or 1.0
-        self.pairs = [*pairwise(dict.fromkeys(terms(subject(question))))]
-        self.rarest = sorted(self.weights, key=lambda term: -self.weights[term])
+        self.pairs: list[tuple[str, str]] = [*pairwise(dict.fromkeys(terms(subject(question))))]
+        self.rarest: list[str] = sorted(self.weights, key=lambda term: -self.weights[term])
         shouted = question.isupper()
-        self.names = {
+        self.names: set[str] = {
             terms_of(word)[0]
             for place, word in enumerate(said)
             if terms_of(word) and not shouted and _is_name(word, place)
         }
-        self.acronyms = {
+        self.acronyms: set[str] = {
             term for word in said if not shouted and word[1:].isupper() for term in terms_of(word)
         }
-        self.is_unspaced = sum(map(_is_unspaced, self.weights)) > len(self.weights) / 2
+        self.is_unspaced: bool = sum(map(_is_unspaced, self.weights)) > len(self.weights) / 2
         self._small = question.casefold()
 
     def share(self, there: Set[str]) -> float:

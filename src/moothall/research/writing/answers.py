@@ -164,7 +164,7 @@ class Evaluation:
     """What a model has said of each objective; a second answer completes the first."""
 
     def __init__(self, topics: Iterable[str]) -> None:
-        self.topics = [*topics]
+        self.topics: list[str] = [*topics]
         self.reached: dict[str, float] = {}
         self.generated: list[str] = []
         self.remark = ""
@@ -188,7 +188,7 @@ class Evaluation:
             if not self.generated:
                 self.generated = topics_of(_field(value, *_GENERATED))
             if not self.remark:
-                self.remark = _remark(_field(value, *_REMARK))
+                self.remark: str = _remark(_field(value, *_REMARK))
         if self.missing:
             named = ", ".join(map(repr, self.missing))
             raise Unreadable(f"states no expertise from 0 to 1 for {cut(named, 300)}")

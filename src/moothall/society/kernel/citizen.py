@@ -97,7 +97,7 @@ class CitizenMemory(Memory):
     def lead(self) -> None:
         """Keep as many events as a model needs, unless `most` was given."""
         if not self._given:
-            self.most = LED
+            self.most: int = LED
 
     def note(self, step: int, text: str) -> None:
         """Remember an event of a step; above `most` events, forget the oldest."""
