@@ -41,7 +41,7 @@ class Screen:
         self.can_erase: bool = self._console is not None and not dumb
         self._styles = self.can_erase and not self._console.no_color
         self.held: int = 0  # how many questions to a person are open
-        self.is_open = False  # whether the cursor is behind a text
+        self.is_open: bool = False  # whether the cursor is behind a text
         self._status = ""
         self._marked = False  # whether the status is on the screen
         self._describe: Callable[[float], str] | None = None
@@ -89,7 +89,7 @@ class Screen:
         """Write a text at the cursor."""
         self._unmark()
         self._put(text)
-        self.is_open: bool = not text.endswith("\n")
+        self.is_open = not text.endswith("\n")
 
     def end(self) -> None:
         """Move the cursor to the start of an empty line."""

@@ -77,8 +77,8 @@ class Workbench:
         self.resources: ResourcePool = ResourcePool(progress.changes)
         self.tasks: list[ResearchTask] = []
         self.results: list[ResearchResult] = []
-        self.step = ""  # the one that is under way
-        self.waits_for_judge = False  # the narrative has footnotes that were not judged yet
+        self.step: str = ""  # the one that is under way
+        self.waits_for_judge: bool = False  # the narrative has footnotes that were not judged yet
         self._passages: dict[str, list[Passage]] = {}
         self._contexts: dict[str, int | None] = {}
         self._numbers: dict[tuple[str, str], int] = {}
@@ -91,7 +91,7 @@ class Workbench:
 
     def begin(self, step: str) -> None:
         """Note that a step begins."""
-        self.step: str = step
+        self.step = step
         self._asks = 0
 
     def hear(self, text: str) -> None:
@@ -266,7 +266,7 @@ class Workbench:
             cited = [each.url for each in self.progress.passages]
             markdown = safe_markdown(with_footnotes(markdown, self.numbered), cited, hosts=False)
         # A model that judges needs every footnote: it judges after this step.
-        self.waits_for_judge: bool = not by_rules and self.agent.judge is not None
+        self.waits_for_judge = not by_rules and self.agent.judge is not None
         return self.note_citations(
             check(markdown, self.numbered, by_rules=by_rules, keeps_all=self.waits_for_judge)
         )

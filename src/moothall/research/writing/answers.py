@@ -167,7 +167,7 @@ class Evaluation:
         self.topics: list[str] = [*topics]
         self.reached: dict[str, float] = {}
         self.generated: list[str] = []
-        self.remark = ""
+        self.remark: str = ""
 
     @property
     def missing(self) -> list[str]:
@@ -188,7 +188,7 @@ class Evaluation:
             if not self.generated:
                 self.generated = topics_of(_field(value, *_GENERATED))
             if not self.remark:
-                self.remark: str = _remark(_field(value, *_REMARK))
+                self.remark = _remark(_field(value, *_REMARK))
         if self.missing:
             named = ", ".join(map(repr, self.missing))
             raise Unreadable(f"states no expertise from 0 to 1 for {cut(named, 300)}")

@@ -83,7 +83,7 @@ class CitizenMemory(Memory):
             raise DefinitionError(f"most= must be 1 or more, got {most!r}")
         self.status: dict[str, Any] = {} if status is None else status
         self._given = most is not None
-        self.most = STREAM if most is None else most
+        self.most: int = STREAM if most is None else most
         self.stream: list[Any] = _events(stream, self.most)
 
     def _start_empty(self) -> None:
@@ -97,7 +97,7 @@ class CitizenMemory(Memory):
     def lead(self) -> None:
         """Keep as many events as a model needs, unless `most` was given."""
         if not self._given:
-            self.most: int = LED
+            self.most = LED
 
     def note(self, step: int, text: str) -> None:
         """Remember an event of a step; above `most` events, forget the oldest."""
