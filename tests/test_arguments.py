@@ -23,7 +23,9 @@ from moothall import (
     ScriptedModel,
     Society,
     SQLiteMemory,
+    workflow,
 )
+from moothall.reasoning.loop import parts
 
 
 def agent(**options: Any) -> Any:
@@ -82,4 +84,9 @@ def test_a_wrong_public_name_is_told_with_the_one_that_is_near() -> None:
 )
 def test_what_every_agent_takes_is_in_the_signature(name: str) -> None:
     parameters = inspect.signature(getattr(moothall, name)).parameters
-    assert {"approver", "deps", "concurrency", "receive_own_broadcasts"} <= parameters.keys()
+    named = set(parameters)
+    for each in parameters.values():
+        if each.kind is each.VAR_KEYWORD:  # `**options: Unpack[…]` names them for editors
+            options = str(each.annotation).removeprefix("Unpack[").removesuffix("]")
+            named |= set((vars(workflow) | vars(parts))[options].__annotations__)
+    assert {"approver", "deps", "concurrency", "receive_own_broadcasts"} <= named

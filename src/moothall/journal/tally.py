@@ -28,10 +28,10 @@ class Tally:
     def count(self, path: str, kind: str, data: dict[str, Any]) -> None:
         """Count an entry."""
         if kind == "started":
-            if "action" in data.get("about", ()):
+            if "action" in (data.get("about") or ()):
                 self.actions += 1
         elif kind in ("ended", "failed"):
-            if "model" in data.get("about", ()):
+            if "model" in (data.get("about") or ()):
                 self._count_call(data)
         elif kind == "over" and not path:
             text = data.get("text")
@@ -43,7 +43,7 @@ class Tally:
             if isinstance(result, dict):
                 result = result.get("answer", result)  # in a society
             usage = result.get("usage") if isinstance(result, dict) else None
-            input, output = (0, 0) if usage is None else usage
+            input, output = (0, 0) if usage is None else usage[:2]
             charged = data.get("charged") or {}
             tokens = max(input + output, charged.get("tokens", 0))
             usd = float(charged.get("usd", 0))

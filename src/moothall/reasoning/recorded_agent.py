@@ -310,9 +310,13 @@ class RecordedAgent(ConversationalAgent):
 
     async def _get_ready(self) -> None:
         """Have it know what it may call, before its program is compared: a server says that."""
-        for member in self._member_agents:
-            if isinstance(member, RecordedAgent):
-                await member._get_ready()
+        known: list[Any] = [self]
+        for agent in known:  # a group may be its own member, which its reply refuses
+            members = agent._member_agents if isinstance(agent, RecordedAgent) else ()
+            known += [each for each in members if all(each is not other for other in known)]
+        for agent in known[1:]:
+            if isinstance(agent, RecordedAgent) and not agent._member_agents:
+                await agent._get_ready()
 
     def _end_run(self, key: str, thread: str | None) -> None:
         """Note in the memories of the members that a run is over."""

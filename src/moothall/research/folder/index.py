@@ -270,7 +270,10 @@ class FolderIndex:
             faults += [(fault, os.fsdecode(path)) for fault, path in db.execute(select)]
         told, self._faults = self._faults, faults
         if faults and faults != told:
-            logger.warning("folder %s%s", escaped(self.root), self._why())
+            # Pictures beside texts are nothing to mend.
+            mends = any(fault != _OTHER_KIND for fault, _ in faults)
+            level = logging.WARNING if mends else logging.INFO
+            logger.log(level, "folder %s%s", escaped(self.root), self._why())
 
     def _why(self) -> str:
         """Return which files are left out and why, as the end of a line; empty for none."""
