@@ -91,8 +91,7 @@ class Workbench:
 
     def begin(self, step: str) -> None:
         """Note that a step begins."""
-        self.step = step
-        self._asks = 0
+        self.step, self._asks = step, 0
 
     def hear(self, text: str) -> None:
         """Note what the user says during research, for the next step that asks the model."""
