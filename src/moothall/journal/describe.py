@@ -43,7 +43,9 @@ def call_line(name: str, args: Any) -> str:
 def is_refused(action: Any, result: Any) -> bool:
     """Return whether the recorded result of an action's call is that it was not permitted."""
     outcome = result.get("result") if isinstance(result, dict) else None
-    return isinstance(outcome, dict) and outcome.get("error") == f'"{action}" not permitted'
+    error = outcome.get("error") if isinstance(outcome, dict) else None
+    said = f'"{action}" not permitted'
+    return isinstance(error, str) and (error == said or error.startswith(f"{said}: "))
 
 
 def fault_line(error: Any) -> str:
