@@ -36,6 +36,7 @@ ORDER = (
     "http",
     "message",
     "slash",
+    "provenance",
     "signature",
     "action",
     "goal",
