@@ -273,6 +273,7 @@ FLOORS = {
         "positions",
         "survey",
         "questions",
+        "trajectories",
         "tables",
         "society",
         "experiments",

@@ -39,6 +39,7 @@ _NAMES = {
     "services.firm": "Firm",
     "columns.ledger": "BRACKETS",
     "society": "Society",
+    "trajectories": "Trajectories",
     "kernel.wants": "Answer Buy Follow Like Move Pay Post Save Want Work",
 }
 _NAMES |= {f"blocks.{name.lower()}": f"{name}Block {name}BlockParams" for name in _BLOCKS}

@@ -84,3 +84,4 @@ from moothall.society.survey import Question as Question
 from moothall.society.survey import Respondent as Respondent
 from moothall.society.survey import Survey as Survey
 from moothall.society.survey import SurveyAnswer as SurveyAnswer
+from moothall.society.trajectories import Trajectories as Trajectories

@@ -164,6 +164,7 @@ class Society(Experiments):
         save_every: int | None = None,
         progress: Callable[[dict[str, Any]], Any] | None = None,
         out: str | PathLike[str] | Tables | None = None,
+        trajectories: bool = False,
     ) -> list[dict[str, Any]]:
         """Run some days or steps.
 
@@ -186,6 +187,8 @@ class Society(Experiments):
                 resumed run calls it again with the last recorded row, then for each later step
             out: a folder only for this run, for `metrics`, `messages` and `citizens`, as Parquet,
                 or as CSV without pyarrow; a resumed run takes the same folder
+            trajectories: whether `out` also has the table `trajectories`: where each citizen was
+                after each step, which `Trajectories` reads
 
         Returns:
             the rows of metrics of these steps; with `out` only the last
@@ -205,8 +208,10 @@ class Society(Experiments):
         check_integer("save_every", every, 1, None)
         if not (progress is None or callable(progress)):
             raise ConfigError(f"progress must be a function of a row, got {progress!r:.80}")
+        if trajectories and out is None:
+            raise ConfigError("trajectories=True writes a table: give out=, its folder, too")
         rows: list[dict[str, Any]] = await self._from_outside(
-            self._run, length, count, run_id, every, progress, out
+            self._run, length, count, run_id, every, progress, out, trajectories
         )
         return rows
 
@@ -220,10 +225,12 @@ class Society(Experiments):
         save_every: int | None = None,
         progress: Callable[[dict[str, Any]], Any] | None = None,
         out: str | PathLike[str] | Tables | None = None,
+        trajectories: bool = False,
     ) -> list[dict[str, Any]]:
         """Call `run` from a script, and wait. RuntimeError: an event loop is running there."""
         refuse_on_loop("run_sync of a Society", "run()")
         options: Any = {"steps": steps, "run_id": run_id, "save_every": save_every, "out": out}
+        options["trajectories"] = trajectories
         return asyncio.run(self.run(days, step, progress=progress, **options))
 
     async def step(self) -> dict[str, Any]:
@@ -238,6 +245,7 @@ class Society(Experiments):
         every: int,
         progress: Callable[[dict[str, Any]], Any] | None,
         out: str | PathLike[str] | Tables | None,
+        trajectories: bool,
     ) -> list[dict[str, Any]]:
         if self._state is not None:
             raise DefinitionError("the society is running already: wait for that run to end")
@@ -252,7 +260,7 @@ class Society(Experiments):
             is_kept = out is not None or self._journal is not None
             program = self._program(length, count, made) if is_kept else {}
             if not isinstance(out, Tables | None):
-                out = Tables(out, fingerprint(**program))
+                out = Tables(out, fingerprint(**program), trajectories=trajectories)
             many = len(self.population or self.ids())
             async with recorded(
                 self._journal,
@@ -316,7 +324,10 @@ class Society(Experiments):
                     row = await self._step()
                     state.rows.append(row)
                     if tables is not None:
-                        tables.add(row)
+                        if tables.trajectories:  # of very many citizens it takes long
+                            await asyncio.to_thread(tables.add, row)
+                        else:
+                            tables.add(row)
                         del self.metrics[before:-1]
                     is_due = self.number == last or (self.number - state.first) % every == 0
                     if is_due and record is not NULL_RECORD:

@@ -136,3 +136,29 @@ def test_a_wrong_name_in_yaml_is_refused_with_its_line_and_the_nearest(
     (folder / "e.yaml").write_text(text.replace(good, bad, 1))
     with pytest.raises(ConfigError, match=said):
         Experiment.from_yaml(folder / "e.yaml")
+
+
+def test_trajectories_of_each_cell_and_branch_are_read_again(tmp_path: Path) -> None:
+    made = Experiment(
+        name="where",
+        society={"citizens": 10, "step": "1h"},
+        workflow=[
+            {"run": "2h"},
+            {"save": "now"},
+            {"branch": {"of": "now", "name": "on", "workflow": [{"run": "3h"}]}},
+        ],
+        seeds=2,
+        parameters={"feed": [True, False]},
+        trajectories=True,
+    )
+    results = made.run_sync(jobs=0, out=tmp_path / "out", report=False)
+    table = results.trajectories("base", 1, {"feed": False})
+    assert [row["step"] for row in table.of(3)] == [0, 1]
+    assert [row["step"] for row in results.trajectories("base/on", 0, {"feed": True}).of(3)] == [
+        2,
+        3,
+        4,
+    ]
+    assert len(table.at(1)) == 10
+    with pytest.raises(ConfigError, match="has no trajectories of condition 'base' and seed 7"):
+        results.trajectories("base", 7, {"feed": True})

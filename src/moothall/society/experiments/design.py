@@ -75,6 +75,7 @@ class Design(Part):
     seeds: StrictInt | list[StrictInt] = 1
     parameters: dict[str, list[Any]] = Field(default_factory=dict)
     maps: bool = False
+    trajectories: bool = False
     published: list[Published] = Field(default_factory=list)
     source: str = ""
     notes: str = ""
@@ -140,7 +141,7 @@ class Design(Part):
                 lived = (*same, *self._resolved(name, values), metrics, self.every)
                 for seed in self.all_seeds:
                     has_map = self.maps and at == 0 and seed == self.all_seeds[0]
-                    made.append(Cell(name, seed, values, *lived, has_map))
+                    made.append(Cell(name, seed, values, *lived, has_map, self.trajectories))
         return made
 
     def _resolved(self, name: str, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[Item]]:

@@ -52,7 +52,7 @@ def town_parameters(own: tuple[tuple[str, type[Block]], ...] = ()) -> type[BaseM
     blocks: dict[str, Any] = {
         f"{name}Block": (getattr(known, f"{name}BlockParams") | None, None) for name in _BLOCKS
     }
-    prompts = dict.fromkeys((*_PROMPTS, *blocks), (_Text, None))
+    prompts: dict[str, Any] = dict.fromkeys((*_PROMPTS, *blocks), (_Text, None))
     for number, (name, block) in enumerate(own):
         kind = block.ParamsType or BlockParams
         blocks[f"own{number}"] = (kind | None, Field(None, alias=name))

@@ -222,8 +222,8 @@ def _caption(results: Results, metric: str, shown: list[tuple[str, str, str]]) -
 def draw_metric(design: Design, results: Results, metric: str, path: str | None = None) -> Figure:
     """Return a picture of a metric: a curve for each condition, or means if there are no curves."""
     about = _about_of(design, metric)
-    every = [(label, (metric, *of)) for label, *of in _series(design, results, metric)]
     shown = _series(design, results, metric)
+    every: list[_Curve] = [(label, (metric, at, values)) for label, at, values in shown]
     axis = (about.label or metric, about.unit)
     return _draw(design, results, every, axis, _caption(results, metric, shown), path)
 
@@ -243,11 +243,12 @@ def draw_chart(design: Design, results: Results, name: str, path: str | None = N
     for metric in chart.metrics:
         said = _about_of(design, metric).label or metric
         many = len(found := _series(design, results, metric)) > 1
-        every += [(f"{said}, {label}" if many else said, (metric, *of)) for label, *of in found]
+        for label, at, values in found:
+            every.append((f"{said}, {label}" if many else said, (metric, at, values)))
     if not every:
         raise ConfigError(f"charts: none of the metrics of {name!r} was measured")
-    _, (metric, *_) = every[0]
-    caption = _caption(results, metric, [(label, *of) for label, (_, *of) in every])
+    first = every[0][1][0]
+    caption = _caption(results, first, [(label, at, values) for label, (_, at, values) in every])
     return _draw(design, results, every, (chart.label or name, chart.unit), caption, path)
 
 

@@ -45,6 +45,7 @@ class Experiment(Design):
         parameters: values of parameters of the society, or of `$name`s in the workflow, in all
             combinations
         maps: whether a map is drawn for each condition, at the end of its first seed
+        trajectories: whether `out` has a table for each cell of who was where in each step
         published: published figures, which the report compares with ours
         source: where the figures are published
         notes: what readers of the report should know
@@ -71,6 +72,7 @@ class Experiment(Design):
             seeds: int | Sequence[int] = 1,
             parameters: Mapping[str, Sequence[Any]] = ...,
             maps: bool = False,
+            trajectories: bool = False,
             published: Sequence[Mapping[str, Any] | Published] = (),
             source: str = "",
             notes: str = "",

@@ -144,7 +144,8 @@ def _key(fingerprint: str, cell: Cell, known: Callable[[Path], str]) -> str:
     """Return the name of a cell's part; a town's table and city count by their bytes."""
     given = [cell.parameters.get(name) for name in ("citizens", "city") if cell.source == "town"]
     files = [known(cell.folder / each) for each in given if isinstance(each, str)]
-    return _hash([fingerprint, cell.condition, cell.seed, cell.values, *files])[:24]
+    more = ["trajectories"] if cell.trajectories else []
+    return _hash([fingerprint, cell.condition, cell.seed, cell.values, *files, *more])[:24]
 
 
 def _claim(design: Design, folder: Path, shared: dict[str, str]) -> None:
