@@ -272,6 +272,7 @@ FLOORS = {
         "checkpoint",
         "positions",
         "survey",
+        "decisions",
         "questions",
         "trajectories",
         "tables",

@@ -27,6 +27,7 @@ from moothall.reasoning.read_record import fingerprint
 from moothall.reasoning.record import NULL_RECORD, Record, recorded
 from moothall.society import arguments as given
 from moothall.society.checkpoint import KIND, SocietyState, as_bytes, load, restore, save, state_of
+from moothall.society.decisions import Decision, decisions
 from moothall.society.kernel.asking import Asking
 from moothall.society.kernel.commit import CITY, Books, Service
 from moothall.society.kernel.intervention import Changed, Intervention
@@ -371,6 +372,29 @@ class Society(Experiments):
             "model": getattr(self._model, "name", None),
             "interventions": [each.as_json() for each in made],
         }
+
+    def decisions(
+        self,
+        citizen: str | int | None = None,
+        step: int | None = None,
+        *,
+        run_id: str | None = None,
+    ) -> list[Decision]:
+        """Return what citizens have asked their models, with prompt, answer, reason and cost.
+
+        Args:
+            citizen: only those of this citizen
+            step: only those of this step
+            run_id: the run in the journal; the society's last one if left out
+
+        Raises:
+            ConfigError: there is no journal, or no run yet
+            NoSuchRun: there is no run of that id
+        """
+        run_id = self._given[0] if run_id is None else run_id
+        if self._journal is None or not run_id:
+            raise ConfigError("decisions are looked up in a journal: give journal= and run()")
+        return decisions(self._journal, run_id, citizen, step)
 
     # -- messages, news and state ------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import IO, Any, Final
 
 from moothall.errors import FileError, MissingExtra
 from moothall.files import written_whole
@@ -94,7 +94,7 @@ class Tables:
             follows = complete is not None and text and path.exists()
             follows = follows and path.read_bytes().startswith(text)
             is_over = complete and step == last
-            has_all = follows or is_over
+            has_all = bool(follows or is_over)
             lives = society.population is None and step < last  # rows' messages are only counted
             self._from = begun if has_all else step if lives else None
             has_where = self.trajectories and has_all and where is not None
@@ -221,7 +221,7 @@ class Tables:
         return path.name
 
 
-def convert(source: Path | BinaryIO, to: str, types: Mapping[str, str]) -> None:
+def convert(source: Path | IO[bytes], to: str, types: Mapping[str, str]) -> None:
     """Write a table of CSV as Parquet, in parts.
 
     Columns of the type `name` are few texts, stored as numbers of them; an empty one is null.
