@@ -54,7 +54,7 @@ memory.summarizing: SummarizingMemory
 message: Message
 models.wrappers.budgeted: BudgetedModel
 models.wrappers.fallback: FallbackModel
-models.wrappers.rate_limit: RateLimit
+models.remote.rate_limit: RateLimit
 models.remote.anthropic: AnthropicModel
 models.remote.litellm: LiteLLMModel
 models.local: LocalModel
