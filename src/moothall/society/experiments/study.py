@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from moothall.errors import ConfigError
 from moothall.society.arrays import package
-from moothall.society.experiments.design import Condition, Design, Metric, Published, SocietyDesign
+from moothall.society.experiments.design import Design
+from moothall.society.experiments.parts import Chart, Condition, Metric, Published, SocietyDesign
 from moothall.society.experiments.results import Results
 from moothall.society.experiments.sweep import Progress, sweep
 from moothall.society.experiments.workflow import FieldError, Where, field_path
@@ -34,7 +35,9 @@ class Experiment(Design):
         question: the question that it is to answer
         society: the society: `model` of `moothall.society.experiments.models` (`town` if left out)
             or `make` of your own, `step`, and the parameters of that function
-        metrics: what is measured: columns of `Society.metrics`, or functions of a society
+        metrics: what is measured: columns of `Society.metrics`, or functions of a society; a list,
+            or a mapping by name, with label and unit
+        charts: more pictures of the report: curves of several metrics, or drawn by a function
         every: how many steps there are from one measurement to the next
         workflow: the items: `run`, `step`, `interview`, `survey`, `intervene`, `save`, `branch`
         conditions: by name, other parameters or another workflow; one, `base`, if left out
@@ -42,6 +45,7 @@ class Experiment(Design):
         parameters: values of parameters of the society, or of `$name`s in the workflow, in all
             combinations
         maps: whether a map is drawn for each condition, at the end of its first seed
+        trajectories: whether `out` has a table for each cell of who was where in each step
         published: published figures, which the report compares with ours
         source: where the figures are published
         notes: what readers of the report should know
@@ -60,12 +64,15 @@ class Experiment(Design):
             workflow: Sequence[Mapping[str, Any]],
             question: str = "",
             society: Mapping[str, Any] | SocietyDesign = ...,
-            metrics: Sequence[str | Mapping[str, Any] | Metric] = (),
+            metrics: Sequence[str | Mapping[str, Any] | Metric]
+            | Mapping[str, Mapping[str, Any] | None] = (),
+            charts: Mapping[str, Mapping[str, Any] | Chart | None] = ...,
             every: int = 1,
             conditions: Mapping[str, Mapping[str, Any] | Condition] = ...,
             seeds: int | Sequence[int] = 1,
             parameters: Mapping[str, Sequence[Any]] = ...,
             maps: bool = False,
+            trajectories: bool = False,
             published: Sequence[Mapping[str, Any] | Published] = (),
             source: str = "",
             notes: str = "",
