@@ -72,6 +72,7 @@ ORDER = (
 FLOORS = {
     "doors": (
         "checks",
+        "callers",
         "guard",
         "served",
         "mcp",

@@ -27,6 +27,8 @@ PAUSED: Final = frozenset((INPUT_REQUIRED, AUTH_REQUIRED))
 """The states in which a task waits for somebody outside."""
 STATES: Final = TERMINAL | PAUSED | {SUBMITTED, WORKING}
 
+TOO_MANY: Final = -32029
+"""The code of a request that the caller's rate or budget refuses: JSON-RPC leaves it to servers."""
 _KINDS: Final = ("text", "raw", "url", "data")
 _CODES: Final = {
     "TASK_NOT_FOUND": -32001,
@@ -36,6 +38,8 @@ _CODES: Final = {
     "CONTENT_TYPE_NOT_SUPPORTED": -32005,
     "EXTENDED_AGENT_CARD_NOT_CONFIGURED": -32007,
     "VERSION_NOT_SUPPORTED": -32009,
+    "RATE_LIMIT_EXCEEDED": TOO_MANY,
+    "BUDGET_EXCEEDED": TOO_MANY,
     "INVALID_REQUEST": -32600,
     "METHOD_NOT_FOUND": -32601,
     "INVALID_PARAMS": -32602,

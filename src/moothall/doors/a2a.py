@@ -23,8 +23,9 @@ from moothall.a2a.wire import (
 from moothall.action import ACCESS_DENIED
 from moothall.doors.a2a_store import Tasks
 from moothall.doors.a2a_tasks import Task
+from moothall.doors.callers import caller_of, sender_of
 from moothall.doors.served import Served
-from moothall.errors import JournalError
+from moothall.errors import BudgetExceeded, JournalError
 from moothall.text import one_line
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class A2ADoor:
         self._served = served
         self._title = title
         self._has_token = has_token
-        self._tasks = Tasks(served)
+        self._tasks = Tasks(served, has_token)
 
     def routes(self) -> list[Any]:
         """Return the routes of the cards and of the agents."""
@@ -140,6 +141,8 @@ class A2ADoor:
             return JSONResponse({"jsonrpc": "2.0", "id": id, "result": result})
         except Fault as fault:
             error = fault.to_json()
+        except BudgetExceeded as spent:
+            error = Fault("BUDGET_EXCEEDED", str(spent)).to_json()
         except JournalError as failed:
             error = Fault("INTERNAL_ERROR", f"the task cannot be read: {failed}").to_json()
         return JSONResponse({"jsonrpc": "2.0", "id": id, "error": error})
@@ -147,7 +150,7 @@ class A2ADoor:
     def _sender(self, request: Request) -> str:
         """Return the sender of a caller: who has the token, or else its address."""
         if self._has_token or request.client is None:
-            return "a2a"
+            return sender_of("a2a", caller_of(request.scope))
         return f"a2a-{request.client.host.partition('%')[0]}"
 
     async def _answered(self, method: str, agent: str, sender: str, params: Any) -> Any:

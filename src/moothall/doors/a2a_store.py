@@ -26,6 +26,7 @@ from moothall.a2a.wire import (
 )
 from moothall.agent import Agent
 from moothall.doors.a2a_tasks import IN_DOUBT, Task, artifact_of, status_json, task_json
+from moothall.doors.callers import LOCAL, TOKEN
 from moothall.doors.served import Served
 from moothall.errors import JournalError, NoSuchRun, StateError
 from moothall.journal import Journal, Outline
@@ -42,7 +43,7 @@ ONE_FOR_ALL: Final = "shared"
 """The context of an agent that has one conversation with all callers."""
 _MOST_LIVE, _MOST_OF_ONE, _MOST_ENDED = 1000, 100, 1000
 _ID: Final = re.compile(r"a2a-([0-9a-f]{24})([0-9a-f]{16})")
-_SENDER: Final = re.compile(r"a2a(-[0-9a-fA-F.:]{1,45})?")
+_SENDER: Final = re.compile(r"a2a(-[0-9a-zA-Z_.:-]{1,45})?")
 
 
 def _id_of(nonce: str, agent: str, sender: str) -> str:
@@ -61,10 +62,12 @@ class Tasks:
 
     Args:
         served: the agents
+        has_token: whether callers state a token
     """
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: Served, has_token: bool) -> None:
         self._served = served
+        self._has_token = has_token
         self._tasks: dict[str, Task] = {}
 
     # -- beginning and ending ----------------------------------------------------------------------
@@ -74,7 +77,9 @@ class Tasks:
 
         Raises:
             Fault: the caller, or all callers together, have too many
+            BudgetExceeded: the caller has spent its budget
         """
+        self._served.check(self._caller(sender))
         live = [each for each in self._tasks.values() if each.state not in TERMINAL]
         mine = sum(each.sender == sender for each in live)
         if len(live) >= _MOST_LIVE or mine >= _MOST_OF_ONE:
@@ -91,13 +96,20 @@ class Tasks:
     def _begin(self, id: str, agent: str, sender: str, context: str, text: str) -> Task:
         say = self._served.agents[agent].offers["say"]
         in_thread = context != ONE_FOR_ALL and "thread" in say.parameters.get("properties", {})
-        task = self._tasks[id] = Task(id, agent, sender, context, text, in_thread)
+        caller = self._caller(sender)
+        task = self._tasks[id] = Task(id, agent, sender, context, text, in_thread, caller)
         task.work = asyncio.create_task(task.run(self._served))
         task.work.add_done_callback(lambda work: self._over(task))
         ended = [each for each in self._tasks.values() if each.state in TERMINAL]
         for each in ended[: max(0, len(ended) - _MOST_ENDED)]:
             del self._tasks[each.id]
         return task
+
+    def _caller(self, sender: str) -> str:
+        """Return the caller of a sender: the name of its token."""
+        if not self._has_token:
+            return LOCAL
+        return sender.removeprefix("a2a").removeprefix("-") or TOKEN
 
     def _over(self, task: Task) -> None:
         """Forget a task whose run is in doubt: from now on the journal tells of it."""

@@ -67,6 +67,7 @@ class Task:
     context: str
     text: str
     in_thread: bool  # whether the agent keeps apart the conversations of one sender
+    caller: str
     state: str = SUBMITTED
     parts: list[dict[str, Any]] = field(default_factory=list)  # of the message of its state
     changed: float = field(default_factory=time.time)
@@ -121,7 +122,7 @@ class Task:
         if self.in_thread:
             args["thread"] = self.context
         loop = asyncio.get_running_loop()
-        caller = Caller(loop, self._approve, self._answer, self._tell, self.id)
+        caller = Caller(loop, self._approve, self._answer, self._tell, self.id, self.caller)
         try:
             value = await served.call(self.sender, self.agent, "say", args, caller)
             await asyncio.sleep(0)  # the events before it wait in this loop already
