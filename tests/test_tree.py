@@ -79,6 +79,7 @@ FLOORS = {
         "a2a_tasks",
         "a2a_store",
         "a2a",
+        "a2a_rest",
         "openai_input",
         "openai_output",
         "openai_chain",

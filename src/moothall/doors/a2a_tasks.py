@@ -34,6 +34,7 @@ from moothall.jsonvalue import deep_json, json_text
 from moothall.models.protocol import TextPiece
 from moothall.reasoning.events import CallStarted, Done, Event
 from moothall.reasoning.reply import Reply
+from moothall.reasoning.resume import LEFT
 from moothall.text import one_line
 
 ANSWER_S: Final = 86_400.0
@@ -127,7 +128,10 @@ class Task:
             value = await served.call(self.sender, self.agent, "say", args, caller)
             await asyncio.sleep(0)  # the events before it wait in this loop already
         except asyncio.CancelledError:
-            self._end(CANCELED, "the task was cancelled")
+            if self.id in LEFT:
+                self._end_readers()
+            else:
+                self._end(CANCELED, "the task was cancelled")
         except NotPermitted as error:
             self._end(REJECTED, str(error))
         except MoothallError as error:
@@ -267,6 +271,9 @@ class Task:
 
     def _end(self, state: str, text: str = "") -> None:
         self._set(state, [text_part(text)] if text else None)
+        self._end_readers()
+
+    def _end_readers(self) -> None:
         readers, self._readers = self._readers, set()
         for queue in readers:
             queue.put_nowait(None)

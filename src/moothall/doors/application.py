@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from moothall.agent import Agent
 from moothall.doors.a2a import A2ADoor
+from moothall.doors.a2a_rest import A2ARest
 from moothall.doors.ag_ui import AGUIDoor
 from moothall.doors.callers import Callers
 from moothall.doors.guard import Guard
@@ -71,7 +72,12 @@ def _application(served: Served, door: MCPDoor, a2a: A2ADoor) -> Starlette:
     from starlette.routing import Route
 
     ag_ui = AGUIDoor(served)
-    routes: list[Any] = [*a2a.routes(), *OpenAIDoor(served).routes(), *ag_ui.routes()]
+    routes: list[Any] = [
+        *A2ARest(a2a).routes(),
+        *a2a.routes(),
+        *OpenAIDoor(served).routes(),
+        *ag_ui.routes(),
+    ]
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import math
+import re
 from typing import Any, Final
 
 from moothall.a2a.wire import Fault
@@ -27,6 +28,7 @@ from moothall.doors.checks import (
 MOST_BYTES: Final = 4 << 20
 """The longest body of a request."""
 
+_REST: Final = re.compile(r"/v1/(message:|tasks|extendedAgentCard)")
 _HEADERS: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 
 
@@ -112,7 +114,9 @@ async def _answer_later(scope: Scope, body: bytes, wait_s: int, send: Send) -> N
     elif path == "/mcp" or path.startswith("/a2a/"):
         failed = Fault("RATE_LIMIT_EXCEEDED", text).to_json()
         said = json.dumps({"jsonrpc": "2.0", "id": _id_in(body), "error": failed})
-        if path != "/mcp":  # a client of A2A reads no body of another status
+        if _REST.search(path):
+            said = json.dumps({"error": Fault("RATE_LIMIT_EXCEEDED", text).to_status()})
+        elif path != "/mcp":  # a client of A2A over JSON-RPC reads no body of another status
             status = 200
     else:
         said, kind = text, b"text/plain; charset=utf-8"
