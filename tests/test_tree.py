@@ -73,12 +73,14 @@ ORDER = (
 FLOORS = {
     "doors": (
         "checks",
+        "callers",
         "guard",
         "served",
         "mcp",
         "a2a_tasks",
         "a2a_store",
         "a2a",
+        "a2a_rest",
         "openai_input",
         "openai_output",
         "openai_chain",

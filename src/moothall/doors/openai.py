@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from moothall.approval import ApprovalRequest, Question, Refused
 from moothall.approval.approval import Decision
+from moothall.doors.callers import caller_of, sender_of
 from moothall.doors.checks import Message, Receive, Scope, Send, body_of
 from moothall.doors.guard import MOST_BYTES
 from moothall.doors.openai_chain import SENDER, Chain, said, thread_of
@@ -27,7 +28,7 @@ from moothall.doors.openai_input import (
 )
 from moothall.doors.openai_output import ChatCompletion, Outcome, Response, outcome_of
 from moothall.doors.served import Caller, Served
-from moothall.errors import MoothallError, NobodyToAsk, NotPermitted, RequestError
+from moothall.errors import BudgetExceeded, MoothallError, NobodyToAsk, NotPermitted, RequestError
 from moothall.models.protocol import TextPiece
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.events import CallStarted, Done, MessageAdded
@@ -35,12 +36,13 @@ from moothall.reasoning.loop.react import ReActAgent
 from moothall.reasoning.reply import Reply
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.stream import ReplyStream
+from moothall.reasoning.thread import thread_of_sender
 from moothall.text import log_failure
 from moothall.threads import WORKERS
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
 
-Handle: TypeAlias = Callable[[dict[str, Any], Send], Coroutine[Any, Any, None]]
+Handle: TypeAlias = Callable[[dict[str, Any], Send, str], Coroutine[Any, Any, None]]
 Form: TypeAlias = ChatCompletion | Response
 
 _NO_WAY: Final = "it asks for approval, and a client of OpenAI's interface has no way to be asked"
@@ -73,32 +75,34 @@ class OpenAIDoor:
             Route("/v1/responses", endpoint=Endpoint("POST", self._respond)),
         ]
 
-    async def _models(self, given: dict[str, Any], send: Send) -> None:
+    async def _models(self, given: dict[str, Any], send: Send, caller: str) -> None:
         data = [_model_of(id) for id in self._served.replying()]
         await _send_json(send, 200, {"object": "list", "data": data})
 
-    async def _model(self, given: dict[str, Any], send: Send) -> None:
+    async def _model(self, given: dict[str, Any], send: Send, caller: str) -> None:
         self._agent(given["id"])
         await _send_json(send, 200, _model_of(given["id"]))
 
-    async def _chat(self, given: dict[str, Any], send: Send) -> None:
+    async def _chat(self, given: dict[str, Any], send: Send, caller: str) -> None:
         asked = chat_completion(given)
         agent = self._agent(asked.model)
         check_conversation(asked.messages)
         run_id = secrets.token_hex(16)
         form = ChatCompletion(asked, run_id)
-        await self._answer(agent, asked, run_id, f"{SENDER}/{run_id}", [], form, send)
+        thread = thread_of_sender(sender_of(SENDER, caller), run_id)
+        await self._answer(agent, asked, run_id, thread, [], form, send, caller)
 
-    async def _respond(self, given: dict[str, Any], send: Send) -> None:
+    async def _respond(self, given: dict[str, Any], send: Send, caller: str) -> None:
         asked = response_request(given)
         agent, chain = self._agent(asked.model), self._chain
+        sender = sender_of(SENDER, caller)
         loop, previous, history = asyncio.get_running_loop(), None, list[dict[str, Any]]()
         if asked.previous is not None:
             before, name = chain.before, asked.previous
-            previous, history = await WORKERS.run(loop, lambda: before(agent, name))
+            previous, history = await WORKERS.run(loop, lambda: before(agent, sender, name))
         check_conversation([*history, *asked.messages])
         run_id = chain.next(agent, previous)
-        form, thread = Response(asked, run_id), thread_of(run_id)
+        form, thread = Response(asked, run_id), thread_of(sender, run_id)
 
         def keep(reply: Reply, new: Any) -> None:
             own = (
@@ -106,10 +110,10 @@ class OpenAIDoor:
                 if isinstance(agent, ReActAgent)
                 else None
             )
-            chain.keep(run_id, str(agent.id), [*history, *(own or said(new, reply.text))])
+            chain.keep(run_id, str(agent.id), sender, [*history, *(own or said(new, reply.text))])
 
         kept = keep if asked.store else None
-        await self._answer(agent, asked, run_id, thread, history, form, send, kept)
+        await self._answer(agent, asked, run_id, thread, history, form, send, caller, kept)
 
     def _agent(self, model: str) -> ConversationalAgent:
         found = self._served.replying().get(model)
@@ -130,6 +134,7 @@ class OpenAIDoor:
         history: list[dict[str, Any]],
         form: Form,
         send: Send,
+        name: str,
         keep: Callable[[Reply, Any], None] | None = None,
     ) -> None:
         """Answer a request; `keep` gets the reply, and what was asked, before the client does."""
@@ -149,10 +154,11 @@ class OpenAIDoor:
                 keep(reply, content)
             return outcome
 
-        caller = Caller(asyncio.get_running_loop(), _refuse, _no_answer)
+        loop, sender = asyncio.get_running_loop(), sender_of(SENDER, name)
+        caller = Caller(loop, _refuse, _no_answer, name=name)
         try:
-            with self._served.calling(SENDER, str(agent.id), caller):
-                await self._served.permit(SENDER, agent, content)
+            with self._served.calling(sender, str(agent.id), caller):
+                await self._served.permit(sender, agent, content)
                 if isinstance(agent, ReActAgent):
                     request.memory, request.offered = ClientMemory(before), asked.tools
                 else:
@@ -285,6 +291,8 @@ def _wrong(error: Exception) -> Wrong:
         return error
     if isinstance(error, NotPermitted):
         return Wrong(str(error), None, "not_permitted", 403, "permission_error")
+    if isinstance(error, BudgetExceeded):
+        return Wrong(str(error), None, "insufficient_quota", 429, "insufficient_quota")
     if isinstance(error, TypeError):  # a DefinitionError
         return Wrong(str(error))
     return Wrong(str(error), None, type(error).__name__, 500, "server_error")
@@ -330,7 +338,7 @@ class Endpoint:
             else:
                 given = body_of_request(await body_of(receive, MOST_BYTES))
                 given["path:id"] = scope["path_params"].get("id")
-            await until_gone(self._handle(given, sending), receive)
+            await until_gone(self._handle(given, sending, caller_of(scope)), receive)
         except Wrong as wrong:
             await _send_json(send, wrong.status, {"error": wrong.error})
         except Exception as error:

@@ -24,6 +24,7 @@ _MOST_ID: Final = 200
 @dataclass(slots=True)
 class _Kept:
     agent: str
+    sender: str
     messages: list[dict[str, Any]]  # the whole conversation, the run's own included
 
 
@@ -37,9 +38,9 @@ class Chain:
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._given: OrderedDict[str, None] = OrderedDict()  # the ids that were given to runs
 
-    def keep(self, run_id: str, agent: str, messages: list[dict[str, Any]]) -> None:
+    def keep(self, run_id: str, agent: str, sender: str, messages: list[dict[str, Any]]) -> None:
         """Keep the conversation up to the end of a run."""
-        self._kept[run_id] = _Kept(agent, messages)
+        self._kept[run_id] = _Kept(agent, sender, messages)
         while len(self._kept) > _MOST:
             self._kept.popitem(last=False)
 
@@ -59,14 +60,14 @@ class Chain:
         return made
 
     def before(
-        self, agent: ConversationalAgent, response_id: str
+        self, agent: ConversationalAgent, sender: str, response_id: str
     ) -> tuple[str, list[dict[str, Any]]]:
         """Return the run of a response, and the conversation up to its end; it reads the file."""
         run_id = response_id.removeprefix("resp_")
         if not response_id.startswith("resp_") or not _ID.fullmatch(run_id):
             raise _unknown(response_id)
         kept = self._kept.get(run_id)
-        if kept is not None and kept.agent == str(agent.id):
+        if kept is not None and (kept.agent, kept.sender) == (str(agent.id), sender):
             self._kept.move_to_end(run_id)
             return run_id, kept.messages
         if kept is not None or getattr(agent, "journal", None) is None:
@@ -74,17 +75,17 @@ class Chain:
             raise _unknown(response_id, more)
         messages: list[dict[str, Any]] = []
         for each in _up_to(run_id):
-            found = _recorded(agent, each)
+            found = _recorded(agent, sender, each)
             if found is None:
                 raise _unknown(response_id)
             messages += found
-        self.keep(run_id, str(agent.id), messages)
+        self.keep(run_id, str(agent.id), sender, messages)
         return run_id, messages
 
 
-def thread_of(run_id: str) -> str:
+def thread_of(sender: str, run_id: str) -> str:
     """Return the thread of a run."""
-    return thread_of_sender(SENDER, run_id.rpartition(".")[0])
+    return thread_of_sender(sender, run_id.rpartition(".")[0])
 
 
 def _up_to(run_id: str) -> list[str]:
@@ -105,13 +106,16 @@ def _is_recorded(agent: Any, run_id: str) -> bool:
     return True
 
 
-def _recorded(agent: Any, run_id: str) -> list[dict[str, Any]] | None:
+def _recorded(agent: Any, sender: str, run_id: str) -> list[dict[str, Any]] | None:
     """Return the messages of a run in the agent's journal; None if it has no such answer."""
     try:
         run, entries = agent.journal.run(run_id), agent.journal.entries(run_id)
     except NoSuchRun:
         return None
-    if (run.agent, run.thread) != (str(agent.id), thread_of(run_id)) or run.state not in GIVEN:
+    if (run.agent, run.thread) != (
+        str(agent.id),
+        thread_of(sender, run_id),
+    ) or run.state not in GIVEN:
         return None
     task: Any = None
     messages: list[dict[str, Any]] = []
