@@ -63,6 +63,7 @@ ORDER = (
     "research",
     "society",
     "orders",
+    "company",
     "studio",
     "cli",
     "__main__",
@@ -158,6 +159,7 @@ FLOORS = {
         "router",
         "watchdog",
         "complete",
+        "replacing",
         "space",
         "native",
         "amqp",
@@ -278,6 +280,7 @@ FLOORS = {
         "experiments",
     ),
     "orders": (
+        "named_agents",
         "named_models",
         "act",
         "research",
