@@ -64,6 +64,7 @@ ORDER = (
     "research",
     "society",
     "orders",
+    "company",
     "studio",
     "cli",
     "__main__",
@@ -161,6 +162,7 @@ FLOORS = {
         "router",
         "watchdog",
         "complete",
+        "replacing",
         "space",
         "native",
         "amqp",
@@ -283,6 +285,7 @@ FLOORS = {
         "experiments",
     ),
     "orders": (
+        "named_agents",
         "named_models",
         "act",
         "research",
