@@ -277,7 +277,7 @@ FLOORS = {
         "checkpoint",
         "positions",
         "survey",
-        "decisions",
+        "decision_log",
         "questions",
         "trajectories",
         "tables",
