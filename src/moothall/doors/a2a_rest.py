@@ -80,14 +80,15 @@ _VERBS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 async def _params(request: Request) -> dict[str, Any]:
     """Return the parameters of a method: of the body, the path and the query."""
-    params: Any = {}
+    params: dict[str, Any] = {}
     if body := await request.body():
         try:
-            params = read_json(body.decode())
+            given = read_json(body.decode())
         except (UnicodeDecodeError, Unreadable):
             raise Fault("PARSE_ERROR", "the body is not JSON") from None
-        if not isinstance(params, dict):
+        if not isinstance(given, dict):
             raise Fault("INVALID_REQUEST", "the body must be a JSON object")
+        params = given
     for name, text in request.query_params.items():
         if name in _WHOLE and text.isdecimal() and len(text) < 10:
             params[name] = int(text)

@@ -78,7 +78,7 @@ class AGUIDoor:
         """Return the routes of the door."""
         from starlette.routing import Route
 
-        run = Endpoint("POST", self._run)
+        run = Endpoint(POST=self._run)
         return [Route("/ag-ui", endpoint=run), Route("/ag-ui/{id:path}", endpoint=run)]
 
     def close(self) -> None:
