@@ -283,7 +283,7 @@ class ConversationalAgent(Threaded):
         request = ReplyRequest(text, schema, thread, run_id, deps, budget)
         return ReplyStream(str(self.id), request, self._reply_on_loop)
 
-    @action
+    @action(guard=())
     async def say(self, content: str, thread: str | None = None) -> str:
         """Say something to the agent.
 
@@ -327,7 +327,8 @@ class ConversationalAgent(Threaded):
             return self._said(await self.reply(text, **options))
 
         id = str(self.id)
-        return Action(id if name is None else name, ask, description or f"Ask the agent {id}.")
+        named = id if name is None else name
+        return Action(named, ask, description or f"Ask the agent {id}.", guard=())
 
     def _said(self, reply: Reply) -> str:
         """Return the text of a reply; raise its error if nobody may have the text."""

@@ -73,6 +73,7 @@ class Delivery:
     lane: Any = None  # the lane of its agent that it waits or runs in; only the mailbox uses it
     approved: bool = False
     shown: bool = False
+    since: float = 0.0  # when it was put into a mailbox, on the loop's clock, if that is measured
     cancelling: bool = False
     callbacks: list[Callable[[], None]] | None = None
     task: asyncio.Task[Any] | None = None
