@@ -9,8 +9,8 @@ from typing import Any
 import openai
 import pytest
 
-from doors.conftest import serving
-from doors.test_openai import TOOLS, bot, client
+from doors.conftest import client, serving
+from doors.test_openai import TOOLS, bot
 from moothall import Journal
 from moothall.doors import asgi
 
