@@ -85,6 +85,7 @@ FLOORS = {
         "openai_input",
         "openai_output",
         "openai_chain",
+        "openai_stored",
         "openai",
         "ag_ui",
         "application",

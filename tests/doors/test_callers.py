@@ -11,6 +11,7 @@ import httpx2
 import openai
 import pytest
 
+from doors.conftest import client
 from moothall import (
     ACCESS_REQUESTED,
     Agent,
@@ -187,7 +188,7 @@ def test_agent_whose_budget_the_callers_is_no_part_of_is_not_asked(serve: Serve)
 
 def test_caller_that_asks_too_often_is_told_when_to_ask_again(serve: Serve) -> None:
     url = serve(asgi(bot(), token=TOKENS, rate=3))
-    ada = openai.OpenAI(base_url=f"{url}/v1", api_key="t-ada", max_retries=0)
+    ada = client(url, "t-ada")
     for _ in range(3):
         assert [each.id for each in ada.models.list()] == ["bot"]
     with pytest.raises(openai.RateLimitError) as refused:
@@ -220,9 +221,7 @@ def test_callers_have_conversations_and_interrupts_of_their_own(serve: Serve) ->
 
     agent = ReActAgent("bot", ScriptedModel(answer), actions=[buy])
     url = serve(asgi(agent, token=TOKENS))
-    ada, bob = (
-        openai.OpenAI(base_url=f"{url}/v1", api_key=each, max_retries=0) for each in TOKENS.values()
-    )
+    ada, bob = (client(url, each) for each in TOKENS.values())
     first = ada.responses.create(model="bot", input="Hi")
     with pytest.raises(openai.BadRequestError, match="not found"):
         bob.responses.create(model="bot", input="And?", previous_response_id=first.id)

@@ -83,12 +83,12 @@ async def _params(request: Request) -> dict[str, Any]:
     params: dict[str, Any] = {}
     if body := await request.body():
         try:
-            read = read_json(body.decode())
+            given = read_json(body.decode())
         except (UnicodeDecodeError, Unreadable):
             raise Fault("PARSE_ERROR", "the body is not JSON") from None
-        if not isinstance(read, dict):
+        if not isinstance(given, dict):
             raise Fault("INVALID_REQUEST", "the body must be a JSON object")
-        params.update(read)
+        params = given
     for name, text in request.query_params.items():
         if name in _WHOLE and text.isdecimal() and len(text) < 10:
             params[name] = int(text)

@@ -291,9 +291,7 @@ def _journal_of(agent: Agent) -> Journal | None:
 
 def _asked_by(entries: list[Any]) -> str:
     """Return the sender who asked for a run."""
-    begun: dict[str, Any] = next(
-        (each.data for each in entries if not each.path and each.kind == "begun"), {}
-    )
+    begun: Any = next((each.data for each in entries if not each.path and each.kind == "begun"), {})
     return str(begun.get("asked_by", ""))
 
 

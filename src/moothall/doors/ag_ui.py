@@ -78,7 +78,7 @@ class AGUIDoor:
         """Return the routes of the door."""
         from starlette.routing import Route
 
-        run = Endpoint("POST", self._run)
+        run = Endpoint(POST=self._run)
         return [Route("/ag-ui", endpoint=run), Route("/ag-ui/{id:path}", endpoint=run)]
 
     def close(self) -> None:
@@ -94,6 +94,9 @@ class AGUIDoor:
         thread, run_id = given.get("threadId"), given.get("runId")
         if not isinstance(thread, str) or not isinstance(run_id, str):
             raise Wrong("threadId and runId must be texts")
+        for name in ("messages", "tools"):
+            if not isinstance(given.get(name) or [], list):
+                raise Wrong(f"{name} must be a list", name)
         job = (
             self._resumed(id, caller, thread, given)
             if given.get("resume")
