@@ -278,7 +278,7 @@ FLOORS = {
         "checkpoint",
         "positions",
         "survey",
-        "decisions",
+        "decision_log",
         "questions",
         "trajectories",
         "tables",

@@ -22,7 +22,7 @@ _NAMES = {
     "experiments.pictures": "draw_day draw_map",
     "experiments.results": "Results compare",
     "experiments.study": "Experiment",
-    "decisions": "Decision decisions",
+    "decision_log": "Decision decisions",
     "survey": "Interview Question Respondent Survey SurveyAnswer",
     "positions": "Whereabouts",
     "city.network": "Network",
