@@ -18,7 +18,7 @@ _LOOKALIKES: Final = {0x212A: "\ue12a", 0x212B: "\ue12b", 0x2126: "\ue126"}
 _WIDE: Final = re.compile("[\u3000\uff01-\uffee]+")
 
 _OPENS: Final = frozenset(" \n\"'“”„‘’«»([{<>|,;:=*`—–…¿¡")
-_CLOSES: Final = frozenset(' \n"”»)]}><|*`—–…=')
+_CLOSES: Final = frozenset(' \n"“”‘»«)]}><|*`—–…=')
 _ENDING: Final = re.compile("[.!?,;:'’]+(?=[\\s\"'”’»)\\]}>*`]|$)")
 _TRIES: Final = 64
 
@@ -111,15 +111,17 @@ def stands(text: str, value: str, start: int = 0) -> int:
 
 def _opens(text: str, at: int) -> bool:
     if not at or text[at - 1] in _OPENS:
-        return True
+        return at < 2 or text[at - 1] not in "'’" or not text[at - 2].isalnum()
     return text[at - 1] in "#@" and (at == 1 or text[at - 2] in _OPENS)
 
 
 def _closes(text: str, end: int) -> bool:
     if end == len(text) or (last := text[end]) in _CLOSES:
         return True
-    if last in "'’":
-        return text[end + 1 : end + 2] == "s" and not text[end + 2 : end + 3].isalnum()
+    if last in "'’":  # it closes a quotation, or a genitive follows
+        if text[end + 1 : end + 2] == "s":
+            return _closes(text, end + 2)
+        return not text[end + 1 : end + 2].isalnum()
     if last in ",;":
         return not text[end + 1 : end + 2].isdigit()
     return _ENDING.match(text, end) is not None

@@ -18,7 +18,7 @@ from moothall.errors import ConfigError, HopLimitExceeded
 from moothall.jsonvalue import readable
 from moothall.message import REPLYING
 from moothall.provenance import OUTSIDE
-from moothall.reasoning.group import check_reply_budget
+from moothall.reasoning.group import budget_of_caller, check_reply_budget
 from moothall.reasoning.hooks import (
     NO_HOOKS,
     Hook,
@@ -54,6 +54,7 @@ from moothall.reasoning.replying import (
 from moothall.reasoning.stream import ReplyStream
 from moothall.reasoning.thread import Interruption, Thread, steer
 from moothall.reasoning.threaded import Threaded
+from moothall.spaces.delivery import PAYERS
 from moothall.threads import refuse_on_loop
 from moothall.workflow import AgentOptions
 
@@ -463,6 +464,8 @@ class ConversationalAgent(Threaded):
             JOINED.set(None)
         if request.budget is not None:
             check_reply_budget(self, request.budget)
+        elif PAYERS:
+            request.budget = budget_of_caller(self)
         if self.shared and request.thread is not None:
             request.content = request.given = marked_with(request.thread, request.content)
             request.thread = None
