@@ -55,7 +55,7 @@ message: Message
 provenance: Origin
 models.wrappers.budgeted: BudgetedModel
 models.wrappers.fallback: FallbackModel
-models.wrappers.rate_limit: RateLimit
+models.remote.rate_limit: RateLimit
 models.remote.anthropic: AnthropicModel
 models.remote.litellm: LiteLLMModel
 models.local: LocalModel

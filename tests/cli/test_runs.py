@@ -317,6 +317,11 @@ def test_a_citizens_prompts_answers_and_decisions_by_step(
     assert (block["answer"], block["failed"], block["unused"]) == (chosen, None, None)
     assert {call["step"] for call in later} == {1}
 
+    assert block["reason"] == "it is night"
+    one = json.loads(shown("night", "--citizen", "7", "--step", "1", "--json"))["calls"]
+    assert one == later
+    assert "step 5" in shown("night", "--citizen", "7", "--step", "5", code=2)
+
     def asks(id: int) -> CitizenAgent:
         class Asks(CitizenAgent):
             async def forward(self) -> None:

@@ -42,12 +42,12 @@ class Texts:
     Until then there is nothing to compare: an agent without it has read nothing from outside.
     """
 
-    def __init__(self, within: Texts | None = None) -> None:
+    def __init__(self, on_behalf: Texts | None = None) -> None:
         self.sources: list[str] = []  # what was read from outside
         self.always: set[str] = set()  # the values that a person has permitted for the thread
         self.taken: list[dict[str, Any]] = []  # the messages of the last prompt
         self.bare: tuple[list[Any], list[Any]] = ([], [])  # those, and the same without marks
-        self._within = within  # the texts of the thread on whose behalf this one works
+        self.on_behalf = on_behalf  # the texts of the thread on whose behalf this one works
         self._own: list[tuple[str, Kind, str, bool]] = []  # folded text, origin, if it is a result
         self._known: set[int] = set()
         self._size = 0
@@ -172,8 +172,8 @@ class Texts:
         found = self._by_key(keys) if keys else self._by_text(needle)
         if found is None and (pattern := spaced(needle)) is not None:
             found = self._by_pattern(pattern)
-        if found is None and self._within is not None:
-            return self._within._find(needle, keys)
+        if found is None and self.on_behalf is not None:
+            return self.on_behalf._find(needle, keys)
         return found
 
     def _by_key(self, keys: Sequence[Key]) -> Origin | None:
@@ -235,7 +235,7 @@ class Texts:
         for text, source in self._read:
             if (at := text.find(value)) >= 0:
                 return _read_at(text, source, at, len(value))
-        return UNTRACED if self._within is None else self._within._seen(value)
+        return UNTRACED if self.on_behalf is None else self.on_behalf._seen(value)
 
     def locate(self, value: str) -> Origin:
         """Return where a value was read from outside, in any way of writing; this takes longer."""
@@ -247,7 +247,9 @@ class Texts:
             known = self._located[value] = self._searched(value)
         if known is not None:
             found = known
-        return found if found.source or self._within is None else self._within.locate(value)
+        if found.source or self.on_behalf is None:
+            return found
+        return self.on_behalf.locate(value)
 
     def _searched(self, value: str) -> Origin:
         needle = fold(value)

@@ -203,6 +203,11 @@ class Threads:
                 self.drop(id)
         return ids
 
+    def of_sender(self, sender: str) -> list[Thread]:
+        """Return a sender's threads."""
+        key, prefix = thread_of_sender(sender), f"{_quoted(sender)}/"
+        return [each for each in self if each.id == key or str(each.id).startswith(prefix)]
+
     def under_way(self) -> list[Thread]:
         """Return the threads that have a reply under way."""
         with _GUARD:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextvars import ContextVar
 from typing import Any, Final
 
 from moothall.action import Action
@@ -20,9 +19,6 @@ ALWAYS: Final = "always"
 """The key of a tool message with the values from outside that are permitted for the thread."""
 
 _MARKS: Final = frozenset((OUTSIDE, ALWAYS))
-
-READ: ContextVar[list[str] | None] = ContextVar("moothall_read", default=None)
-"""Where an agent that a call asks adds what it had read from outside."""
 
 _SHOWN: Final = 3
 _SOURCE_CHARS: Final = 200
@@ -182,12 +178,19 @@ def _bare(message: dict[str, Any]) -> dict[str, Any]:
 
 def sources_of_result(call: RequestedCall, texts: Texts | None) -> list[str]:
     """Return where the result of a call comes from, if from outside; empty if not."""
-    found = list(call.read)
+    found = [*call.read, *_recalled((call.result or {}).get("result"))]
     if call.action is None or call.action.outside:
         found.append(source_of(call))
     elif call.derived and texts is not None:
         found += texts.sources
     return union(found)
+
+
+def _recalled(result: Any) -> list[str]:
+    """Return the sources of the messages that an action recalled from a memory."""
+    if not isinstance(result, list | tuple):
+        return sources_of(result)
+    return [source for each in result for source in sources_of(each)]
 
 
 def source_of(call: RequestedCall) -> str:

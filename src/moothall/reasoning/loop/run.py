@@ -267,7 +267,7 @@ class Run:
         if record.state is not None:
             self.state = record.state
             self.request.allowed = self.state.allowed
-            look(self.thread, self.request, self.state.messages, self.action)
+            look(self.thread, self.request, self.state.messages, self._named)
             calls = (call for each in record.state.messages for call in each.get("tool_calls", ()))
             self._ids = {call["id"] for call in calls}
             self._saved = self._remembered = len(record.state.messages)
@@ -442,13 +442,18 @@ class Run:
             system := system_text(own, agent._goals or (), guidance)
         ):
             prompt = [{"role": "system", "content": system}, *prompt]
-        look(self.thread, self.request, prompt, self.action)
+        look(self.thread, self.request, prompt, self._named)
         return prompt
 
     def find(self, name: str) -> tuple[str, Action | None]:
         """Return the public name and the action for a name that the model used."""
         public = self.shown.public.get(name, name)
         return public, self.action(public)
+
+    def _named(self, name: str) -> Action | None:
+        """Return the action of a name in a message."""
+        shown = getattr(self, "shown", None)
+        return self.action(name if shown is None else shown.public.get(name, name))
 
     def action(self, name: str) -> Action | None:
         """Return the action of a public name."""

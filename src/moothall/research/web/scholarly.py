@@ -19,7 +19,7 @@ from moothall.research.scope import Scope
 from moothall.research.sentences import is_stop_word
 from moothall.research.web.addresses import address_check
 from moothall.research.web.fetching import USER_AGENT, checked, status_text
-from moothall.sqlite.fulltext import distinct, terms
+from moothall.sqlite.fulltext import distinct, query_words
 from moothall.text import one_line
 
 ARXIV: Final = "https://export.arxiv.org/api/query"
@@ -175,7 +175,7 @@ class _Service:
 
 
 def _words(query: str, what: str) -> list[str]:
-    said = [each for each in terms(plain(query)[:10_000]) if each.isalnum()]
+    said = [each for each in query_words(plain(query)[:10_000]) if each.isalnum()]
     words = [each for each in said if not is_stop_word(each)] or said
     if not words:
         raise SearchError(f"{what}: the query is empty")
