@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final
 
 from moothall.action import Action
@@ -28,7 +28,7 @@ _PROGRAM: Final = Origin("program", "schema")
 def look(
     thread: Thread,
     request: ReplyRequest,
-    messages: Iterable[dict[str, Any]],
+    messages: list[dict[str, Any]],
     find: Callable[[str], Action | None],
 ) -> None:
     """Take in the messages that a model is shown, if any of them comes from outside.
@@ -47,8 +47,12 @@ def look(
             return
         texts = thread.texts = Texts(request.on_behalf)
         texts.note(request.outside)
-    for message in messages:
+    known = len(texts.taken)
+    # A prompt is the last one and what came since, unless its memory has dropped something.
+    new = messages[known:] if messages[:known] == texts.taken else messages
+    for message in new:
         _take(texts, message, find)
+    texts.taken = [*messages]
 
 
 def _of_unknown(message: dict[str, Any], find: Callable[[str], Action | None]) -> bool:
@@ -158,14 +162,18 @@ def marked(message: dict[str, Any], sources: list[str]) -> dict[str, Any]:
     return message
 
 
-def unmarked(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def unmarked(messages: list[dict[str, Any]], texts: Texts) -> list[dict[str, Any]]:
     """Return messages as models get them."""
-    return [
-        {key: value for key, value in each.items() if key not in _MARKS}
-        if not _MARKS.isdisjoint(each)
-        else each
-        for each in messages
-    ]
+    marked, bare = texts.bare
+    known = len(marked) if messages[: len(marked)] == marked else 0
+    new = messages[known:]
+    bare = bare[:known] + [each if _MARKS.isdisjoint(each) else _bare(each) for each in new]
+    texts.bare = ([*messages], bare)
+    return [*bare]
+
+
+def _bare(message: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in message.items() if key not in _MARKS}
 
 
 def sources_of_result(call: RequestedCall, texts: Texts | None) -> list[str]:

@@ -407,7 +407,7 @@ class Run:
         schema = None if self.schema is None else self.schema.json
         given: Any = None
         if self.thread.texts is not None:
-            prompt = unmarked(prompt)
+            prompt = unmarked(prompt, self.thread.texts)
         if self.emit is None:
             # Pass a schema only if there is one: a user's own model may not have the parameter.
             more = {} if schema is None else {"schema": schema}
