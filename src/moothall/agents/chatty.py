@@ -73,7 +73,7 @@ class ChattyAI(Threaded):
             self._model = model(self._model)
         return self._model
 
-    @action
+    @action(guard=())
     async def say(self, content: str, thread: str | None = None) -> str:
         """Say something to the agent.
 

@@ -258,7 +258,7 @@ def _calls_of(
     journal: Journal, run_id: str, citizen: str, step: int | None
 ) -> list[dict[str, Any]]:
     """Return a citizen's model calls in a run, in order."""
-    from moothall.society.decisions import decisions
+    from moothall.society.decision_log import decisions
 
     with usage():
         made = decisions(journal, run_id, citizen, step)

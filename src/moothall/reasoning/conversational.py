@@ -17,7 +17,7 @@ from moothall.context import Context
 from moothall.errors import ConfigError, HopLimitExceeded
 from moothall.jsonvalue import readable
 from moothall.message import REPLYING
-from moothall.reasoning.group import check_reply_budget
+from moothall.reasoning.group import budget_of_caller, check_reply_budget
 from moothall.reasoning.hooks import (
     NO_HOOKS,
     Hook,
@@ -49,6 +49,7 @@ from moothall.reasoning.replying import (
 from moothall.reasoning.stream import ReplyStream
 from moothall.reasoning.thread import Interruption, Thread, steer
 from moothall.reasoning.threaded import Threaded
+from moothall.spaces.delivery import PAYERS
 from moothall.threads import refuse_on_loop
 from moothall.workflow import AgentOptions
 
@@ -282,7 +283,7 @@ class ConversationalAgent(Threaded):
         request = ReplyRequest(text, schema, thread, run_id, deps, budget)
         return ReplyStream(str(self.id), request, self._reply_on_loop)
 
-    @action
+    @action(guard=())
     async def say(self, content: str, thread: str | None = None) -> str:
         """Say something to the agent.
 
@@ -326,7 +327,8 @@ class ConversationalAgent(Threaded):
             return self._said(await self.reply(text, **options))
 
         id = str(self.id)
-        return Action(id if name is None else name, ask, description or f"Ask the agent {id}.")
+        named = id if name is None else name
+        return Action(named, ask, description or f"Ask the agent {id}.", guard=())
 
     def _said(self, reply: Reply) -> str:
         """Return the text of a reply; raise its error if nobody may have the text."""
@@ -446,6 +448,8 @@ class ConversationalAgent(Threaded):
             JOINED.set(None)
         if request.budget is not None:
             check_reply_budget(self, request.budget)
+        elif PAYERS:
+            request.budget = budget_of_caller(self)
         if self.shared and request.thread is not None:
             request.content = request.given = marked_with(request.thread, request.content)
             request.thread = None

@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from moothall.memory.memory import Memory
+from moothall.provenance import Texts
 from moothall.threads import guard, in_child, settle
 
 if TYPE_CHECKING:
@@ -102,6 +103,8 @@ class Thread:
     shown: Any = None  # the actions as last shown to the model, and their source
     own: Any = None  # an orchestrator's data for the thread
     remembered: Any = None  # what it remembers from earlier runs, as a journal keeps it
+    texts: Texts | None = None  # its texts by origin; None until something outside was read
+    looked: bool = False  # whether what its memory held at first was looked through for that
     uses: int = 0  # how many replies and other calls are using it
     left: bool = False  # whether its sender has left: it goes when nothing uses it
 

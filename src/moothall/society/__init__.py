@@ -24,7 +24,7 @@ _NAMES = {
     "experiments.fitting": "Fit",
     "experiments.sensitivity": "Sensitivity",
     "experiments.study": "Experiment",
-    "decisions": "Decision decisions",
+    "decision_log": "Decision decisions",
     "survey": "Interview Question Respondent Survey SurveyAnswer",
     "positions": "Whereabouts",
     "city.network": "Network",

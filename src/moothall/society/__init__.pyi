@@ -37,8 +37,8 @@ from moothall.society.city.routes import Route as Route
 from moothall.society.columns.column import Column as Column
 from moothall.society.columns.ledger import BRACKETS as BRACKETS
 from moothall.society.columns.rows import Rows as Rows
-from moothall.society.decisions import Decision as Decision
-from moothall.society.decisions import decisions as decisions
+from moothall.society.decision_log import Decision as Decision
+from moothall.society.decision_log import decisions as decisions
 from moothall.society.experiments.fitting import Fit as Fit
 from moothall.society.experiments.pictures import draw_day as draw_day
 from moothall.society.experiments.pictures import draw_map as draw_map

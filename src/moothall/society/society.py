@@ -27,7 +27,7 @@ from moothall.reasoning.read_record import fingerprint
 from moothall.reasoning.record import NULL_RECORD, Record, recorded
 from moothall.society import arguments as given
 from moothall.society.checkpoint import KIND, SocietyState, as_bytes, load, restore, save, state_of
-from moothall.society.decisions import Decision, decisions
+from moothall.society.decision_log import Decision, decisions
 from moothall.society.kernel.asking import Asking
 from moothall.society.kernel.commit import CITY, Books, Service
 from moothall.society.kernel.intervention import Changed, Intervention

@@ -22,6 +22,7 @@ from moothall.action import Action
 from moothall.context import Context
 from moothall.errors import AskAgain, InvalidArguments
 from moothall.jsonvalue import NotJSON, Unreadable, copy_json, read_json, readable
+from moothall.provenance import Origins, origins_of
 from moothall.text import json_type, shorten
 from moothall.threads import awaited
 
@@ -116,6 +117,23 @@ class RequestedCall:
     fault: str | None = None  # what is wrong with the call
     begun: bool = False  # whether its execution has begun
     result: dict[str, Any] | None = None  # the environment's, once it has ended
+    origins: Origins = field(default_factory=dict)  # of its arguments, by parameter
+    from_outside: list[tuple[str, str]] = field(default_factory=list)  # its guarded such values
+    derived: bool = False  # whether a value of it, guarded or not, is from outside
+    read: list[str] = field(default_factory=list)  # what the agents that it asked had read
+    always: list[str] = field(default_factory=list)  # values that a person permitted for the thread
+
+    def provenance(self) -> dict[str, Any]:
+        """Return what a record keeps of where its values and its result come from."""
+        kept = {"origins": self.origins, "derived": self.derived, "read": self.read}
+        return {name: each for name, each in {**kept, "always": self.always}.items() if each}
+
+    def restore(self, kept: Any) -> None:
+        """Take what a record has kept."""
+        if isinstance(kept, dict):
+            self.origins = origins_of(kept.get("origins"))
+            self.derived = kept.get("derived", False)
+            self.read, self.always = kept.get("read", []), kept.get("always", [])
 
 
 @dataclass(slots=True)

@@ -92,7 +92,9 @@ def _action(
 
     text = _line(described.get("description")) or "not described"
     described_as = f"Action of the agent {_line(id)!r}: {text}"
-    return Action._described(_joined(id, name), call, described_as, parameters)
+    guard = () if name == "say" else None
+    options: dict[str, Any] = {"outside": True, "guard": guard}
+    return Action._described(_joined(id, name), call, described_as, parameters, **options)
 
 
 def _joined(id: str, name: str) -> str:

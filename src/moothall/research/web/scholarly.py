@@ -83,7 +83,7 @@ def search_arxiv(
                 break
         return [each for each in found if scope.takes(each)][: 2 * results]
 
-    return Action("search_arxiv", search, idempotent=True)
+    return Action("search_arxiv", search, outside=True, idempotent=True)
 
 
 def search_crossref(
@@ -133,7 +133,7 @@ def search_crossref(
             raise SearchError(f"{ask.where} answered without a list of works") from None
         return [each for each in found if each is not None and scope.takes(each)][:results]
 
-    return Action("search_crossref", search, idempotent=True)
+    return Action("search_crossref", search, outside=True, idempotent=True)
 
 
 class _Service:

@@ -6,27 +6,21 @@ import asyncio
 import shlex
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from moothall.errors import ConfigError
-from moothall.society.arrays import package
+from moothall.files import read_yaml
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.parts import Chart, Condition, Metric, Published, SocietyDesign
 from moothall.society.experiments.results import Results
 from moothall.society.experiments.sweep import Progress, sweep
-from moothall.society.experiments.workflow import FieldError, Where, field_path
-from moothall.text import excerpt
+from moothall.society.experiments.workflow import FieldError, field_path
 from moothall.threads import refuse_on_loop
 
 if TYPE_CHECKING:
     from moothall.society.experiments.fitting import Fit
     from moothall.society.experiments.sensitivity import Sensitivity
-
-_LARGEST: Final = 1_000_000  # how many bytes a file has at most
-_PARTS: Final = 100_000  # how many values a file has at most, including those that aliases repeat
-_PLAIN: Final = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
 
 class Experiment(Design):
@@ -97,7 +91,7 @@ class Experiment(Design):
             MissingExtra: PyYAML is not installed
         """
         path = Path(path)
-        data, lines = _read_yaml(path)
+        data, lines = read_yaml(path, "Experiment", "society")
         if not isinstance(data, dict):
             raise ConfigError(f"{path} must be a mapping of fields, such as name and workflow")
         try:
@@ -265,61 +259,3 @@ class Experiment(Design):
         """
         refuse_on_loop("run_sync of an Experiment", "run()")
         return asyncio.run(self.run(jobs=jobs, out=out, progress=progress, report=report))
-
-
-def _read_yaml(path: Path) -> tuple[Any, dict[Where, int]]:
-    """Return a YAML file as JSON data, and the line, from 1, of each part's path.
-
-    Dates become texts. Duplicate keys, keys that are not texts, merge keys and tags of classes
-    are refused, and so is a file that is too large, or that aliases make too large.
-    """
-    yaml = package("yaml", "YAML")
-    lines: dict[Where, int] = {}
-    count = 0
-
-    def wrong(node: Any, what: str) -> ConfigError:
-        return ConfigError(f"{path}:{node.start_mark.line + 1}: {what}")
-
-    def read(node: Any, where: Where) -> Any:
-        nonlocal count
-        count += 1
-        lines.setdefault(where, node.start_mark.line + 1)
-        if count > _PARTS:
-            raise wrong(node, f"the file has more than {_PARTS:,} values, aliases included")
-        if isinstance(node, yaml.ScalarNode):
-            try:
-                value = loader.construct_object(node)
-            except (ValueError, LookupError, AttributeError):  # such as the date 2026-02-30
-                raise wrong(node, f"{node.tag!r:.80} cannot be {excerpt(node.value)}") from None
-            return value.isoformat() if isinstance(value, date) else value
-        if node.tag not in _PLAIN:
-            raise wrong(node, f"no objects of {node.tag!r:.80} are made")
-        if isinstance(node, yaml.SequenceNode):
-            return [read(each, (*where, index)) for index, each in enumerate(node.value)]
-        made: dict[str, Any] = {}
-        for key, value in node.value:
-            if key.tag != "tag:yaml.org,2002:str":
-                raise wrong(key, f"a key must be a text, got {excerpt(key.value)}")
-            if key.value in made:
-                raise wrong(key, f"{key.value!r:.80} appears twice")
-            lines[*where, key.value] = key.start_mark.line + 1
-            made[key.value] = read(value, (*where, key.value))
-        return made
-
-    try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
-        if len(data) > _LARGEST:
-            raise ConfigError(f"{path} has more than {_LARGEST:,} bytes")
-        loader = yaml.SafeLoader(data)
-        node = loader.get_single_node()
-        return (None if node is None else read(node, ())), lines
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = "" if mark is None else f":{mark.line + 1}"
-        said = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        raise ConfigError(f"{path}{line}: this is not YAML: {said}") from None
-    except RecursionError:
-        raise ConfigError(f"{path} is nested too deep") from None
