@@ -294,7 +294,7 @@ async def execute(
     chosen = call.action
     assert chosen is not None
     environment = agent.environment
-    token = READ.set(call.read)
+    token = READ.set(call)
     try:
         if chosen.access_policy != ACCESS_PERMITTED or request.state.texts is not None:
             decision = await _permits(agent, call, request, step)
@@ -368,7 +368,7 @@ async def _permits(
         # An override may be a plain function that waits for a person.
         decision = await called(agent.request_permission, message)
         if isinstance(decision, Always):
-            call.always = keys
+            call.always = tuple(keys)
             return True
         return decision
 

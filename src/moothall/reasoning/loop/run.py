@@ -38,7 +38,7 @@ from moothall.reasoning.loop.given import (
     system_text,
 )
 from moothall.reasoning.loop.parts import Looping
-from moothall.reasoning.loop.provenance import look, mark_result, marked, unmarked
+from moothall.reasoning.loop.provenance import Shown, look, mark_result, marked
 from moothall.reasoning.loop.recording import (
     LoopState,
     as_it_ended,
@@ -101,6 +101,8 @@ class Run:
         self.record = record
         self._system: str | None = None  # what the function of the system prompt returned
         self._given = Given(record, self.thread)
+        self._grows = getattr(memory, "_only_grows", False)
+        self._without_marks = Shown()
         self._remembered = 0  # how many messages are in the memory
         self._saved = 0  # how many messages are recorded
         self._ids: set[str] = set()  # of the calls
@@ -407,7 +409,7 @@ class Run:
         schema = None if self.schema is None else self.schema.json
         given: Any = None
         if self.thread.texts is not None:
-            prompt = unmarked(prompt, self.thread.texts)
+            prompt = self._without_marks.of(prompt)
         if self.emit is None:
             # Pass a schema only if there is one: a user's own model may not have the parameter.
             more = {} if schema is None else {"schema": schema}
@@ -442,7 +444,7 @@ class Run:
             system := system_text(own, agent._goals or (), guidance)
         ):
             prompt = [{"role": "system", "content": system}, *prompt]
-        look(self.thread, self.request, prompt, self._named)
+        look(self.thread, self.request, prompt, self._named, self._grows)
         return prompt
 
     def find(self, name: str) -> tuple[str, Action | None]:
@@ -505,7 +507,7 @@ class Run:
             if result is None:
                 result = self._calls(answer).cut_off(place)
             error = error_of(result)
-            of_run = (run_id, thread, wanted.origins)
+            of_run = (run_id, thread, dict(wanted.origins))
             step = Step(iteration, wanted.name, wanted.args, result, error, *of_run)
             self.state.steps.append(step)
             content = result_content(result, limit)
