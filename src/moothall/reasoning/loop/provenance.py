@@ -166,7 +166,7 @@ def mark_result(
         result = (call.result or {}).get("result")
         if not isinstance(result, list | tuple | dict):  # the fastest way
             return
-    sources = sources_of_result(call, thread.texts)
+    sources = sources_of_result(call, thread.texts, call.result or {})
     if sources:
         marked(message, sources)
         if thread.texts is None:  # the next prompt fills it
@@ -209,9 +209,11 @@ def _bare(message: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in message.items() if key not in _MARKS}
 
 
-def sources_of_result(call: RequestedCall, texts: Texts | None) -> list[str]:
+def sources_of_result(
+    call: RequestedCall, texts: Texts | None, result: dict[str, Any]
+) -> list[str]:
     """Return where the result of a call comes from, if from outside; empty if not."""
-    found = [*call.read, *_recalled((call.result or {}).get("result"))]
+    found = [*call.read, *_recalled(result.get("result"))]
     if call.action is None or call.action.outside:
         found.append(source_of(call))
     elif call.derived and texts is not None:
