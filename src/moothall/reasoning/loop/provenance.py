@@ -9,6 +9,7 @@ from operator import contains, is_
 from typing import Any, Final
 
 from moothall.action import Action
+from moothall.jsonvalue import json_line
 from moothall.provenance import OUTSIDE, Origin, Origins, Texts, sources_of, union
 from moothall.provenance.texts import question_on
 from moothall.provenance.values import fold
@@ -233,4 +234,5 @@ def source_of(call: RequestedCall) -> str:
     for value in call.args.values():
         if isinstance(value, str) and ("." in value or "/" in value) and " " not in value:
             return cut(value, _SOURCE_CHARS)
-    return call.name
+    given = ", ".join(map(json_line, call.args.values()))
+    return f"{call.name}({cut(given, _SOURCE_CHARS)})" if given else call.name
