@@ -128,11 +128,12 @@ class RequestedCall:
     read: tuple[str, ...] = ()  # what the agents that it asked had read
     always: tuple[str, ...] = ()  # values that a person permitted for the thread
 
-    def provenance(self) -> dict[str, Any]:
-        """Return what a record keeps of where its values and its result come from."""
-        if not (self.origins or self.read or self.always):
+    def provenance(self, sources: list[str]) -> dict[str, Any]:
+        """Return what a record keeps of where its values, and its result, come from."""
+        if not (self.origins or self.read or self.always or sources):
             return {}
         kept = {"origins": self.origins, "derived": self.derived, "read": self.read}
+        kept |= {"sources": sources}
         return {name: each for name, each in {**kept, "always": self.always}.items() if each}
 
     def restore(self, kept: Any) -> None:

@@ -29,7 +29,7 @@ from moothall.reasoning.hooks import as_hooked, expect, expect_args, run_hooks
 from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.loop.given import error_of
 from moothall.reasoning.loop.parts import Looping
-from moothall.reasoning.loop.provenance import note_of, questions, trace
+from moothall.reasoning.loop.provenance import note_of, questions, sources_of_result, trace
 from moothall.reasoning.members import side_by_side
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
 from moothall.reasoning.reply import Stop
@@ -205,8 +205,9 @@ class Call:
     # -- as it is recorded -------------------------------------------------------------------------
 
     def _dump(self, result: dict[str, Any]) -> dict[str, Any]:
-        data = {"args": self._wanted.args, "result": as_json(result)}
-        if kept := self._wanted.provenance():
+        data, texts = {"args": self._wanted.args}, self._request.state.texts
+        data["result"] = as_json(result)
+        if kept := self._wanted.provenance(sources_of_result(self._wanted, texts, result)):
             data["provenance"] = as_json(kept)
         return {**data, "refused": True} if self._refused else data
 
@@ -233,6 +234,8 @@ class Call:
             _change(wanted, step.args)
         if request.state.texts is not None:
             trace(wanted, request.state.texts)
+            if step is not NULL_STEP:
+                step.tell(origins=as_json(wanted.origins))
         request.tell(CallStarted, *self._named, wanted.args, wanted.origins)
         if refused is not None:
             self._refused = True

@@ -9,6 +9,7 @@ from operator import contains, is_
 from typing import Any, Final
 
 from moothall.action import Action
+from moothall.jsonvalue import json_line
 from moothall.provenance import OUTSIDE, Origin, Origins, Texts, sources_of, union
 from moothall.provenance.texts import question_on
 from moothall.provenance.values import fold
@@ -166,7 +167,7 @@ def mark_result(
         result = (call.result or {}).get("result")
         if not isinstance(result, list | tuple | dict):  # the fastest way
             return
-    sources = sources_of_result(call, thread.texts)
+    sources = sources_of_result(call, thread.texts, call.result or {})
     if sources:
         marked(message, sources)
         if thread.texts is None:  # the next prompt fills it
@@ -209,9 +210,11 @@ def _bare(message: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in message.items() if key not in _MARKS}
 
 
-def sources_of_result(call: RequestedCall, texts: Texts | None) -> list[str]:
+def sources_of_result(
+    call: RequestedCall, texts: Texts | None, result: dict[str, Any]
+) -> list[str]:
     """Return where the result of a call comes from, if from outside; empty if not."""
-    found = [*call.read, *_recalled((call.result or {}).get("result"))]
+    found = [*call.read, *_recalled(result.get("result"))]
     if call.action is None or call.action.outside:
         found.append(source_of(call))
     elif call.derived and texts is not None:
@@ -231,4 +234,5 @@ def source_of(call: RequestedCall) -> str:
     for value in call.args.values():
         if isinstance(value, str) and ("." in value or "/" in value) and " " not in value:
             return cut(value, _SOURCE_CHARS)
-    return call.name
+    given = ", ".join(map(json_line, call.args.values()))
+    return f"{call.name}({cut(given, _SOURCE_CHARS)})" if given else call.name
