@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -227,6 +228,20 @@ def test_a_value_joined_of_two_results_counts_as_from_outside() -> None:
 
 def test_a_value_that_stands_nowhere_is_asked_for_once_something_was_read() -> None:
     refused(Desk("Hello."), send("never-mentioned@example.org"))
+
+
+@pytest.mark.parametrize("piece", ("1", "1 ", "1.", "2024-", "1 eur", "a@", ",", " ", "<", "é1"))
+def test_a_long_value_is_compared_in_time_that_grows_with_it(piece: str) -> None:
+    begun = time.process_time()
+    refused(Desk(f"Send {piece * 10_000} to x."), send(f"a{piece * 10_000}!é"))
+    assert time.process_time() - begun < 2
+
+
+def test_many_values_are_looked_for_in_a_bounded_time() -> None:
+    desk = Desk("Some line of a long mail, without any address.\n" * 2000)
+    begun = time.process_time()
+    refused(desk, send([f"x{number}@nowhere.example" for number in range(500)]))
+    assert time.process_time() - begun < 2
 
 
 # -- ways into the thread --------------------------------------------------------------------------

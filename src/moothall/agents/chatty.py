@@ -64,6 +64,8 @@ class ChattyAI(Threaded):
         check_model(model, id)
         self._model = model
 
+    _untracked = True
+
     @property
     def model(self) -> Model:
         """The model; one given by name is made on first use."""

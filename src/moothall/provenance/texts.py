@@ -27,6 +27,8 @@ _MOST_CHARS: Final = 1_000_000
 _MOST_PARTS: Final = 1000
 _DEPTH: Final = 50
 _PASSAGE: Final = 160
+_MOST_SEARCHES: Final = 20
+"""How many values are looked for line by line between two texts: that takes 3 ms in 100 kB."""
 _ESCAPES: Final = re.compile(r'\\(?:[nrt"\\/]|u00[0-9a-f]{2})')
 
 UNTRACED: Final = Origin("outside")
@@ -40,19 +42,20 @@ class Texts:
     Until then there is nothing to compare: an agent without it has read nothing from outside.
     """
 
-    def __init__(self, within: Texts | None = None) -> None:
+    def __init__(self, on_behalf: Texts | None = None) -> None:
         self.sources: list[str] = []  # what was read from outside
         self.always: set[str] = set()  # the values that a person has permitted for the thread
-        self._within = within  # the texts of the thread on whose behalf this one works
+        self.on_behalf = on_behalf  # the texts of the thread on whose behalf this one works
         self._own: list[tuple[str, Kind, str, bool]] = []  # folded text, origin, if it is a result
         self._known: set[int] = set()
         self._size = 0
-        self._raw: str | None = None  # all of `_own`, a line each
+        self._raw = ""  # all of `_own`, a line each
         self._ends: list[int] = []  # where each of them ends there
         self._keys: dict[Key, tuple[Kind, str, bool]] = {}
         self._keyed = 0  # of how many of `_own` the keys are read
         self._read: list[tuple[str, str]] = []  # text from outside, as it is, and its source
         self._read_size = 0
+        self._located: dict[str, Origin] = {}  # values that were looked for since the last text
         self._traced: dict[tuple[Any, type, str], Traced] = {}  # values traced since the last text
         self._written = ""  # what the model had actions of the program write or work on
         self._written_keys: set[Key] = set()
@@ -70,11 +73,19 @@ class Texts:
         folded = fold(text)
         self._own.append((folded, kind, source, result))
         self._size += len(folded)
-        self._raw = None
+        self._raw += f"{folded}\n"
+        self._ends.append(len(self._raw) - 1)
         self._traced.clear()
-        while self._size > _MOST_CHARS and len(self._own) > 1:
+        if self._size > _MOST_CHARS:
+            self._drop()
+
+    def _drop(self) -> None:
+        """Drop the oldest texts of the user and the program."""
+        while self._size > _MOST_CHARS // 2 and len(self._own) > 1:
             self._size -= len(self._own.pop(0)[0])
-            self._keys, self._keyed = {}, 0
+        self._keys, self._keyed = {}, 0
+        self._raw = "".join(f"{each[0]}\n" for each in self._own)
+        self._ends = [end - 1 for end in accumulate(len(each[0]) + 1 for each in self._own)]
 
     def read(self, content: Any, sources: Iterable[str]) -> None:
         """Add a text from outside."""
@@ -85,6 +96,7 @@ class Texts:
             return
         self._known.add(digest)
         self._traced.clear()
+        self._located.clear()
         self._read.append((text, found[0] if found else ""))
         self._read_size += len(text)
         while self._read_size > _MOST_CHARS and len(self._read) > 1:
@@ -166,8 +178,8 @@ class Texts:
         found = self._by_key(keys) if keys else self._by_text(needle)
         if found is None and (pattern := spaced(needle)) is not None:
             found = self._by_pattern(pattern)
-        if found is None and self._within is not None:
-            return self._within._find(needle, keys)
+        if found is None and self.on_behalf is not None:
+            return self.on_behalf._find(needle, keys)
         return found
 
     def _by_key(self, keys: Sequence[Key]) -> Origin | None:
@@ -186,7 +198,7 @@ class Texts:
         return None
 
     def _by_text(self, needle: str) -> Origin | None:
-        raw = self._joined()
+        raw = self._raw
         if (origin := self._standing(raw, needle)) is not None:
             return origin
         for each in spellings(needle):
@@ -195,17 +207,10 @@ class Texts:
         return None
 
     def _by_pattern(self, pattern: re.Pattern[str]) -> Origin | None:
-        for found in pattern.finditer(self._joined()):
+        for found in pattern.finditer(self._raw):
             if (origin := self._at(found.start(), found[0])) is not None:
                 return origin
         return None
-
-    def _joined(self) -> str:
-        """Return all texts of the user and the program, a line each."""
-        if self._raw is None:
-            self._raw = "\n".join(each[0] for each in self._own)
-            self._ends = [end - 1 for end in accumulate(len(each[0]) + 1 for each in self._own)]
-        return self._raw
 
     def _standing(self, raw: str, needle: str) -> Origin | None:
         at = stands(raw, needle)
@@ -229,13 +234,23 @@ class Texts:
         for text, source in self._read:
             if (at := text.find(value)) >= 0:
                 return _read_at(text, source, at, len(value))
-        return UNTRACED if self._within is None else self._within._seen(value)
+        return UNTRACED if self.on_behalf is None else self.on_behalf._seen(value)
 
     def locate(self, value: str) -> Origin:
         """Return where a value was read from outside, in any way of writing; this takes longer."""
         found = self._seen(value)
         if found.source:
             return found
+        known = self._located.get(value)
+        if known is None and len(self._located) < _MOST_SEARCHES:
+            known = self._located[value] = self._searched(value)
+        if known is not None:
+            found = known
+        if found.source or self.on_behalf is None:
+            return found
+        return self.on_behalf.locate(value)
+
+    def _searched(self, value: str) -> Origin:
         needle = fold(value)
         keys = keys_of(needle) if any(map(str.isdigit, needle)) else ()
         pattern = spaced(needle)
@@ -250,7 +265,7 @@ class Texts:
                 ):
                     return _read_at(text, source, start, len(line))
                 start += len(line)
-        return found if self._within is None else self._within.locate(value)
+        return UNTRACED
 
 
 def _read_at(text: str, source: str, at: int, length: int) -> Origin:

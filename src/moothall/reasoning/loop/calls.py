@@ -29,11 +29,12 @@ from moothall.reasoning.hooks import as_hooked, expect, expect_args, run_hooks
 from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.loop.given import error_of
 from moothall.reasoning.loop.parts import Looping
-from moothall.reasoning.loop.provenance import READ, note_of, questions, trace
+from moothall.reasoning.loop.provenance import note_of, questions, trace
 from moothall.reasoning.members import side_by_side
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
 from moothall.reasoning.reply import Stop
 from moothall.reasoning.reply_request import ReplyRequest
+from moothall.reasoning.replying import READ
 from moothall.reasoning.state import Codec
 from moothall.text import cut, log_failure
 from moothall.threads import called, is_cancelled
@@ -293,7 +294,7 @@ async def execute(
     chosen = call.action
     assert chosen is not None
     environment = agent.environment
-    token = READ.set(call.read)
+    token = READ.set(call)
     try:
         if chosen.access_policy != ACCESS_PERMITTED or request.state.texts is not None:
             decision = await _permits(agent, call, request, step)
@@ -367,7 +368,7 @@ async def _permits(
         # An override may be a plain function that waits for a person.
         decision = await called(agent.request_permission, message)
         if isinstance(decision, Always):
-            call.always = keys
+            call.always = tuple(keys)
             return True
         return decision
 

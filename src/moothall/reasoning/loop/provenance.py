@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from operator import contains, is_
 from typing import Any, Final
 
 from moothall.action import Action
-from moothall.provenance import OUTSIDE, Origin, Texts, sources_of, union
+from moothall.provenance import OUTSIDE, Origin, Origins, Texts, sources_of, union
 from moothall.provenance.texts import question_on
 from moothall.provenance.values import fold
 from moothall.reasoning.loop.answer import RequestedCall
@@ -21,9 +22,6 @@ ALWAYS: Final = "always"
 
 _MARKS: Final = frozenset((OUTSIDE, ALWAYS))
 
-READ: ContextVar[list[str] | None] = ContextVar("moothall_read", default=None)
-"""Where an agent that a call asks adds what it had read from outside."""
-
 _SHOWN: Final = 3
 _SOURCE_CHARS: Final = 200
 _PROGRAM: Final = Origin("program", "schema")
@@ -32,27 +30,43 @@ _PROGRAM: Final = Origin("program", "schema")
 def look(
     thread: Thread,
     request: ReplyRequest,
-    messages: Iterable[dict[str, Any]],
+    messages: Sequence[dict[str, Any]],
     find: Callable[[str], Action | None],
+    grows: bool = False,
 ) -> None:
     """Take in the messages that a model is shown, if any of them comes from outside.
+
+    If the memory only `grows`, those before the last one that was looked at are known.
 
     What stands in a memory without a mark, such as that of an earlier version, counts as from
     outside if the action that returned it does.
     """
+    new = _new(thread, messages, grows)
     texts = thread.texts
     if texts is None:
-        if not thread.looked:
-            thread.looked = True
-            found = any(OUTSIDE in each or _of_unknown(each, find) for each in messages)
-        else:
-            found = any(OUTSIDE in each for each in messages)
-        if not found and not request.outside:
+        # What nobody has looked at yet may be of an earlier version, without marks.
+        found = request.outside or any(map(contains, new, repeat(OUTSIDE)))
+        if not found and (new is not messages or not any(_of_unknown(each, find) for each in new)):
             return
+        new = messages
         texts = thread.texts = Texts(request.on_behalf)
         texts.note(request.outside)
-    for message in messages:
+    elif new is not messages and messages[0].get("role") == "system":
+        _take(texts, messages[0], find)
+    for message in new:
         _take(texts, message, find)
+
+
+def _new(
+    thread: Thread, messages: Sequence[dict[str, Any]], grows: bool
+) -> Sequence[dict[str, Any]]:
+    """Return the messages that come after the last one that was looked at, or all."""
+    last, thread.looked = thread.looked, messages[-1] if messages else None
+    if last is not None and grows:
+        for place in range(len(messages) - 1, -1, -1):
+            if messages[place] is last:
+                return messages[place + 1 :]
+    return messages
 
 
 def _of_unknown(message: dict[str, Any], find: Callable[[str], Action | None]) -> bool:
@@ -92,7 +106,9 @@ def trace(call: RequestedCall, texts: Texts) -> None:
     action = call.action
     assert action is not None
     guarded = action.guarded
-    call.origins, call.from_outside, call.derived = {}, [], False
+    known: Origins = {}
+    from_outside: list[tuple[str, str]] = []
+    call.derived = False
     for name, value in call.args.items():
         is_guarded = guarded is None or name in guarded
         traced = texts.trace(value)
@@ -105,10 +121,11 @@ def trace(call: RequestedCall, texts: Texts) -> None:
             if origin.kind == "outside":
                 call.derived = True
                 if is_guarded:
-                    call.from_outside.append((name, part))
+                    from_outside.append((name, part))
                     origin = texts.locate(part)
             origins[origin] = None
-        call.origins[name] = [*origins]
+        known[name] = [*origins]
+    call.origins, call.from_outside = known, tuple(from_outside)
     if call.derived and not action.outside:
         texts.wrote(call.args)
 
@@ -145,11 +162,15 @@ def mark_result(
     message: dict[str, Any], call: RequestedCall, thread: Thread, request: ReplyRequest
 ) -> None:
     """Mark a call's result, if it comes from outside, in its message."""
+    if thread.texts is None and not (call.action is None or call.action.outside or call.read):
+        result = (call.result or {}).get("result")
+        if not isinstance(result, list | tuple | dict):  # the fastest way
+            return
     sources = sources_of_result(call, thread.texts)
     if sources:
         marked(message, sources)
         if thread.texts is None:  # the next prompt fills it
-            thread.texts = Texts(request.on_behalf)
+            thread.texts, thread.looked = Texts(request.on_behalf), None
             thread.texts.note(sources)
     if call.always:
         message[ALWAYS] = [*call.always]
@@ -162,24 +183,47 @@ def marked(message: dict[str, Any], sources: list[str]) -> dict[str, Any]:
     return message
 
 
-def unmarked(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return messages as models get them."""
-    return [
-        {key: value for key, value in each.items() if key not in _MARKS}
-        if not _MARKS.isdisjoint(each)
-        else each
-        for each in messages
-    ]
+class Shown:
+    """The messages of a prompt as models get them, without marks; made anew where they differ."""
+
+    __slots__ = ("_given", "_made")
+
+    def __init__(self) -> None:
+        self._given: list[dict[str, Any]] = []
+        self._made: list[dict[str, Any]] = []
+
+    def of(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return messages without marks."""
+        first = int(bool(messages) and messages[0].get("role") == "system")
+        given, known = messages[first:], len(self._given)
+        if len(given) < known or not all(map(is_, given, self._given)):
+            known = 0
+        self._made = [*self._made[:known], *map(_bare, given[known:])]
+        self._given = given
+        return [*messages[:first], *self._made]
+
+
+def _bare(message: dict[str, Any]) -> dict[str, Any]:
+    if _MARKS.isdisjoint(message):
+        return message
+    return {key: value for key, value in message.items() if key not in _MARKS}
 
 
 def sources_of_result(call: RequestedCall, texts: Texts | None) -> list[str]:
     """Return where the result of a call comes from, if from outside; empty if not."""
-    found = list(call.read)
+    found = [*call.read, *_recalled((call.result or {}).get("result"))]
     if call.action is None or call.action.outside:
         found.append(source_of(call))
     elif call.derived and texts is not None:
         found += texts.sources
     return union(found)
+
+
+def _recalled(result: Any) -> list[str]:
+    """Return the sources of the messages that an action recalled from a memory."""
+    if not isinstance(result, list | tuple):
+        return sources_of(result)
+    return [source for each in result for source in sources_of(each)]
 
 
 def source_of(call: RequestedCall) -> str:

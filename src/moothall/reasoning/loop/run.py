@@ -38,7 +38,7 @@ from moothall.reasoning.loop.given import (
     system_text,
 )
 from moothall.reasoning.loop.parts import Looping
-from moothall.reasoning.loop.provenance import look, mark_result, marked, unmarked
+from moothall.reasoning.loop.provenance import Shown, look, mark_result, marked
 from moothall.reasoning.loop.recording import (
     LoopState,
     as_it_ended,
@@ -101,6 +101,8 @@ class Run:
         self.record = record
         self._system: str | None = None  # what the function of the system prompt returned
         self._given = Given(record, self.thread)
+        self._grows = getattr(memory, "_only_grows", False)
+        self._without_marks = Shown()
         self._remembered = 0  # how many messages are in the memory
         self._saved = 0  # how many messages are recorded
         self._ids: set[str] = set()  # of the calls
@@ -267,7 +269,7 @@ class Run:
         if record.state is not None:
             self.state = record.state
             self.request.allowed = self.state.allowed
-            look(self.thread, self.request, self.state.messages, self.action)
+            look(self.thread, self.request, self.state.messages, self._named)
             calls = (call for each in record.state.messages for call in each.get("tool_calls", ()))
             self._ids = {call["id"] for call in calls}
             self._saved = self._remembered = len(record.state.messages)
@@ -407,7 +409,7 @@ class Run:
         schema = None if self.schema is None else self.schema.json
         given: Any = None
         if self.thread.texts is not None:
-            prompt = unmarked(prompt)
+            prompt = self._without_marks.of(prompt)
         if self.emit is None:
             # Pass a schema only if there is one: a user's own model may not have the parameter.
             more = {} if schema is None else {"schema": schema}
@@ -442,13 +444,18 @@ class Run:
             system := system_text(own, agent._goals or (), guidance)
         ):
             prompt = [{"role": "system", "content": system}, *prompt]
-        look(self.thread, self.request, prompt, self.action)
+        look(self.thread, self.request, prompt, self._named, self._grows)
         return prompt
 
     def find(self, name: str) -> tuple[str, Action | None]:
         """Return the public name and the action for a name that the model used."""
         public = self.shown.public.get(name, name)
         return public, self.action(public)
+
+    def _named(self, name: str) -> Action | None:
+        """Return the action of a name in a message."""
+        shown = getattr(self, "shown", None)
+        return self.action(name if shown is None else shown.public.get(name, name))
 
     def action(self, name: str) -> Action | None:
         """Return the action of a public name."""
@@ -500,7 +507,7 @@ class Run:
             if result is None:
                 result = self._calls(answer).cut_off(place)
             error = error_of(result)
-            of_run = (run_id, thread, wanted.origins)
+            of_run = (run_id, thread, dict(wanted.origins))
             step = Step(iteration, wanted.name, wanted.args, result, error, *of_run)
             self.state.steps.append(step)
             content = result_content(result, limit)
