@@ -111,6 +111,26 @@ async def test_prompts_of_yaml_are_what_a_model_is_told(folder: Path) -> None:
     assert first.startswith("You are a citizen. Plan well. Answer with JSON alone:")
 
 
+def test_a_study_is_described_by_the_odd_protocol_from_itself(folder: Path) -> None:
+    (folder / "rumour.py").write_text(
+        CODE.replace(
+            "class Rumour(CitizenBlock):", 'class Rumour(CitizenBlock):\n    """Whispers."""\n'
+        )
+    )
+    about = {"emergence": "Who knows it."}
+    made = Experiment.from_yaml(folder / "e.yaml", question="How far?", seeds=3, about=about)
+    page = made.odd(folder / "odd.md")
+    assert (folder / "odd.md").read_text() == page
+    said = (
+        *("## 1. Purpose and patterns\n\nHow far?", "12.", "## 7. Submodels", "Whispers."),
+        *("**Emergence.** Who knows it.", "| chance | 0 |", "Seeds: [0, 1, 2]", "`informed`"),
+        *("### SocialBlock", "Maslow 1943", "14 steps of 3,600 s", "does not state this"),
+    )
+    assert [each for each in said if each not in page] == []
+    with pytest.raises(ConfigError, match=r"no element of ODD \(did you mean 'emergence'"):
+        Experiment.from_yaml(folder / "e.yaml", about={"emergance": "?"})
+
+
 WRONG = [
     ("{chance: 1000}", "{chanse: 1}", r"e.yaml:5: .*chanse: there is no .*did you mean 'chance'"),
     ("{chance: 1000}", "{chance: 2000}", "e.yaml:5: .*chance: Input should be less"),
