@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from moothall.approval import ApprovalRequest, Question, Refused
-from moothall.approval.approval import Decision
+from moothall.approval import Always, ApprovalRequest, Question, Refused
+from moothall.approval.decision import Decision
 from moothall.errors import CardGone, ConfigError
 from moothall.jsonvalue import json_text
 from moothall.reasoning.dualact.conclusions import DECISION_SCHEMA
@@ -70,11 +70,12 @@ class Cards:
     async def approve(self, request: ApprovalRequest, **more: str) -> Decision:
         """Ask whether an action is permitted; show `more` too. Without an open page, wait.
 
-        What a person has permitted always in this run, and has no note, is permitted at once.
+        What a person has permitted always in this run is permitted at once, unless it has a note or
+        values from outside.
         """
         run = request.run_id
         same = (run, request.agent, request.action)
-        if run is not None and not request.note and same in self._always:
+        if run is not None and not request.note and not request.outside and same in self._always:
             return True
         about = {
             **more,
@@ -85,6 +86,7 @@ class Cards:
             "fingerprint": request.fingerprint,
             "run": request.run_id,
             "note": request.note,
+            "outside": list(request.outside),
         }
         answer = await self.ask("approval", about)
         if answer == _ALWAYS and run is not None:
@@ -92,7 +94,7 @@ class Cards:
                 self._always[same] = None
                 while len(self._always) > _MOST_ALWAYS:
                     self._always.pop(next(iter(self._always)))
-        return answer if isinstance(answer, Refused) else answer in (True, _ALWAYS)
+        return answer if isinstance(answer, Refused | Always) else answer in (True, _ALWAYS)
 
     async def answer(self, question: Question) -> str:
         """Ask a person an action's question."""
@@ -177,6 +179,8 @@ def _approval(about: dict[str, Any], answer: dict[str, Any]) -> tuple[Decision |
     if permit and answer.get("fingerprint") != about["fingerprint"]:
         raise ConfigError("the fingerprint is not that of the call: look at it again")
     always, reason = answer.get("always", False), answer.get("reason", "")
+    if permit and always is True and about["outside"]:
+        return Always(), "permitted for the thread"
     if type(always) is not bool or (always and (about["run"] is None or about["note"])):
         raise ConfigError(
             "always must be true or false, and true for a call of a run, without note"

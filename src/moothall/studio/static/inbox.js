@@ -148,16 +148,18 @@ cardKind("approval", (card, decide) => {
   const permit = (more) => decide({ permit: true, fingerprint: card.fingerprint, ...more });
   const refuse = button("Refuse", () => decide({ permit: false, reason: why.value }));
   const name = card.sender === card.agent || !card.sender ? card.action : `${card.agent}.${card.action}`;
-  const kind = HARMLESS.test(card.action) && !card.note ? "primary" : "danger";
+  const kind = HARMLESS.test(card.action) && !card.note && !card.outside?.length ? "primary" : "danger";
   const first = button("Permit", () => permit({}), kind);
   first.dataset.key = "a";
+  const always = card.outside?.length ? "These values always, in this thread" : card.run && !card.note && "Always in this run";
   return [
     h("summary", { class: "s-card-title" }, h("b", {}, card.sender || card.run || "A run"), " wants ", h("b", {}, name), h("time", {}, clock(card.asked))),
     card.task ? h("p", { class: "s-soft s-for" }, `for “${card.task}” in ${card.folder}`) : null,
     h("dl", { class: "s-args" }, Object.entries(card.args).map(([name, value]) => [h("dt", {}, name), h("dd", {}, h("pre", {}, json(value) || "(empty)"))])),
     Object.keys(card.args).length ? null : empty("without arguments"),
     card.note ? h("p", { class: "s-fault" }, card.note) : null,
-    h("div", { class: "s-answer" }, h("div", { class: "s-row" }, first, card.run && !card.note ? button("Always in this run", () => permit({ always: true }), "quiet") : null,
+    card.outside?.length ? h("div", { class: "s-outside" }, h("span", { class: "s-badge warn" }, "from outside"), h("ul", {}, card.outside.map((each) => h("li", {}, each)))) : null,
+    h("div", { class: "s-answer" }, h("div", { class: "s-row" }, first, always ? button(always, () => permit({ always: true }), "quiet") : null,
       h("span", { class: "s-spacer" }), why, refuse)),
   ].filter(Boolean);
 });

@@ -305,6 +305,8 @@ export function shownRun(view, id, slot, back, wanted) {
     }
   }
 
+  const originsOf = ({ origins = {}, outside = [] }) => [...Object.entries(origins).flatMap(([name, all]) => all.map((each) => `${name}: ${each.kind} ${each.source ?? ""}`)), ...outside].join("; ");
+
   const TYPES = { begun: "task", over: "end", started: "step", ended: "step", failed: "step", permitted: "person", decided: "person", heard: "told" };
 
   function row(where, entry) {
@@ -351,7 +353,7 @@ export function shownRun(view, id, slot, back, wanted) {
       tokens.title = `${number(spent.input)} in, ${number(spent.output)} out`;
       cost.textContent = spent.usd === null ? "no price" : dollars(spent.usd);
     }
-    replace(made.state, entry.data.cancelled ? stateBadge("cancelled") : entry.refused ? stateBadge("refused") : entry.fault && stateBadge("failed"));
+    replace(made.state, entry.data.cancelled ? stateBadge("cancelled") : entry.refused ? stateBadge("refused") : entry.fault && stateBadge("failed"), Object.values(entry.origins || {}).flat().some((each) => each.kind === "outside") ? h("span", { class: "s-badge warn", title: originsOf(entry) }, "from outside") : null);
   }
 
   // What a model was given: its messages one by one, so that they can be read, and all as it is.
