@@ -29,7 +29,7 @@ from moothall.reasoning.hooks import as_hooked, expect, expect_args, run_hooks
 from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.loop.given import error_of
 from moothall.reasoning.loop.parts import Looping
-from moothall.reasoning.loop.provenance import note_of, questions, trace
+from moothall.reasoning.loop.provenance import is_told_by_itself, note_of, questions, trace
 from moothall.reasoning.members import side_by_side
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
 from moothall.reasoning.reply import Stop
@@ -352,7 +352,11 @@ async def _permits(
     if texts is not None:
         if not call.origins:
             trace(call, texts)
-        if call.from_outside and agent.outside_policy != ACCESS_PERMITTED:
+        if (
+            call.from_outside
+            and agent.outside_policy != ACCESS_PERMITTED
+            and not is_told_by_itself(call, texts)
+        ):
             asked = questions(call, texts, request)
     if asked and agent.outside_policy == ACCESS_DENIED:
         return Refused(note_of(asked[:1]))

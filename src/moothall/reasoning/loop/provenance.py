@@ -30,8 +30,11 @@ def look(
     request: ReplyRequest,
     messages: list[dict[str, Any]],
     find: Callable[[str], Action | None],
+    told: list[tuple[str, str]] | None = None,
 ) -> None:
     """Take in the messages that a model is shown, if any of them comes from outside.
+
+    So it does with what others say of their actions, which a model reads as well: `told`.
 
     What stands in a memory without a mark, such as that of an earlier version, counts as from
     outside if the action that returned it does.
@@ -43,10 +46,14 @@ def look(
             found = any(OUTSIDE in each or _of_unknown(each, find) for each in messages)
         else:
             found = any(OUTSIDE in each for each in messages)
-        if not found and not request.outside:
+        if not found and not request.outside and not told:
             return
         texts = thread.texts = Texts(request.on_behalf)
         texts.note(request.outside)
+    if told and told is not texts.told:
+        texts.told = told
+        for source, text in told:
+            texts.read(text, [source])
     known = len(texts.taken)
     # A prompt is the last one and what came since, unless its memory has dropped something.
     new = messages[known:] if messages[:known] == texts.taken else messages
@@ -133,6 +140,14 @@ def questions(call: RequestedCall, texts: Texts, request: ReplyRequest) -> list[
             said = question_on(parameter, part, texts.locate(part), texts.sources)
             made.append((key, said))
     return made
+
+
+def is_told_by_itself(call: RequestedCall, texts: Texts) -> bool:
+    """Return whether all that was read from outside is what a tool's own server says of its tools.
+
+    The server gets what the user said in any case, so there is nothing to ask.
+    """
+    return call.action is not None and texts.sources == [call.action._described_by]
 
 
 def note_of(asked: list[tuple[str, str]]) -> str:

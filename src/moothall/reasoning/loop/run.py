@@ -442,7 +442,8 @@ class Run:
             system := system_text(own, agent._goals or (), guidance)
         ):
             prompt = [{"role": "system", "content": system}, *prompt]
-        look(self.thread, self.request, prompt, self._named)
+        shown: OfferedActions | None = getattr(self, "shown", None)
+        look(self.thread, self.request, prompt, self._named, None if shown is None else shown.told)
         return prompt
 
     def find(self, name: str) -> tuple[str, Action | None]:
