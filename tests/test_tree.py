@@ -85,6 +85,7 @@ FLOORS = {
         "openai",
         "ag_ui",
         "application",
+        "server",
     ),
     "budget": (
         "period",

@@ -56,6 +56,12 @@ def _is_of(id: str, agent: str, sender: str) -> bool:
     return found is not None and _id_of(found[1], agent, sender) == id
 
 
+def is_task(id: str, agent: str, thread: str | None) -> bool:
+    """Return whether a run is a task, which goes on by itself when the doors open."""
+    sender, _, context = (thread or "").partition("/")
+    return bool(context and _SENDER.fullmatch(sender) and _is_of(id, agent, sender))
+
+
 class Tasks:
     """The tasks of all callers.
 
@@ -126,9 +132,7 @@ class Tasks:
             if (
                 run.state in ("stopped", "in_doubt")
                 and run.agent == id
-                and context
-                and _SENDER.fullmatch(sender)
-                and _is_of(run.id, id, sender)
+                and is_task(run.id, id, run.thread)
                 and (run.state == "stopped" or not journal.in_doubt(run.id))
                 and (asked := asked_in(journal.entries(run.id))) is not None
             ):

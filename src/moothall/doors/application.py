@@ -44,20 +44,36 @@ def asgi(
         ConfigError: the token is empty
         MissingExtra: the extra `mcp` is not installed
     """
+    check_token(token)
+    return application(Served(agents), token, title)
+
+
+def check_token(token: object) -> None:
+    """Raise ConfigError if no caller can state a token, MissingExtra without the extra `mcp`."""
     MissingExtra.unless("doors", "mcp", "mcp", "mcp_types", "starlette")
     if token is not None and (not isinstance(token, str) or not token or not token.isascii()):
         raise ConfigError("token= must be a text of ASCII characters, or None")
-    served = Served(agents)
+
+
+def application(
+    served: Served,
+    token: str | None,
+    title: str,
+    routes: Iterable[Any] = (),
+    open_paths: Iterable[str] = (),
+) -> Guard:
+    """Return the application of all doors, with more routes; `open_paths` need no token."""
     a2a = A2ADoor(served, title, token is not None)
-    return Guard(_application(served, MCPDoor(served, title), a2a), token)
+    inner = _application(served, MCPDoor(served, title), a2a, routes)
+    return Guard(inner, token, frozenset(open_paths))
 
 
-def _application(served: Served, door: MCPDoor, a2a: A2ADoor) -> Starlette:
+def _application(served: Served, door: MCPDoor, a2a: A2ADoor, more: Iterable[Any]) -> Starlette:
     from starlette.applications import Starlette
     from starlette.routing import Route
 
     ag_ui = AGUIDoor(served)
-    routes: list[Any] = [*a2a.routes(), *OpenAIDoor(served).routes(), *ag_ui.routes()]
+    routes: list[Any] = [*more, *a2a.routes(), *OpenAIDoor(served).routes(), *ag_ui.routes()]
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

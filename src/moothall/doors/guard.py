@@ -25,6 +25,8 @@ from moothall.doors.checks import (
 MOST_BYTES: Final = 4 << 20
 """The longest body of a request."""
 
+KNOWN: Final = "moothall.known"
+
 _HEADERS: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 
 
@@ -38,10 +40,15 @@ class Guard:
     Args:
         app: the application behind it
         token: the secret that callers state, or None
+        open_paths: what answers without a token too; the application finds in `scope[KNOWN]`
+            whether the request has stated it
     """
 
-    def __init__(self, app: Any, token: str | None) -> None:
+    def __init__(
+        self, app: Any, token: str | None, open_paths: frozenset[str] = frozenset()
+    ) -> None:
         self.app = app
+        self._open = open_paths
         self._token = None if token is None else token.encode()
         self._hosts = Hosts("127.0.0.1")
         self._attempts = Attempts()
@@ -55,7 +62,7 @@ class Guard:
             await send({"type": "websocket.close"})
             return
         try:
-            self._check(scope)
+            scope[KNOWN] = self._check(scope)
             body = await body_of(receive, MOST_BYTES)
         except Refused as refused:
             asks = ((b"www-authenticate", b"Bearer"),) if refused.status == 401 else ()
@@ -67,7 +74,8 @@ class Guard:
             return
         await self.app(scope, again(body, receive), send)
 
-    def _check(self, scope: Scope) -> None:
+    def _check(self, scope: Scope) -> bool:
+        """Refuse a request that may not be made; return whether it may be told everything."""
         check_once(scope)
         check_length(scope, MOST_BYTES)
         host = header(scope, "host") or ""
@@ -79,7 +87,9 @@ class Guard:
         if header(scope, "sec-fetch-site") in ("cross-site", "same-site"):
             raise Refused(403, "a page from elsewhere may not use this server")
         if self._token is None:
-            return
+            return True
+        if scope["path"] in self._open and header(scope, "authorization") is None:
+            return False
         if self._attempts.are_over(scope):
             raise Refused(429, "too many wrong tokens: wait a minute")
         scheme, _, given = (header(scope, "authorization") or "").partition(" ")
@@ -89,6 +99,7 @@ class Guard:
             if given:
                 self._attempts.note(scope)
             raise Refused(401, "the token is missing or wrong")
+        return True
 
 
 def _is_here(scope: Scope) -> bool:
