@@ -94,54 +94,60 @@ def kills(folder: Path, count: int, every: str) -> None:
         )
 
     running = [started(), started()]
-    for number in range(count):
-        victim = number % 2
-        # Most have begun their work, and some are killed before that.
-        if number % 5:
-            assert running[victim].stdout.readline() == "runs\n"
-        threading.Event().wait(RANDOM.uniform(0.0, 0.2))
-        running[victim].kill()
-        running[victim].wait(30)
-        running[victim].stdout.close()
-        running[victim] = started()
-    last = time.time()
-    with Journal(folder / "runs.db") as journal:
-        end = time.monotonic() + 60
-
-        def caught_up(name: str) -> bool:
-            runs = journal.runs(kind="Schedule", agent=name, sort="-began", limit=1)
-            if not runs:
-                return False
-            found = datetime.fromisoformat(runs[0].id.rpartition("@")[2].removeprefix("since "))
-            marks = journal.runs(kind="Schedule", agent="mark", state="stopped")
-            return found.timestamp() > last and not marks
-
-        while not (caught_up("tick") and caught_up("mark")):
-            assert time.monotonic() < end, "they do not catch up"
-            threading.Event().wait(0.02)
+    try:
+        for number in range(count):
+            victim = number % 2
+            # Most have begun their work, and some are killed before that.
+            if number % 4:
+                assert running[victim].stdout.readline() == "runs\n"
+            threading.Event().wait(RANDOM.uniform(0.0, 0.2))
+            running[victim].kill()
+            running[victim].wait(30)
+            running[victim].stdout.close()
+            running[victim] = started()
         for each in running:
-            each.send_signal(15)
-        assert [each.wait(30) for each in running] == [0, 0]
+            assert each.stdout.readline() == "runs\n"
+        last = time.time()
+        with Journal(folder / "runs.db") as journal:
+            end = time.monotonic() + 60
+
+            def caught_up(name: str) -> bool:
+                runs = journal.runs(kind="Schedule", agent=name, sort="-began", limit=1)
+                if not runs:
+                    return False
+                found = datetime.fromisoformat(runs[0].id.rpartition("@")[2].removeprefix("since "))
+                marks = journal.runs(kind="Schedule", agent="mark", state="stopped")
+                return found.timestamp() > last and not marks
+
+            while not (caught_up("tick") and caught_up("mark")):
+                assert time.monotonic() < end, "they do not catch up"
+                threading.Event().wait(0.02)
+            for each in running:
+                each.send_signal(15)
+            assert [each.wait(30) for each in running] == [0, 0]
+            for each in running:
+                each.stdout.close()
+            step = float(every.removesuffix("ms")) / 1000
+            ticks = Counter((folder / "ticks").read_text().split())
+            assert max(ticks.values()) == 1
+            for name in ("tick", "mark"):
+                runs = [r for r in journal.runs(kind="Schedule", agent=name) if "since" not in r.id]
+                times = [datetime.fromisoformat(each.id.rpartition("@")[2]) for each in runs]
+                numbers = sorted(round(each.timestamp() / step) for each in times)
+                assert numbers == list(range(numbers[0], numbers[-1] + 1))  # each, and each once
+                doubted = [each for each in runs if each.state != "done"]
+                done = {each.id.rpartition("@")[2] for each in runs if each.state == "done"}
+                if name == "mark":
+                    assert not doubted
+                    assert done == {each.name for each in (folder / "marks").iterdir()}
+                else:
+                    assert len(doubted) <= count
+                    assert done <= set(ticks)
+                    assert set(ticks) <= {each.id.rpartition("@")[2] for each in runs}
+                    assert all(journal.in_doubt(each.id) for each in doubted)
+    finally:
         for each in running:
-            each.stdout.close()
-        step = float(every.removesuffix("ms")) / 1000
-        ticks = Counter((folder / "ticks").read_text().split())
-        assert max(ticks.values()) == 1
-        for name in ("tick", "mark"):
-            runs = [r for r in journal.runs(kind="Schedule", agent=name) if "since" not in r.id]
-            times = [datetime.fromisoformat(each.id.rpartition("@")[2]) for each in runs]
-            numbers = sorted(round(each.timestamp() / step) for each in times)
-            assert numbers == list(range(numbers[0], numbers[-1] + 1))  # each, and each once
-            doubted = [each for each in runs if each.state != "done"]
-            done = {each.id.rpartition("@")[2] for each in runs if each.state == "done"}
-            if name == "mark":
-                assert not doubted
-                assert done == {each.name for each in (folder / "marks").iterdir()}
-            else:
-                assert len(doubted) <= count
-                assert done <= set(ticks)
-                assert set(ticks) <= {each.id.rpartition("@")[2] for each in runs}
-                assert all(journal.in_doubt(each.id) for each in doubted)
+            each.kill()
 
 
 @pytest.fixture
