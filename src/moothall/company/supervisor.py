@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from moothall.arguments import check_integer, names_checked
 from moothall.errors import ConfigError, DefinitionError, GivenUp
-from moothall.text import error_text, log_failure
+from moothall.text import counted, error_text, log_failure
 
 logger: logging.Logger = logging.getLogger("moothall.company")
 
@@ -181,7 +181,7 @@ class Supervisor:
                     if len(times) == rule.most and (not times or now - times[0] <= rule.within):
                         part.set("given up")
                         raise GivenUp(
-                            f"{name!r} died {part.deaths} times and is not started again: "
+                            f"{name!r} died {counted(part.deaths, 'time')} and is not started again: "
                             f"{part.error}"
                         ) from error
                     times.append(now)
