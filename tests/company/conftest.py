@@ -75,10 +75,10 @@ class Clerk(Agent):
         self.space.remove(self)
 
     @action
-    async def hold(self) -> str:
+    async def hold(self, seconds: float = 1.0) -> str:
         """Wait."""
         HOLDING.set()
-        await asyncio.to_thread(LET_GO.wait, 30)
+        await asyncio.to_thread(LET_GO.wait, seconds)
         return "held"
 
 

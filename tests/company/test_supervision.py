@@ -206,7 +206,7 @@ def test_the_drain_lets_what_runs_end_and_begins_nothing_new(make_company: MakeC
         async with company:
             program = sys.modules["program"]
             me = await asyncio.to_thread(company.space.add, Agent("me"))
-            holding = [me.ask("Clerk", "hold") for _ in range(5)]
+            holding = [me.ask("Clerk", "hold", seconds=30) for _ in range(5)]
             await asyncio.to_thread(program.HOLDING.wait, 10)
             ending = asyncio.create_task(company.__aexit__())
             await until(lambda: company.health()["draining"])
