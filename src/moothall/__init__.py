@@ -24,8 +24,8 @@ agents.person: Person ask_person
 agents.remote_agent: RemoteAgent
 agents.show_reply: show
 agents.user: User
-approval: ApprovalRequest Approver CallbackApprover Question RefuseAll Refused Rule RuleApprover
-    TerminalApprover
+approval: Always ApprovalRequest Approver CallbackApprover Question RefuseAll Refused Rule
+    RuleApprover TerminalApprover
 block: Block
 budget: Budget Spent
 clock: Clock
@@ -52,9 +52,10 @@ memory.memory_config: MemoryT
 memory.sqlite: SQLiteMemory
 memory.summarizing: SummarizingMemory
 message: Message
+provenance: Origin
 models.wrappers.budgeted: BudgetedModel
 models.wrappers.fallback: FallbackModel
-models.wrappers.rate_limit: RateLimit
+models.remote.rate_limit: RateLimit
 models.remote.anthropic: AnthropicModel
 models.remote.litellm: LiteLLMModel
 models.local: LocalModel

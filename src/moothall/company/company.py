@@ -20,7 +20,7 @@ from moothall.company.place import Place
 from moothall.company.scheduler import Call, Scheduler
 from moothall.company.settings import AgentSettings, Settings, read_settings
 from moothall.company.supervisor import Supervised, Supervisor
-from moothall.errors import AgentDied, ConfigError, GivenUp, MoothallError
+from moothall.errors import AgentDied, ConfigError, GivenUp, MissingExtra, MoothallError
 from moothall.orders.named_agents import AgentSource
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.recorded_agent import RecordedAgent
@@ -214,9 +214,11 @@ class Company:
         self.space._left = self._on_left
         self.space._meter(self._metrics.ended)
         if self.settings.http is not None:
+            MissingExtra.unless("http", "mcp", "mcp", "mcp_types", "starlette")
+            from moothall.doors.callers import Callers
             from moothall.doors.served import Served
 
-            self._served = Served((), self.space)
+            self._served = Served((), Callers(self.settings.http.token), self.space)
         for name, given in self.settings.agents.items():
             self._task(self._keep(name, given))
         if self._place.journal is not None and self._calls:
@@ -243,15 +245,14 @@ class Company:
         given = self.settings.http
         if given is None:
             return
-        from moothall.doors.application import application, check_token
+        from moothall.doors.application import application
         from moothall.doors.server import HTTPServer, needs_token, place_of
 
         host, port = place_of(given.listen, "http.listen")
-        check_token(given.token)
         if given.token is None and needs_token(host):
             raise ConfigError(f"{host} can be reached from elsewhere: set http.token")
         made, open_paths = routes(Status(self.health, self.metrics))
-        app = application(self._served, given.token, self.name, made, open_paths)
+        app = application(self._served, self._served.callers, self.name, made, open_paths)
         self._server = HTTPServer(app, host, port, self.settings.drain)
         self._server.start()
 

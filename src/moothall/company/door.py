@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.company.metrics import CONTENT_TYPE
-from moothall.doors.guard import KNOWN
+from moothall.doors.callers import NOBODY, caller_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -38,7 +38,7 @@ def routes(status: Status) -> tuple[list[Any], tuple[str, ...]]:
     def answered(request: Request, key: str) -> Response:
         said = status.health()
         code = 200 if said[key] else 503
-        if not request.scope.get(KNOWN, False):
+        if caller_of(request.scope) == NOBODY:
             said = {each: said[each] for each in _SHORT}
         return JSONResponse(said, code)
 

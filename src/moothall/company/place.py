@@ -217,7 +217,7 @@ class Place:
         """Return whether a run is resumed at the start, since nothing else goes on with it."""
         from moothall.doors.a2a_store import is_task
 
-        if self.journal is None or is_task(run.id, agent, run.thread):
+        if self.journal is None or is_task(run.id):
             return False
         if (run.thread or "").startswith("schedule/") or run.id.endswith("/reply"):
             return False  # its firing goes on

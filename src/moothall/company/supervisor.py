@@ -180,9 +180,9 @@ class Supervisor:
                     log_failure(logger, f"{name!r} died", error)
                     if len(times) == rule.most and (not times or now - times[0] <= rule.within):
                         part.set("given up")
+                        often = counted(part.deaths, "time")
                         raise GivenUp(
-                            f"{name!r} died {counted(part.deaths, 'time')} and is not started again: "
-                            f"{part.error}"
+                            f"{name!r} died {often} and is not started again: {part.error}"
                         ) from error
                     times.append(now)
                 part.set("waiting")

@@ -16,7 +16,7 @@ from moothall.jsonvalue import copy_json
 from moothall.memory.embedder import Embedder
 from moothall.memory.memory import check_memory
 from moothall.memory.memory_file import MemoryFile
-from moothall.sqlite.fulltext import any_of, distinct, indexed, sendable, terms
+from moothall.sqlite.fulltext import any_of, distinct, indexed, query_words, sendable
 
 FOUND_CHARS = 100_000
 """How many characters of a message, from its start, are searched."""
@@ -35,7 +35,7 @@ class Recall:
 
     def by_words(self, text: str, limit: int, id: str | None) -> list[dict[str, Any]]:
         """Return the messages that have the most and the rarest of a text's words."""
-        query = any_of(distinct(terms(text[:FOUND_CHARS]), QUERY_WORDS))
+        query = any_of(distinct(query_words(text[:FOUND_CHARS]), QUERY_WORDS))
         if not query:
             return []
         with self._file.reading() as db:

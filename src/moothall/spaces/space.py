@@ -177,6 +177,12 @@ class Space:
         """Return the ids of the agents in the space, in the order in which they were added."""
         return [] if self._router is None or self._closed else list(self._router.mailboxes)
 
+    def _here(self, id: str) -> Agent | None:
+        """Return the agent of this id that is in this process; None if there is none."""
+        router = self._router
+        mailbox = None if router is None or self._closed else router.mailboxes.get(id)
+        return None if mailbox is None else mailbox.agent
+
     async def _everyone(self) -> list[str]:
         """Return the ids of the agents of all processes that share the space."""
         return self.ids()

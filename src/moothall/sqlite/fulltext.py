@@ -26,7 +26,7 @@ def indexed(text: str) -> str:
     return text if text.isascii() else _UNSPACED.sub(r" \1 ", text)
 
 
-def terms(text: str) -> Iterator[str]:
+def query_words(text: str) -> Iterator[str]:
     """Yield search terms: words, and pairs of characters in scripts without spaces."""
     for word in _WORD.findall(sendable(text)):
         pieces = _UNSPACED.sub(r" \1 ", word).split()

@@ -87,6 +87,11 @@ _OF_EXPERIMENTS: Final = ("experiment", "sweep", "seeds", "jobs", "out", "yes", 
     help="Format of the tables.  [default: Parquet if pyarrow is installed]",
 )
 @click.option(
+    "--trajectories",
+    is_flag=True,
+    help="Write where each citizen was in each step, too.",
+)
+@click.option(
     "--sweep",
     metavar="NAME=V,V",
     multiple=True,
@@ -150,7 +155,8 @@ def command(
 
     --out writes the tables metrics (a row per step), citizens (as they are at the end) and
     messages, manifest.json (settings, versions, hashes), and, with matplotlib, the pictures map.png
-    and day.png. `moothall.society.read_people` reads citizens again.
+    and day.png; with --trajectories also where each citizen was after each step.
+    `moothall.society.read_people` reads citizens again, `Trajectories` where they were.
 
     Exit codes: 0 done, 1 failed,
     2 wrong usage, 130 interrupted.

@@ -42,6 +42,7 @@ class LoopState:
     # The last calls, each with its name, arguments and the result that the model was shown.
     before: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
+    allowed: list[str] = field(default_factory=list)  # values from outside that were permitted
     messages: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
     steps: list[Step] = field(default_factory=list, metadata=APPENDED)
 

@@ -19,7 +19,7 @@ from moothall.research.scope import Scope
 from moothall.research.sentences import is_stop_word
 from moothall.research.web.addresses import address_check
 from moothall.research.web.fetching import USER_AGENT, checked, status_text
-from moothall.sqlite.fulltext import distinct, terms
+from moothall.sqlite.fulltext import distinct, query_words
 from moothall.text import one_line
 
 ARXIV: Final = "https://export.arxiv.org/api/query"
@@ -83,7 +83,7 @@ def search_arxiv(
                 break
         return [each for each in found if scope.takes(each)][: 2 * results]
 
-    return Action("search_arxiv", search, idempotent=True)
+    return Action("search_arxiv", search, outside=True, idempotent=True)
 
 
 def search_crossref(
@@ -133,7 +133,7 @@ def search_crossref(
             raise SearchError(f"{ask.where} answered without a list of works") from None
         return [each for each in found if each is not None and scope.takes(each)][:results]
 
-    return Action("search_crossref", search, idempotent=True)
+    return Action("search_crossref", search, outside=True, idempotent=True)
 
 
 class _Service:
@@ -175,7 +175,7 @@ class _Service:
 
 
 def _words(query: str, what: str) -> list[str]:
-    said = [each for each in terms(plain(query)[:10_000]) if each.isalnum()]
+    said = [each for each in query_words(plain(query)[:10_000]) if each.isalnum()]
     words = [each for each in said if not is_stop_word(each)] or said
     if not words:
         raise SearchError(f"{what}: the query is empty")

@@ -115,7 +115,7 @@ def search_web(
         listed = await ask(scope.asked(words))
         return [each for each in _resources(listed) if scope.takes(each)][:results]
 
-    return Action("search_web", search, idempotent=True)
+    return Action("search_web", search, outside=True, idempotent=True)
 
 
 def _scope(
@@ -274,7 +274,7 @@ def visit_page(
         """
         return await _visited(fetcher, url, pool)
 
-    return Action("visit_page", read_page, idempotent=True)
+    return Action("visit_page", read_page, idempotent=True, outside=True, guard=("url",))
 
 
 def read_pdf(
@@ -300,7 +300,7 @@ def read_pdf(
         """
         return await _visited(fetcher, url, pool, pdf=True)
 
-    return Action("read_pdf", read_document, idempotent=True)
+    return Action("read_pdf", read_document, idempotent=True, outside=True, guard=("url",))
 
 
 async def _visited(
