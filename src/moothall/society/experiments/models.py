@@ -78,7 +78,8 @@ def _file(given: Any, info: ValidationInfo) -> Any:
 def _model_name(given: str, info: ValidationInfo) -> str:
     try:
         if is_of_file(given):
-            function_of(given, info.context)
+            folder: Any = info.context
+            function_of(given, folder)
         else:
             check_spelling(given)
     except (ConfigError, ModelError) as error:
