@@ -378,8 +378,7 @@ async def _permits(
         return decision
 
     keys = [key for key, _ in asked]
-    about = (call.name, args, note_of(asked), tuple(keys)) if asked else None
-    token = ABOUT.set(about)
+    token = ABOUT.set((call.name, args, note_of(asked), tuple(keys)) if asked else None)
     try:
         note = getattr(chosen, "_note", "")
         exact = ApprovalRequest.of(message, note=note).fingerprint

@@ -34,8 +34,11 @@ def look(
     messages: Sequence[dict[str, Any]],
     find: Callable[[str], Action | None],
     grows: bool = False,
+    told: list[tuple[str, str]] | None = None,
 ) -> None:
     """Take in the messages that a model is shown, if any of them comes from outside.
+
+    So it does with what others say of their actions, which a model reads as well: `told`.
 
     If the memory only `grows`, those before the last one that was looked at are known.
 
@@ -46,7 +49,7 @@ def look(
     texts = thread.texts
     if texts is None:
         # What nobody has looked at yet may be of an earlier version, without marks.
-        found = request.outside or any(map(contains, new, repeat(OUTSIDE)))
+        found = request.outside or told or any(map(contains, new, repeat(OUTSIDE)))
         if not found and (new is not messages or not any(_of_unknown(each, find) for each in new)):
             return
         new = messages
@@ -54,6 +57,10 @@ def look(
         texts.note(request.outside)
     elif new is not messages and messages[0].get("role") == "system":
         _take(texts, messages[0], find)
+    if told and told is not texts.told:
+        texts.told = told
+        for source, text in told:
+            texts.read(text, [source])
     for message in new:
         _take(texts, message, find)
 
@@ -144,6 +151,10 @@ def _same(one: Any, other: Any) -> bool:
 
 def questions(call: RequestedCall, texts: Texts, request: ReplyRequest) -> list[tuple[str, str]]:
     """Return what a person is asked of a call: each value's key, and the question."""
+    if call.action is not None and texts.sources == [call.action._described_by]:
+        # All that was read from outside is what the tool's own server says of its tools, and the
+        # server gets what the user said in any case.
+        return []
     made = []
     for parameter, part in dict.fromkeys(call.from_outside):
         key = f"{call.name}.{parameter}={fold(part)}"
