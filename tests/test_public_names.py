@@ -139,6 +139,7 @@ NAMES = (
     "PageError",
     "Passage",
     "Person",
+    "PostgresMemory",
     "Price",
     "Prices",
     "Question",
