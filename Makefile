@@ -58,7 +58,7 @@ test-all: check weights $(VENV)/.docs $(VENV)/.release ## The same with the long
 	@scripts/chromium
 	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup -m "" $(ARGS)
 
-bench: $(VENV)/.bench weights ## Measure beside peers, and print the figures as JSON lines
+bench: $(VENV)/.bench build/corpora weights ## Measure beside peers, and print the figures as JSON lines
 	@$(RUN) -m benchmarks $(ARGS)
 
 check: $(VENV)/.dev ## Format, lint and strict types, ours and users', without changing anything
@@ -97,6 +97,10 @@ $(VENV)/.dev: pyproject.toml constraints.txt scripts/install
 
 $(VENV)/.bench: pyproject.toml constraints.txt scripts/install
 	@PYTHON='$(PYTHON)' scripts/install all,dev,bench $@ $(VENV)/.local $(VENV)/.dev
+
+build/corpora: constraints.txt scripts/corpora $(VENV)/.bench
+	@scripts/corpora
+	@touch $@
 
 $(VENV)/.docs: pyproject.toml constraints.txt scripts/install
 	@PYTHON='$(PYTHON)' scripts/install docs $@

@@ -24,8 +24,8 @@ agents.person: Person ask_person
 agents.remote_agent: RemoteAgent
 agents.show_reply: show
 agents.user: User
-approval: ApprovalRequest Approver CallbackApprover Question RefuseAll Refused Rule RuleApprover
-    TerminalApprover
+approval: Always ApprovalRequest Approver CallbackApprover Question RefuseAll Refused Rule
+    RuleApprover TerminalApprover
 block: Block
 budget: Budget Spent
 clock: Clock
@@ -53,6 +53,7 @@ memory.postgres: PostgresMemory
 memory.sqlite: SQLiteMemory
 memory.summarizing: SummarizingMemory
 message: Message
+provenance: Origin
 models.wrappers.budgeted: BudgetedModel
 models.wrappers.fallback: FallbackModel
 models.remote.rate_limit: RateLimit

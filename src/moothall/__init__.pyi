@@ -18,6 +18,7 @@ from moothall.agents.person import ask_person as ask_person
 from moothall.agents.remote_agent import RemoteAgent as RemoteAgent
 from moothall.agents.show_reply import show as show
 from moothall.agents.user import User as User
+from moothall.approval import Always as Always
 from moothall.approval import ApprovalRequest as ApprovalRequest
 from moothall.approval import Approver as Approver
 from moothall.approval import CallbackApprover as CallbackApprover
@@ -72,6 +73,7 @@ from moothall.models.wrappers.recorded import RecordedModel as RecordedModel
 from moothall.models.wrappers.scripted import ScriptedModel as ScriptedModel
 from moothall.params import AgentParams as AgentParams
 from moothall.params import BlockParams as BlockParams
+from moothall.provenance import Origin as Origin
 from moothall.reasoning.conversation.chosen_by import ChosenBy as ChosenBy
 from moothall.reasoning.conversation.conversation import Conversation as Conversation
 from moothall.reasoning.conversation.conversation_state import (

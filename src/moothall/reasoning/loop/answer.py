@@ -22,6 +22,7 @@ from moothall.action import Action
 from moothall.context import Context
 from moothall.errors import AskAgain, InvalidArguments
 from moothall.jsonvalue import NotJSON, Unreadable, copy_json, read_json, readable
+from moothall.provenance import Origins, origins_of
 from moothall.text import json_type, shorten
 from moothall.threads import awaited
 
@@ -102,6 +103,8 @@ MAX_CALLS = 128
 MAX_ARGS_CHARS = 1_000_000
 """How long the JSON text of one call's arguments may be."""
 
+_NO_ORIGINS: Origins = {}
+
 
 @dataclass(slots=True)
 class RequestedCall:
@@ -116,6 +119,29 @@ class RequestedCall:
     fault: str | None = None  # what is wrong with the call
     begun: bool = False  # whether its execution has begun
     result: dict[str, Any] | None = None  # the environment's, once it has ended
+    # All of one value until something was read from outside: a call costs nothing more then.
+    origins: Origins = field(
+        default_factory=lambda: _NO_ORIGINS
+    )  # of its arguments, by parameter; read-only
+    from_outside: tuple[tuple[str, str], ...] = ()  # its guarded values that are from outside
+    derived: bool = False  # whether a value of it, guarded or not, is from outside
+    read: tuple[str, ...] = ()  # what the agents that it asked had read
+    always: tuple[str, ...] = ()  # values that a person permitted for the thread
+
+    def provenance(self, sources: list[str]) -> dict[str, Any]:
+        """Return what a record keeps of where its values, and its result, come from."""
+        if not (self.origins or self.read or self.always or sources):
+            return {}
+        kept = {"origins": self.origins, "derived": self.derived, "read": self.read}
+        kept |= {"sources": sources}
+        return {name: each for name, each in {**kept, "always": self.always}.items() if each}
+
+    def restore(self, kept: Any) -> None:
+        """Take what a record has kept."""
+        if isinstance(kept, dict):
+            self.origins = origins_of(kept.get("origins"))
+            self.derived = kept.get("derived", False)
+            self.read, self.always = tuple(kept.get("read", ())), tuple(kept.get("always", ()))
 
 
 @dataclass(slots=True)

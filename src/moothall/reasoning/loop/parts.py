@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterable
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from moothall.action import Action, ActionRegistry
+from moothall.action import (
+    ACCESS_DENIED,
+    ACCESS_PERMITTED,
+    ACCESS_REQUESTED,
+    AccessPolicy,
+    Action,
+    ActionRegistry,
+)
 from moothall.agent import Agent
 from moothall.context import Context, SystemPrompt
 from moothall.environment import AnyEnvironment
@@ -86,6 +93,7 @@ class LoopOptions(ReplyingOptions, total=False):
     max_result_chars: int
     check: Check | None
     tries: int
+    outside_policy: AccessPolicy
     budget: Budget | None
     journal: Journal | str | os.PathLike[str] | None
 
@@ -102,6 +110,7 @@ class Looping(Protocol):
     max_result_chars: int
     model: Model
     system_prompt: SystemPrompt | None
+    outside_policy: AccessPolicy
     tries: int
     _goals: list[Goal] | None
     _hooks: Hooks
@@ -152,6 +161,15 @@ def registry_of(actions: Actions | None) -> ActionRegistry:
                 f"actions= has two of one name, the second being {source!r}: give one another name"
             )
     return registry
+
+
+def checked_policy(policy: Any, id: str | int) -> AccessPolicy:
+    """Return an outside policy."""
+    if policy not in (ACCESS_PERMITTED, ACCESS_DENIED, ACCESS_REQUESTED):
+        wanted = "must be one of ACCESS_REQUESTED, ACCESS_DENIED, ACCESS_PERMITTED"
+        raise ConfigError(f"agent {id!r}: outside_policy= {wanted}, got {policy!r:.80}")
+    given: AccessPolicy = policy
+    return given
 
 
 def checked_goals(goals: Iterable[Goal], id: str | int) -> list[Goal]:
