@@ -64,6 +64,16 @@ ALONE = {
         else:
             raise AssertionError("it found a broker")
     """,
+    "postgres": """
+        from moothall import Journal, JournalError, PostgresMemory
+
+        try:
+            Journal("postgresql://nobody:secret@127.0.0.1:9/none")
+        except JournalError as error:
+            assert "127.0.0.1:9/none" in str(error) and "secret" not in str(error), error
+        else:
+            raise AssertionError("it found a server")
+    """,
     "cli": """
         import subprocess, sys
 
@@ -152,6 +162,7 @@ TOGETHER = (
     "openai",
     "pandas",
     "pictures",
+    "postgres",
     "research",
     "society",
     "tables",
