@@ -27,7 +27,7 @@ _NAMES = {
     "decision_log": "Decision decisions",
     "survey": "Interview Question Respondent Survey SurveyAnswer",
     "positions": "Whereabouts",
-    "city.network": "Network",
+    "city.network": "Network read_network",
     "people.drawn": "citizens completed make_people",
     "people.table": "read_people",
     "kernel.perception": "Perception View",

@@ -25,6 +25,7 @@ from moothall.society.city.map import Mode as Mode
 from moothall.society.city.map import Place as Place
 from moothall.society.city.map import Road as Road
 from moothall.society.city.network import Network as Network
+from moothall.society.city.network import read_network as read_network
 from moothall.society.city.places import Capacities as Capacities
 from moothall.society.city.places import Hours as Hours
 from moothall.society.city.places import Near as Near
