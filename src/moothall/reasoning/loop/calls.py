@@ -29,7 +29,7 @@ from moothall.reasoning.hooks import as_hooked, expect, expect_args, run_hooks
 from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.loop.given import error_of
 from moothall.reasoning.loop.parts import Looping
-from moothall.reasoning.loop.provenance import note_of, questions, trace
+from moothall.reasoning.loop.provenance import note_of, questions, sources_of_result, trace
 from moothall.reasoning.members import side_by_side
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
 from moothall.reasoning.reply import Stop
@@ -155,7 +155,9 @@ class Call:
         """Return what the step records besides."""
         wanted = self._wanted
         id = {"action": wanted.name, "id": wanted.id}
-        return {**id, "iteration": self._of.iteration, "call": self._place}
+        about = {**id, "iteration": self._of.iteration, "call": self._place}
+        source = tracing.source_of(wanted.action)
+        return about if source is None else {**about, "source": source}
 
     async def run(self) -> None:
         """Give the call its result: the recorded one, or that of executing it now."""
@@ -163,7 +165,7 @@ class Call:
             await self._run()
         else:
             span = tracing.active.tool(self._agent, self._wanted, self.key)
-            await tracing.traced(span, self._run)
+            await tracing.traced(span, tracing.searching(self._wanted, self._run))
 
     async def _run(self) -> None:
         agent, record, chosen = self._agent, self._record, self._wanted.action
@@ -205,8 +207,9 @@ class Call:
     # -- as it is recorded -------------------------------------------------------------------------
 
     def _dump(self, result: dict[str, Any]) -> dict[str, Any]:
-        data = {"args": self._wanted.args, "result": as_json(result)}
-        if kept := self._wanted.provenance():
+        data, texts = {"args": self._wanted.args}, self._request.state.texts
+        data["result"] = as_json(result)
+        if kept := self._wanted.provenance(sources_of_result(self._wanted, texts, result)):
             data["provenance"] = as_json(kept)
         return {**data, "refused": True} if self._refused else data
 
@@ -233,6 +236,8 @@ class Call:
             _change(wanted, step.args)
         if request.state.texts is not None:
             trace(wanted, request.state.texts)
+            if step is not NULL_STEP:
+                step.tell(origins=as_json(wanted.origins))
         request.tell(CallStarted, *self._named, wanted.args, wanted.origins)
         if refused is not None:
             self._refused = True
@@ -373,8 +378,7 @@ async def _permits(
         return decision
 
     keys = [key for key, _ in asked]
-    about = (call.name, args, note_of(asked), tuple(keys)) if asked else None
-    token = ABOUT.set(about)
+    token = ABOUT.set((call.name, args, note_of(asked), tuple(keys)) if asked else None)
     try:
         note = getattr(chosen, "_note", "")
         exact = ApprovalRequest.of(message, note=note).fingerprint

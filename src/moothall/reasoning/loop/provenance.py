@@ -9,6 +9,7 @@ from operator import contains, is_
 from typing import Any, Final
 
 from moothall.action import Action
+from moothall.jsonvalue import json_line
 from moothall.provenance import OUTSIDE, Origin, Origins, Texts, sources_of, union
 from moothall.provenance.texts import question_on
 from moothall.provenance.values import fold
@@ -33,8 +34,11 @@ def look(
     messages: Sequence[dict[str, Any]],
     find: Callable[[str], Action | None],
     grows: bool = False,
+    told: list[tuple[str, str]] | None = None,
 ) -> None:
     """Take in the messages that a model is shown, if any of them comes from outside.
+
+    So it does with what others say of their actions, which a model reads as well: `told`.
 
     If the memory only `grows`, those before the last one that was looked at are known.
 
@@ -45,7 +49,7 @@ def look(
     texts = thread.texts
     if texts is None:
         # What nobody has looked at yet may be of an earlier version, without marks.
-        found = request.outside or any(map(contains, new, repeat(OUTSIDE)))
+        found = request.outside or told or any(map(contains, new, repeat(OUTSIDE)))
         if not found and (new is not messages or not any(_of_unknown(each, find) for each in new)):
             return
         new = messages
@@ -53,6 +57,10 @@ def look(
         texts.note(request.outside)
     elif new is not messages and messages[0].get("role") == "system":
         _take(texts, messages[0], find)
+    if told and told is not texts.told:
+        texts.told = told
+        for source, text in told:
+            texts.read(text, [source])
     for message in new:
         _take(texts, message, find)
 
@@ -143,6 +151,10 @@ def _same(one: Any, other: Any) -> bool:
 
 def questions(call: RequestedCall, texts: Texts, request: ReplyRequest) -> list[tuple[str, str]]:
     """Return what a person is asked of a call: each value's key, and the question."""
+    if call.action is not None and texts.sources == [call.action._described_by]:
+        # All that was read from outside is what the tool's own server says of its tools, and the
+        # server gets what the user said in any case.
+        return []
     made = []
     for parameter, part in dict.fromkeys(call.from_outside):
         key = f"{call.name}.{parameter}={fold(part)}"
@@ -166,7 +178,7 @@ def mark_result(
         result = (call.result or {}).get("result")
         if not isinstance(result, list | tuple | dict):  # the fastest way
             return
-    sources = sources_of_result(call, thread.texts)
+    sources = sources_of_result(call, thread.texts, call.result or {})
     if sources:
         marked(message, sources)
         if thread.texts is None:  # the next prompt fills it
@@ -209,9 +221,11 @@ def _bare(message: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in message.items() if key not in _MARKS}
 
 
-def sources_of_result(call: RequestedCall, texts: Texts | None) -> list[str]:
+def sources_of_result(
+    call: RequestedCall, texts: Texts | None, result: dict[str, Any]
+) -> list[str]:
     """Return where the result of a call comes from, if from outside; empty if not."""
-    found = [*call.read, *_recalled((call.result or {}).get("result"))]
+    found = [*call.read, *_recalled(result.get("result"))]
     if call.action is None or call.action.outside:
         found.append(source_of(call))
     elif call.derived and texts is not None:
@@ -231,4 +245,5 @@ def source_of(call: RequestedCall) -> str:
     for value in call.args.values():
         if isinstance(value, str) and ("." in value or "/" in value) and " " not in value:
             return cut(value, _SOURCE_CHARS)
-    return call.name
+    given = ", ".join(map(json_line, call.args.values()))
+    return f"{call.name}({cut(given, _SOURCE_CHARS)})" if given else call.name

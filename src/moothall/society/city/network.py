@@ -315,7 +315,9 @@ def read_network(path: str | PathLike[str], *, edge_seconds: int = 60) -> Networ
         if file.suffix == ".parquet":
             table = package("pyarrow.parquet", "read_network", "tables").read_table(file)
             names = table.column_names
-            rows = zip(*(table[name].to_pylist() for name in _ends(names, file)), strict=True)
+            rows: Iterable[Iterable[Any]] = zip(
+                *(table[name].to_pylist() for name in _ends(names, file)), strict=True
+            )
             return _of_rows(rows, file, edge_seconds)
         with file.open(encoding="utf-8", newline="") as lines:
             read = csv.reader(lines)

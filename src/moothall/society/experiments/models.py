@@ -78,7 +78,7 @@ def _file(given: Any, info: ValidationInfo) -> Any:
 def _model_name(given: str, info: ValidationInfo) -> str:
     try:
         if is_of_file(given):
-            function_of(given, info.context)
+            function_of(given, info.context or Path())
         else:
             check_spelling(given)
     except (ConfigError, ModelError) as error:
