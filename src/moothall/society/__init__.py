@@ -14,6 +14,7 @@ _NAMES = {
     "kernel.facts": "Facts Weather",
     "city.grid": "Grid",
     "city.map": "Mode Place Road",
+    "city.plane": "Plane",
     "city.routes": "Route",
     "kernel.commit": "Books Service",
     "kernel.draw": "Draws",

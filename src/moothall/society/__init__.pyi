@@ -34,6 +34,7 @@ from moothall.society.city.places import Places as Places
 from moothall.society.city.places import Positions as Positions
 from moothall.society.city.places import Routes as Routes
 from moothall.society.city.places import needs as needs
+from moothall.society.city.plane import Plane as Plane
 from moothall.society.city.routes import Route as Route
 from moothall.society.columns.column import Column as Column
 from moothall.society.columns.ledger import BRACKETS as BRACKETS
