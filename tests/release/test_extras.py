@@ -115,6 +115,17 @@ ALONE = {
         frame = many.run_sync(jobs=0).to_pandas()
         assert len(frame)
     """,
+    "osm": """
+        from pathlib import Path
+        from moothall.society import City
+
+        ends = '<node id="1" lon="11" lat="48"/><node id="2" lon="11.01" lat="48"/>'
+        home = '<node id="3" lon="11" lat="48"><tag k="building" v="house"/></node>'
+        road = '<nd ref="1"/><nd ref="2"/><tag k="highway" v="residential"/>'
+        text = f'<osm version="0.6">{ends}{home}<way id="1">{road}</way></osm>'
+        Path("town.osm").write_text(text)
+        assert City.from_osm("town.osm")["home-1"].capacity == 3
+    """,
     "sensitivity": """
         from moothall.society import Experiment
 
