@@ -137,6 +137,7 @@ class Actions:
             "access_policy": policy,
             "idempotent": name in self._idempotent,
             "note": note,
+            "foreign": lock is None or bool(note),  # nobody has accepted its description
             "outside": True,
         }
         return call, options, made.fault
@@ -197,11 +198,11 @@ class Actions:
 
 def _made(name: str, call: Any, options: Mapping[str, Any], fault: str) -> Action:
     given = dict(options)
-    note = given.pop("note", "")
+    note, foreign = given.pop("note", ""), given.pop("foreign", False)
     made = ToolAction._described(
         name, call, given.pop("description"), given.pop("parameters"), **given
     )
-    made._note = note
+    made._note, made._foreign = note, foreign
     made._fault = fault  # type: ignore[attr-defined]
     return made
 

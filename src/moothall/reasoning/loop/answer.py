@@ -76,9 +76,10 @@ _NOTHING: dict[str, str] = {}
 class OfferedActions:
     """The actions that a model is shown; `public` has the names that differ from the safe ones."""
 
-    __slots__ = ("actions", "public")
+    __slots__ = ("actions", "foreign", "public")
 
     def __init__(self, actions: list[Action]) -> None:
+        self.foreign: bool = any(each._foreign for each in actions)
         by_name = {action.name: action for action in actions}
         if len(by_name) == len(actions) and all(map(_SAFE.fullmatch, by_name)):
             self.actions: list[Action] = actions
@@ -127,13 +128,18 @@ class RequestedCall:
     derived: bool = False  # whether a value of it, guarded or not, is from outside
     read: tuple[str, ...] = ()  # what the agents that it asked had read
     always: tuple[str, ...] = ()  # values that a person permitted for the thread
+    said: tuple[str, ...] = ()  # what a person answered to its questions
+
+    def hear(self, said: str) -> None:
+        """Note what a person answered."""
+        self.said += (said,)
 
     def provenance(self, sources: list[str]) -> dict[str, Any]:
         """Return what a record keeps of where its values, and its result, come from."""
-        if not (self.origins or self.read or self.always or sources):
+        if not (self.origins or self.read or self.always or self.said or sources):
             return {}
         kept = {"origins": self.origins, "derived": self.derived, "read": self.read}
-        kept |= {"sources": sources}
+        kept |= {"sources": sources, "said": self.said}
         return {name: each for name, each in {**kept, "always": self.always}.items() if each}
 
     def restore(self, kept: Any) -> None:
@@ -142,6 +148,7 @@ class RequestedCall:
             self.origins = origins_of(kept.get("origins"))
             self.derived = kept.get("derived", False)
             self.read, self.always = tuple(kept.get("read", ())), tuple(kept.get("always", ()))
+            self.said = tuple(kept.get("said", ()))
 
 
 @dataclass(slots=True)

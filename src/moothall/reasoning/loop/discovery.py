@@ -104,7 +104,9 @@ def _action(
         options = {"outside": offer.outside, "guard": offer.guarded}
     elif id not in getattr(agent, "trusted", ()):
         options["outside"] = not is_here
-    return Action._described(_joined(id, name), call, described_as, parameters, **options)
+    made = Action._described(_joined(id, name), call, described_as, parameters, **options)
+    made._foreign = made.outside and not is_here
+    return made
 
 
 def _joined(id: str, name: str) -> str:

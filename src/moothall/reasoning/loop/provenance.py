@@ -13,7 +13,7 @@ from moothall.jsonvalue import json_line
 from moothall.provenance import OUTSIDE, Origin, Origins, Texts, sources_of, union
 from moothall.provenance.texts import question_on
 from moothall.provenance.values import fold
-from moothall.reasoning.loop.answer import RequestedCall
+from moothall.reasoning.loop.answer import OfferedActions, RequestedCall
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.thread import Thread
 from moothall.text import cut
@@ -21,7 +21,10 @@ from moothall.text import cut
 ALWAYS: Final = "always"
 """The key of a tool message with the values from outside that are permitted for the thread."""
 
-_MARKS: Final = frozenset((OUTSIDE, ALWAYS))
+SAID: Final = "said"
+"""The key of a tool message with what a person answered to the action's questions."""
+
+_MARKS: Final = frozenset((OUTSIDE, ALWAYS, SAID))
 
 _SHOWN: Final = 3
 _SOURCE_CHARS: Final = 200
@@ -33,16 +36,16 @@ def look(
     request: ReplyRequest,
     messages: Sequence[dict[str, Any]],
     find: Callable[[str], Action | None],
-    grows: bool = False,
+    memory: Any = None,
 ) -> None:
     """Take in the messages that a model is shown, if any of them comes from outside.
 
-    If the memory only `grows`, those before the last one that was looked at are known.
+    If the memory only grows, those before the last one that was looked at are known.
 
     What stands in a memory without a mark, such as that of an earlier version, counts as from
     outside if the action that returned it does.
     """
-    new = _new(thread, messages, grows)
+    new = _new(thread, messages, getattr(memory, "_only_grows", False))
     texts = thread.texts
     if texts is None:
         # What nobody has looked at yet may be of an earlier version, without marks.
@@ -56,6 +59,19 @@ def look(
         _take(texts, messages[0], find)
     for message in new:
         _take(texts, message, find)
+
+
+def read_descriptions(thread: Thread, request: ReplyRequest, shown: OfferedActions) -> None:
+    """Take in the descriptions of actions that a stranger wrote, which the model reads."""
+    if not shown.foreign or thread.described is shown:
+        return
+    thread.described = shown
+    if thread.texts is None:  # the next prompt fills it
+        thread.texts, thread.looked = Texts(request.on_behalf), None
+    for each in shown.actions:
+        if each._foreign:
+            schema = json.dumps(each.parameters, ensure_ascii=False, indent=1)
+            thread.texts.read(f"{each.description}\n{schema}", [f"the description of {each.name}"])
 
 
 def _new(
@@ -94,6 +110,8 @@ def _take(texts: Texts, message: dict[str, Any], find: Callable[[str], Action | 
         texts.add(content, "program", "prompt")
     else:
         texts.add(content, "user")
+    for said in message.get(SAID, ()):
+        texts.add(said, "user")
     if isinstance(always := message.get(ALWAYS), list):
         texts.always.update(filter(_is_text, always))
 
@@ -123,7 +141,8 @@ def trace(call: RequestedCall, texts: Texts) -> None:
                 call.derived = True
                 if is_guarded:
                     from_outside.append((name, part))
-                    origin = texts.locate(part)
+                    if len(from_outside) <= _SHOWN:
+                        origin = texts.locate(part)
             origins[origin] = None
         known[name] = [*origins]
     call.origins, call.from_outside = known, tuple(from_outside)
@@ -144,11 +163,13 @@ def _same(one: Any, other: Any) -> bool:
 
 def questions(call: RequestedCall, texts: Texts, request: ReplyRequest) -> list[tuple[str, str]]:
     """Return what a person is asked of a call: each value's key, and the question."""
-    made = []
+    made: list[tuple[str, str]] = []
     for parameter, part in dict.fromkeys(call.from_outside):
         key = f"{call.name}.{parameter}={fold(part)}"
         if key not in texts.always and key not in request.allowed:
-            said = question_on(parameter, part, texts.locate(part), texts.sources)
+            said = ""
+            if len(made) < _SHOWN:
+                said = question_on(parameter, part, texts.locate(part), texts.sources)
             made.append((key, said))
     return made
 
@@ -163,6 +184,8 @@ def mark_result(
     message: dict[str, Any], call: RequestedCall, thread: Thread, request: ReplyRequest
 ) -> None:
     """Mark a call's result, if it comes from outside, in its message."""
+    if call.said:
+        message[SAID] = [*call.said]
     if thread.texts is None and not (call.action is None or call.action.outside or call.read):
         result = (call.result or {}).get("result")
         if not isinstance(result, list | tuple | dict):  # the fastest way

@@ -28,7 +28,7 @@ from moothall.reasoning.loop.answer import (
     fault_of,
     read_answer,
 )
-from moothall.reasoning.loop.calls import Calls, context_of, doubts_of, execute
+from moothall.reasoning.loop.calls import Calls, doubts_of, execute
 from moothall.reasoning.loop.given import (
     MAX_RESULT_CHARS,
     NOT_RUN,
@@ -37,8 +37,8 @@ from moothall.reasoning.loop.given import (
     result_content,
     system_text,
 )
-from moothall.reasoning.loop.parts import Looping
-from moothall.reasoning.loop.provenance import Shown, look, mark_result, marked
+from moothall.reasoning.loop.parts import Looping, context_of
+from moothall.reasoning.loop.provenance import Shown, look, mark_result, marked, read_descriptions
 from moothall.reasoning.loop.recording import (
     LoopState,
     as_it_ended,
@@ -101,7 +101,6 @@ class Run:
         self.record = record
         self._system: str | None = None  # what the function of the system prompt returned
         self._given = Given(record, self.thread)
-        self._grows = getattr(memory, "_only_grows", False)
         self._without_marks = Shown()
         self._remembered = 0  # how many messages are in the memory
         self._saved = 0  # how many messages are recorded
@@ -312,6 +311,7 @@ class Run:
             if self._system is None and callable(self.agent.system_prompt):
                 self._system = await self._made_prompt(self.agent.system_prompt)
             self.shown = self._show()
+            read_descriptions(self.thread, self.request, self.shown)
             if record is NULL_RECORD and not self.agent._hooks:  # the fastest way
                 given = await self._answer(self.prompt())
             else:
@@ -444,7 +444,7 @@ class Run:
             system := system_text(own, agent._goals or (), guidance)
         ):
             prompt = [{"role": "system", "content": system}, *prompt]
-        look(self.thread, self.request, prompt, self._named, self._grows)
+        look(self.thread, self.request, prompt, self._named, self.memory)
         return prompt
 
     def find(self, name: str) -> tuple[str, Action | None]:
