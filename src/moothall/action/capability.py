@@ -55,7 +55,7 @@ class Action:
     guard: Sequence[str] | None = None
 
     _help: Any = None
-    _foreign: bool = False  # whether a stranger wrote its description
+    _foreign: str = ""  # which stranger wrote its description; empty for none
     _note: str = ""  # what whoever approves a call is told besides
     _description: str | None = None
     _parameters: dict[str, Any] | None = None

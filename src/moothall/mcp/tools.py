@@ -137,7 +137,8 @@ class Actions:
             "access_policy": policy,
             "idempotent": name in self._idempotent,
             "note": note,
-            "foreign": lock is None or bool(note),  # nobody has accepted its description
+            # Nobody has accepted its description.
+            "foreign": self._id if lock is None or note else "",
             "outside": True,
         }
         return call, options, made.fault
@@ -198,7 +199,7 @@ class Actions:
 
 def _made(name: str, call: Any, options: Mapping[str, Any], fault: str) -> Action:
     given = dict(options)
-    note, foreign = given.pop("note", ""), given.pop("foreign", False)
+    note, foreign = given.pop("note", ""), given.pop("foreign", "")
     made = ToolAction._described(
         name, call, given.pop("description"), given.pop("parameters"), **given
     )

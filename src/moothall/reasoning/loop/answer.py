@@ -138,8 +138,8 @@ class RequestedCall:
         """Return what a record keeps of where its values, and its result, come from."""
         if not (self.origins or self.read or self.always or self.said or sources):
             return {}
-        kept = {"origins": self.origins, "derived": self.derived, "read": self.read}
-        kept |= {"sources": sources, "said": self.said}
+        kept = {"origins": self.origins, "derived": self.derived, "said": self.said}
+        kept |= {"sources": sources}
         return {name: each for name, each in {**kept, "always": self.always}.items() if each}
 
     def restore(self, kept: Any) -> None:
@@ -147,7 +147,7 @@ class RequestedCall:
         if isinstance(kept, dict):
             self.origins = origins_of(kept.get("origins"))
             self.derived = kept.get("derived", False)
-            self.read, self.always = tuple(kept.get("read", ())), tuple(kept.get("always", ()))
+            self.read, self.always = tuple(kept.get("sources", ())), tuple(kept.get("always", ()))
             self.said = tuple(kept.get("said", ()))
 
 

@@ -105,7 +105,7 @@ def _action(
     elif id not in getattr(agent, "trusted", ()):
         options["outside"] = not is_here
     made = Action._described(_joined(id, name), call, described_as, parameters, **options)
-    made._foreign = made.outside and not is_here
+    made._foreign = id if made.outside and not is_here else ""
     return made
 
 

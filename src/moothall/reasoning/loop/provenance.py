@@ -24,7 +24,10 @@ ALWAYS: Final = "always"
 SAID: Final = "said"
 """The key of a tool message with what a person answered to the action's questions."""
 
-_MARKS: Final = frozenset((OUTSIDE, ALWAYS, SAID))
+FAULT: Final = "fault"
+"""The key of a tool message of a call that was not executed, since its arguments were wrong."""
+
+_MARKS: Final = frozenset((OUTSIDE, ALWAYS, SAID, FAULT))
 
 _SHOWN: Final = 3
 _SOURCE_CHARS: Final = 200
@@ -37,6 +40,7 @@ def look(
     messages: Sequence[dict[str, Any]],
     find: Callable[[str], Action | None],
     memory: Any = None,
+    shown: OfferedActions | None = None,
 ) -> None:
     """Take in the messages that a model is shown, if any of them comes from outside.
 
@@ -45,6 +49,8 @@ def look(
     What stands in a memory without a mark, such as that of an earlier version, counts as from
     outside if the action that returned it does.
     """
+    if shown is not None and shown.foreign and thread.described is not shown:
+        _read_descriptions(thread, request, shown)
     new = _new(thread, messages, getattr(memory, "_only_grows", False))
     texts = thread.texts
     if texts is None:
@@ -61,17 +67,19 @@ def look(
         _take(texts, message, find)
 
 
-def read_descriptions(thread: Thread, request: ReplyRequest, shown: OfferedActions) -> None:
+def _read_descriptions(thread: Thread, request: ReplyRequest, shown: OfferedActions) -> None:
     """Take in the descriptions of actions that a stranger wrote, which the model reads."""
-    if not shown.foreign or thread.described is shown:
-        return
     thread.described = shown
-    if thread.texts is None:  # the next prompt fills it
+    if thread.texts is None:  # all messages are new to it
         thread.texts, thread.looked = Texts(request.on_behalf), None
     for each in shown.actions:
         if each._foreign:
             schema = json.dumps(each.parameters, ensure_ascii=False, indent=1)
-            thread.texts.read(f"{each.description}\n{schema}", [f"the description of {each.name}"])
+            thread.texts.read(f"{each.description}\n{schema}", [_described_by(each)])
+
+
+def _described_by(action: Action) -> str:
+    return f"descriptions of {action._foreign}"
 
 
 def _new(
@@ -87,7 +95,7 @@ def _new(
 
 
 def _of_unknown(message: dict[str, Any], find: Callable[[str], Action | None]) -> bool:
-    if message.get("role") != "tool":
+    if message.get("role") != "tool" or FAULT in message:
         return False
     action = find(str(message.get("name", "")))
     return action is None or action.outside
@@ -100,6 +108,8 @@ def _take(texts: Texts, message: dict[str, Any], find: Callable[[str], Action | 
         texts.note(sources)
     elif sources:
         texts.read(content, sources)
+    elif FAULT in message:
+        pass  # it repeats what the model wrote
     elif role == "tool":
         name = str(message.get("name", ""))
         if _of_unknown(message, find):
@@ -125,6 +135,8 @@ def trace(call: RequestedCall, texts: Texts) -> None:
     action = call.action
     assert action is not None
     guarded = action.guarded
+    if action._foreign and texts.sources == [_described_by(action)]:
+        guarded = ()  # nobody else had a say: it may ask for what it takes
     known: Origins = {}
     from_outside: list[tuple[str, str]] = []
     call.derived = False
@@ -200,6 +212,14 @@ def mark_result(
         message[ALWAYS] = [*call.always]
 
 
+def mark_fault(message: dict[str, Any], call: RequestedCall, texts: Texts | None) -> None:
+    """Mark the message of a call that was not executed, since something in it was wrong."""
+    if call.action is not None and call.action.outside:
+        message[FAULT] = True
+    if texts is not None:
+        marked(message, texts.sources)
+
+
 def marked(message: dict[str, Any], sources: list[str]) -> dict[str, Any]:
     """Return a message, with the sources of what is from outside in it."""
     if sources:
@@ -238,7 +258,7 @@ def sources_of_result(
 ) -> list[str]:
     """Return where the result of a call comes from, if from outside; empty if not."""
     found = [*call.read, *_recalled(result.get("result"))]
-    if call.action is None or call.action.outside:
+    if call.action is None or (call.action.outside and call.begun):
         found.append(source_of(call))
     elif call.derived and texts is not None:
         found += texts.sources

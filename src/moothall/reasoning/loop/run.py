@@ -38,7 +38,7 @@ from moothall.reasoning.loop.given import (
     system_text,
 )
 from moothall.reasoning.loop.parts import Looping, context_of
-from moothall.reasoning.loop.provenance import Shown, look, mark_result, marked, read_descriptions
+from moothall.reasoning.loop.provenance import Shown, look, mark_fault, mark_result, marked
 from moothall.reasoning.loop.recording import (
     LoopState,
     as_it_ended,
@@ -311,7 +311,6 @@ class Run:
             if self._system is None and callable(self.agent.system_prompt):
                 self._system = await self._made_prompt(self.agent.system_prompt)
             self.shown = self._show()
-            read_descriptions(self.thread, self.request, self.shown)
             if record is NULL_RECORD and not self.agent._hooks:  # the fastest way
                 given = await self._answer(self.prompt())
             else:
@@ -444,7 +443,7 @@ class Run:
             system := system_text(own, agent._goals or (), guidance)
         ):
             prompt = [{"role": "system", "content": system}, *prompt]
-        look(self.thread, self.request, prompt, self._named, self.memory)
+        look(self.thread, self.request, prompt, self._named, self.memory, self.shown)
         return prompt
 
     def find(self, name: str) -> tuple[str, Action | None]:
@@ -571,6 +570,7 @@ class Run:
             for call in answer.calls:
                 content = result_content({"error": call.fault or NOT_RUN}, MAX_RESULT_CHARS)
                 self._add_result(call, content)
+                mark_fault(self.state.messages[-1], call, self.thread.texts)
         else:
             # Some chat formats require an answer between two messages of the user.
             text = answer.text or "(no answer)"
