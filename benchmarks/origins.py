@@ -2,9 +2,10 @@
 
     python -m benchmarks.origins [--quick]
 
-A run makes a hundred calls of an action, one an answer, with an address that the user named. Beside
-it runs the same with an action that guards nothing, so the difference is what provenance takes:
-where nothing was read from outside, and where the first call read 100 kB there.
+A run makes a hundred calls of an action, one an answer, each with another address that the user has
+named. Beside it runs the same with an action that guards nothing and reads nothing from outside, so
+the difference is what provenance takes: where nothing was read from outside, and where the first
+call read 100 kB there, whose reading it pays for, too.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from benchmarks.measure import emit, side_by_side
 from moothall import Action, Call, Memory, ReActAgent, ScriptedModel
 
 CALLS = 100
-TO = "ada@example.com"
+TO = [f"person{number}@example.com" for number in range(CALLS)]
 SCHEMA = {"type": "object", "properties": {"to": {"type": "string"}}}
 NOTHING: dict[str, Any] = {"type": "object", "properties": {}}
 
@@ -43,7 +44,7 @@ def text(size: int) -> str:
     return "".join(made)[:size]
 
 
-def run(read: str, outside: bool, guarded: bool, to: str = TO) -> Callable[[], int]:
+def run(read: str, outside: bool, guarded: bool) -> Callable[[], int]:
     """A run that reads something and then makes its calls."""
 
     async def look() -> str:
@@ -57,7 +58,7 @@ def run(read: str, outside: bool, guarded: bool, to: str = TO) -> Callable[[], i
         Action("look", look, "Look.", NOTHING, idempotent=True, outside=outside),
         Action("send", send, "Send.", SCHEMA, **options),
     ]
-    calls = [Call(f"c{number}", "send", {"to": to}) for number in range(CALLS)]
+    calls = [Call(f"c{number}", "send", {"to": each}) for number, each in enumerate(TO)]
 
     def work() -> int:
         model = ScriptedModel([Call("l", "look", {}), *calls, "Done."], max_tokens=10)
@@ -65,7 +66,7 @@ def run(read: str, outside: bool, guarded: bool, to: str = TO) -> Callable[[], i
             "assistant", model, actions=actions, memory=Memory(), max_iterations=CALLS + 2,
             max_result_chars=10**6,
         )  # fmt: skip
-        reply = asyncio.run(agent.reply(f"Look what is new, and write to {TO}."))
+        reply = asyncio.run(agent.reply(f"Look what is new, and write to {', '.join(TO)}."))
         assert reply.text == "Done."
         return CALLS
 

@@ -43,7 +43,7 @@ def test_segregation_prints_what_its_page_shows() -> None:
     assert f"```text\n{done.stdout}```" in (ROOT / "docs" / "population.md").read_text()
 
 
-def test_what_the_readme_serves_is_an_agent_of_the_examples() -> None:
+def test_readme_serves_an_agent_of_the_examples() -> None:
     readme = (ROOT / "README.md").read_text()
     (name,) = re.findall(r"moothall serve (\S+)", readme)
     done = subprocess.run(

@@ -58,7 +58,7 @@ def test_a_budget_is_shown_with_what_is_spent_and_reserved(journal: Journal) -> 
     assert journal.budgets.list()[1].over.tokens == 10
 
 
-def test_what_a_killed_process_had_reserved_is_given_back_by_a_person(
+def test_budget_reservations_of_a_killed_process_are_given_back(
     journal: Journal, tmp_path: Path
 ) -> None:
     budget = Budget(tokens=1000, journal=journal, name="team")

@@ -208,7 +208,7 @@ def test_a_journal_that_another_process_makes_just_now_is_one(tmp_path: Path) ->
         assert real.version(connection) == real.newest
 
 
-def test_what_cannot_be_recorded_is_not_remembered(tmp_path: Path) -> None:
+def test_reply_that_cannot_be_recorded_is_not_remembered(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j")
 
     def answer(*_: object) -> str:

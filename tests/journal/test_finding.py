@@ -173,7 +173,7 @@ def test_some_entries_of_a_long_run_cost_what_they_are(journal: Journal, tmp_pat
         ({"state": [None]}, "state= must be a text"),
     ),
 )
-def test_what_cannot_be_looked_for_is_refused(
+def test_find_with_a_wrong_filter_is_refused(
     journal: Journal, wanted: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(DefinitionError, match=told):

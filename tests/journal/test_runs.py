@@ -631,7 +631,7 @@ def a_file(folder: Path) -> Any:
 
 @pytest.mark.parametrize("restored", (False, True), ids=("one process", "restored"))
 @pytest.mark.parametrize("memory", (a_list, a_window, a_file))
-def test_what_a_model_was_given_is_kept_as_what_is_new_in_its_thread(
+def test_prompts_are_recorded_as_what_is_new_in_the_thread(
     memory: Callable[[Path], Any], restored: bool, tmp_path: Path
 ) -> None:
     """Also where the memory makes new messages each time, or a state brings them back."""

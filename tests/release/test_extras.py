@@ -105,6 +105,15 @@ ALONE = {
         frame = many.run_sync(jobs=0).to_pandas()
         assert len(frame)
     """,
+    "sensitivity": """
+        from moothall.society import Experiment
+
+        facts = {"society": {"citizens": 10}, "metrics": ["home"]}
+        made = Experiment(name="e", workflow=[{"run": {"steps": 1}}], **facts)
+        bounds = {"blocks.SocialBlock.bound": (1, 9)}
+        found = made.sensitivity_sync("morris", bounds, samples=2, jobs=0)
+        assert len(found.rows) == 1
+    """,
     "pictures": """
         import asyncio
         from pathlib import Path

@@ -55,8 +55,8 @@ class Action:
     guard: Sequence[str] | None = None
 
     _help: Any = None
-    _foreign: str = ""  # which stranger wrote its description; empty for none
     _note: str = ""  # what whoever approves a call is told besides
+    _described_by: str = ""  # who wrote its description and schema, if that is not the program
     _description: str | None = None
     _parameters: dict[str, Any] | None = None
     _signature: Signature | None = None

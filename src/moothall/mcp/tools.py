@@ -137,9 +137,9 @@ class Actions:
             "access_policy": policy,
             "idempotent": name in self._idempotent,
             "note": note,
-            # Nobody has accepted its description.
-            "foreign": self._id if lock is None or note else "",
             "outside": True,
+            # What a person has accepted, by a lock, is the program's text.
+            "described_by": "" if lock is not None else _source(self._id),
         }
         return call, options, made.fault
 
@@ -163,6 +163,7 @@ class Actions:
             "access_policy": self._policy("read_resource"),
             "idempotent": "read_resource" in self._idempotent,
             "outside": True,
+            "described_by": _source(self._id) if known else "",
         }
         return call, options, ""
 
@@ -193,19 +194,24 @@ class Actions:
             "access_policy": self._policy("get_prompt"),
             "idempotent": "get_prompt" in self._idempotent,
             "outside": True,
+            "described_by": _source(self._id) if known else "",
         }
         return call, options, ""
 
 
 def _made(name: str, call: Any, options: Mapping[str, Any], fault: str) -> Action:
     given = dict(options)
-    note, foreign = given.pop("note", ""), given.pop("foreign", "")
+    note, described_by = given.pop("note", ""), given.pop("described_by", "")
     made = ToolAction._described(
         name, call, given.pop("description"), given.pop("parameters"), **given
     )
-    made._note, made._foreign = note, foreign
+    made._note, made._described_by = note, described_by
     made._fault = fault  # type: ignore[attr-defined]
     return made
+
+
+def _source(id: str) -> str:
+    return f"what {id} says of its tools"
 
 
 def _list(names: Iterable[str]) -> str:

@@ -88,8 +88,8 @@ _TIME: Final = re.compile(
     r"(?: ?(?P<half>[ap])\.?m\b\.?)?|(?: ?(?P<just>[ap])\.?m\b\.?))(?![\d:])"
 )
 _DATE_AND_TIME: Final = re.compile(r"(\d{4}-\d{2}-\d{2})[t ](\d{2}:\d{2}(?::\d{2})?)(?:\.0+)?z?")
-_PARTS: Final = re.compile(r"\s*[,;\n]\s*")
-_NAMED: Final = re.compile(r"([^<>]*?)\s*<([^<>]+)>")
+_PARTS: Final = re.compile("[,;\n]")
+_NAMED: Final = re.compile("([^<>]*)<([^<>]+)>")
 _SPACED: Final = re.compile(r"[a-z]{0,4}[\d ./()+-]*\d[a-z\d ./()+-]*")
 _HOST: Final = re.compile(r"[a-z][a-z0-9+.-]*://(?:[^/?#@\s]*@)?([^/?#\s:]+)(?::\d+)?/?$")
 
@@ -171,8 +171,8 @@ def parts_of(value: str) -> list[str]:
     if (found := _DATE_AND_TIME.fullmatch(value.strip().lower())) is not None:
         return [found[1], found[2]]
     if "<" in value and (named := _NAMED.fullmatch(value.strip())) is not None:
-        return [each for each in named.groups() if each]
-    parts = [each for each in _PARTS.split(value.strip()) if each]
+        return [each.strip() for each in named.groups() if each.strip()]
+    parts = [each.strip() for each in _PARTS.split(value) if each.strip()]
     if len(parts) < 2 or any(each.count(" ") > 4 for each in parts):
         return []
     return parts

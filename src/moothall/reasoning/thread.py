@@ -104,7 +104,6 @@ class Thread:
     own: Any = None  # an orchestrator's data for the thread
     remembered: Any = None  # what it remembers from earlier runs, as a journal keeps it
     texts: Texts | None = None  # its texts by origin; None until something outside was read
-    described: Any = None  # the actions whose descriptions were read for that
     looked: Any = None  # the last message that was looked at for that; None before the first
     uses: int = 0  # how many replies and other calls are using it
     left: bool = False  # whether its sender has left: it goes when nothing uses it

@@ -21,6 +21,8 @@ _NAMES = {
     "kernel.intervention": "Intervention",
     "experiments.pictures": "draw_day draw_map",
     "experiments.results": "Results compare",
+    "experiments.fitting": "Fit",
+    "experiments.sensitivity": "Sensitivity",
     "experiments.study": "Experiment",
     "decision_log": "Decision decisions",
     "survey": "Interview Question Respondent Survey SurveyAnswer",

@@ -112,7 +112,7 @@ def test_another_epoch_is_answered_by_reset(port: Port) -> None:
             assert frame(page)["reset"] is True
 
 
-def test_what_is_no_number_is_refused(port: Port) -> None:
+def test_event_stream_after_that_is_no_number_is_refused(port: Port) -> None:
     for after in ("x", "1.5", "NaN", "", "1;2", "0x1"):
         with pytest.raises(InvalidStatus):
             listen(port, f"?after={after}")

@@ -74,12 +74,20 @@ _NOTHING: dict[str, str] = {}
 
 
 class OfferedActions:
-    """The actions that a model is shown; `public` has the names that differ from the safe ones."""
+    """The actions that a model is shown.
 
-    __slots__ = ("actions", "foreign", "public")
+    `public` has the names that differ from the safe ones, `told` the descriptions that are not the
+    program's, each after who wrote it.
+    """
+
+    __slots__ = ("actions", "public", "told")
 
     def __init__(self, actions: list[Action]) -> None:
-        self.foreign: bool = any(each._foreign for each in actions)
+        self.told = [
+            (each._described_by, f"{each.name}: {each.description}")
+            for each in actions
+            if each._described_by
+        ]
         by_name = {action.name: action for action in actions}
         if len(by_name) == len(actions) and all(map(_SAFE.fullmatch, by_name)):
             self.actions: list[Action] = actions

@@ -154,7 +154,9 @@ class Call:
         """Return what the step records besides."""
         wanted = self._wanted
         id = {"action": wanted.name, "id": wanted.id}
-        return {**id, "iteration": self._of.iteration, "call": self._place}
+        about = {**id, "iteration": self._of.iteration, "call": self._place}
+        source = tracing.source_of(wanted.action)
+        return about if source is None else {**about, "source": source}
 
     async def run(self) -> None:
         """Give the call its result: the recorded one, or that of executing it now."""
@@ -162,7 +164,7 @@ class Call:
             await self._run()
         else:
             span = tracing.active.tool(self._agent, self._wanted, self.key)
-            await tracing.traced(span, self._run)
+            await tracing.traced(span, tracing.searching(self._wanted, self._run))
 
     async def _run(self) -> None:
         agent, record, chosen = self._agent, self._record, self._wanted.action
@@ -361,8 +363,7 @@ async def _permits(
         return decision
 
     keys = [key for key, _ in asked]
-    about = (call.name, args, note_of(asked), tuple(keys)) if asked else None
-    token = ABOUT.set(about)
+    token = ABOUT.set((call.name, args, note_of(asked), tuple(keys)) if asked else None)
     try:
         note = getattr(chosen, "_note", "")
         exact = ApprovalRequest.of(message, note=note).fingerprint

@@ -105,7 +105,8 @@ def _action(
     elif id not in getattr(agent, "trusted", ()):
         options["outside"] = not is_here
     made = Action._described(_joined(id, name), call, described_as, parameters, **options)
-    made._foreign = id if made.outside and not is_here else ""
+    if not is_here and id not in getattr(agent, "trusted", ()):
+        made._described_by = f"what {_line(id)} says of its actions"
     return made
 
 

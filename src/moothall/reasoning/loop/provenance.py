@@ -13,7 +13,7 @@ from moothall.jsonvalue import json_line
 from moothall.provenance import OUTSIDE, Origin, Origins, Texts, sources_of, union
 from moothall.provenance.texts import question_on
 from moothall.provenance.values import fold
-from moothall.reasoning.loop.answer import OfferedActions, RequestedCall
+from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.thread import Thread
 from moothall.text import cut
@@ -40,22 +40,22 @@ def look(
     messages: Sequence[dict[str, Any]],
     find: Callable[[str], Action | None],
     memory: Any = None,
-    shown: OfferedActions | None = None,
+    told: list[tuple[str, str]] | None = None,
 ) -> None:
     """Take in the messages that a model is shown, if any of them comes from outside.
+
+    So it does with what others say of their actions, which a model reads as well: `told`.
 
     If the memory only grows, those before the last one that was looked at are known.
 
     What stands in a memory without a mark, such as that of an earlier version, counts as from
     outside if the action that returned it does.
     """
-    if shown is not None and shown.foreign and thread.described is not shown:
-        _read_descriptions(thread, request, shown)
     new = _new(thread, messages, getattr(memory, "_only_grows", False))
     texts = thread.texts
     if texts is None:
         # What nobody has looked at yet may be of an earlier version, without marks.
-        found = request.outside or any(map(contains, new, repeat(OUTSIDE)))
+        found = request.outside or told or any(map(contains, new, repeat(OUTSIDE)))
         if not found and (new is not messages or not any(_of_unknown(each, find) for each in new)):
             return
         new = messages
@@ -63,23 +63,12 @@ def look(
         texts.note(request.outside)
     elif new is not messages and messages[0].get("role") == "system":
         _take(texts, messages[0], find)
+    if told and told is not texts.told:
+        texts.told = told
+        for source, text in told:
+            texts.read(text, [source])
     for message in new:
         _take(texts, message, find)
-
-
-def _read_descriptions(thread: Thread, request: ReplyRequest, shown: OfferedActions) -> None:
-    """Take in the descriptions of actions that a stranger wrote, which the model reads."""
-    thread.described = shown
-    if thread.texts is None:  # all messages are new to it
-        thread.texts, thread.looked = Texts(request.on_behalf), None
-    for each in shown.actions:
-        if each._foreign:
-            schema = json.dumps(each.parameters, ensure_ascii=False, indent=1)
-            thread.texts.read(f"{each.description}\n{schema}", [_described_by(each)])
-
-
-def _described_by(action: Action) -> str:
-    return f"descriptions of {action._foreign}"
 
 
 def _new(
@@ -135,8 +124,6 @@ def trace(call: RequestedCall, texts: Texts) -> None:
     action = call.action
     assert action is not None
     guarded = action.guarded
-    if action._foreign and texts.sources == [_described_by(action)]:
-        guarded = ()  # nobody else had a say: it may ask for what it takes
     known: Origins = {}
     from_outside: list[tuple[str, str]] = []
     call.derived = False
@@ -175,6 +162,10 @@ def _same(one: Any, other: Any) -> bool:
 
 def questions(call: RequestedCall, texts: Texts, request: ReplyRequest) -> list[tuple[str, str]]:
     """Return what a person is asked of a call: each value's key, and the question."""
+    if call.action is not None and texts.sources == [call.action._described_by]:
+        # All that was read from outside is what the tool's own server says of its tools, and the
+        # server gets what the user said in any case.
+        return []
     made: list[tuple[str, str]] = []
     for parameter, part in dict.fromkeys(call.from_outside):
         key = f"{call.name}.{parameter}={fold(part)}"

@@ -443,7 +443,8 @@ class Run:
             system := system_text(own, agent._goals or (), guidance)
         ):
             prompt = [{"role": "system", "content": system}, *prompt]
-        look(self.thread, self.request, prompt, self._named, self.memory, self.shown)
+        told = getattr(getattr(self, "shown", None), "told", None)
+        look(self.thread, self.request, prompt, self._named, self.memory, told)
         return prompt
 
     def find(self, name: str) -> tuple[str, Action | None]:

@@ -18,6 +18,10 @@ from moothall.society.experiments.sweep import Progress, sweep
 from moothall.society.experiments.workflow import FieldError, field_path
 from moothall.threads import refuse_on_loop
 
+if TYPE_CHECKING:
+    from moothall.society.experiments.fitting import Fit
+    from moothall.society.experiments.sensitivity import Sensitivity
+
 
 class Experiment(Design):
     """A question, asked of a society in several conditions, with several seeds and parameters.
@@ -43,6 +47,7 @@ class Experiment(Design):
         published: published figures, which the report compares with ours
         source: where the figures are published
         notes: what readers of the report should know
+        about: texts for elements of the ODD protocol, such as `emergence`; see `odd`
         folder: the folder of the file; functions are looked up below it
 
     Raises:
@@ -70,6 +75,7 @@ class Experiment(Design):
             published: Sequence[Mapping[str, Any] | Published] = (),
             source: str = "",
             notes: str = "",
+            about: Mapping[str, str] = ...,
             folder: Path = ...,
         ) -> None: ...
 
@@ -141,6 +147,126 @@ class Experiment(Design):
 
             await asyncio.to_thread(write_report, self, results, folder_)
         return results
+
+    def odd(self, path: str | Path | None = None) -> str:
+        """Return a description of the study by the ODD protocol (Grimm et al. 2020), in Markdown.
+
+        It is written from the study itself: its fields, the docstrings and parameters of its blocks
+        and services, and the society of the first cell, which is made and not run. What only
+        the author knows stands in the field `about`.
+
+        Args:
+            path: the file that it is written to; None for no file
+
+        Raises:
+            ConfigError: the society cannot be made
+            FileError: the file cannot be written
+        """
+        from moothall.society.experiments.odd import odd_page
+        from moothall.society.tables import write_whole
+
+        page = odd_page(self)
+        if path is not None:
+            write_whole(Path(path), lambda to: Path(to).write_text(page, encoding="utf-8"))
+        return page
+
+    async def sensitivity(
+        self,
+        method: str = "sobol",
+        bounds: Mapping[str, Sequence[float]] | None = None,
+        *,
+        samples: int = 64,
+        condition: str | None = None,
+        seed: int = 0,
+        jobs: int = 1,
+        out: str | Path | None = None,
+        progress: Callable[[Progress], Any] | None = None,
+    ) -> Sensitivity:
+        """Measure how much each parameter moves each metric, by SALib.
+
+        Each point is run with all seeds of the experiment, and its metrics are their means at the
+        end. `sobol` (Saltelli 2010) runs `samples * (parameters + 2)` points, `morris` (1991)
+        `samples * (parameters + 1)`. With `out`, the same call goes on where a killed one stopped.
+
+        Args:
+            method: `sobol`, for shares of the variance, or `morris`, which screens with fewer runs
+            bounds: the lowest and highest value by parameter, or `$name` of the workflow; two whole
+                numbers have whole values; those of `parameters` if left out
+            samples: the size of the sample: a power of 2 for `sobol`, the trajectories for `morris`
+            condition: the condition; needed if there are several
+            seed: the seed of the sample
+            jobs: as of `run`
+            out: as of `run`
+            progress: as of `run`
+
+        Raises:
+            ConfigError: an argument is wrong, or a cell cannot run
+            MissingExtra: SALib is not installed
+        """
+        from moothall.society.experiments.sensitivity import analyse
+
+        folder = None if out is None else Path(out)
+        return await analyse(self, method, bounds, samples, condition, seed, jobs, folder, progress)
+
+    def sensitivity_sync(
+        self,
+        method: str = "sobol",
+        bounds: Mapping[str, Sequence[float]] | None = None,
+        **options: Any,
+    ) -> Sensitivity:
+        """Call `sensitivity` from a script, and wait for it; the arguments are the same."""
+        refuse_on_loop("sensitivity_sync of an Experiment", "sensitivity()")
+        return asyncio.run(self.sensitivity(method, bounds, **options))
+
+    async def fit(
+        self,
+        targets: Mapping[str, Any],
+        priors: Mapping[str, Any],
+        *,
+        points: int = 64,
+        rounds: int = 10,
+        least: float = 0.05,
+        seed: int = 0,
+        jobs: int = 1,
+        out: str | Path | None = None,
+        progress: Callable[[Progress], Any] | None = None,
+    ) -> Fit:
+        """Find the values of parameters with which metrics come near known figures.
+
+        Approximate Bayesian computation in rounds (Lenormand et al. 2013). The first runs `points`
+        points drawn from the priors. Each later round keeps the nearer half, and runs as many new
+        points near these. Each point is run with all seeds of the experiment, and its metrics are
+        their means. With `out`, the same call continues where a killed one stopped.
+
+        Args:
+            targets: the known figure by metric; or a dict with `value` and any of `condition`,
+                `step` (after how many steps; the last if left out) and `scale`, the error that
+                counts as 1; the metric's deviation in the first round if left out
+            priors: by parameter, or `$name` of the workflow, (low, high), evenly; of two whole
+                numbers all whole ones between; or a distribution of `scipy.stats`, such as
+                `norm(0.3, 0.1)`
+            points: how many points the first round runs, 4 or more
+            rounds: how many rounds there are at most
+            least: it ends when a smaller share of the new points is nearer than the old bound
+            seed: the seed of the draws
+            jobs: as of `run`
+            out: as of `run`; each round has a folder in it
+            progress: as of `run`, for each round
+
+        Raises:
+            ConfigError: an argument is wrong, or a cell cannot run
+        """
+        from moothall.society.experiments.fitting import fit
+
+        folder = None if out is None else Path(out)
+        return await fit(self, targets, priors, points, rounds, least, seed, jobs, folder, progress)
+
+    def fit_sync(
+        self, targets: Mapping[str, Any], priors: Mapping[str, Any], **options: Any
+    ) -> Fit:
+        """Call `fit` from a script, and wait for it; the arguments are the same."""
+        refuse_on_loop("fit_sync of an Experiment", "fit()")
+        return asyncio.run(self.fit(targets, priors, **options))
 
     def run_sync(
         self,
