@@ -64,6 +64,16 @@ ALONE = {
         else:
             raise AssertionError("it found a broker")
     """,
+    "postgres": """
+        from moothall import Journal, JournalError, PostgresMemory
+
+        try:
+            Journal("postgresql://nobody:secret@127.0.0.1:9/none")
+        except JournalError as error:
+            assert "127.0.0.1:9/none" in str(error) and "secret" not in str(error), error
+        else:
+            raise AssertionError("it found a server")
+    """,
     "cli": """
         import subprocess, sys
 
@@ -104,6 +114,17 @@ ALONE = {
         many = Experiment(name="e", **facts, workflow=[{"run": {"steps": 2}}])
         frame = many.run_sync(jobs=0).to_pandas()
         assert len(frame)
+    """,
+    "osm": """
+        from pathlib import Path
+        from moothall.society import City
+
+        ends = '<node id="1" lon="11" lat="48"/><node id="2" lon="11.01" lat="48"/>'
+        home = '<node id="3" lon="11" lat="48"><tag k="building" v="house"/></node>'
+        road = '<nd ref="1"/><nd ref="2"/><tag k="highway" v="residential"/>'
+        text = f'<osm version="0.6">{ends}{home}<way id="1">{road}</way></osm>'
+        Path("town.osm").write_text(text)
+        assert City.from_osm("town.osm")["home-1"].capacity == 3
     """,
     "sensitivity": """
         from moothall.society import Experiment
@@ -166,6 +187,7 @@ TOGETHER = (
     "openai",
     "pandas",
     "pictures",
+    "postgres",
     "research",
     "society",
     "tables",
