@@ -230,7 +230,7 @@ def test_interest_is_credited_in_the_order_of_ids_while_the_bank_has_some() -> N
 def test_the_day_ends_with_inputs_profits_transfers_and_new_prices() -> None:
     shop = Firm("firm-1", "shop-1", 10_000, price=100, stock=50, sells=True)
     works = Firm("firm-2", "work-1", 100_000, wage=4000)
-    state = Government(most_price=1000, month=1)
+    state = Government(most_price=1000, month=1, daily=0)
     made = books(shop, works, state, hour=23, c1={"work": "work-1"}, c2={"money": 10_000})
     total = made.total
     settled(made, ("c1", Work("work-1", 900)), ("c2", Buy("shop-1", "goods", 9000)))
@@ -254,7 +254,7 @@ def test_only_private_firms_make_goods_and_change_wages_and_a_seller_keeps_its_b
     shop = Firm("firm-1", "shop-1", 10_000, wage=4000, price=100, stock=50, sells=True)
     school = Firm("firm-2", "school-1", wage=4000, public=True)
     works = Firm("firm-3", "work-1", 100_000, wage=4000)
-    state = Government(money=50_000, most_price=1000, most_wage=1000, month=2)
+    state = Government(money=50_000, most_price=1000, most_wage=1000, month=2, daily=0)
     citizens = {"c1": {"work": "shop-1"}, "c2": {"work": "school-1"}, "c3": {"work": "work-1"}}
     made = books(shop, school, works, state, hour=23, **citizens)
     wages = {id: Work(status["work"], 900) for id, status in citizens.items()}
@@ -345,7 +345,7 @@ def test_an_economy_is_made_for_a_city() -> None:
     staff = sum(city.capacity(id) * share[city.kind(id)] // 1000 for id in public)
     assert (services[0].money, services[1].money) == (250_000, staff * 200_000)
     assert {(each.wage, each.price) for each in firms} == {(2500, 100)}
-    firm = make_economy(city, days=1, wage=100)[-1]
+    firm = make_economy(city, days=1, wage=100)[-2]
     assert firm.money == city.capacity(firm.place) * 8 * 100
     assert {each.seed for each in make_economy(city, seed=7) if isinstance(each, Government)} == {7}
     with pytest.raises(ConfigError, match="make_economy needs"):

@@ -41,7 +41,7 @@ def test_the_people_of_a_seed_are_those_of_every_platform(people: list[dict[str,
     """Who changes a draw changes these bytes, and tells users that results differ."""
     whole = [{**person, "money": person["money"] > 0} for person in people]
     made = hashlib.sha256(json.dumps(whole).encode()).hexdigest()
-    assert made == "efb93b298640c10fc1239114fbe0a934282e6e5a8d3442d9062b6d62dbd9347c"
+    assert made == "a0766dfc80f5931a415c107601644df366c99fecca3dc979f3da99cf0afe570e"
     assert all(person["money"] > 0 or person["profile"]["age"] < 18 for person in people)
     # The median, one and two deviations of 2.03 above it, one below, and the most.
     u = [1 - math.exp(-z * z / 2) for z in (0, 1, 2, 1, 4)]
@@ -84,7 +84,7 @@ def test_homes_and_work_hold_no_more_than_they_can(
     seated = [person["school"] for person in pupils if person["school"]]
     assert len(seated) > 0.9 * len(pupils)
     for school, count in Counter(seated).items():
-        assert count <= city.capacity(school) * 9 // 10
+        assert count <= city.capacity(school) - city.capacity(school) // 10
     assert not any(person["work"] for person in pupils)
 
 
@@ -95,9 +95,11 @@ def test_relations_are_mutual_and_households_are_close(people: list[dict[str, An
             assert by_id[friend]["relations"][id] == strength
             if by_id[friend]["home"] == person["home"]:
                 assert strength == 800
-    assert 3 < sum(len(person["relations"]) for person in people) / 400 < 8
+    assert 12 < sum(len(person["relations"]) for person in people) / 400 < 15
+    close = sum(each >= 700 for person in people for each in person["relations"].values())
+    assert 4 < close / 400 < 6
     homeless = completed([{"id": id} for id in range(9)], seed=1)
-    assert all(max(each["relations"].values()) < 700 for each in homeless)  # all live alone
+    assert not any("kin" in each for each in homeless)  # all live alone
 
 
 def test_what_is_given_is_kept_and_the_rest_is_drawn() -> None:

@@ -37,6 +37,7 @@ _NAMES = {
     "services.economy": "Bank Government make_economy",
     "services.feed": "Feed",
     "services.firm": "Firm",
+    "services.labour": "LabourMarket",
     "columns.ledger": "BRACKETS",
     "society": "Society",
     "kernel.wants": "Answer Buy Follow Like Move Pay Post Save Want Work",

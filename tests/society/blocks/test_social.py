@@ -49,12 +49,24 @@ def test_a_relation_without_contact_fades_by_the_day() -> None:
     live(agent, step=95)
     assert agent.status["relations"] == {"2": 800, "3": 800}
     live(agent, step=96, messages=[said("2")])
-    assert agent.status["relations"] == {"2": 801, "3": 796}
+    assert agent.status["relations"] == {"2": 801, "3": 799}
     live(agent, step=97)
-    assert agent.status["relations"] == {"2": 801, "3": 796}
+    assert agent.status["relations"] == {"2": 801, "3": 799}
     wave = {"from": "3", "to": "1", "action": {"name": "wave", "args": {}}}
     live(agent, step=192, messages=[wave])  # only what is said is contact
-    assert agent.status["relations"] == {"2": 796, "3": 792}
+    assert agent.status["relations"] == {"2": 800, "3": 798}
+
+
+def test_who_is_not_met_again_is_forgotten_and_kin_are_not() -> None:
+    relations = {"2": 2, "3": 1, "4": 800, "5": 700}
+    agent = citizen([SocialBlock()], relations=dict(relations), kin={"4": "child"})
+    for day in range(3):
+        live(agent, step=96 * day)
+    assert agent.status["relations"] == {"4": 800, "5": 698}
+    few = SocialBlock(block_params=SocialBlockParams(friends=2))
+    agent = citizen([few], relations={"4": 3, "5": 700}, kin={"4": "child"})
+    live(agent, messages=[said("9")])
+    assert agent.status["relations"] == {"4": 3, "9": 2}
 
 
 def test_of_too_many_relations_the_weakest_goes() -> None:
