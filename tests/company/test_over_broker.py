@@ -154,7 +154,7 @@ def test_one_process_of_three_is_replaced_and_killed_without_a_request_lost(
             threading.Event().wait(0.01)
         over.set()
         loading.join(60)
-        assert outcomes["ok"] + outcomes["in doubt"] == outcomes["asked"]
+        assert outcomes["ok"] + outcomes["in doubt"] == outcomes["asked"], outcomes
         assert outcomes["in doubt"] <= 1
         counted = Counter((tmp_path / "counted").read_text().split())
         assert max(counted.values()) == 1
