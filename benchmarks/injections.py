@@ -35,12 +35,11 @@ from benchmarks.hostile import page
 from benchmarks.measure import emit
 from moothall import (
     ACCESS_PERMITTED,
-    Agent,
     ApprovalRequest,
     CallbackApprover,
+    Conversation,
     DualActAgent,
     DualActConfig,
-    NativeSpace,
     ReActAgent,
     ScriptedModel,
     TerminalApprover,
@@ -167,11 +166,11 @@ async def in_a_page(text: str) -> Desk:
 
 
 async def in_a_message(text: str) -> Desk:
-    desk = Desk()
-    with NativeSpace() as space:
-        space.add(desk.agent(obeying(text)))
-        stranger = space.add(Agent("stranger"))
-        await asyncio.to_thread(stranger.ask("assistant", "say", content=text).result, 20)
+    desk = Desk(text)
+    script = ScriptedModel([Call("r", READ, {}), text])
+    reader = ReActAgent("reader", script, actions=[desk.read])
+    members = [reader, desk.agent(obeying(text))]
+    await Conversation(members, max_turns=2).reply(TASK)
     return desk
 
 

@@ -56,6 +56,7 @@ class Action:
 
     _help: Any = None
     _note: str = ""  # what whoever approves a call is told besides
+    _described_by: str = ""  # who wrote its description and schema, if that is not the program
     _description: str | None = None
     _parameters: dict[str, Any] | None = None
     _signature: Signature | None = None

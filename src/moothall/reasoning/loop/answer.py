@@ -74,11 +74,20 @@ _NOTHING: dict[str, str] = {}
 
 
 class OfferedActions:
-    """The actions that a model is shown; `public` has the names that differ from the safe ones."""
+    """The actions that a model is shown.
 
-    __slots__ = ("actions", "public")
+    `public` has the names that differ from the safe ones, `told` the descriptions that are not the
+    program's, each after who wrote it.
+    """
+
+    __slots__ = ("actions", "public", "told")
 
     def __init__(self, actions: list[Action]) -> None:
+        self.told = [
+            (each._described_by, f"{each.name}: {each.description}")
+            for each in actions
+            if each._described_by
+        ]
         by_name = {action.name: action for action in actions}
         if len(by_name) == len(actions) and all(map(_SAFE.fullmatch, by_name)):
             self.actions: list[Action] = actions
@@ -127,12 +136,18 @@ class RequestedCall:
     derived: bool = False  # whether a value of it, guarded or not, is from outside
     read: tuple[str, ...] = ()  # what the agents that it asked had read
     always: tuple[str, ...] = ()  # values that a person permitted for the thread
+    said: tuple[str, ...] = ()  # what a person answered to its questions
 
-    def provenance(self) -> dict[str, Any]:
-        """Return what a record keeps of where its values and its result come from."""
-        if not (self.origins or self.read or self.always):
+    def hear(self, said: str) -> None:
+        """Note what a person answered."""
+        self.said += (said,)
+
+    def provenance(self, sources: list[str]) -> dict[str, Any]:
+        """Return what a record keeps of where its values, and its result, come from."""
+        if not (self.origins or self.read or self.always or self.said or sources):
             return {}
-        kept = {"origins": self.origins, "derived": self.derived, "read": self.read}
+        kept = {"origins": self.origins, "derived": self.derived, "said": self.said}
+        kept |= {"sources": sources}
         return {name: each for name, each in {**kept, "always": self.always}.items() if each}
 
     def restore(self, kept: Any) -> None:
@@ -140,7 +155,8 @@ class RequestedCall:
         if isinstance(kept, dict):
             self.origins = origins_of(kept.get("origins"))
             self.derived = kept.get("derived", False)
-            self.read, self.always = tuple(kept.get("read", ())), tuple(kept.get("always", ()))
+            self.read, self.always = tuple(kept.get("sources", ())), tuple(kept.get("always", ()))
+            self.said = tuple(kept.get("said", ()))
 
 
 @dataclass(slots=True)

@@ -104,7 +104,10 @@ def _action(
         options = {"outside": offer.outside, "guard": offer.guarded}
     elif id not in getattr(agent, "trusted", ()):
         options["outside"] = not is_here
-    return Action._described(_joined(id, name), call, described_as, parameters, **options)
+    made = Action._described(_joined(id, name), call, described_as, parameters, **options)
+    if not is_here and id not in getattr(agent, "trusted", ()):
+        made._described_by = f"what {_line(id)} says of its actions"
+    return made
 
 
 def _joined(id: str, name: str) -> str:

@@ -75,10 +75,13 @@ def _file(given: Any, info: ValidationInfo) -> Any:
     return given
 
 
-def _model_name(given: str) -> str:
+def _model_name(given: str, info: ValidationInfo) -> str:
     try:
-        check_spelling(given)
-    except ModelError as error:
+        if is_of_file(given):
+            function_of(given, info.context or Path())
+        else:
+            check_spelling(given)
+    except (ConfigError, ModelError) as error:
         raise ValueError(str(error)) from None
     return given
 
@@ -113,13 +116,10 @@ def town(
     journal: Journal | None = None,
 ) -> Society:
     """Return a town drawn from its seed; `moothall simulate` alone gives budget and journal."""
+    many = citizens if isinstance(citizens, int) else len(read_people(folder / citizens))
     if city is not None:
-        try:
-            place = City.from_json((folder / city).read_bytes())
-        except OSError as error:
-            raise ConfigError(f"city: {city!r} cannot be read: {error.strerror}") from None
+        place = _city_of(folder / city, many)
     else:
-        many = citizens if isinstance(citizens, int) else len(read_people(folder / citizens))
         place = City.generate(seed=seed, citizens=max(10, many))
     if columns and (not isinstance(citizens, int) or llm is not None or params):
         raise ConfigError("columns: citizens must be a number, without a model and params")
@@ -147,7 +147,7 @@ def town(
         people,
         place,
         seed=seed,
-        model=model_of(llm, None if answers is None else folder / answers),
+        model=model_of(llm, None if answers is None else folder / answers, folder),
         services=[*services, *([Feed()] if feed else [])],
         budget=budget,
         journal=journal,
@@ -155,6 +155,18 @@ def town(
         facts=facts,
         engine=LocalEngine(threads=threads),
     )
+
+
+def _city_of(path: Path, citizens: int) -> City:
+    """Return the city of a file: a map, by its suffix, or JSON of `City.to_json`."""
+    if path.suffix == ".geojson":
+        return City.from_geojson(path, citizens=citizens)
+    if path.suffix == ".osm" or path.name.endswith(".osm.pbf"):
+        return City.from_osm(path, citizens=citizens)
+    try:
+        return City.from_json(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"city: {path.name!r} cannot be read: {error.strerror}") from None
 
 
 def _blocks_of(given: Mapping[str, dict[str, Any]], folder: Path) -> Callable[[], list[Any]]:
@@ -169,18 +181,26 @@ def _blocks_of(given: Mapping[str, dict[str, Any]], folder: Path) -> Callable[[]
     return lambda: [kind(block_params=parameters) for kind, parameters in made]
 
 
-def model_of(name: Any, answers: Path | None = None) -> Any:
-    """Return the model of a name, its answers recorded in a file and replayed; a model as it is."""
+def model_of(name: Any, answers: Path | None = None, folder: Path = Path()) -> Any:
+    """Return the model of a name, its answers recorded in a file and replayed; a model as it is.
+
+    `file.py:function` is what a function of a file below `folder` returns, which takes nothing.
+    """
     from moothall.models.wrappers.recorded import RecordedModel
 
     if not isinstance(name, str):
         return name
+    asked: Any = name
+    if is_of_file(name):
+        asked = function_of(name, folder)()
+        if not callable(getattr(asked, "complete", None)):
+            raise ConfigError(f"llm: {name!r} must return a model, got {asked!r:.80}")
     if answers is None:
-        return model(name)
+        return model(asked)
     # A branch has the answers that are given to its trunk, and the trunk those of its branch.
     made = _RECORDED.get((name, answers))
     if made is None:
-        made = _RECORDED[name, answers] = RecordedModel(name, answers)
+        made = _RECORDED[name, answers] = RecordedModel(asked, answers)
     return made
 
 
