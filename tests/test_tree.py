@@ -89,6 +89,7 @@ FLOORS = {
         "openai",
         "ag_ui",
         "application",
+        "server",
     ),
     "budget": (
         "period",

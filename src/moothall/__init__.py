@@ -32,11 +32,11 @@ clock: Clock
 context: Context
 dispatch: AgentToolbox BlockDispatcher DISPATCHER_PROMPT Dispatch
 environment: Environment
-errors: ActionError ActionNotFound AddressRefused AgentNotFound AgentStopped AskAgain
+errors: ActionError ActionNotFound AddressRefused AgentDied AgentNotFound AgentStopped AskAgain
     BrokerError BudgetExceeded CardGone CommandError CommandTimeout ConfigError
     ContextOverflow DeadlineExceeded DefinitionError DuplicateAgent FileError FileTooLarge
-    FolderIndexError HookError HopLimitExceeded InDoubt InboxError InvalidArguments InvalidId
-    InvalidMessage JournalError MCPServerError MailboxFull MemoryFileError MissingExtra
+    FolderIndexError GivenUp HookError HopLimitExceeded InDoubt InboxError InvalidArguments
+    InvalidId InvalidMessage JournalError MCPServerError MailboxFull MemoryFileError MissingExtra
     ModelError MoothallError NoSuchFile NoSuchRun NobodyToAsk NotAFile NotInSpace NotPermitted
     NotText OutsideFolder
     PageError RemoteForbidden RequestCancelled RequestError RequestTimeout RunHeld RunMismatch

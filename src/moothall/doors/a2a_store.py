@@ -58,6 +58,11 @@ def _is_of(id: str, agent: str, sender: str) -> bool:
     return found is not None and _id_of(found[1], agent, sender) == id
 
 
+def is_task(run_id: str) -> bool:
+    """Return whether a run is a task, which goes on by itself when the doors open."""
+    return _ID.fullmatch(run_id) is not None
+
+
 class Tasks:
     """The tasks of all callers.
 

@@ -62,17 +62,29 @@ def asgi(
     """
     MissingExtra.unless("doors", "mcp", "mcp", "mcp_types", "starlette")
     callers = Callers(token, budget, rate)
-    served = Served(agents, callers)
-    a2a = A2ADoor(served, title, token is not None)
-    return Guard(_application(served, MCPDoor(served, title), a2a), callers)
+    return application(Served(agents, callers), callers, title)
 
 
-def _application(served: Served, door: MCPDoor, a2a: A2ADoor) -> Starlette:
+def application(
+    served: Served,
+    callers: Callers,
+    title: str,
+    routes: Iterable[Any] = (),
+    open_paths: Iterable[str] = (),
+) -> Guard:
+    """Return the application of all doors, with more routes; `open_paths` need no token."""
+    a2a = A2ADoor(served, title, callers.tokens is not None)
+    inner = _application(served, MCPDoor(served, title), a2a, routes)
+    return Guard(inner, callers, frozenset(open_paths))
+
+
+def _application(served: Served, door: MCPDoor, a2a: A2ADoor, more: Iterable[Any]) -> Starlette:
     from starlette.applications import Starlette
     from starlette.routing import Route
 
     ag_ui = AGUIDoor(served)
     routes: list[Any] = [
+        *more,
         *A2ARest(a2a).routes(),
         *a2a.routes(),
         *OpenAIDoor(served).routes(),

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 LOCAL: Final = "local"
 """The caller without a token: any program of this machine."""
+NOBODY: Final = ""
+"""Who states no token, at the few paths that answer without one."""
 TOKEN: Final = "token"
 """Whoever states the one token."""
 _KEY: Final = "moothall.caller"

@@ -9,7 +9,7 @@ import re
 from typing import Any, Final
 
 from moothall.a2a.wire import Fault
-from moothall.doors.callers import LOCAL, Callers, note_caller
+from moothall.doors.callers import LOCAL, NOBODY, Callers, note_caller
 from moothall.doors.checks import (
     Attempts,
     Hosts,
@@ -42,10 +42,14 @@ class Guard:
     Args:
         app: the application behind it
         callers: the callers, their tokens and rates
+        open_paths: what answers without a token too, to the caller `NOBODY`
     """
 
-    def __init__(self, app: Any, callers: Callers) -> None:
+    def __init__(
+        self, app: Any, callers: Callers, open_paths: frozenset[str] = frozenset()
+    ) -> None:
         self.app = app
+        self._open = open_paths
         self._callers = callers
         self._hosts = Hosts("127.0.0.1")
         self._attempts = Attempts()
@@ -89,6 +93,8 @@ class Guard:
             raise Refused(403, "a page from elsewhere may not use this server")
         if self._callers.tokens is None:
             return LOCAL
+        if scope["path"] in self._open and header(scope, "authorization") is None:
+            return NOBODY
         if self._attempts.are_over(scope):
             raise Refused(429, "too many wrong tokens: wait a minute")
         scheme, _, given = (header(scope, "authorization") or "").partition(" ")

@@ -65,37 +65,61 @@ class Served:
         agents: agents of one space, whose approver decides; or agents in none, which are added to
             a new one, where the caller is asked
         callers: the callers, with what each may spend
+        space: a space to which its owner adds the agents, and tells of each by `put`
 
     Raises:
         DefinitionError: there are none, some are in another space, or two have one id
     """
 
-    def __init__(self, agents: Agent | Iterable[Agent], callers: Callers | None = None) -> None:
+    def __init__(
+        self,
+        agents: Agent | Iterable[Agent],
+        callers: Callers | None = None,
+        space: Any = None,
+    ) -> None:
         given = [agents] if isinstance(agents, Agent) else list(agents)
-        if not given or not all(isinstance(each, Agent) for each in given):
+        if (not given and space is None) or not all(isinstance(each, Agent) for each in given):
             raise DefinitionError(f"doors need agents, got {agents!r:.80}")
         spaces = {id(each.space): each.space for each in given}
         if len(spaces) > 1:
             raise DefinitionError("doors need agents of one space, or agents that are in none")
         self.agents: dict[str, Agent] = {address(each.id): each for each in given}
-        self._callers = Callers() if callers is None else callers
-        self._space: Any = given[0].space
+        self.callers = Callers() if callers is None else callers
+        self._space: Any = given[0].space if space is None else space
         self._own = self._space is None
         self._calls: dict[str, Caller] = {}
         self._senders: dict[str, tuple[Agent, float]] = {}
         self._busy: Counter[str] = Counter()  # how many calls of each sender are under way
         self._guard = guard()
         if self._own:
-            self._space = NativeSpace(approver=_Desk(self))
+            self._space = NativeSpace(approver=Desk())
             try:
                 for each in given:
                     self._space.add(each)
             except BaseException:
                 self._space.close()
                 raise
+        if isinstance(self._space.approver, Desk):
+            self._space.approver.served = self
         for each in given:
             if isinstance(each, Threaded):
                 each.watch(self._tell)
+
+    def put(self, agent: Agent) -> None:
+        """Serve an agent, in the place of one of its id; its owner adds it to the space."""
+        old = self.agents.get(address(agent.id))
+        if old is agent:
+            return
+        if isinstance(old, Threaded):
+            old.unwatch(self._tell)
+        self.agents[address(agent.id)] = agent
+        if isinstance(agent, Threaded):
+            agent.watch(self._tell)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call is under way."""
+        return any(self._busy.values())
 
     def actions(self) -> Sequence[tuple[str, Action]]:
         """Return what callers may call: each agent's id, and an action that it offers."""
@@ -117,7 +141,7 @@ class Served:
         """
         id = f"door-{secrets.token_hex(16)}"
         message = {"id": id, "to": to, "action": {"name": action, "args": args}}
-        budget = self._callers.budget(caller.name)
+        budget = self.callers.budget(caller.name)
         if budget is not None:
             if not (action == "say" and isinstance(self.agents[to], ConversationalAgent)):
                 budget.reserve(actions=1).settle()  # a reply counts what it does itself
@@ -145,7 +169,7 @@ class Served:
         Raises:
             BudgetExceeded: it has spent its budget
         """
-        self._callers.budget(caller)
+        self.callers.budget(caller)
 
     def replying(self) -> dict[str, ConversationalAgent]:
         """Return the agents that callers may talk to, by id: those whose `say` is not denied."""
@@ -164,7 +188,7 @@ class Served:
         Raises:
             BudgetExceeded: the caller has spent its budget
         """
-        budget = self._callers.budget(caller.name)
+        budget = self.callers.budget(caller.name)
         id = f"door-{secrets.token_hex(16)}"
         self._busy[sender] += 1
         delivery = Delivery(Envelope(sender, to, "say", {}, id), REQUEST)
@@ -237,15 +261,14 @@ class Served:
             caller.loop.call_soon_threadsafe(caller.tell, event)
 
 
-class _Desk:
-    """The approver of the space: it asks the caller whose call led to the question."""
+class Desk:
+    """The approver of a space: it asks the caller whose call led to the question."""
 
-    def __init__(self, served: Served) -> None:
-        self._served = served
+    served: Served | None = None
 
     async def approve(self, request: ApprovalRequest) -> Decision:
         """Ask the caller whether a call is permitted."""
-        caller = self._served._caller()
+        caller = None if self.served is None else self.served._caller()
         if caller is None:
             return Refused("nobody can be asked")
         decision: Decision = await _there(caller, caller.approve(request))
@@ -253,7 +276,7 @@ class _Desk:
 
     async def answer(self, question: Question) -> str:
         """Ask the caller a question."""
-        caller = self._served._caller()
+        caller = None if self.served is None else self.served._caller()
         if caller is None:
             raise NobodyToAsk(f"agent {question.agent!r} has a question and nobody to ask")
         said: str = await _there(caller, caller.answer(question))

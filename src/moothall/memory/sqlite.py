@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, Self
 
+from moothall import tracing
 from moothall.arguments import check_integer, names_checked
 from moothall.errors import ConfigError, DefinitionError, StateError
 from moothall.jsonvalue import copy_json
@@ -345,9 +346,9 @@ class SQLiteMemory(Memory):
         if by is None:
             by = "words" if self._embedder is None else "meaning"
         limit = min(limit, sys.maxsize)
-        if by == "words":
-            return self._recall.by_words(text, limit, None if everywhere else self._id)
-        return self._recall.by_meaning(text, limit, None if everywhere else self._id)
+        find = self._recall.by_words if by == "words" else self._recall.by_meaning
+        within = None if everywhere else self._id
+        return tracing.retrieved("memory", text, lambda: find(text, limit, within))
 
     def embed(self, *, everywhere: bool = False) -> int:
         """Give every message of the thread a vector, and return how many had none.

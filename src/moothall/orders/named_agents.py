@@ -43,7 +43,7 @@ class AgentSource:
             ConfigError: there is no such thing, or it is no agent and makes none
             DefinitionError: importing or calling it failed, or it made something else
         """
-        found = self.found()
+        found = self.checked()
         if isinstance(found, Agent):
             if options:
                 raise ConfigError(f"{self.name!r} is an agent already, which takes no options")
@@ -53,14 +53,7 @@ class AgentSource:
                     + ("leave --id out" if self.folder is None else f"name it {str(found.id)!r}")
                 )
             return found
-        if not callable(found):
-            raise ConfigError(
-                f"{self.name!r} is of type {type(found).__name__}: neither an agent, nor a class "
-                "of agents, nor a function that makes one"
-            )
         is_class = isinstance(found, type)
-        if is_class and not issubclass(found, Agent):
-            raise ConfigError(f"{self.name!r} is a class, but not of agents")
         given = dict(options or {})
         try:
             if is_class:
@@ -80,6 +73,20 @@ class AgentSource:
                 f"{self}: it made an agent of the id {str(agent.id)!r}, not {id!r}: let it take id"
             )
         return agent
+
+    def checked(self) -> Any:
+        """Return what is named, which is an agent, a class of agents, or callable."""
+        found = self.found()
+        if isinstance(found, Agent):
+            return found
+        if not callable(found):
+            raise ConfigError(
+                f"{self.name!r} is of type {type(found).__name__}: neither an agent, nor a class "
+                "of agents, nor a function that makes one"
+            )
+        if isinstance(found, type) and not issubclass(found, Agent):
+            raise ConfigError(f"{self.name!r} is a class, but not of agents")
+        return found
 
     @property
     def _attribute(self) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any, Final
 from unicodedata import name as name_of
 
 from moothall.provenance.origin import Kind, Origin, text_of, union
 from moothall.provenance.values import (
+    TRIES,
     Key,
     fold,
     keys_in,
@@ -24,6 +25,8 @@ from moothall.text import cut, escaped
 
 _MOST_CHARS: Final = 1_000_000
 """How much text of each kind is kept; then the oldest is dropped, and its values are untraced."""
+_MOST_LOCATED: Final = 200_000
+"""In how much text it is looked up where a value was read, if it is written in another way."""
 _MOST_PARTS: Final = 1000
 _DEPTH: Final = 50
 _PASSAGE: Final = 160
@@ -46,13 +49,11 @@ class Texts:
         self.sources: list[str] = []  # what was read from outside
         self.always: set[str] = set()  # the values that a person has permitted for the thread
         self.told: list[tuple[str, str]] = []  # what others say of their actions, as last shown
-        self.taken: list[dict[str, Any]] = []  # the messages of the last prompt
-        self.bare: tuple[list[Any], list[Any]] = ([], [])  # those, and the same without marks
         self.on_behalf = on_behalf  # the texts of the thread on whose behalf this one works
         self._own: list[tuple[str, Kind, str, bool]] = []  # folded text, origin, if it is a result
         self._known: set[int] = set()
         self._size = 0
-        self._raw: str | None = None  # all of `_own`, a line each
+        self._raw = ""  # all of `_own`, a line each
         self._ends: list[int] = []  # where each of them ends there
         self._keys: dict[Key, tuple[Kind, str, bool]] = {}
         self._keyed = 0  # of how many of `_own` the keys are read
@@ -76,11 +77,19 @@ class Texts:
         folded = fold(text)
         self._own.append((folded, kind, source, result))
         self._size += len(folded)
-        self._raw = None
+        self._raw += f"{folded}\n"
+        self._ends.append(len(self._raw) - 1)
         self._traced.clear()
-        while self._size > _MOST_CHARS and len(self._own) > 1:
+        if self._size > _MOST_CHARS:
+            self._drop()
+
+    def _drop(self) -> None:
+        """Drop the oldest texts of the user and the program."""
+        while self._size > _MOST_CHARS // 2 and len(self._own) > 1:
             self._size -= len(self._own.pop(0)[0])
-            self._keys, self._keyed = {}, 0
+        self._keys, self._keyed = {}, 0
+        self._raw = "".join(f"{each[0]}\n" for each in self._own)
+        self._ends = [end - 1 for end in accumulate(len(each[0]) + 1 for each in self._own)]
 
     def read(self, content: Any, sources: Iterable[str]) -> None:
         """Add a text from outside."""
@@ -193,7 +202,7 @@ class Texts:
         return None
 
     def _by_text(self, needle: str) -> Origin | None:
-        raw = self._joined()
+        raw = self._raw
         if (origin := self._standing(raw, needle)) is not None:
             return origin
         for each in spellings(needle):
@@ -202,24 +211,19 @@ class Texts:
         return None
 
     def _by_pattern(self, pattern: re.Pattern[str]) -> Origin | None:
-        for found in pattern.finditer(self._joined()):
+        for found in islice(pattern.finditer(self._raw), TRIES):
             if (origin := self._at(found.start(), found[0])) is not None:
                 return origin
         return None
 
-    def _joined(self) -> str:
-        """Return all texts of the user and the program, a line each."""
-        if self._raw is None:
-            self._raw = "\n".join(each[0] for each in self._own)
-            self._ends = [end - 1 for end in accumulate(len(each[0]) + 1 for each in self._own)]
-        return self._raw
-
     def _standing(self, raw: str, needle: str) -> Origin | None:
-        at = stands(raw, needle)
-        while at >= 0:
+        at = -1
+        for _ in range(TRIES):
+            at = stands(raw, needle, at + 1)
+            if at < 0:
+                return None
             if (origin := self._at(at, needle)) is not None:
                 return origin
-            at = stands(raw, needle, at + 1)
         return None
 
     def _at(self, at: int, needle: str) -> Origin | None:
@@ -256,7 +260,10 @@ class Texts:
         needle = fold(value)
         keys = keys_of(needle) if any(map(str.isdigit, needle)) else ()
         pattern = spaced(needle)
+        left = _MOST_LOCATED
         for text, source in self._read:
+            if (left := left - len(text)) < 0:
+                break
             start = 0
             for line in text.splitlines(keepends=True):
                 folded = fold(line)

@@ -41,6 +41,7 @@ from moothall.reasoning.reply_request import (
 from moothall.reasoning.replying import (
     JOINED,
     ONCE,
+    READ,
     RUNS_NAMED,
     Replying,
     approver_of_group,
@@ -484,7 +485,8 @@ class ConversationalAgent(Threaded):
         handling = CURRENT.get()
         threads = self._kept
         thread = request.state = threads.take(request.thread)
-        take(request, self)
+        if outer or handling is not None or thread.texts is not None:
+            take(request, self)
         turns = thread.turns
         # The thread's own reply waits for this one: to wait for its turn would be a deadlock.
         nested = any(each.turns is turns and each.open for each in outer) or (
@@ -509,7 +511,8 @@ class ConversationalAgent(Threaded):
                 turns.end()
         finally:
             mine.open = False
-            has_read(self, thread)
+            if READ.get() is not None:
+                has_read(self, thread)
             self._release(thread)
             try:
                 REPLYING.reset(token)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from moothall.agent import CURRENT, Agent
 from moothall.errors import ConfigError
@@ -108,8 +108,15 @@ def approver_of_group(agent: Agent) -> Approver | None:
 
 # -- where the words of whoever asks come from ----------------------------------------------------
 
-READ: ContextVar[list[str] | None] = ContextVar("moothall_read", default=None)
-"""Where an agent that a call asks adds what it had read from outside."""
+
+class Reading(Protocol):
+    """A call that may ask agents which have read something from outside."""
+
+    read: tuple[str, ...]
+
+
+READ: ContextVar[Reading | None] = ContextVar("moothall_read", default=None)
+"""The call under way, to which an agent that it asks adds what it had read from outside."""
 
 _ANSWERS: Final = ("response", "error")
 
@@ -208,9 +215,9 @@ def has_read(agent: Any, thread: Thread) -> None:
     if read is None:
         return
     if agent._untracked:
-        read.append(f"agent {agent.id}")
+        read.read += (f"agent {agent.id}",)
     elif thread.texts is not None:
-        read.extend(thread.texts.sources)
+        read.read += tuple(thread.texts.sources)
 
 
 def heard(request: ReplyRequest, agent: Any, reply: Reply) -> None:
@@ -218,8 +225,10 @@ def heard(request: ReplyRequest, agent: Any, reply: Reply) -> None:
     sources = [source for each in reply.messages for source in sources_of(each)]
     if getattr(agent, "_untracked", False):
         sources.append(f"agent {agent.id}")
-    if sources:
-        resume(request, sources)
+    resume(request, sources)
+    texts = request.state.texts
+    if texts is not None and getattr(agent, "decides_in_words", False):  # a person
+        texts.add(reply.text, "user")
 
 
 def read_in(request: ReplyRequest) -> list[str]:

@@ -10,9 +10,11 @@ import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
+from moothall import tracing
 from moothall.agent import Agent
 from moothall.approval import Approver
 from moothall.arguments import check_integer, names_checked
@@ -278,7 +280,11 @@ class Society(Experiments):
                         self._asking.charge_recorded(record, self._model, self.mailboxes)
                     set_length(self, length)
                     await record.commit()
-                await self._run_steps(record, state, count, every, progress, out)
+                work = partial(self._run_steps, record, state, count, every, progress, out)
+                if tracing.active is None or record.over is not None:
+                    await work()
+                else:
+                    await tracing.traced(tracing.active.workflow("society", record), work)
                 if record.over is None:
                     await record.end("done")
                 return state.rows

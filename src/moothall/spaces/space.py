@@ -53,6 +53,7 @@ class Space:
     """How long `close` lets started actions continue; None to cancel them at once."""
     _left: Callable[[Agent], None] | None = None
     """Told, on the loop, of each agent that leaves the space."""
+    _ended_request: Callable[[Delivery], None] | None = None
 
     def __init__(self, *, approver: Approver | None = None, mailbox: int = MAILBOX) -> None:
         check_integer("mailbox=", mailbox)
@@ -153,6 +154,12 @@ class Space:
         """Handle no more messages of an agent until another takes its place; on the loop."""
         if mailbox.suspended is None:
             mailbox.suspended = mailbox.pause()
+
+    def _meter(self, ended: Callable[[Delivery], None]) -> None:
+        """Call `ended(delivery)`, on the loop, with each request to an agent here at its end."""
+        self._ended_request = ended
+        if self._router is not None:
+            self._router.meter = ended
 
     def _took(self, mailbox: Mailbox, old: Agent) -> None:
         """Note that the agent in a mailbox is another one."""
@@ -273,6 +280,7 @@ class Space:
             self._thread.start()
             router = self._make_router()
             router.observers = self._observers
+            router.meter = self._ended_request
             self._router = router
             if self._closed:  # a signal handler did that meanwhile
                 self._thread.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -111,6 +112,47 @@ async def test_prompts_of_yaml_are_what_a_model_is_told(folder: Path) -> None:
     assert first.startswith("You are a citizen. Plan well. Answer with JSON alone:")
 
 
+def test_a_study_is_described_by_the_odd_protocol_from_itself(folder: Path) -> None:
+    (folder / "rumour.py").write_text(
+        CODE.replace(
+            "class Rumour(CitizenBlock):", 'class Rumour(CitizenBlock):\n    """Whispers."""\n'
+        )
+    )
+    about = {"emergence": "Who knows it."}
+    made = Experiment.from_yaml(folder / "e.yaml", question="How far?", seeds=3, about=about)
+    page = made.odd(folder / "odd.md")
+    assert (folder / "odd.md").read_text() == page
+    said = (
+        *("## 1. Purpose and patterns\n\nHow far?", "12.", "## 7. Submodels", "Whispers."),
+        *("**Emergence.** Who knows it.", "| chance | 0 |", "Seeds: [0, 1, 2]", "`informed`"),
+        *("### SocialBlock", "Maslow 1943", "14 steps of 3,600 s", "does not state this"),
+    )
+    assert [each for each in said if each not in page] == []
+    with pytest.raises(ConfigError, match=r"no element of ODD \(did you mean 'emergence'"):
+        Experiment.from_yaml(folder / "e.yaml", about={"emergance": "?"})
+
+
+def test_a_rumour_that_two_are_told_is_passed_on_in_talk_and_known_of_nobody_else() -> None:
+    examples = Path(__file__).parents[3] / "examples"
+    made = Experiment.from_yaml(examples / "rumour.yaml", maps=False)
+    assert made.cells()[0].parameters["llm"] == "experiments/rumour.py:mind"
+    short: dict[str, Any] = {"run": "13h"}
+    workflow = [*made.workflow[:2], short, *made.workflow[3:]]
+    society = made.society.model_copy(update={"citizens": 16})
+    nobody = {"workflow": [short]}
+    conditions = {"told": {}, "nobody": nobody}
+    made = Experiment.from_yaml(
+        examples / "rumour.yaml", workflow=workflow, conditions=conditions, society=society
+    )
+    results = made.run_sync(jobs=0)
+    curve = results.curve("heard", "told")
+    assert [curve[2][0], curve[3][0]] == [0, 2]
+    assert curve[max(curve)][0] > 2
+    assert results.values("heard", "nobody")[0] == 0
+    assert results.values("evening.knows", "told")[0] == curve[max(curve)][0] / 16
+    assert results.texts[0][-1] == "The old mill."
+
+
 WRONG = [
     ("{chance: 1000}", "{chanse: 1}", r"e.yaml:5: .*chanse: there is no .*did you mean 'chance'"),
     ("{chance: 1000}", "{chance: 2000}", "e.yaml:5: .*chance: Input should be less"),
@@ -123,6 +165,11 @@ WRONG = [
     ("label: who know it", "lable: who", "e.yaml:8: metrics.*lable: .*did you mean 'label'"),
     ("[informed, home]", "[informd]", "e.yaml:11: .*did you mean 'informed'"),
     ("rumour.py:both: {", "both: {", "e.yaml:12: charts.both: must have metrics, or be named"),
+    (
+        "citizens: 12",
+        "citizens: 12\n  llm: rumour.py:minds",
+        "e.yaml:4: .*no plain function 'minds'",
+    ),
     ("workflow:", "sedes: 3\nworkflow:", "e.yaml:13: sedes: .*did you mean 'seeds'"),
 ]
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -26,6 +25,7 @@ from moothall.cli.serving.broker_commands import (
     place_options,
     serve_over_broker,
 )
+from moothall.cli.serving.company import is_company, serve_company
 from moothall.cli.shared_options import (
     is_typed,
     journal_option,
@@ -34,7 +34,6 @@ from moothall.cli.shared_options import (
     usage,
 )
 from moothall.cli.values import FileToWrite, Number, OneOf, Whole, above_0
-from moothall.doors.checks import is_loopback_address
 from moothall.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("agents", metavar="MODULE:AGENT...", nargs=-1, required=True)
+@click.argument("agents", metavar="MODULE:AGENT...|FILE.yaml", nargs=-1, required=True)
 @click.option("--id", metavar="ID", help="The agent's id.  [default: the class's name]")
 @click.option(
     "--http", metavar="HOST:PORT", help="Serve over HTTP: MCP at /mcp, OpenAI's interface at /v1."
@@ -112,6 +111,9 @@ def command(
     AGENT is an agent, an agent class, or a function that returns an agent. MODULE is searched in
     the current folder first.
 
+    FILE.yaml is a company: agents that are supervised, schedules, health and metrics, with all
+    settings in the file; docs/supervision.md has them.
+
     Over RabbitMQ, all processes of the same broker and exchange reach the agent by its id;
     `moothall chat --amqp` is one of them. With --inbox, a message that was being handled when the
     process died is not handled twice.
@@ -142,10 +144,16 @@ def command(
       moothall serve my_agents:Clerk --inbox clerk.inbox --journal runs.db
       moothall serve my_agents:Calculator my_agents:Clerk --http 127.0.0.1:8100
       moothall serve my_agents:Clerk --mcp-stdio
+      moothall serve company.yaml
 
     Exit codes: 0 stopped, 1 failed, 2 wrong usage,
     130 ended at once.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    if is_company(agents):
+        typed = [each.name for each in command.params if each.name != "agents" and each.name]
+        if any(map(is_typed, typed)):
+            raise click.UsageError("a company's settings are in its file: give no options")
+        return serve_company(agents)
     limits = _Limits(max_tokens, max_usd, per, rate, callers)
     if http is None and not mcp_stdio:
         limits.check_none()
@@ -249,46 +257,33 @@ def _over_http(
     agents: Sequence[Agent], place: str, token: str | None, limits: _Limits, books: Journal | None
 ) -> int:
     """Serve HTTP until SIGINT or SIGTERM."""
-    import uvicorn
-
     from moothall.doors import asgi
+    from moothall.doors.server import HTTPServer, needs_token, place_of
 
-    host, _, number = place.rpartition(":")
-    host = host.strip("[]")
-    if not host or not number.isdecimal() or not 0 <= int(number) < 65536:
-        raise click.UsageError(f"--http takes HOST:PORT, such as 127.0.0.1:8100, got {place!r:.80}")
+    with usage():
+        host, port = place_of(place, "--http")
     tokens = limits.tokens(token)
-    if tokens is None and not is_loopback_address(host):
+    if tokens is None and needs_token(host):
         raise NotBegun(
             f"{host} can be reached from elsewhere: give --token TOKEN, or set MOOTHALL_TOKEN"
         )
     budget = limits.budget(books)
     with usage("--token" if limits.callers is None else "--callers"):
         app = asgi(agents, token=tokens, budget=budget, rate=limits.rate)
-    config: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            host=host,
-            port=int(number),
-            proxy_headers=False,
-            timeout_graceful_shutdown=5,
-            **config,
-        )
-    )
+    with usage("--http"):
+        server = HTTPServer(app, host, port)
     click.echo(
         f"MCP is served at http://{place}/mcp, OpenAI's interface at /v1, AG-UI at /ag-ui, and "
         "A2A. Ctrl-C ends it."
     )
-    # In a thread, since in the main one uvicorn ends the process by the signal that has ended it.
-    running = threading.Thread(target=server.run)
+    stopped = False
 
     def stop(number: int, frame: FrameType | None) -> None:
-        server.force_exit = server.should_exit
-        server.should_exit = True
+        nonlocal stopped
+        server.stop(at_once=stopped)
+        stopped = True
 
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, stop)
-    running.start()
-    running.join()
-    return 0 if server.started else 1
+    server.start()
+    return 0 if server.join() else 1

@@ -112,6 +112,8 @@ MAX_CALLS = 128
 MAX_ARGS_CHARS = 1_000_000
 """How long the JSON text of one call's arguments may be."""
 
+_NO_ORIGINS: Origins = {}
+
 
 @dataclass(slots=True)
 class RequestedCall:
@@ -126,15 +128,26 @@ class RequestedCall:
     fault: str | None = None  # what is wrong with the call
     begun: bool = False  # whether its execution has begun
     result: dict[str, Any] | None = None  # the environment's, once it has ended
-    origins: Origins = field(default_factory=dict)  # of its arguments, by parameter
-    from_outside: list[tuple[str, str]] = field(default_factory=list)  # its guarded such values
+    # All of one value until something was read from outside: a call costs nothing more then.
+    origins: Origins = field(
+        default_factory=lambda: _NO_ORIGINS
+    )  # of its arguments, by parameter; read-only
+    from_outside: tuple[tuple[str, str], ...] = ()  # its guarded values that are from outside
     derived: bool = False  # whether a value of it, guarded or not, is from outside
-    read: list[str] = field(default_factory=list)  # what the agents that it asked had read
-    always: list[str] = field(default_factory=list)  # values that a person permitted for the thread
+    read: tuple[str, ...] = ()  # what the agents that it asked had read
+    always: tuple[str, ...] = ()  # values that a person permitted for the thread
+    said: tuple[str, ...] = ()  # what a person answered to its questions
 
-    def provenance(self) -> dict[str, Any]:
-        """Return what a record keeps of where its values and its result come from."""
-        kept = {"origins": self.origins, "derived": self.derived, "read": self.read}
+    def hear(self, said: str) -> None:
+        """Note what a person answered."""
+        self.said += (said,)
+
+    def provenance(self, sources: list[str]) -> dict[str, Any]:
+        """Return what a record keeps of where its values, and its result, come from."""
+        if not (self.origins or self.read or self.always or self.said or sources):
+            return {}
+        kept = {"origins": self.origins, "derived": self.derived, "said": self.said}
+        kept |= {"sources": sources}
         return {name: each for name, each in {**kept, "always": self.always}.items() if each}
 
     def restore(self, kept: Any) -> None:
@@ -142,7 +155,8 @@ class RequestedCall:
         if isinstance(kept, dict):
             self.origins = origins_of(kept.get("origins"))
             self.derived = kept.get("derived", False)
-            self.read, self.always = kept.get("read", []), kept.get("always", [])
+            self.read, self.always = tuple(kept.get("sources", ())), tuple(kept.get("always", ()))
+            self.said = tuple(kept.get("said", ()))
 
 
 @dataclass(slots=True)

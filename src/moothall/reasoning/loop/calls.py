@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import tracing
 from moothall.action import ACCESS_DENIED, ACCESS_PERMITTED
-from moothall.agent import CURRENT
 from moothall.approval import ABOUT, Always, ApprovalRequest, Refused
 from moothall.approval.approval import Decision, not_permitted
-from moothall.context import Context, filled, injected
+from moothall.context import filled, injected
 from moothall.environment import execute_in_thread, failed
 from moothall.errors import (
     BudgetExceeded,
@@ -28,8 +27,8 @@ from moothall.reasoning.events import CallEnded, CallStarted
 from moothall.reasoning.hooks import as_hooked, expect, expect_args, run_hooks
 from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.loop.given import error_of
-from moothall.reasoning.loop.parts import Looping
-from moothall.reasoning.loop.provenance import is_told_by_itself, note_of, questions, trace
+from moothall.reasoning.loop.parts import Looping, context_of
+from moothall.reasoning.loop.provenance import note_of, questions, sources_of_result, trace
 from moothall.reasoning.members import side_by_side
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
 from moothall.reasoning.reply import Stop
@@ -155,7 +154,9 @@ class Call:
         """Return what the step records besides."""
         wanted = self._wanted
         id = {"action": wanted.name, "id": wanted.id}
-        return {**id, "iteration": self._of.iteration, "call": self._place}
+        about = {**id, "iteration": self._of.iteration, "call": self._place}
+        source = tracing.source_of(wanted.action)
+        return about if source is None else {**about, "source": source}
 
     async def run(self) -> None:
         """Give the call its result: the recorded one, or that of executing it now."""
@@ -163,7 +164,7 @@ class Call:
             await self._run()
         else:
             span = tracing.active.tool(self._agent, self._wanted, self.key)
-            await tracing.traced(span, self._run)
+            await tracing.traced(span, tracing.searching(self._wanted, self._run))
 
     async def _run(self) -> None:
         agent, record, chosen = self._agent, self._record, self._wanted.action
@@ -205,8 +206,9 @@ class Call:
     # -- as it is recorded -------------------------------------------------------------------------
 
     def _dump(self, result: dict[str, Any]) -> dict[str, Any]:
-        data = {"args": self._wanted.args, "result": as_json(result)}
-        if kept := self._wanted.provenance():
+        data, texts = {"args": self._wanted.args}, self._request.state.texts
+        data["result"] = as_json(result)
+        if kept := self._wanted.provenance(sources_of_result(self._wanted, texts, result)):
             data["provenance"] = as_json(kept)
         return {**data, "refused": True} if self._refused else data
 
@@ -233,6 +235,8 @@ class Call:
             _change(wanted, step.args)
         if request.state.texts is not None:
             trace(wanted, request.state.texts)
+            if step is not NULL_STEP:
+                step.tell(origins=as_json(wanted.origins))
         request.tell(CallStarted, *self._named, wanted.args, wanted.origins)
         if refused is not None:
             self._refused = True
@@ -294,7 +298,7 @@ async def execute(
     chosen = call.action
     assert chosen is not None
     environment = agent.environment
-    token = READ.set(call.read)
+    token = READ.set(call)
     try:
         if chosen.access_policy != ACCESS_PERMITTED or request.state.texts is not None:
             decision = await _permits(agent, call, request, step)
@@ -305,7 +309,7 @@ async def execute(
             await step.begins(call.args)
         kwargs = call.kwargs
         if kinds := injected(chosen):
-            kwargs = filled(kinds, kwargs, context_of(agent, request))
+            kwargs = filled(kinds, kwargs, context_of(agent, request, call))
         method = getattr(environment, "aexecute_action", None)
         if method is None:  # a user's own environment may have only the sync method
             result = await execute_in_thread(environment, chosen, kwargs)
@@ -327,20 +331,6 @@ async def execute(
     return result
 
 
-def context_of(agent: Any, request: ReplyRequest) -> Context[Any]:
-    """Return what a reply's own functions may know about it."""
-    handling = CURRENT.get()
-    message = None if handling is None else handling.message()
-    return Context(
-        agent,
-        run_id=request.run_id,
-        thread=request.thread,
-        sender=None if message is None else message["from"],
-        budget=agent.budget if request.budget is None else request.budget,
-        deps=agent.deps if request.deps is None else request.deps,
-    )
-
-
 async def _permits(
     agent: Looping, call: RequestedCall, request: ReplyRequest, step: Step
 ) -> Decision:
@@ -352,11 +342,7 @@ async def _permits(
     if texts is not None:
         if not call.origins:
             trace(call, texts)
-        if (
-            call.from_outside
-            and agent.outside_policy != ACCESS_PERMITTED
-            and not is_told_by_itself(call, texts)
-        ):
+        if call.from_outside and agent.outside_policy != ACCESS_PERMITTED:
             asked = questions(call, texts, request)
     if asked and agent.outside_policy == ACCESS_DENIED:
         return Refused(note_of(asked[:1]))
@@ -372,13 +358,12 @@ async def _permits(
         # An override may be a plain function that waits for a person.
         decision = await called(agent.request_permission, message)
         if isinstance(decision, Always):
-            call.always = keys
+            call.always = tuple(keys)
             return True
         return decision
 
     keys = [key for key, _ in asked]
-    about = (call.name, args, note_of(asked), tuple(keys)) if asked else None
-    token = ABOUT.set(about)
+    token = ABOUT.set((call.name, args, note_of(asked), tuple(keys)) if asked else None)
     try:
         note = getattr(chosen, "_note", "")
         exact = ApprovalRequest.of(message, note=note).fingerprint

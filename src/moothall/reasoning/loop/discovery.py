@@ -91,7 +91,7 @@ def _action(
     async def call(**args: Any) -> Any:
         value = await agent.ask(id, name, **args)
         if (read := READ.get()) is not None and is_here:
-            read.extend(told_to(here(agent, id)[0], str(agent.id)))
+            read.read += tuple(told_to(here(agent, id)[0], str(agent.id)))
         return value
 
     text = _line(described.get("description")) or "not described"

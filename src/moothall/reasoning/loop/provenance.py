@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from operator import contains, is_
 from typing import Any, Final
 
 from moothall.action import Action
-from moothall.provenance import OUTSIDE, Origin, Texts, sources_of, union
+from moothall.jsonvalue import json_line
+from moothall.provenance import OUTSIDE, Origin, Origins, Texts, sources_of, union
 from moothall.provenance.texts import question_on
 from moothall.provenance.values import fold
 from moothall.reasoning.loop.answer import RequestedCall
@@ -18,7 +21,13 @@ from moothall.text import cut
 ALWAYS: Final = "always"
 """The key of a tool message with the values from outside that are permitted for the thread."""
 
-_MARKS: Final = frozenset((OUTSIDE, ALWAYS))
+SAID: Final = "said"
+"""The key of a tool message with what a person answered to the action's questions."""
+
+FAULT: Final = "fault"
+"""The key of a tool message of a call that was not executed, since its arguments were wrong."""
+
+_MARKS: Final = frozenset((OUTSIDE, ALWAYS, SAID, FAULT))
 
 _SHOWN: Final = 3
 _SOURCE_CHARS: Final = 200
@@ -28,42 +37,54 @@ _PROGRAM: Final = Origin("program", "schema")
 def look(
     thread: Thread,
     request: ReplyRequest,
-    messages: list[dict[str, Any]],
+    messages: Sequence[dict[str, Any]],
     find: Callable[[str], Action | None],
+    memory: Any = None,
     told: list[tuple[str, str]] | None = None,
 ) -> None:
     """Take in the messages that a model is shown, if any of them comes from outside.
 
     So it does with what others say of their actions, which a model reads as well: `told`.
 
+    If the memory only grows, those before the last one that was looked at are known.
+
     What stands in a memory without a mark, such as that of an earlier version, counts as from
     outside if the action that returned it does.
     """
+    new = _new(thread, messages, getattr(memory, "_only_grows", False))
     texts = thread.texts
     if texts is None:
-        if not thread.looked:
-            thread.looked = True
-            found = any(OUTSIDE in each or _of_unknown(each, find) for each in messages)
-        else:
-            found = any(OUTSIDE in each for each in messages)
-        if not found and not request.outside and not told:
+        # What nobody has looked at yet may be of an earlier version, without marks.
+        found = request.outside or told or any(map(contains, new, repeat(OUTSIDE)))
+        if not found and (new is not messages or not any(_of_unknown(each, find) for each in new)):
             return
+        new = messages
         texts = thread.texts = Texts(request.on_behalf)
         texts.note(request.outside)
+    elif new is not messages and messages[0].get("role") == "system":
+        _take(texts, messages[0], find)
     if told and told is not texts.told:
         texts.told = told
         for source, text in told:
             texts.read(text, [source])
-    known = len(texts.taken)
-    # A prompt is the last one and what came since, unless its memory has dropped something.
-    new = messages[known:] if messages[:known] == texts.taken else messages
     for message in new:
         _take(texts, message, find)
-    texts.taken = [*messages]
+
+
+def _new(
+    thread: Thread, messages: Sequence[dict[str, Any]], grows: bool
+) -> Sequence[dict[str, Any]]:
+    """Return the messages that come after the last one that was looked at, or all."""
+    last, thread.looked = thread.looked, messages[-1] if messages else None
+    if last is not None and grows:
+        for place in range(len(messages) - 1, -1, -1):
+            if messages[place] is last:
+                return messages[place + 1 :]
+    return messages
 
 
 def _of_unknown(message: dict[str, Any], find: Callable[[str], Action | None]) -> bool:
-    if message.get("role") != "tool":
+    if message.get("role") != "tool" or FAULT in message:
         return False
     action = find(str(message.get("name", "")))
     return action is None or action.outside
@@ -76,6 +97,8 @@ def _take(texts: Texts, message: dict[str, Any], find: Callable[[str], Action | 
         texts.note(sources)
     elif sources:
         texts.read(content, sources)
+    elif FAULT in message:
+        pass  # it repeats what the model wrote
     elif role == "tool":
         name = str(message.get("name", ""))
         if _of_unknown(message, find):
@@ -86,6 +109,8 @@ def _take(texts: Texts, message: dict[str, Any], find: Callable[[str], Action | 
         texts.add(content, "program", "prompt")
     else:
         texts.add(content, "user")
+    for said in message.get(SAID, ()):
+        texts.add(said, "user")
     if isinstance(always := message.get(ALWAYS), list):
         texts.always.update(filter(_is_text, always))
 
@@ -99,7 +124,9 @@ def trace(call: RequestedCall, texts: Texts) -> None:
     action = call.action
     assert action is not None
     guarded = action.guarded
-    call.origins, call.from_outside, call.derived = {}, [], False
+    known: Origins = {}
+    from_outside: list[tuple[str, str]] = []
+    call.derived = False
     for name, value in call.args.items():
         is_guarded = guarded is None or name in guarded
         traced = texts.trace(value)
@@ -112,10 +139,12 @@ def trace(call: RequestedCall, texts: Texts) -> None:
             if origin.kind == "outside":
                 call.derived = True
                 if is_guarded:
-                    call.from_outside.append((name, part))
-                    origin = texts.locate(part)
+                    from_outside.append((name, part))
+                    if len(from_outside) <= _SHOWN:
+                        origin = texts.locate(part)
             origins[origin] = None
-        call.origins[name] = [*origins]
+        known[name] = [*origins]
+    call.origins, call.from_outside = known, tuple(from_outside)
     if call.derived and not action.outside:
         texts.wrote(call.args)
 
@@ -133,21 +162,19 @@ def _same(one: Any, other: Any) -> bool:
 
 def questions(call: RequestedCall, texts: Texts, request: ReplyRequest) -> list[tuple[str, str]]:
     """Return what a person is asked of a call: each value's key, and the question."""
-    made = []
+    if call.action is not None and texts.sources == [call.action._described_by]:
+        # All that was read from outside is what the tool's own server says of its tools, and the
+        # server gets what the user said in any case.
+        return []
+    made: list[tuple[str, str]] = []
     for parameter, part in dict.fromkeys(call.from_outside):
         key = f"{call.name}.{parameter}={fold(part)}"
         if key not in texts.always and key not in request.allowed:
-            said = question_on(parameter, part, texts.locate(part), texts.sources)
+            said = ""
+            if len(made) < _SHOWN:
+                said = question_on(parameter, part, texts.locate(part), texts.sources)
             made.append((key, said))
     return made
-
-
-def is_told_by_itself(call: RequestedCall, texts: Texts) -> bool:
-    """Return whether all that was read from outside is what a tool's own server says of its tools.
-
-    The server gets what the user said in any case, so there is nothing to ask.
-    """
-    return call.action is not None and texts.sources == [call.action._described_by]
 
 
 def note_of(asked: list[tuple[str, str]]) -> str:
@@ -160,14 +187,28 @@ def mark_result(
     message: dict[str, Any], call: RequestedCall, thread: Thread, request: ReplyRequest
 ) -> None:
     """Mark a call's result, if it comes from outside, in its message."""
-    sources = sources_of_result(call, thread.texts)
+    if call.said:
+        message[SAID] = [*call.said]
+    if thread.texts is None and not (call.action is None or call.action.outside or call.read):
+        result = (call.result or {}).get("result")
+        if not isinstance(result, list | tuple | dict):  # the fastest way
+            return
+    sources = sources_of_result(call, thread.texts, call.result or {})
     if sources:
         marked(message, sources)
         if thread.texts is None:  # the next prompt fills it
-            thread.texts = Texts(request.on_behalf)
+            thread.texts, thread.looked = Texts(request.on_behalf), None
             thread.texts.note(sources)
     if call.always:
         message[ALWAYS] = [*call.always]
+
+
+def mark_fault(message: dict[str, Any], call: RequestedCall, texts: Texts | None) -> None:
+    """Mark the message of a call that was not executed, since something in it was wrong."""
+    if call.action is not None and call.action.outside:
+        message[FAULT] = True
+    if texts is not None:
+        marked(message, texts.sources)
 
 
 def marked(message: dict[str, Any], sources: list[str]) -> dict[str, Any]:
@@ -177,24 +218,38 @@ def marked(message: dict[str, Any], sources: list[str]) -> dict[str, Any]:
     return message
 
 
-def unmarked(messages: list[dict[str, Any]], texts: Texts) -> list[dict[str, Any]]:
-    """Return messages as models get them."""
-    marked, bare = texts.bare
-    known = len(marked) if messages[: len(marked)] == marked else 0
-    new = messages[known:]
-    bare = bare[:known] + [each if _MARKS.isdisjoint(each) else _bare(each) for each in new]
-    texts.bare = ([*messages], bare)
-    return [*bare]
+class Shown:
+    """The messages of a prompt as models get them, without marks; made anew where they differ."""
+
+    __slots__ = ("_given", "_made")
+
+    def __init__(self) -> None:
+        self._given: list[dict[str, Any]] = []
+        self._made: list[dict[str, Any]] = []
+
+    def of(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return messages without marks."""
+        first = int(bool(messages) and messages[0].get("role") == "system")
+        given, known = messages[first:], len(self._given)
+        if len(given) < known or not all(map(is_, given, self._given)):
+            known = 0
+        self._made = [*self._made[:known], *map(_bare, given[known:])]
+        self._given = given
+        return [*messages[:first], *self._made]
 
 
 def _bare(message: dict[str, Any]) -> dict[str, Any]:
+    if _MARKS.isdisjoint(message):
+        return message
     return {key: value for key, value in message.items() if key not in _MARKS}
 
 
-def sources_of_result(call: RequestedCall, texts: Texts | None) -> list[str]:
+def sources_of_result(
+    call: RequestedCall, texts: Texts | None, result: dict[str, Any]
+) -> list[str]:
     """Return where the result of a call comes from, if from outside; empty if not."""
-    found = [*call.read, *_recalled((call.result or {}).get("result"))]
-    if call.action is None or call.action.outside:
+    found = [*call.read, *_recalled(result.get("result"))]
+    if call.action is None or (call.action.outside and call.begun):
         found.append(source_of(call))
     elif call.derived and texts is not None:
         found += texts.sources
@@ -213,4 +268,5 @@ def source_of(call: RequestedCall) -> str:
     for value in call.args.values():
         if isinstance(value, str) and ("." in value or "/" in value) and " " not in value:
             return cut(value, _SOURCE_CHARS)
-    return call.name
+    given = ", ".join(map(json_line, call.args.values()))
+    return f"{call.name}({cut(given, _SOURCE_CHARS)})" if given else call.name

@@ -225,7 +225,7 @@ class ReActAgent(RecordedAgent):
         self._memory = memory
         if self._threads is not None:
             for thread in (self._threads.default, *self._threads):
-                thread.memory = None
+                thread.memory = thread.looked = None
 
     def _memory_of(self, thread: Thread) -> Memory:
         if thread.memory is None:

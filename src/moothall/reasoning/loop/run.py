@@ -28,7 +28,7 @@ from moothall.reasoning.loop.answer import (
     fault_of,
     read_answer,
 )
-from moothall.reasoning.loop.calls import Calls, context_of, doubts_of, execute
+from moothall.reasoning.loop.calls import Calls, doubts_of, execute
 from moothall.reasoning.loop.given import (
     MAX_RESULT_CHARS,
     NOT_RUN,
@@ -37,8 +37,8 @@ from moothall.reasoning.loop.given import (
     result_content,
     system_text,
 )
-from moothall.reasoning.loop.parts import Looping
-from moothall.reasoning.loop.provenance import look, mark_result, marked, unmarked
+from moothall.reasoning.loop.parts import Looping, context_of
+from moothall.reasoning.loop.provenance import Shown, look, mark_fault, mark_result, marked
 from moothall.reasoning.loop.recording import (
     LoopState,
     as_it_ended,
@@ -101,6 +101,7 @@ class Run:
         self.record = record
         self._system: str | None = None  # what the function of the system prompt returned
         self._given = Given(record, self.thread)
+        self._without_marks = Shown()
         self._remembered = 0  # how many messages are in the memory
         self._saved = 0  # how many messages are recorded
         self._ids: set[str] = set()  # of the calls
@@ -407,7 +408,7 @@ class Run:
         schema = None if self.schema is None else self.schema.json
         given: Any = None
         if self.thread.texts is not None:
-            prompt = unmarked(prompt, self.thread.texts)
+            prompt = self._without_marks.of(prompt)
         if self.emit is None:
             # Pass a schema only if there is one: a user's own model may not have the parameter.
             more = {} if schema is None else {"schema": schema}
@@ -442,8 +443,8 @@ class Run:
             system := system_text(own, agent._goals or (), guidance)
         ):
             prompt = [{"role": "system", "content": system}, *prompt]
-        shown: OfferedActions | None = getattr(self, "shown", None)
-        look(self.thread, self.request, prompt, self._named, None if shown is None else shown.told)
+        told = getattr(getattr(self, "shown", None), "told", None)
+        look(self.thread, self.request, prompt, self._named, self.memory, told)
         return prompt
 
     def find(self, name: str) -> tuple[str, Action | None]:
@@ -506,7 +507,7 @@ class Run:
             if result is None:
                 result = self._calls(answer).cut_off(place)
             error = error_of(result)
-            of_run = (run_id, thread, wanted.origins)
+            of_run = (run_id, thread, dict(wanted.origins))
             step = Step(iteration, wanted.name, wanted.args, result, error, *of_run)
             self.state.steps.append(step)
             content = result_content(result, limit)
@@ -570,6 +571,7 @@ class Run:
             for call in answer.calls:
                 content = result_content({"error": call.fault or NOT_RUN}, MAX_RESULT_CHARS)
                 self._add_result(call, content)
+                mark_fault(self.state.messages[-1], call, self.thread.texts)
         else:
             # Some chat formats require an answer between two messages of the user.
             text = answer.text or "(no answer)"

@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
+from moothall import tracing
 from moothall.action import Action
 from moothall.arguments import check_integer
 from moothall.errors import DefinitionError, MissingExtra, PageError, SearchError
@@ -64,6 +65,7 @@ def search_arxiv(
     check_integer("search_arxiv: results", results)
     ask = _Service("search_arxiv", "arXiv", url, timeout_s, delay_s)
 
+    @tracing.searches("arxiv")
     async def search(query: str) -> list[Resource]:
         """Search arXiv for preprints of physics, mathematics, computer science and more.
 
@@ -114,6 +116,7 @@ def search_crossref(
     check_integer("search_crossref: results", results)
     ask = _Service("search_crossref", "Crossref", url, timeout_s, 0.0)
 
+    @tracing.searches("crossref")
     async def search(query: str) -> list[Resource]:
         """Search Crossref for articles, books and conference papers.
 

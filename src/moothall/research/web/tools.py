@@ -11,6 +11,7 @@ from datetime import date
 from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
 
+from moothall import tracing
 from moothall.action import Action
 from moothall.arguments import check_integer
 from moothall.errors import (
@@ -103,6 +104,7 @@ def search_web(
     else:
         ask = _ddgs(results, region, timeout_s, scope.range)
 
+    @tracing.searches("web")
     async def search(query: str) -> list[Resource]:
         """Search the web. Read what it finds with visit_page.
 

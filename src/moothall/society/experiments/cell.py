@@ -86,6 +86,27 @@ class Cell:
             rows.write(run.totals)
 
 
+def maker(cell: Cell) -> Callable[[], Society]:
+    """Return the function that makes the society of a cell."""
+    make = function_of(cell.source, cell.folder)
+    parameters = dict(cell.parameters)
+    if "folder" in inspect.signature(make).parameters:
+        parameters["folder"] = cell.folder
+
+    def made() -> Society:
+        if cell.source == TOWN:
+            found = make(seed=cell.seed, **parameters)
+        else:
+            found = make(cell.seed, **parameters)
+        if isinstance(found, Population):
+            found = Society(found)
+        if not isinstance(found, Society):
+            raise ConfigError(f"society.make must return a Society, got {found!r:.80}")
+        return found
+
+    return made
+
+
 @functools.cache
 def _adapter() -> TypeAdapter[Cell]:
     return TypeAdapter(Cell)
@@ -98,14 +119,7 @@ class _CellRun:
         self, cell: Cell, lived: Callable[[int], None], part: Path, rows: Measurements
     ) -> None:
         self._cell, self._lived, self._part, self.rows = cell, lived, part, rows
-        make = function_of(cell.source, cell.folder)
-        parameters = dict(cell.parameters)
-        if "folder" in inspect.signature(make).parameters:
-            parameters["folder"] = cell.folder
-        if cell.source == TOWN:
-            self._make = functools.partial(make, seed=cell.seed, **parameters)
-        else:
-            self._make = functools.partial(make, cell.seed, **parameters)
+        self._make = maker(cell)
         self._metrics = [
             (name, None if by is None else function_of(by, cell.folder))
             for name, by in cell.metrics
@@ -123,12 +137,7 @@ class _CellRun:
         """Run a workflow in a new society, from a saved state or from the start."""
         saved = dict(saved or {})
         coming: list[Intervention] = []  # made at the next step, so that no state has them yet
-        made = self._make()
-        if isinstance(made, Population):
-            made = Society(made)
-        if not isinstance(made, Society):
-            raise ConfigError(f"society.make must return a Society, got {made!r:.80}")
-        async with made as society, AsyncExitStack() as stack:
+        async with self._make() as society, AsyncExitStack() as stack:
             where = self._trajectories(society, condition)
             if where is not None:
                 stack.callback(where.close)

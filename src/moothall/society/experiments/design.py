@@ -36,6 +36,7 @@ from moothall.society.experiments.models import (
     town_parameters,
 )
 from moothall.society.experiments.parts import (
+    ELEMENTS,
     Chart,
     Condition,
     Metric,
@@ -79,6 +80,7 @@ class Design(Part):
     published: list[Published] = Field(default_factory=list)
     source: str = ""
     notes: str = ""
+    about: dict[str, str] = Field(default_factory=dict)
     folder: Path = Field(default=Path(), exclude=True)
 
     @field_validator("metrics", mode="before")
@@ -267,6 +269,10 @@ class Design(Part):
             elif "." in metric.name and metric.name not in asked:
                 what = f"no survey measures it; {there(asked or ['none'])}"
                 raise FieldError((("metrics", index, "name"), what))
+        for name in self.about:
+            if name not in ELEMENTS:
+                what = f"it is no element of ODD{nearest(name, ELEMENTS)}; {there(ELEMENTS)}"
+                raise FieldError((("about", name), what))
         for name, chart in self.charts.items():
             self._check_chart(("charts", name), name, chart or Chart(), (*measured, *asked))
         for index, figure in enumerate(self.published):

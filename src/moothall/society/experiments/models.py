@@ -75,10 +75,14 @@ def _file(given: Any, info: ValidationInfo) -> Any:
     return given
 
 
-def _model_name(given: str) -> str:
+def _model_name(given: str, info: ValidationInfo) -> str:
     try:
-        check_spelling(given)
-    except ModelError as error:
+        if is_of_file(given):
+            folder: Any = info.context
+            function_of(given, folder)
+        else:
+            check_spelling(given)
+    except (ConfigError, ModelError) as error:
         raise ValueError(str(error)) from None
     return given
 
@@ -147,7 +151,7 @@ def town(
         people,
         place,
         seed=seed,
-        model=model_of(llm, None if answers is None else folder / answers),
+        model=model_of(llm, None if answers is None else folder / answers, folder),
         services=[*services, *([Feed()] if feed else [])],
         budget=budget,
         journal=journal,
@@ -169,18 +173,26 @@ def _blocks_of(given: Mapping[str, dict[str, Any]], folder: Path) -> Callable[[]
     return lambda: [kind(block_params=parameters) for kind, parameters in made]
 
 
-def model_of(name: Any, answers: Path | None = None) -> Any:
-    """Return the model of a name, its answers recorded in a file and replayed; a model as it is."""
+def model_of(name: Any, answers: Path | None = None, folder: Path = Path()) -> Any:
+    """Return the model of a name, its answers recorded in a file and replayed; a model as it is.
+
+    `file.py:function` is what a function of a file below `folder` returns, which takes nothing.
+    """
     from moothall.models.wrappers.recorded import RecordedModel
 
     if not isinstance(name, str):
         return name
+    asked: Any = name
+    if is_of_file(name):
+        asked = function_of(name, folder)()
+        if not callable(getattr(asked, "complete", None)):
+            raise ConfigError(f"llm: {name!r} must return a model, got {asked!r:.80}")
     if answers is None:
-        return model(name)
+        return model(asked)
     # A branch has the answers that are given to its trunk, and the trunk those of its branch.
     made = _RECORDED.get((name, answers))
     if made is None:
-        made = _RECORDED[name, answers] = RecordedModel(name, answers)
+        made = _RECORDED[name, answers] = RecordedModel(asked, answers)
     return made
 
 

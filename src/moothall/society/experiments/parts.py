@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -56,6 +56,15 @@ class Chart(Part):
     metrics: list[str] = Field(default_factory=list)
     label: str = ""
     unit: str = ""
+
+
+ELEMENTS: Final = (
+    *("purpose", "patterns", "entities", "scheduling"),
+    *("principles", "emergence", "adaptation", "objectives", "learning", "prediction", "sensing"),
+    *("interaction", "stochasticity", "collectives", "observation"),
+    *("initialization", "input", "submodels"),
+)
+"""The elements of the ODD protocol for which an experiment may state a text."""
 
 
 class Condition(Part):

@@ -47,6 +47,7 @@ class Experiment(Design):
         published: published figures, which the report compares with ours
         source: where the figures are published
         notes: what readers of the report should know
+        about: texts for elements of the ODD protocol, such as `emergence`; see `odd`
         folder: the folder of the file; functions are looked up below it
 
     Raises:
@@ -74,6 +75,7 @@ class Experiment(Design):
             published: Sequence[Mapping[str, Any] | Published] = (),
             source: str = "",
             notes: str = "",
+            about: Mapping[str, str] = ...,
             folder: Path = ...,
         ) -> None: ...
 
@@ -145,6 +147,28 @@ class Experiment(Design):
 
             await asyncio.to_thread(write_report, self, results, folder_)
         return results
+
+    def odd(self, path: str | Path | None = None) -> str:
+        """Return a description of the study by the ODD protocol (Grimm et al. 2020), in Markdown.
+
+        It is written from the study itself: its fields, the docstrings and parameters of its blocks
+        and services, and the society of the first cell, which is made and not run. What only
+        the author knows stands in the field `about`.
+
+        Args:
+            path: the file that it is written to; None for no file
+
+        Raises:
+            ConfigError: the society cannot be made
+            FileError: the file cannot be written
+        """
+        from moothall.society.experiments.odd import odd_page
+        from moothall.society.tables import write_whole
+
+        page = odd_page(self)
+        if path is not None:
+            write_whole(Path(path), lambda to: Path(to).write_text(page, encoding="utf-8"))
+        return page
 
     async def sensitivity(
         self,

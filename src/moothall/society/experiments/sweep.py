@@ -118,11 +118,14 @@ def _determined_by(design: Design) -> dict[str, str]:
     asked = [question.by for one in design.surveys() for question in one.questions]
     rules = [each for each in asked if not (isinstance(each, str) and each.startswith("status."))]
     named = (*(each.by for each in design.metrics), *rules)
-    blocks = (each for cell in design.cells() for each in cell.parameters.get("blocks") or ())
-    own = [each for each in dict.fromkeys(blocks) if is_of_file(each)]
+    parts = (
+        [*(cell.parameters.get("blocks") or ()), cell.parameters.get("llm")]
+        for cell in design.cells()
+    )
+    own = [each for some in parts for each in some if is_of_file(each)]
     if design.society.make is not None:
         own = []  # what a function of one's own takes as blocks is its own matter
-    named = (*named, *own)
+    named = (*named, *dict.fromkeys(own))
     sources = [design.society.source, *dict.fromkeys(each for each in named if each is not None)]
     said = {
         "name": design.name,

@@ -165,6 +165,21 @@ class AgentQueues:
         except Refused as error:
             return error.code == _LOCKED
 
+    async def is_awaited(self, id: str) -> bool:
+        """Return whether some process waits to take over an agent's id once it is released."""
+        try:
+            return bool(await self._state(self._names.queue("standby", id)))
+        except Refused as error:
+            return error.code == _LOCKED
+
+    async def stand_by(self, id: str) -> None:
+        """Have requests to an id wait while no process has it, since this one takes it over."""
+        await self.broker.open()
+        with suppress(LinkLost, AMQPError, Refused):  # another process stands by, or soon again
+            await self._call(
+                Channel.queue_declare, self._names.queue("standby", id), exclusive=True
+            )
+
     async def _state(self, name: str) -> Any:
         return await self._call(Channel.queue_declare, name, passive=True)
 
