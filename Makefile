@@ -1,5 +1,6 @@
-# Needs Python 3.11 or later, make and a network; the tests need RabbitMQ, Chromium and, on Linux,
-# bubblewrap, which on Debian and Ubuntu they install as root or by sudo. `make help` lists the targets.
+# Needs Python 3.11 or later, make and a network; the tests need RabbitMQ, PostgreSQL, Chromium and, on
+# Linux, bubblewrap, which on Debian and Ubuntu they install as root or by sudo. `make help` lists
+# the targets.
 
 VENV   := .venv
 # The interpreter that .venv is built with; empty: the first that works. To change it: make clean.
@@ -46,12 +47,14 @@ test test-all: export PYTHONDONTWRITEBYTECODE =
 test: check weights ## Format, lint, types, then every test but the long ones
 	@scripts/bubblewrap
 	@scripts/rabbitmq
+	@scripts/postgresql
 	@scripts/chromium
 	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 test-all: check weights $(VENV)/.docs $(VENV)/.release ## The same with the long tests: under an hour
 	@scripts/bubblewrap
 	@scripts/rabbitmq
+	@scripts/postgresql
 	@scripts/chromium
 	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup -m "" $(ARGS)
 

@@ -143,6 +143,7 @@ NAMES = (
     "PageError",
     "Passage",
     "Person",
+    "PostgresMemory",
     "Price",
     "Prices",
     "Question",

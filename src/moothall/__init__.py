@@ -49,6 +49,7 @@ memory.bounded: TokenBoundedMemory
 memory.embedder: Embedder HashEmbedder
 memory.memory: Memory
 memory.memory_config: MemoryT
+memory.postgres: PostgresMemory
 memory.sqlite: SQLiteMemory
 memory.summarizing: SummarizingMemory
 message: Message

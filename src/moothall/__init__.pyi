@@ -46,6 +46,7 @@ from moothall.memory.embedder import Embedder as Embedder
 from moothall.memory.embedder import HashEmbedder as HashEmbedder
 from moothall.memory.memory import Memory as Memory
 from moothall.memory.memory_config import MemoryT as MemoryT
+from moothall.memory.postgres import PostgresMemory as PostgresMemory
 from moothall.memory.sqlite import SQLiteMemory as SQLiteMemory
 from moothall.memory.summarizing import SummarizingMemory as SummarizingMemory
 from moothall.message import Message as Message

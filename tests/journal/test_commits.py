@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from journal.conftest import Place
 from journal.crash import locked, on_a_loop, settled
 from moothall import Journal, ReActAgent, ScriptedModel, SQLiteMemory
 from moothall.errors import JournalError, NoSuchRun, RunHeld
@@ -233,8 +234,8 @@ async def test_a_run_whose_end_is_being_written_has_ended_even_if_cancelled(tmp_
         assert (reply.text, reply.stop_reason) == ("Yes.", "done")
 
 
-def test_a_run_that_was_being_opened_when_its_loop_ended_is_given_back(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
+def test_a_run_that_was_being_opened_when_its_loop_ended_is_given_back(place: Place) -> None:
+    with Journal(place("j")) as journal:
         agent = ReActAgent("a", ScriptedModel(["Yes."]), journal=journal)
 
         async def too_late() -> None:
@@ -244,7 +245,7 @@ def test_a_run_that_was_being_opened_when_its_loop_ended_is_given_back(tmp_path:
             with pytest.raises(asyncio.CancelledError):
                 await task
 
-        with locked(journal.path):
+        with locked(place("j")):
             asyncio.run(too_late())
         # Written after it, so the one that was abandoned is over.
         assert agent.reply_sync("go", run_id="other").text == "Yes."
@@ -254,12 +255,12 @@ def test_a_run_that_was_being_opened_when_its_loop_ended_is_given_back(tmp_path:
 
 @on_a_loop
 async def test_run_cancelled_while_it_opens_can_be_asked_for_again(
-    tmp_path: Path, often_switching: None
+    place: Place, often_switching: None
 ) -> None:
-    with Journal(tmp_path / "j") as journal:
+    with Journal(place("j")) as journal:
         agent = ReActAgent("a", ScriptedModel(["Yes."] * 200), journal=journal)
         for number in range(30):
-            with locked(journal.path):
+            with locked(place("j")):
                 # More threads than one want the file when it is let go.
                 tasks = []
                 for _ in range(4):
@@ -277,9 +278,9 @@ async def test_run_cancelled_while_it_opens_can_be_asked_for_again(
 
 @on_a_loop
 async def test_run_cancelled_just_after_it_opened_gives_its_lease_back(
-    tmp_path: Path,
+    place: Place,
 ) -> None:
-    with Journal(tmp_path / "j") as journal:
+    with Journal(place("j")) as journal:
         opening = asyncio.ensure_future(begun(journal))
         await asyncio.sleep(0)
         while True:  # the loop is held, so that it does not hear that the run is open

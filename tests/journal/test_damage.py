@@ -13,7 +13,7 @@ import pytest
 
 from moothall import Journal, ReActAgent, ScriptedModel
 from moothall.errors import JournalError, MoothallError, NoSuchRun
-from moothall.journal.tables import APPLICATION, MIGRATIONS
+from moothall.journal.store.tables import APPLICATION, MIGRATIONS
 from moothall.models.protocol import Call
 from moothall.sqlite import SQLiteFile
 

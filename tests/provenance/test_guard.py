@@ -24,6 +24,7 @@ from moothall import (
     SQLiteMemory,
     TerminalApprover,
     action,
+    ask_person,
 )
 from moothall.approval import Always, ApprovalRequest
 from moothall.errors import ConfigError
@@ -378,6 +379,27 @@ def test_defaults_and_choices_of_a_schema_are_the_programs() -> None:
     )
     agent.reply_sync("Order one.")
     assert done == [("large", False)]
+
+
+def test_what_a_person_answers_is_the_users(tmp_path: Path) -> None:
+    desk = Desk()
+    approver = CallbackApprover(lambda request: False, lambda question: "carl@example.org, 70")
+    answers = (
+        READ,
+        call("ask_person", question="Whom do I pay? mallory@evil.example?"),
+        call("pay", to="carl@example.org", amount=70),
+        ATTACK,
+        "done",
+    )
+    memory = SQLiteMemory(tmp_path / "m.db")
+    agent = desk.agent(*answers, approver=approver, memory=memory)
+    agent.actions.register(ask_person)
+    agent.reply_sync("Read my mail.")
+    assert desk.paid == [("carl@example.org", 70.0)]
+    again = desk.agent(answers[2], "done", memory=SQLiteMemory(tmp_path / "m.db"))
+    again.actions.register(ask_person)
+    again.reply_sync("Once more.")
+    assert len(desk.paid) == 2
 
 
 def test_guard_must_name_parameters_of_the_action() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any, Final
 from unicodedata import name as name_of
 
 from moothall.provenance.origin import Kind, Origin, text_of, union
 from moothall.provenance.values import (
+    TRIES,
     Key,
     fold,
     keys_in,
@@ -24,6 +25,8 @@ from moothall.text import cut, escaped
 
 _MOST_CHARS: Final = 1_000_000
 """How much text of each kind is kept; then the oldest is dropped, and its values are untraced."""
+_MOST_LOCATED: Final = 200_000
+"""In how much text it is looked up where a value was read, if it is written in another way."""
 _MOST_PARTS: Final = 1000
 _DEPTH: Final = 50
 _PASSAGE: Final = 160
@@ -208,17 +211,19 @@ class Texts:
         return None
 
     def _by_pattern(self, pattern: re.Pattern[str]) -> Origin | None:
-        for found in pattern.finditer(self._raw):
+        for found in islice(pattern.finditer(self._raw), TRIES):
             if (origin := self._at(found.start(), found[0])) is not None:
                 return origin
         return None
 
     def _standing(self, raw: str, needle: str) -> Origin | None:
-        at = stands(raw, needle)
-        while at >= 0:
+        at = -1
+        for _ in range(TRIES):
+            at = stands(raw, needle, at + 1)
+            if at < 0:
+                return None
             if (origin := self._at(at, needle)) is not None:
                 return origin
-            at = stands(raw, needle, at + 1)
         return None
 
     def _at(self, at: int, needle: str) -> Origin | None:
@@ -255,7 +260,10 @@ class Texts:
         needle = fold(value)
         keys = keys_of(needle) if any(map(str.isdigit, needle)) else ()
         pattern = spaced(needle)
+        left = _MOST_LOCATED
         for text, source in self._read:
+            if (left := left - len(text)) < 0:
+                break
             start = 0
             for line in text.splitlines(keepends=True):
                 folded = fold(line)

@@ -20,7 +20,12 @@ _WIDE: Final = re.compile("[\u3000\uff01-\uffee]+")
 _OPENS: Final = frozenset(" \n\"'“”„‘’«»([{<>|,;:=*`—–…¿¡")
 _CLOSES: Final = frozenset(' \n"“”‘»«)]}><|*`—–…=')
 _ENDING: Final = re.compile("[.!?,;:'’]+(?=[\\s\"'”’»)\\]}>*`]|$)")
-_TRIES: Final = 64
+TRIES: Final = 64
+"""How many places of a text are looked at for one value."""
+_LONGEST: Final = 64
+"""How long a text may be that is read as a number, a date or an account."""
+_LONGEST_LIST: Final = 4000
+"""How long a text may be that is read as a list of values."""
 
 _SYMBOLS: Final = {"$": "usd", "€": "eur", "£": "gbp", "¥": "jpy", "₹": "inr"}
 _WORDS: Final = {
@@ -85,7 +90,6 @@ _TIME: Final = re.compile(
 _DATE_AND_TIME: Final = re.compile(r"(\d{4}-\d{2}-\d{2})[t ](\d{2}:\d{2}(?::\d{2})?)(?:\.0+)?z?")
 _PARTS: Final = re.compile("[,;\n]")
 _NAMED: Final = re.compile("([^<>]*)<([^<>]+)>")
-_LONGEST_ACCOUNT: Final = 64
 _SPACED: Final = re.compile(r"[a-z]{0,4}[\d ./()+-]*\d[a-z\d ./()+-]*")
 _HOST: Final = re.compile(r"[a-z][a-z0-9+.-]*://(?:[^/?#@\s]*@)?([^/?#\s:]+)(?::\d+)?/?$")
 
@@ -101,7 +105,7 @@ def fold(text: str) -> str:
 def stands(text: str, value: str, start: int = 0) -> int:
     """Return where a folded value stands in a folded text as a whole, not within a word; or -1."""
     at = text.find(value, start)
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         if at < 0:
             return -1
         if _opens(text, at) and _closes(text, at + len(value)):
@@ -150,7 +154,7 @@ def spellings(value: str) -> list[str]:
 
 def spaced(value: str) -> re.Pattern[str] | None:
     """Return a pattern of an account number however it is grouped; None if it is none."""
-    if len(value) > _LONGEST_ACCOUNT or not _SPACED.fullmatch(value):
+    if len(value) > _LONGEST or not _SPACED.fullmatch(value):
         return None
     characters = [each for each in value if each.isalnum() or each == "+"]
     if sum(map(str.isdigit, characters)) < 6:
@@ -162,9 +166,11 @@ def spaced(value: str) -> re.Pattern[str] | None:
 
 def parts_of(value: str) -> list[str]:
     """Return the parts of a text that lists several values; empty if it is one."""
+    if len(value) > _LONGEST_LIST:
+        return []
     if (found := _DATE_AND_TIME.fullmatch(value.strip().lower())) is not None:
         return [found[1], found[2]]
-    if (named := _NAMED.fullmatch(value.strip())) is not None:
+    if "<" in value and (named := _NAMED.fullmatch(value.strip())) is not None:
         return [each.strip() for each in named.groups() if each.strip()]
     parts = [each.strip() for each in _PARTS.split(value) if each.strip()]
     if len(parts) < 2 or any(each.count(" ") > 4 for each in parts):
@@ -176,6 +182,8 @@ def keys_of(value: Any) -> list[Key]:
     """Return the readings of a value that is a number, an amount, a date or a time."""
     if isinstance(value, int | float):
         return [("number", _decimal(repr(value)))]
+    if len(value) > _LONGEST:
+        return []
     found = _NUMBER.fullmatch(value)
     if found is not None:
         sort = found["before"] or found["after"]

@@ -225,8 +225,10 @@ def heard(request: ReplyRequest, agent: Any, reply: Reply) -> None:
     sources = [source for each in reply.messages for source in sources_of(each)]
     if getattr(agent, "_untracked", False):
         sources.append(f"agent {agent.id}")
-    if sources:
-        resume(request, sources)
+    resume(request, sources)
+    texts = request.state.texts
+    if texts is not None and getattr(agent, "decides_in_words", False):  # a person
+        texts.add(reply.text, "user")
 
 
 def read_in(request: ReplyRequest) -> list[str]:

@@ -25,6 +25,7 @@ from moothall.society.city.map import Mode as Mode
 from moothall.society.city.map import Place as Place
 from moothall.society.city.map import Road as Road
 from moothall.society.city.network import Network as Network
+from moothall.society.city.network import read_network as read_network
 from moothall.society.city.places import Capacities as Capacities
 from moothall.society.city.places import Hours as Hours
 from moothall.society.city.places import Near as Near
@@ -33,6 +34,7 @@ from moothall.society.city.places import Places as Places
 from moothall.society.city.places import Positions as Positions
 from moothall.society.city.places import Routes as Routes
 from moothall.society.city.places import needs as needs
+from moothall.society.city.plane import Plane as Plane
 from moothall.society.city.routes import Route as Route
 from moothall.society.columns.column import Column as Column
 from moothall.society.columns.ledger import BRACKETS as BRACKETS

@@ -80,7 +80,7 @@ def test_a_socket_needs_the_pages_origin_and_the_token(
 
 
 def test_no_other_socket_is_open(port: Port) -> None:
-    for path in ("/", "/gradio_api/queue/data", "/queue/join", "/studio/cards", "/studio/events/"):
+    for path in ("/", "/runs/x", "/queue/join", "/studio/cards", "/studio/events/"):
         with pytest.raises(InvalidStatus) as refused:
             connect(
                 f"ws://{port.host}{path}",

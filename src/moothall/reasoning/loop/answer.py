@@ -136,12 +136,17 @@ class RequestedCall:
     derived: bool = False  # whether a value of it, guarded or not, is from outside
     read: tuple[str, ...] = ()  # what the agents that it asked had read
     always: tuple[str, ...] = ()  # values that a person permitted for the thread
+    said: tuple[str, ...] = ()  # what a person answered to its questions
+
+    def hear(self, said: str) -> None:
+        """Note what a person answered."""
+        self.said += (said,)
 
     def provenance(self, sources: list[str]) -> dict[str, Any]:
         """Return what a record keeps of where its values, and its result, come from."""
-        if not (self.origins or self.read or self.always or sources):
+        if not (self.origins or self.read or self.always or self.said or sources):
             return {}
-        kept = {"origins": self.origins, "derived": self.derived, "read": self.read}
+        kept = {"origins": self.origins, "derived": self.derived, "said": self.said}
         kept |= {"sources": sources}
         return {name: each for name, each in {**kept, "always": self.always}.items() if each}
 
@@ -150,7 +155,8 @@ class RequestedCall:
         if isinstance(kept, dict):
             self.origins = origins_of(kept.get("origins"))
             self.derived = kept.get("derived", False)
-            self.read, self.always = tuple(kept.get("read", ())), tuple(kept.get("always", ()))
+            self.read, self.always = tuple(kept.get("sources", ())), tuple(kept.get("always", ()))
+            self.said = tuple(kept.get("said", ()))
 
 
 @dataclass(slots=True)

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import tracing
 from moothall.action import ACCESS_DENIED, ACCESS_PERMITTED
-from moothall.agent import CURRENT
 from moothall.approval import ABOUT, Always, ApprovalRequest, Refused
 from moothall.approval.approval import Decision, not_permitted
-from moothall.context import Context, filled, injected
+from moothall.context import filled, injected
 from moothall.environment import execute_in_thread, failed
 from moothall.errors import (
     BudgetExceeded,
@@ -28,7 +27,7 @@ from moothall.reasoning.events import CallEnded, CallStarted
 from moothall.reasoning.hooks import as_hooked, expect, expect_args, run_hooks
 from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.loop.given import error_of
-from moothall.reasoning.loop.parts import Looping
+from moothall.reasoning.loop.parts import Looping, context_of
 from moothall.reasoning.loop.provenance import note_of, questions, sources_of_result, trace
 from moothall.reasoning.members import side_by_side
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
@@ -310,7 +309,7 @@ async def execute(
             await step.begins(call.args)
         kwargs = call.kwargs
         if kinds := injected(chosen):
-            kwargs = filled(kinds, kwargs, context_of(agent, request))
+            kwargs = filled(kinds, kwargs, context_of(agent, request, call))
         method = getattr(environment, "aexecute_action", None)
         if method is None:  # a user's own environment may have only the sync method
             result = await execute_in_thread(environment, chosen, kwargs)
@@ -330,20 +329,6 @@ async def execute(
     if not isinstance(result, dict):
         return failed(TypeError(f"an environment must give a dict, got {type(result).__name__}"))
     return result
-
-
-def context_of(agent: Any, request: ReplyRequest) -> Context[Any]:
-    """Return what a reply's own functions may know about it."""
-    handling = CURRENT.get()
-    message = None if handling is None else handling.message()
-    return Context(
-        agent,
-        run_id=request.run_id,
-        thread=request.thread,
-        sender=None if message is None else message["from"],
-        budget=agent.budget if request.budget is None else request.budget,
-        deps=agent.deps if request.deps is None else request.deps,
-    )
 
 
 async def _permits(

@@ -15,7 +15,7 @@ from moothall.action import (
     Action,
     ActionRegistry,
 )
-from moothall.agent import Agent
+from moothall.agent import CURRENT, Agent
 from moothall.context import Context, SystemPrompt
 from moothall.environment import AnyEnvironment
 from moothall.errors import ConfigError, DefinitionError, InvalidId
@@ -24,7 +24,8 @@ from moothall.memory.memory import AnyMemory
 from moothall.message import address
 from moothall.reasoning.group import check_part
 from moothall.reasoning.hooks import Hooks
-from moothall.reasoning.loop.answer import OfferedActions
+from moothall.reasoning.loop.answer import OfferedActions, RequestedCall
+from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.thread import Thread
 from moothall.workflow import ReplyingOptions
 
@@ -201,3 +202,20 @@ def checked_discover(discover: str | Iterable[str | int], id: str | int) -> str 
         return tuple(map(address, discover))
     except InvalidId as error:
         raise DefinitionError(f"agent {id!r}: discover= has an invalid id: {error}") from None
+
+
+def context_of(
+    agent: Any, request: ReplyRequest, call: RequestedCall | None = None
+) -> Context[Any]:
+    """Return what a reply's own functions may know about it."""
+    handling = CURRENT.get()
+    message = None if handling is None else handling.message()
+    return Context(
+        agent,
+        run_id=request.run_id,
+        thread=request.thread,
+        sender=None if message is None else message["from"],
+        budget=agent.budget if request.budget is None else request.budget,
+        deps=agent.deps if request.deps is None else request.deps,
+        _heard=None if call is None else call.hear,
+    )

@@ -21,7 +21,13 @@ from moothall.text import cut
 ALWAYS: Final = "always"
 """The key of a tool message with the values from outside that are permitted for the thread."""
 
-_MARKS: Final = frozenset((OUTSIDE, ALWAYS))
+SAID: Final = "said"
+"""The key of a tool message with what a person answered to the action's questions."""
+
+FAULT: Final = "fault"
+"""The key of a tool message of a call that was not executed, since its arguments were wrong."""
+
+_MARKS: Final = frozenset((OUTSIDE, ALWAYS, SAID, FAULT))
 
 _SHOWN: Final = 3
 _SOURCE_CHARS: Final = 200
@@ -33,19 +39,19 @@ def look(
     request: ReplyRequest,
     messages: Sequence[dict[str, Any]],
     find: Callable[[str], Action | None],
-    grows: bool = False,
+    memory: Any = None,
     told: list[tuple[str, str]] | None = None,
 ) -> None:
     """Take in the messages that a model is shown, if any of them comes from outside.
 
     So it does with what others say of their actions, which a model reads as well: `told`.
 
-    If the memory only `grows`, those before the last one that was looked at are known.
+    If the memory only grows, those before the last one that was looked at are known.
 
     What stands in a memory without a mark, such as that of an earlier version, counts as from
     outside if the action that returned it does.
     """
-    new = _new(thread, messages, grows)
+    new = _new(thread, messages, getattr(memory, "_only_grows", False))
     texts = thread.texts
     if texts is None:
         # What nobody has looked at yet may be of an earlier version, without marks.
@@ -78,7 +84,7 @@ def _new(
 
 
 def _of_unknown(message: dict[str, Any], find: Callable[[str], Action | None]) -> bool:
-    if message.get("role") != "tool":
+    if message.get("role") != "tool" or FAULT in message:
         return False
     action = find(str(message.get("name", "")))
     return action is None or action.outside
@@ -91,6 +97,8 @@ def _take(texts: Texts, message: dict[str, Any], find: Callable[[str], Action | 
         texts.note(sources)
     elif sources:
         texts.read(content, sources)
+    elif FAULT in message:
+        pass  # it repeats what the model wrote
     elif role == "tool":
         name = str(message.get("name", ""))
         if _of_unknown(message, find):
@@ -101,6 +109,8 @@ def _take(texts: Texts, message: dict[str, Any], find: Callable[[str], Action | 
         texts.add(content, "program", "prompt")
     else:
         texts.add(content, "user")
+    for said in message.get(SAID, ()):
+        texts.add(said, "user")
     if isinstance(always := message.get(ALWAYS), list):
         texts.always.update(filter(_is_text, always))
 
@@ -130,7 +140,8 @@ def trace(call: RequestedCall, texts: Texts) -> None:
                 call.derived = True
                 if is_guarded:
                     from_outside.append((name, part))
-                    origin = texts.locate(part)
+                    if len(from_outside) <= _SHOWN:
+                        origin = texts.locate(part)
             origins[origin] = None
         known[name] = [*origins]
     call.origins, call.from_outside = known, tuple(from_outside)
@@ -155,11 +166,13 @@ def questions(call: RequestedCall, texts: Texts, request: ReplyRequest) -> list[
         # All that was read from outside is what the tool's own server says of its tools, and the
         # server gets what the user said in any case.
         return []
-    made = []
+    made: list[tuple[str, str]] = []
     for parameter, part in dict.fromkeys(call.from_outside):
         key = f"{call.name}.{parameter}={fold(part)}"
         if key not in texts.always and key not in request.allowed:
-            said = question_on(parameter, part, texts.locate(part), texts.sources)
+            said = ""
+            if len(made) < _SHOWN:
+                said = question_on(parameter, part, texts.locate(part), texts.sources)
             made.append((key, said))
     return made
 
@@ -174,6 +187,8 @@ def mark_result(
     message: dict[str, Any], call: RequestedCall, thread: Thread, request: ReplyRequest
 ) -> None:
     """Mark a call's result, if it comes from outside, in its message."""
+    if call.said:
+        message[SAID] = [*call.said]
     if thread.texts is None and not (call.action is None or call.action.outside or call.read):
         result = (call.result or {}).get("result")
         if not isinstance(result, list | tuple | dict):  # the fastest way
@@ -186,6 +201,14 @@ def mark_result(
             thread.texts.note(sources)
     if call.always:
         message[ALWAYS] = [*call.always]
+
+
+def mark_fault(message: dict[str, Any], call: RequestedCall, texts: Texts | None) -> None:
+    """Mark the message of a call that was not executed, since something in it was wrong."""
+    if call.action is not None and call.action.outside:
+        message[FAULT] = True
+    if texts is not None:
+        marked(message, texts.sources)
 
 
 def marked(message: dict[str, Any], sources: list[str]) -> dict[str, Any]:
@@ -226,7 +249,7 @@ def sources_of_result(
 ) -> list[str]:
     """Return where the result of a call comes from, if from outside; empty if not."""
     found = [*call.read, *_recalled(result.get("result"))]
-    if call.action is None or call.action.outside:
+    if call.action is None or (call.action.outside and call.begun):
         found.append(source_of(call))
     elif call.derived and texts is not None:
         found += texts.sources

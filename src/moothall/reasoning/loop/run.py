@@ -28,7 +28,7 @@ from moothall.reasoning.loop.answer import (
     fault_of,
     read_answer,
 )
-from moothall.reasoning.loop.calls import Calls, context_of, doubts_of, execute
+from moothall.reasoning.loop.calls import Calls, doubts_of, execute
 from moothall.reasoning.loop.given import (
     MAX_RESULT_CHARS,
     NOT_RUN,
@@ -37,8 +37,8 @@ from moothall.reasoning.loop.given import (
     result_content,
     system_text,
 )
-from moothall.reasoning.loop.parts import Looping
-from moothall.reasoning.loop.provenance import Shown, look, mark_result, marked
+from moothall.reasoning.loop.parts import Looping, context_of
+from moothall.reasoning.loop.provenance import Shown, look, mark_fault, mark_result, marked
 from moothall.reasoning.loop.recording import (
     LoopState,
     as_it_ended,
@@ -101,7 +101,6 @@ class Run:
         self.record = record
         self._system: str | None = None  # what the function of the system prompt returned
         self._given = Given(record, self.thread)
-        self._grows = getattr(memory, "_only_grows", False)
         self._without_marks = Shown()
         self._remembered = 0  # how many messages are in the memory
         self._saved = 0  # how many messages are recorded
@@ -445,7 +444,7 @@ class Run:
         ):
             prompt = [{"role": "system", "content": system}, *prompt]
         told = getattr(getattr(self, "shown", None), "told", None)
-        look(self.thread, self.request, prompt, self._named, self._grows, told)
+        look(self.thread, self.request, prompt, self._named, self.memory, told)
         return prompt
 
     def find(self, name: str) -> tuple[str, Action | None]:
@@ -572,6 +571,7 @@ class Run:
             for call in answer.calls:
                 content = result_content({"error": call.fault or NOT_RUN}, MAX_RESULT_CHARS)
                 self._add_result(call, content)
+                mark_fault(self.state.messages[-1], call, self.thread.texts)
         else:
             # Some chat formats require an answer between two messages of the user.
             text = answer.text or "(no answer)"

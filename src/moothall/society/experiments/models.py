@@ -78,8 +78,7 @@ def _file(given: Any, info: ValidationInfo) -> Any:
 def _model_name(given: str, info: ValidationInfo) -> str:
     try:
         if is_of_file(given):
-            folder: Any = info.context
-            function_of(given, folder)
+            function_of(given, info.context or Path())
         else:
             check_spelling(given)
     except (ConfigError, ModelError) as error:
@@ -117,13 +116,10 @@ def town(
     journal: Journal | None = None,
 ) -> Society:
     """Return a town drawn from its seed; `moothall simulate` alone gives budget and journal."""
+    many = citizens if isinstance(citizens, int) else len(read_people(folder / citizens))
     if city is not None:
-        try:
-            place = City.from_json((folder / city).read_bytes())
-        except OSError as error:
-            raise ConfigError(f"city: {city!r} cannot be read: {error.strerror}") from None
+        place = _city_of(folder / city, many)
     else:
-        many = citizens if isinstance(citizens, int) else len(read_people(folder / citizens))
         place = City.generate(seed=seed, citizens=max(10, many))
     if columns and (not isinstance(citizens, int) or llm is not None or params):
         raise ConfigError("columns: citizens must be a number, without a model and params")
@@ -159,6 +155,18 @@ def town(
         facts=facts,
         engine=LocalEngine(threads=threads),
     )
+
+
+def _city_of(path: Path, citizens: int) -> City:
+    """Return the city of a file: a map, by its suffix, or JSON of `City.to_json`."""
+    if path.suffix == ".geojson":
+        return City.from_geojson(path, citizens=citizens)
+    if path.suffix == ".osm" or path.name.endswith(".osm.pbf"):
+        return City.from_osm(path, citizens=citizens)
+    try:
+        return City.from_json(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"city: {path.name!r} cannot be read: {error.strerror}") from None
 
 
 def _blocks_of(given: Mapping[str, dict[str, Any]], folder: Path) -> Callable[[], list[Any]]:

@@ -1,9 +1,10 @@
 // The tab Society: a town that plays, its map and curves, a citizen's card, and what a person asks
 // of it and changes in it.
 
-import { attempt, button, call, count, empty, fillWindow, h, json, meter, oneAtATime, replace, sent, toast, update } from "./dom.js";
+import { attempt, button, call, count, empty, fillWindow, h, json, meter, oneAtATime, replace, request, sent, toast, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { GROUPS, SHAPES, makeMap } from "./map.js";
+import { go } from "./place.js";
 
 const NAMES = { sleep: "asleep", work: "at work or school", food: "eat or shop", social: "with others", leisure: "free time", travel: "on the way", idle: "else" };
 const ROWS = 3000;
@@ -114,7 +115,7 @@ export function mount(root) {
   pane("Citizen");
 
   const town = h("div", { class: "s-town" },
-    h("div", { class: "s-row s-control" }, play, step, speed, branch, time, bar, told),
+    h("div", { class: "s-row s-control" }, play, step, speed, branch, time, bar, told, h("button", { type: "button", class: "s-link", onclick: () => go(["runs", head.run]) }, "Steps and cost")),
     h("div", { class: "s-middle" }, map.root, legend, curves), h("aside", { class: "s-aside" }, tabs, ...Object.values(panes)));
   replace(root, nothing, town);
   fillWindow(root, 560);
@@ -123,7 +124,7 @@ export function mount(root) {
 
   const svg = (tag, attrs, ...children) => {
     const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-    Object.entries(attrs).forEach(([key, value]) => made.setAttribute(key, value));
+    Object.entries(attrs).forEach(([key, value]) => (key === "style" ? (made.style.cssText = value) : made.setAttribute(key, value)));
     made.append(...children);
     return made;
   };
@@ -235,8 +236,8 @@ export function mount(root) {
   const load = oneAtATime(async () => {
     waits = !root.offsetParent;
     if (waits) return;
-    const answer = await fetch(`/studio/society/frame?town=${head.town}&after=${rows.length ? rows[rows.length - 1][0] + 1 : 0}`);
-    if (!answer.ok) throw new Error("the studio does not answer: is its program running?");
+    const answer = await request(`society/frame?town=${head.town}&after=${rows.length ? rows[rows.length - 1][0] + 1 : 0}`);
+    if (!answer.ok) throw new Error(`failed (${answer.status})`);
     const packed = await answer.arrayBuffer();
     const length = new DataView(packed).getUint32(0, true);
     const told = JSON.parse(new TextDecoder().decode(packed.slice(4, 4 + length)));
