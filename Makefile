@@ -1,5 +1,6 @@
-# Needs Python 3.11 or later, make and a network; the tests need RabbitMQ, Chromium and, on Linux,
-# bubblewrap, which on Debian and Ubuntu they install as root or by sudo. `make help` lists the targets.
+# Needs Python 3.11 or later, make and a network; the tests need RabbitMQ, PostgreSQL, Chromium and, on
+# Linux, bubblewrap, which on Debian and Ubuntu they install as root or by sudo. `make help` lists
+# the targets.
 
 VENV   := .venv
 # The interpreter that .venv is built with; empty: the first that works. To change it: make clean.
@@ -46,16 +47,18 @@ test test-all: export PYTHONDONTWRITEBYTECODE =
 test: check weights ## Format, lint, types, then every test but the long ones
 	@scripts/bubblewrap
 	@scripts/rabbitmq
+	@scripts/postgresql
 	@scripts/chromium
 	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 test-all: check weights $(VENV)/.docs $(VENV)/.release ## The same with the long tests: under an hour
 	@scripts/bubblewrap
 	@scripts/rabbitmq
+	@scripts/postgresql
 	@scripts/chromium
 	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup -m "" $(ARGS)
 
-bench: $(VENV)/.bench weights ## Measure beside peers, and print the figures as JSON lines
+bench: $(VENV)/.bench build/corpora weights ## Measure beside peers, and print the figures as JSON lines
 	@$(RUN) -m benchmarks $(ARGS)
 
 check: $(VENV)/.dev ## Format, lint and strict types, ours and users', without changing anything
@@ -94,6 +97,10 @@ $(VENV)/.dev: pyproject.toml constraints.txt scripts/install
 
 $(VENV)/.bench: pyproject.toml constraints.txt scripts/install
 	@PYTHON='$(PYTHON)' scripts/install all,dev,bench $@ $(VENV)/.local $(VENV)/.dev
+
+build/corpora: constraints.txt scripts/corpora $(VENV)/.bench
+	@scripts/corpora
+	@touch $@
 
 $(VENV)/.docs: pyproject.toml constraints.txt scripts/install
 	@PYTHON='$(PYTHON)' scripts/install docs $@

@@ -1,9 +1,10 @@
 """What a journal costs: a recorded turn, many at once, a run resumed, a thread's bytes, budgets.
 
-    python -m benchmarks.journal [--quick]
+    python -m benchmarks.journal [--quick] [--only postgresql]
 
 The limit of a turn is SQLite itself with the same promise: two transactions of the same rows, WAL,
-with `synchronous=NORMAL`, or FULL for `durability="power"`. Beside it, where it is installed,
+with `synchronous=NORMAL`, or FULL for `durability="power"`; over PostgreSQL it is psycopg: two
+transactions of the same rows. Beside it, where it is installed,
 LangGraph's agent with its own SQLite checkpoints, written before each next step.
 """
 
@@ -21,7 +22,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from benchmarks.measure import Figures, emit, installed, side_by_side
+from benchmarks.postgresql import Server
 from benchmarks.turn import Fake, add_tool_async
 from moothall import Budget, Journal, ReActAgent, ScriptedModel, SQLiteMemory
 
@@ -172,6 +176,48 @@ def power(folder: Path, rounds: int) -> None:
         db.close()
 
 
+def over_postgresql(rounds: int) -> None:
+    """A turn over a server on loopback that waits for the disk at each commit."""
+    with Server() as server, asyncio.Runner() as runner, Journal(server.url()) as journal:
+        numbers = [0]
+        db = psycopg.connect(server.url("bare"), autocommit=True)
+        db.execute("CREATE SCHEMA bare")
+        db.execute("CREATE TABLE entries (place BIGINT PRIMARY KEY, kind TEXT, data TEXT)")
+
+        def insert(rows: int) -> None:
+            numbers[0] += rows
+            made = range(numbers[0], numbers[0] - rows, -1)
+            db.cursor().executemany(
+                "INSERT INTO entries VALUES (%s, 'ended', %s)", [(place, ROW) for place in made]
+            )
+
+        def bare() -> int:
+            for _ in range(CALLS + 1):
+                for rows in (2, 5):
+                    with db.transaction():
+                        insert(rows)
+            return CALLS + 1
+
+        def pipelined() -> int:
+            for _ in range(CALLS + 1):
+                for rows in (2, 5):
+                    with db.pipeline():
+                        db.execute("BEGIN")
+                        insert(rows)
+                        db.execute("COMMIT")
+            return CALLS + 1
+
+        works: dict[str, Callable[[], int]] = {
+            "limit": bare,
+            "psycopg, pipelined": pipelined,
+            "moothall, one run": lambda: runner.run(replies(journal, 1)),
+            "moothall, 100 runs": lambda: runner.run(at_once(journal, AT_ONCE)),
+        }
+        figures = side_by_side(works, rounds)
+        show("journal: turn, PostgreSQL", "10 calls of an async tool", figures)
+        db.close()
+
+
 def shared(folder: Path, rounds: int) -> None:
     """A reservation and its settlement: two transactions of a read and a write."""
     with Journal(folder / "budget.db") as journal:
@@ -272,7 +318,12 @@ def resumed(folder: Path, rounds: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
-    rounds = 3 if parser.parse_args().quick else 9
+    parser.add_argument("--only", choices=("postgresql",), help="only the turns over PostgreSQL")
+    given = parser.parse_args()
+    rounds = 3 if given.quick else 9
+    over_postgresql(rounds)
+    if given.only:
+        return
     with tempfile.TemporaryDirectory(dir=os.environ.get("MOOTHALL_BENCH_DIR")) as folder:
         turns(Path(folder), rounds)
         power(Path(folder), rounds)

@@ -53,21 +53,19 @@ def main() -> None:
 
 def space(page: Page) -> None:
     """The visitor was answered, and one agent's actions are open."""
-    page.get_by_text("You are the reviewer").click()
     page.get_by_text("answered").nth(1).wait_for()
     page.get_by_role("list", name="Agents").get_by_text("Calculator").click()
     page.get_by_role("button", name="multiply").wait_for()
 
 
 def act(page: Page) -> None:
-    """A run waits for the decision of whom it asks, whose card is open."""
-    page.get_by_text("You are the reviewer").click()
+    """A run waits for a decision, whose card is open."""
+    page.get_by_text("You are the reviewer").wait_for()
     page.get_by_role("log", name="Steps").get_by_text("search_in_file").first.wait_for()
 
 
 def research(page: Page) -> None:
-    """The report is there; the card of the other tab is folded."""
-    page.get_by_text("You are the reviewer").click()
+    """The report is there."""
     shown = page.frame_locator("iframe[title=Report]")
     shown.get_by_text("eleven in the evening").first.wait_for()
 

@@ -29,6 +29,7 @@ SUBJECTS = {
 PACKAGES = {
     "moothall.agents": "Ready agents and actions",
     "moothall.budget": "Budgets",
+    "moothall.gradio": "A chat of Gradio",
     "moothall.journal": "The journal",
     "moothall.memory": "Memory",
     "moothall.models": "Models",

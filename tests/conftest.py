@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.broker import Broker
+from benchmarks.postgresql import Server
 from hypothesis import settings
 
 from faults.table import pytest_terminal_summary as pytest_terminal_summary
@@ -144,3 +145,13 @@ def broker() -> Iterator[Broker]:
     """A RabbitMQ of this worker's own, on loopback; a test that breaks one starts another."""
     with Broker() as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Server]:
+    """A PostgreSQL of this worker's own, on loopback; a test that breaks one starts another.
+
+    It does not wait for the disk: no test here cuts the power.
+    """
+    with Server({"fsync": "off"}) as server:
+        yield server

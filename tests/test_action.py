@@ -151,7 +151,7 @@ def test_an_action_is_made_as_in_the_definitions_by_hand():
     assert Action("end", print, "Ends", {}, True).terminal is True
 
 
-def test_what_is_left_out_is_read_from_the_function():
+def test_action_description_and_parameters_default_to_the_functions():
     made = Action("read", read_file)
     assert made.description == "Read a file."
     assert made.parameters == {
@@ -173,7 +173,7 @@ def test_what_is_left_out_is_read_from_the_function():
     }
 
 
-def test_what_is_given_out_is_a_copy():
+def test_action_parameters_and_help_are_copies():
     made = Action("read", read_file)
     made.parameters["properties"]["name"]["type"] = "changed"
     made.help["args"].clear()
@@ -384,7 +384,7 @@ def test_an_action_says_what_it_is():
 
 
 @pytest.mark.parametrize("source", (None, 1, "read_file", {}, [read_file]))
-def test_what_is_no_callable_is_no_action(source):
+def test_action_of_what_is_not_callable_is_refused(source):
     with pytest.raises(DefinitionError, match="an action must be a function"):
         Action.of(source)
 
@@ -494,7 +494,7 @@ def test_an_agent_offers_its_marked_methods_and_not_the_special_ones():
     assert Agent("bare").offers == {}
 
 
-def test_what_an_agent_offers_cannot_be_changed_from_outside():
+def test_agent_offers_cannot_be_changed_from_outside():
     agent = Librarian("agent")
     agent.offers.clear()
     assert list(agent.offers) == ["find", "give back"]

@@ -156,7 +156,7 @@ def test_an_exception_refuses_and_is_logged(caplog, form, wrapped):
     assert "no line to the person" in caplog.text
 
 
-def test_what_is_no_approver_refuses(caplog):
+def test_approver_of_a_wrong_type_refuses(caplog):
     assert ask(object()) is False
     assert "object" in caplog.text
 
@@ -231,7 +231,7 @@ def test_blocked_questions_to_a_plain_approver_hold_up_no_other():
     asyncio.run(both())
 
 
-def test_one_approver_is_asked_any_number_of_times():
+def test_approver_can_be_asked_any_number_of_times():
     async def one_by_one():
         approver = CallbackApprover(lambda request: True)
         for n in range(200):
@@ -313,7 +313,7 @@ def test_the_first_rule_that_matches_speaks():
     ("otherwise", "permitted"),
     ((None, False), (RefuseAll(), False), (CallbackApprover(lambda request: True), True)),
 )
-def test_what_no_rule_speaks_of_goes_to_otherwise(otherwise, permitted):
+def test_rule_approver_unmatched_request_goes_to_otherwise(otherwise, permitted):
     assert ask(RuleApprover([Rule("nobody")], otherwise)) is permitted
     assert ask(RuleApprover([], otherwise)) is permitted
 
@@ -324,12 +324,12 @@ def test_a_refusing_rule_is_not_asked_about_otherwise():
 
 
 @pytest.mark.parametrize("rule", ("Host.delete", {"agent": "Host"}, None, True))
-def test_what_is_no_rule_is_refused_at_once(rule):
+def test_rule_approver_of_what_is_no_rule_is_refused(rule):
     with pytest.raises(DefinitionError, match="Rule"):
         RuleApprover([rule])
 
 
-def test_one_rule_is_no_list_of_rules():
+def test_rule_approver_of_a_single_rule_is_refused():
     with pytest.raises(DefinitionError, match="takes a list of rules"):
         RuleApprover(Rule("Host"))
 
@@ -447,7 +447,7 @@ def test_the_terminal_is_the_processs_unless_another_is_given(monkeypatch, capsy
     ),
 )
 @pytest.mark.parametrize("where", ("value", "name", "agent", "action", "sender", "nested"))
-def test_nothing_that_a_terminal_obeys_is_shown(hidden, where):
+def test_terminal_approver_escapes_control_characters(hidden, where):
     out = io.StringIO()
     request = {
         "value": lambda: proposed(path=hidden),
@@ -465,7 +465,7 @@ def test_nothing_that_a_terminal_obeys_is_shown(hidden, where):
 
 
 @pytest.mark.parametrize("kind", ("approval", "question"))
-def test_one_question_at_a_time(kind):
+def test_terminal_approver_asks_one_question_at_a_time(kind):
     class Terminal(io.StringIO):
         """Notices if a question comes while another is open."""
 

@@ -60,7 +60,7 @@ def test_a_wrong_name_is_told_with_the_one_that_is_near(make: Callable[[], Any],
     assert told in str(raised.value)
 
 
-def test_what_a_constructor_raises_of_itself_stays_as_it_is() -> None:
+def test_constructor_errors_of_its_own_stay_as_they_are() -> None:
     class Own(Agent):
         def __init__(self, id: str, colour: str) -> None:
             super().__init__(id)
@@ -82,7 +82,7 @@ def test_a_wrong_public_name_is_told_with_the_one_that_is_near() -> None:
     "name",
     ("ChattyAI", "Conversation", "DualActAgent", "OpenAIFunctionAgent", "ReActAgent", "Researcher"),
 )
-def test_what_every_agent_takes_is_in_the_signature(name: str) -> None:
+def test_constructor_signatures_have_every_agents_options(name: str) -> None:
     parameters = inspect.signature(getattr(moothall, name)).parameters
     named = set(parameters)
     for each in parameters.values():

@@ -39,7 +39,7 @@ def test_there_are_enough_of_each_kind_in_both_halves(cases: list[dict[str, Any]
     assert min(halves.values()) >= 15
 
 
-def test_what_a_right_sentence_quotes_stands_in_its_passage(cases: list[dict[str, Any]]) -> None:
+def test_benchmark_right_sentences_quote_their_passage(cases: list[dict[str, Any]]) -> None:
     for case in cases:
         if case["kind"] == "quoted":
             spans = ["".join(found) for found in SPAN.findall(case["sentence"])]

@@ -166,7 +166,7 @@ def test_a_suspended_node_keeps_its_connections_and_answers_nothing(fragile: Bro
 
 
 @pytest.mark.long
-def test_nothing_is_left_of_a_broker_whose_owner_is_killed() -> None:
+def test_broker_ends_when_its_owner_is_killed() -> None:
     program = (
         "import json, os\n"
         "from benchmarks.broker import Broker\n"
@@ -246,7 +246,7 @@ def proxy(fragile: Broker) -> Iterator[Proxy]:
         yield proxy
 
 
-def test_what_passes_is_counted(proxy: Proxy) -> None:
+def test_proxy_counts_connections_and_bytes(proxy: Proxy) -> None:
     body = b"x" * 300_000
     with pika.BlockingConnection(parameters(proxy.port)) as connection:
         assert (proxy.connections, proxy.open) == (1, 1)

@@ -131,7 +131,9 @@ def test_a_test_whose_worker_crashed_is_run_alone(tmp_path: Path) -> None:
     ),
     ids=("six", "unreadable", "stopped"),
 )
-def test_what_is_not_run_again_is_red(tmp_path: Path, tests: str, counted: str) -> None:
+def test_ci_failures_that_are_not_repeated_are_red(
+    tmp_path: Path, tests: str, counted: str
+) -> None:
     status, lines = ci(tmp_path, tests)
     assert (status, counts(lines[-1])) == (2, counted)
     assert sum("test session starts" in line for line in lines) == 1
@@ -140,7 +142,7 @@ def test_what_is_not_run_again_is_red(tmp_path: Path, tests: str, counted: str) 
 ALOUD = CI.parent / "scripts" / "aloud"
 
 
-def test_what_takes_long_is_said_while_it_runs(tmp_path: Path) -> None:
+def test_aloud_tells_of_a_long_command_while_it_runs(tmp_path: Path) -> None:
     wait = f"while [ ! -s {tmp_path / 'told'} ]; do :; done; echo over; exit 3"
     with (tmp_path / "told").open("w") as told:
         done = subprocess.run(
@@ -154,7 +156,7 @@ def test_what_takes_long_is_said_while_it_runs(tmp_path: Path) -> None:
     assert (tmp_path / "told").read_text() == "Working, for 5 s ...\n"
 
 
-def test_what_ends_soon_is_not_said() -> None:
+def test_aloud_is_silent_about_a_short_command() -> None:
     done = subprocess.run(
         [ALOUD, "Working", "echo", "over"], capture_output=True, text=True, check=False, timeout=4
     )

@@ -68,7 +68,7 @@ def test_lengths_of_time(length: str | timedelta | int, seconds: int) -> None:
         *(timedelta(0), timedelta(seconds=-1), timedelta(milliseconds=1500)),
     ),
 )
-def test_what_is_no_length_is_refused(length: object) -> None:
+def test_clock_wrong_step_is_refused(length: object) -> None:
     with pytest.raises(ConfigError, match="step must be a length of time in whole seconds"):
         Clock(step=length)  # type: ignore[arg-type]
 
@@ -80,7 +80,7 @@ def test_what_is_no_length_is_refused(length: object) -> None:
         *(5, None, datetime(2026, 1, 5, tzinfo=UTC)),
     ),
 )
-def test_what_is_no_start_is_refused(start: object) -> None:
+def test_clock_wrong_start_is_refused(start: object) -> None:
     with pytest.raises(ConfigError, match="start must be a date and time") as raised:
         Clock(start)  # type: ignore[arg-type]
     if isinstance(start, str):

@@ -8,6 +8,7 @@ Comments before a block, which a reader does not see, say more about it:
                                in it stands for any text
     <!-- a notebook -->      the page is run by tests/test_notebook.py, in which cells await
     <!-- needs a broker -->    the page is run with one: AMQP_PORT says where
+    <!-- needs PostgreSQL -->  the page is run with one: DATABASE_URL says where
 """
 
 from __future__ import annotations
@@ -192,6 +193,8 @@ def test_a_page_runs(page: Path, tmp_path: Path, request: pytest.FixtureRequest)
     (tmp_path / ".moothall" / "models").symlink_to(weights.folder())
     if "<!-- needs a broker -->" in text:
         environment["AMQP_PORT"] = str(request.getfixturevalue("broker").port)
+    if "<!-- needs PostgreSQL -->" in text:
+        environment["DATABASE_URL"] = request.getfixturevalue("postgresql").url("docs")
     assert run(text, page.stem, tmp_path, **environment) == []
 
 

@@ -147,14 +147,14 @@ def test_a_script_keeps_the_time_limit_of_an_async_action() -> None:
 
 
 @pytest.mark.parametrize("function", (add, add_later))
-def test_both_kinds_of_action_are_executed(function: Any) -> None:
+def test_environment_executes_plain_and_async_actions(function: Any) -> None:
     result = run(Environment(), function, a=1, b=2)
     assert list(result) == ["tool_executed", "result", "timestamp"]
     assert result["result"] == 3
 
 
 @pytest.mark.parametrize("function", (fail, fail_later))
-def test_both_kinds_of_failure_are_results(function: Any) -> None:
+def test_environment_failure_of_plain_and_async_actions_is_a_result(function: Any) -> None:
     result = run(Environment(), function)
     assert result["error"] == "no such thing"
     assert f"in {function.__name__}" in result["traceback"]
@@ -187,7 +187,7 @@ def test_plain_ones_run_in_threads_and_async_ones_on_the_loop() -> None:
     assert run(Environment(), where_async)["result"] is True
 
 
-def test_both_see_the_callers_context() -> None:
+def test_environment_actions_see_the_callers_context() -> None:
     color: contextvars.ContextVar[str] = contextvars.ContextVar("color")
 
     def see() -> str:
@@ -317,7 +317,7 @@ def test_an_action_cannot_end_the_program(environment: Environment, kind: str) -
     assert "enough" in result["error"]
 
 
-def test_what_an_action_left_with_the_loop_is_there_before_its_result() -> None:
+def test_environment_callbacks_of_an_action_run_before_its_result() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         heard: list[int] = []
@@ -355,7 +355,7 @@ def test_an_override_on_the_object_is_obeyed() -> None:
     assert run(environment, add_later, a=1, b=2) == {"result": "mine"}
 
 
-def test_what_goes_through_an_override_keeps_its_loop() -> None:
+def test_environment_override_keeps_the_loop() -> None:
     environment = Noted()
 
     async def main() -> None:
@@ -385,7 +385,7 @@ def test_an_override_that_fails_is_a_failure() -> None:
 
 
 @pytest.mark.parametrize("way", ("a coroutine", "a task", "one within another"))
-def test_what_an_async_action_forgot_to_await_is_awaited(way: str) -> None:
+def test_environment_returned_awaitable_is_awaited(way: str) -> None:
     async def get() -> int:
         await asyncio.sleep(0)
         return 7

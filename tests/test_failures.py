@@ -71,7 +71,7 @@ def test_a_server_that_is_down_is_one_line_and_the_reason_of_the_reply(
         reply.raise_for_error()
 
 
-def test_what_a_chat_agent_was_sent_and_fails_at_is_told_to_the_sender_alone(
+def test_chat_agents_failure_is_told_to_the_sender_alone(
     down: OpenAIModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Sender(Agent):
@@ -165,7 +165,7 @@ class Grouped(Agent):
         await in_a_group()
 
 
-def test_what_failed_in_a_task_group_is_told() -> None:
+def test_failure_in_a_task_group_is_named() -> None:
     """It was "unhandled errors in a TaskGroup (1 sub-exception)" alone, to a model and a caller."""
     model = ScriptedModel([{"name": "in_a_group"}, "It failed."])
     reply = ReActAgent("a", model, actions=[in_a_group]).reply_sync("Go.")

@@ -61,7 +61,7 @@ def hidden(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("program", FOLDERS, ids=("a journal's value", "a society's tables"))
-def test_what_a_killed_process_left_goes_when_the_folder_is_written_next(
+def test_files_left_by_a_killed_process_go_with_the_next_write(
     tmp_path: Path, program: str
 ) -> None:
     folder = tmp_path / FOLDERS[program]
@@ -73,7 +73,7 @@ def test_what_a_killed_process_left_goes_when_the_folder_is_written_next(
     assert {each.name for each in folder.iterdir()} > names
 
 
-def test_what_a_living_process_writes_stays(tmp_path: Path) -> None:
+def test_files_that_a_living_process_writes_stay(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", KEEPS, str(tmp_path), "waits", "1"],
         stdin=subprocess.PIPE,

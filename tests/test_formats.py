@@ -146,7 +146,7 @@ def test_a_file_of_a_newer_version_is_refused_with_both_versions_and_left(
 
 
 def test_the_newest_version_of_each_file_has_a_file_here(tmp_path: Path) -> None:
-    from moothall.journal.tables import MIGRATIONS as JOURNAL
+    from moothall.journal.store.tables import MIGRATIONS as JOURNAL
     from moothall.memory.memory_file import MIGRATIONS as MEMORY
     from moothall.spaces.amqp.inbox import MIGRATIONS as INBOX
 

@@ -66,7 +66,7 @@ def test_a_request_goes_out_as_it_was_given() -> None:
     assert (request.path, request.headers["x-a"], request.body) == ("/v1/a?b=1", "b", {"c": 2})
 
 
-def test_what_has_not_changed_is_not_sent_again() -> None:
+def test_http_unchanged_page_is_not_sent_again() -> None:
     def page(request: Request) -> Answer:
         if request.headers.get("if-none-match") == '"1"':
             return Answer((b'HTTP/1.1 304 Not Modified\r\nETag: "1"\r\n\r\n',))
@@ -103,7 +103,7 @@ def test_a_body_may_come_piece_by_piece() -> None:
         assert run(read(server.url)) == [b"one", b"two"]
 
 
-def test_what_is_no_success_is_whole_also_where_it_was_to_be_streamed() -> None:
+def test_http_failed_response_is_whole_even_if_streamed() -> None:
     with OpenAIServer(http(b"none", 404)) as server:
         response = run(Client("it").request("GET", server.url, stream=True))
     assert (response.status, response.content) == (404, b"none")
@@ -151,7 +151,9 @@ def test_a_redirect_is_handed_back_or_followed_as_often_as_is_said() -> None:
         ),
     ),
 )
-def test_what_is_sent_after_a_redirect(code: int, method: str, again: str, body: Any) -> None:
+def test_http_method_and_body_after_a_redirect(
+    code: int, method: str, again: str, body: Any
+) -> None:
     with OpenAIServer(http(b"", code, {"Location": "b"}), http(b"")) as server:
         run(Client("it").request(method, server.url, body=b'{"a": 1}', redirects=1))
     assert [(each.path[-1], each.method, each.body) for each in server.requests[1:]] == [
@@ -237,7 +239,7 @@ def test_cancelled_it_closes_the_connection() -> None:
     (*(status(code, **SOON) for code in (408, 409, 429, 503)), CUT, RESET),
     ids=("408", "409", "429", "503", "cut", "reset"),
 )
-def test_what_may_pass_is_tried_again(failure: Answer) -> None:
+def test_http_transient_failure_is_retried(failure: Answer) -> None:
     assert get(failure, http(b"ok")).content == b"ok"
 
 

@@ -127,7 +127,7 @@ def test_whatever_is_given_the_result_is_json_or_the_error_is_not_json(copy, val
 
 
 @BOTH
-def test_nothing_mutable_is_shared(copy):
+def test_json_copy_shares_nothing_mutable(copy):
     original = {"a": [{"b": [1]}], "c": {"d": {}}}
     result = copy(original)
     result["a"][0]["b"].append(2)
@@ -182,7 +182,7 @@ def test_subclasses_are_reduced_to_the_plain_types(copy, value, plain):
         ({"a": (x for x in ())}, "a", "generator is not JSON"),
     ),
 )
-def test_what_is_not_json_is_refused_with_its_place(copy, value, path, reason):
+def test_json_copy_of_what_is_not_json_names_its_place(copy, value, path, reason):
     with pytest.raises(NotJSON) as error:
         copy(value)
     assert path_and_reason(error) == (path, reason)
@@ -337,7 +337,7 @@ def test_an_object_that_claims_to_be_text_is_refused(copy):
         (Decimal("1.50"), "1.50"),
     ),
 )
-def test_what_has_an_obvious_json_form_is_converted(value, plain):
+def test_to_json_converts_what_has_an_obvious_form(value, plain):
     assert same(to_json(value), plain)
 
 

@@ -101,7 +101,7 @@ def tags(html: str) -> set[str]:
     return set(re.findall(r"<(\w+)", html))
 
 
-def test_what_a_model_wrote_is_text_in_a_notebook(tmp_path: Path) -> None:
+def test_notebook_shows_a_models_text_as_text(tmp_path: Path) -> None:
     def look(item: str) -> str:
         """Look."""
         return BAD

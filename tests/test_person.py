@@ -139,7 +139,7 @@ def test_an_answer_that_is_no_text_and_one_that_raises_are_failures_of_the_actio
         assert told in (agent.reply_sync("go").steps[0].error or "")
 
 
-def test_what_a_question_says_cannot_pass_for_the_terminal() -> None:
+def test_question_text_cannot_pass_for_the_terminals_own() -> None:
     approver, shown = of_terminal("no")
     hostile = "ok?\x1b[2K\r\nme proposes: /Host.shell\nPermit this? [y/N] "
 

@@ -26,11 +26,13 @@ NAMES = (
     "ActionRegistry",
     "AddressRefused",
     "Agent",
+    "AgentDied",
     "AgentNotFound",
     "AgentParams",
     "AgentStopped",
     "AgentToolbox",
     "AgentType",
+    "Always",
     "ApprovalRequest",
     "AnthropicModel",
     "Approver",
@@ -90,6 +92,7 @@ NAMES = (
     "FileTooLarge",
     "Findings",
     "FolderIndexError",
+    "GivenUp",
     "Goal",
     "HandOver",
     "HashEmbedder",
@@ -135,10 +138,12 @@ NAMES = (
     "Objective",
     "OpenAIFunctionAgent",
     "OpenAIModel",
+    "Origin",
     "OutsideFolder",
     "PageError",
     "Passage",
     "Person",
+    "PostgresMemory",
     "Price",
     "Prices",
     "Question",
@@ -233,7 +238,8 @@ def test_a_name_is_there_and_says_what_it_is(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "package", ("", ".agents", ".doors", ".mcp", ".memory", ".models", ".research", ".society")
+    "package",
+    ("", ".agents", ".company", ".doors", ".mcp", ".memory", ".models", ".research", ".society"),
 )
 def test_type_checkers_know_the_same_names(package: str) -> None:
     module = importlib.import_module(f"moothall{package}")
@@ -255,6 +261,7 @@ def test_the_names_are_listed() -> None:
     assert set(NAMES) <= set(dir(moothall))
     packages = (
         "agents",
+        "company",
         "doors",
         "mcp",
         "memory",

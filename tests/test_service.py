@@ -108,7 +108,7 @@ def test_fifty_users_stream_at_once_and_threads_stay_apart(tmp_path: Path) -> No
     asyncio.run(use())
 
 
-def test_who_has_spent_a_budget_gets_nothing_more_and_others_go_on(tmp_path: Path) -> None:
+def test_service_user_without_budget_is_refused_and_others_go_on(tmp_path: Path) -> None:
     async def use() -> None:
         model = ScriptedModel(["One.", "Two.", "Three."])
         async with served(tmp_path, model, model_calls=2) as (_, client, url):
@@ -183,7 +183,7 @@ def test_a_run_of_another_question_is_a_conflict(tmp_path: Path) -> None:
     asyncio.run(use())
 
 
-def test_what_a_user_has_spent_survives_a_restart(tmp_path: Path) -> None:
+def test_service_users_spending_survives_a_restart(tmp_path: Path) -> None:
     async def use() -> None:
         for left in (2, 1, 0):
             model = ScriptedModel(["Hello."])
@@ -247,7 +247,7 @@ def started(folder: Path, model: str) -> Iterator[tuple[subprocess.Popen[str], s
                 assert service.wait() == 0, service.stdout.read()
 
 
-def test_it_is_started_as_its_reader_starts_it(tmp_path: Path) -> None:
+def test_service_starts_by_the_documented_command(tmp_path: Path) -> None:
     async def use(url: str) -> tuple[str, str]:
         async with ClientSession() as client:
             return await answer(client, f"{url}/chat", "ada", "Hello")
@@ -271,7 +271,7 @@ def test_it_is_started_as_its_reader_starts_it(tmp_path: Path) -> None:
         ("user-0-token", {"text": "Hello", "run_id": "x" * 101}, 400),
     ),
 )
-def test_what_is_refused(tmp_path: Path, token: str, body: Any, status: int) -> None:
+def test_service_refuses_wrong_requests(tmp_path: Path, token: str, body: Any, status: int) -> None:
     async def use() -> None:
         async with served(tmp_path, ScriptedModel([])) as (_, client, url):
             headers = {"Authorization": f"Bearer {token}"}

@@ -199,7 +199,7 @@ def test_the_signature_goes_before_the_docstring():
     assert refused(of(do), x="1") == 'argument "x" must be integer, not string'
 
 
-def test_nothing_said_is_an_empty_description_and_any_type():
+def test_signature_without_docstring_or_types_takes_any():
     def do(x): ...
 
     assert of(do).help == {"description": "", "args": {"x": {}}}
@@ -213,7 +213,7 @@ def test_a_function_that_returns_none_says_so():
     assert of(do).help["returns"] == {"type": "null"}
 
 
-def test_what_has_no_json_form_may_be_returned_but_is_not_described():
+def test_signature_return_type_without_json_form_is_not_described():
     def do() -> Arbitrary: ...
     def never() -> typing.NoReturn: ...
     def nor_this() -> typing.Never: ...
@@ -223,13 +223,13 @@ def test_what_has_no_json_form_may_be_returned_but_is_not_described():
     assert "returns" not in of(nor_this).help
 
 
-def test_what_is_returned_may_be_described_where_it_is_annotated():
+def test_signature_annotated_return_type_has_its_description():
     def total() -> Annotated[int, "the sum"]: ...
 
     assert of(total).help["returns"] == {"type": "integer", "description": "the sum"}
 
 
-def test_what_is_returned_is_described_as_it_is_written_to_json():
+def test_signature_return_type_is_described_by_its_json_form():
     class Answer(BaseModel):
         number: int = Field(alias="theNumber", default=1)
 
@@ -940,7 +940,7 @@ def test_the_first_description_that_is_annotated_is_told():
     assert told == {"a": "one", "b": "of the field"}
 
 
-def test_what_is_made_is_fresh_for_each_call():
+def test_signature_converted_arguments_are_fresh_for_each_call():
     signature = arg(Point)
     args = {"x": {"x": 1}}
     assert check(signature, **args)["x"] is not check(signature, **args)["x"]

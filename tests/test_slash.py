@@ -221,7 +221,7 @@ def test_a_message_is_a_line(message: dict[str, Any], line: str) -> None:
         (5, "message"),
     ),
 )
-def test_what_is_no_message_has_no_line(message: Any, field: str) -> None:
+def test_format_slash_of_what_is_no_message_is_refused(message: Any, field: str) -> None:
     with pytest.raises(InvalidMessage) as caught:
         format_slash(message)
     assert caught.value.field == field

@@ -180,7 +180,7 @@ assert os.waitpid(pid, 0)[1] == 0
 """
 
 
-def test_what_a_child_writes_that_opened_it_again_outlives_its_parents_close(
+def test_sqlite_writes_of_a_forked_child_outlive_its_parents_close(
     tmp_path: Path,
 ) -> None:
     assert python(FORKED, tmp_path / "runs.db") == ""
@@ -229,7 +229,7 @@ KILLED += "os.waitpid(pid, 0)\n"
 
 
 @pytest.mark.parametrize(("prepare", "runs"), (("", 1), (KILLED, 2)))
-def test_who_may_not_write_a_journal_reads_it(prepare: str, runs: int) -> None:
+def test_journal_without_write_permission_can_be_read(prepare: str, runs: int) -> None:
     said = may_only_read(
         "look()\n"
         "with Journal(path) as journal:\n"
@@ -242,7 +242,7 @@ def test_who_may_not_write_a_journal_reads_it(prepare: str, runs: int) -> None:
         assert after.removesuffix("1 Yes. []\n") == before
 
 
-def test_who_may_not_write_a_journal_is_told_so_where_he_writes() -> None:
+def test_journal_without_write_permission_refuses_writes_clearly() -> None:
     said = may_only_read(
         "journal = Journal(path)\n"
         "for write in (lambda: run(journal, 'B'), lambda: journal.fork('A'),\n"
@@ -261,7 +261,7 @@ def test_who_may_not_write_a_journal_is_told_so_where_he_writes() -> None:
     assert runs == "['A']"
 
 
-def test_one_of_an_older_moothall_that_may_only_be_read_says_so() -> None:
+def test_journal_of_an_older_version_without_write_permission_says_so() -> None:
     said = may_only_read(
         "try:\n    Journal(path)\nexcept JournalError as error:\n    print(error)\n",
         "import sqlite3\ndb = sqlite3.connect(path)\ndb.execute('PRAGMA user_version = 0')\n"

@@ -52,7 +52,7 @@ def test_calls_run_beside_the_loop_and_see_its_context() -> None:
     asyncio.run(main())
 
 
-def test_one_after_the_other_uses_one_thread() -> None:
+def test_worker_threads_calls_in_turn_use_one_thread() -> None:
     pool = WorkerThreads()
 
     async def main() -> None:
@@ -217,7 +217,7 @@ class Heard(logging.Handler):
             self.all.set()
 
 
-def test_what_fails_unheard_is_logged() -> None:
+def test_worker_threads_failed_callback_is_logged() -> None:
     pool = WorkerThreads()
 
     def fail_to_tell(value: object, error: BaseException | None) -> None:

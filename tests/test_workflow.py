@@ -186,7 +186,7 @@ def test_a_step_that_is_no_coroutine_function_is_told_so() -> None:
 
 
 @pytest.mark.parametrize("blocks", ([Block], ["walk"], "walk"))
-def test_what_is_no_block_is_refused_when_the_agent_is_made(blocks: Any) -> None:
+def test_agent_wrong_blocks_are_refused(blocks: Any) -> None:
     with pytest.raises(DefinitionError, match="agent 'a': blocks= must be blocks, got"):
         Agent("a", blocks=blocks)
 

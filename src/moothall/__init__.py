@@ -24,19 +24,19 @@ agents.person: Person ask_person
 agents.remote_agent: RemoteAgent
 agents.show_reply: show
 agents.user: User
-approval: ApprovalRequest Approver CallbackApprover Question RefuseAll Refused Rule RuleApprover
-    TerminalApprover
+approval: Always ApprovalRequest Approver CallbackApprover Question RefuseAll Refused Rule
+    RuleApprover TerminalApprover
 block: Block
 budget: Budget Spent
 clock: Clock
 context: Context
 dispatch: AgentToolbox BlockDispatcher DISPATCHER_PROMPT Dispatch
 environment: Environment
-errors: ActionError ActionNotFound AddressRefused AgentNotFound AgentStopped AskAgain
+errors: ActionError ActionNotFound AddressRefused AgentDied AgentNotFound AgentStopped AskAgain
     BrokerError BudgetExceeded CardGone CommandError CommandTimeout ConfigError
     ContextOverflow DeadlineExceeded DefinitionError DuplicateAgent FileError FileTooLarge
-    FolderIndexError HookError HopLimitExceeded InDoubt InboxError InvalidArguments InvalidId
-    InvalidMessage JournalError MCPServerError MailboxFull MemoryFileError MissingExtra
+    FolderIndexError GivenUp HookError HopLimitExceeded InDoubt InboxError InvalidArguments
+    InvalidId InvalidMessage JournalError MCPServerError MailboxFull MemoryFileError MissingExtra
     ModelError MoothallError NoSuchFile NoSuchRun NobodyToAsk NotAFile NotInSpace NotPermitted
     NotText OutsideFolder
     PageError RemoteForbidden RequestCancelled RequestError RequestTimeout RunHeld RunMismatch
@@ -49,12 +49,14 @@ memory.bounded: TokenBoundedMemory
 memory.embedder: Embedder HashEmbedder
 memory.memory: Memory
 memory.memory_config: MemoryT
+memory.postgres: PostgresMemory
 memory.sqlite: SQLiteMemory
 memory.summarizing: SummarizingMemory
 message: Message
+provenance: Origin
 models.wrappers.budgeted: BudgetedModel
 models.wrappers.fallback: FallbackModel
-models.wrappers.rate_limit: RateLimit
+models.remote.rate_limit: RateLimit
 models.remote.anthropic: AnthropicModel
 models.remote.litellm: LiteLLMModel
 models.local: LocalModel

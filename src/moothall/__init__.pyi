@@ -18,6 +18,7 @@ from moothall.agents.person import ask_person as ask_person
 from moothall.agents.remote_agent import RemoteAgent as RemoteAgent
 from moothall.agents.show_reply import show as show
 from moothall.agents.user import User as User
+from moothall.approval import Always as Always
 from moothall.approval import ApprovalRequest as ApprovalRequest
 from moothall.approval import Approver as Approver
 from moothall.approval import CallbackApprover as CallbackApprover
@@ -45,6 +46,7 @@ from moothall.memory.embedder import Embedder as Embedder
 from moothall.memory.embedder import HashEmbedder as HashEmbedder
 from moothall.memory.memory import Memory as Memory
 from moothall.memory.memory_config import MemoryT as MemoryT
+from moothall.memory.postgres import PostgresMemory as PostgresMemory
 from moothall.memory.sqlite import SQLiteMemory as SQLiteMemory
 from moothall.memory.summarizing import SummarizingMemory as SummarizingMemory
 from moothall.message import Message as Message
@@ -62,15 +64,16 @@ from moothall.models.protocol import Usage as Usage
 from moothall.models.remote.anthropic import AnthropicModel as AnthropicModel
 from moothall.models.remote.litellm import LiteLLMModel as LiteLLMModel
 from moothall.models.remote.openai import OpenAIModel as OpenAIModel
+from moothall.models.remote.rate_limit import RateLimit as RateLimit
 from moothall.models.wrappers.budgeted import BudgetedModel as BudgetedModel
 from moothall.models.wrappers.fallback import FallbackModel as FallbackModel
 from moothall.models.wrappers.prices import Price as Price
 from moothall.models.wrappers.prices import Prices as Prices
-from moothall.models.wrappers.rate_limit import RateLimit as RateLimit
 from moothall.models.wrappers.recorded import RecordedModel as RecordedModel
 from moothall.models.wrappers.scripted import ScriptedModel as ScriptedModel
 from moothall.params import AgentParams as AgentParams
 from moothall.params import BlockParams as BlockParams
+from moothall.provenance import Origin as Origin
 from moothall.reasoning.conversation.chosen_by import ChosenBy as ChosenBy
 from moothall.reasoning.conversation.conversation import Conversation as Conversation
 from moothall.reasoning.conversation.conversation_state import (

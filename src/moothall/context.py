@@ -49,6 +49,7 @@ class Context(Generic[T]):
     budget: Budget | None = None
     deps: T = _NO_DEPS
     _loop: asyncio.AbstractEventLoop | None = field(init=False)
+    _heard: Callable[[str], None] | None = None  # told what the person answers
 
     def __post_init__(self) -> None:
         if self.sender is None and self.message is not None:
@@ -71,7 +72,7 @@ class Context(Generic[T]):
         if not isinstance(question, str):
             raise TypeError(f"ask_person takes a text, got {type(question).__name__}")
         asked = Question(str(self.agent.id), question, self.run_id)
-        return PendingQuestion(self.agent, asked, self._loop)
+        return PendingQuestion(self.agent, asked, self._loop, self._heard)
 
 
 SystemPrompt: TypeAlias = (
@@ -122,12 +123,16 @@ class PendingQuestion:
     _agent: Agent
     _question: Question
     _loop: asyncio.AbstractEventLoop | None
+    _heard: Callable[[str], None] | None = None
 
     def __await__(self) -> Generator[Any, None, str]:
         return self._answer().__await__()
 
     async def _answer(self) -> str:
-        return await answer(self._agent._approver(), self._question)
+        said = await answer(self._agent._approver(), self._question)
+        if self._heard is not None:
+            self._heard(said)
+        return said
 
     def result(self) -> str:
         """Wait for the answer in a thread."""

@@ -197,6 +197,14 @@ class BrokerError(MoothallError, ConnectionError):
     """A message broker cannot be reached, or refuses; the text says which and what to do."""
 
 
+class AgentDied(MoothallError):
+    """An agent that a company serves cannot go on: its background work raised, or it has left."""
+
+
+class GivenUp(MoothallError):
+    """A supervised part has died too often, and is not started again."""
+
+
 class MCPServerError(MoothallError, ConnectionError):
     """An MCP server cannot be started or reached, has ended, or does not speak the protocol."""
 

@@ -48,6 +48,7 @@ class ReplyingOptions(AgentOptions, total=False):
     """What every agent takes by name that replies; `ConversationalAgent` documents it."""
 
     shared: bool
+    trusted: Iterable[str | int]
 
 
 class Workflow:

@@ -114,7 +114,7 @@ def test_a_conversation_is_kept_within_half_the_context() -> None:
     assert last[0] != ("user", "0: " + "x" * 100)
 
 
-def test_what_does_not_fit_beside_the_conversation_is_answered_by_itself() -> None:
+def test_chatty_message_too_long_with_history_is_answered_without_it() -> None:
     model = ScriptedModel(["one", ContextOverflow("too long"), "two", "three"])
     with NativeSpace() as space:
         space.add(ChattyAI("Chatty", model, system_prompt="Be brief."))
@@ -126,7 +126,7 @@ def test_what_does_not_fit_beside_the_conversation_is_answered_by_itself() -> No
     assert len(said(model, 3)) == 6
 
 
-def test_what_does_not_fit_by_itself_is_an_error() -> None:
+def test_chatty_message_longer_than_the_context_is_an_error() -> None:
     model = ScriptedModel([ContextOverflow("9000 tokens do not fit 4096"), "good"])
     with NativeSpace() as space:
         space.add(ChattyAI("Chatty", model))

@@ -69,7 +69,7 @@ def test_a_model_is_told_what_each_action_takes(root: Path) -> None:
     assert all(action.description and action.idempotent for action in by_name.values())
 
 
-def test_they_are_terminal_if_told_so(root: Path) -> None:
+def test_file_actions_with_terminal_true_are_terminal(root: Path) -> None:
     assert {a.terminal for a in actions(root).values()} == {False}
     assert {a.terminal for a in actions(root, terminal=True).values()} == {True}
 
@@ -283,7 +283,7 @@ def changing(root: Path, **options: Any) -> dict[str, Action]:
     return {action.name: action for action in changing_actions(root, **options)}
 
 
-def test_what_changes_something_asks_first(root: Path) -> None:
+def test_file_actions_that_change_something_ask_for_approval(root: Path) -> None:
     by_name = changing(root)
     assert list(by_name) == ["write_file", "edit_file", "run_command"]
     assert {action.access_policy for action in by_name.values()} == {ACCESS_REQUESTED}

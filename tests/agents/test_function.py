@@ -97,7 +97,7 @@ def tools(request: Request) -> list[str]:
 # -- in the chat -----------------------------------------------------------------------------------
 
 
-def test_it_is_asked_calls_an_action_and_answers(space: NativeSpace) -> None:
+def test_function_agent_calls_another_agents_action_and_answers(space: NativeSpace) -> None:
     with OpenAIServer(
         calls(call("Calculator_add", '{"a": 1, "b": 2}')), text("It is 3.")
     ) as server:
@@ -154,7 +154,7 @@ def test_an_id_cannot_forge_a_line(space: NativeSpace) -> None:
     assert second == "| Hi"
 
 
-def test_what_it_hears_back_of_its_messages_is_remembered(space: NativeSpace) -> None:
+def test_function_agent_remembers_responses_and_errors(space: NativeSpace) -> None:
     class Refusing(Agent):
         @action
         async def give(self) -> Any:
@@ -221,7 +221,7 @@ def test_a_model_that_fails_is_an_error_for_who_asked(space: NativeSpace) -> Non
 # -- the actions of others -------------------------------------------------------------------------
 
 
-def test_what_it_would_say_to_the_user_is_its_reply(space: NativeSpace) -> None:
+def test_function_agent_replies_to_its_user_without_a_say_tool(space: NativeSpace) -> None:
     model = Answers(say("ok"))
     space.add(OpenAIFunctionAgent("F", model, user_id="the.user"))
     user = space.add(Listener("the.user"))
@@ -316,7 +316,7 @@ def test_two_that_hear_a_broadcast_answer_once_each(space: NativeSpace) -> None:
     assert [len(model.received) for model in models.values()] == [1, 1]
 
 
-def test_one_that_speaks_to_another_of_its_own_accord_ends_too(space: NativeSpace) -> None:
+def test_function_agents_talking_to_each_other_end(space: NativeSpace) -> None:
     heard = threading.Event()
 
     def answer(prompt: list[dict[str, Any]]) -> Any:
@@ -399,7 +399,7 @@ WRONG: list[tuple[Made, type[Exception], str]] = [
 
 @pytest.mark.usefixtures("no_key")
 @pytest.mark.parametrize(("make", "error", "told"), WRONG)
-def test_what_is_wrong_is_told_where_it_is_made(
+def test_function_agent_wrong_argument_raises_in_the_constructor(
     make: Made, error: type[Exception], told: str
 ) -> None:
     with pytest.raises(error, match=re.escape(told)) as caught:

@@ -138,7 +138,9 @@ def test_a_command_runs_in_the_root(me: Agent, root: Path) -> None:
         ("(: </dev/tty) 2>/dev/null || echo none", "none\n"),
     ),
 )
-def test_what_a_command_gives(me: Agent, command: str, output: str) -> None:
+def test_shell_command_returns_output_errors_and_exit_code(
+    me: Agent, command: str, output: str
+) -> None:
     assert ask(me, "shell_command", command=command) == output
 
 
@@ -155,7 +157,7 @@ def test_a_command_sees_little_of_the_environment(
     assert names - own <= allowed
 
 
-def test_what_a_command_has_left_running_does_not_keep_its_output(
+def test_shell_command_without_sandbox_returns_while_its_background_process_runs(
     space: NativeSpace, root: Path
 ) -> None:
     """Without a sandbox a process may leave the group, and still has the output open."""
@@ -239,7 +241,7 @@ class Alive:
 
 
 @pytest.mark.parametrize("command", SURVIVORS.values(), ids=SURVIVORS.keys())
-def test_nothing_survives_the_time_limit(root: Path, command: str) -> None:
+def test_shell_command_time_limit_ends_every_process(root: Path, command: str) -> None:
     alive = Alive(root)
     with NativeSpace() as space:
         me = space.add(Agent("me"))
@@ -256,7 +258,9 @@ def test_nothing_survives_the_time_limit(root: Path, command: str) -> None:
 
 @pytest.mark.parametrize("command", SURVIVORS.values(), ids=SURVIVORS.keys())
 @pytest.mark.parametrize("how", ("cancel", "deadline", "remove", "close"))
-def test_nothing_survives_its_request(root: Path, command: str, how: str) -> None:
+def test_shell_command_cancelled_request_ends_every_process(
+    root: Path, command: str, how: str
+) -> None:
     alive = Alive(root)
     over = threading.Semaphore(0)
     asked = 0
@@ -291,9 +295,7 @@ def test_nothing_survives_its_request(root: Path, command: str, how: str) -> Non
 
 
 @pytest.mark.parametrize("leave", ("sleep 1000 &", "(sleep 1000 &) ;"))
-def test_what_a_command_leaves_in_the_background_ends_with_it(
-    me: Agent, root: Path, leave: str
-) -> None:
+def test_shell_command_background_processes_end_with_it(me: Agent, root: Path, leave: str) -> None:
     alive = Alive(root)
     command = f"exec 3>alive; echo >&3; {leave} echo started"
     pending = me.ask("Host", "shell_command", command=command)

@@ -37,7 +37,7 @@ def test_a_person_is_asked_and_answers() -> None:
     assert shown.getvalue() == "How many?\nAnn> "
 
 
-def test_what_was_said_to_a_person_since_the_last_question_is_shown_with_the_next() -> None:
+def test_person_interruptions_are_shown_with_the_next_question() -> None:
     ann, shown = person("It is 3.", "It is 4.")
     ann.interrupt("The red ones.")
     ann.reply_sync("How many?")
@@ -64,7 +64,7 @@ def test_no_terminal_at_all_ends_the_reply(monkeypatch: pytest.MonkeyPatch) -> N
     assert isinstance(reply.error, NobodyToAsk)
 
 
-def test_what_is_shown_cannot_command_the_terminal() -> None:
+def test_person_shown_text_has_its_control_characters_escaped() -> None:
     ann, shown = person("ok", "ok")
     asyncio.run(ann.observe("seen \x1b]0;title\x07"))
     ann.reply_sync("one\r\x1b[2J\ntwo")

@@ -46,7 +46,7 @@ def spaces(request: pytest.FixtureRequest) -> Iterator[tuple[Any, Any]]:
         yield there, here
 
 
-def test_what_cannot_send_is_refused() -> None:
+def test_remote_agent_via_without_request_is_refused() -> None:
     with pytest.raises(DefinitionError, match="agent 'worker': via= needs an object with request"):
         RemoteAgent("me", "worker")  # type: ignore[arg-type]
 
@@ -55,7 +55,7 @@ def decide(action: str, instruction: str = "") -> str:
     return json.dumps({"action": action, "new_instruction": instruction, "reasoning": ""})
 
 
-def test_it_replies_by_messages_and_says_what_was_observed(spaces: tuple[Any, Any]) -> None:
+def test_remote_agent_replies_and_forwards_observations(spaces: tuple[Any, Any]) -> None:
     there, here = spaces
     model = ScriptedModel(["Hello.", "Fine."])
     me = here.add(Agent("me"))
@@ -72,7 +72,7 @@ def test_it_replies_by_messages_and_says_what_was_observed(spaces: tuple[Any, An
     ]
 
 
-def test_it_says_the_last_hundred_observed_and_a_thread_to_whoever_keeps_them_apart() -> None:
+def test_remote_agent_forwards_the_last_hundred_observations_and_the_thread() -> None:
     threads, model = ScriptedModel(["one", "two"]), ScriptedModel(["three"])
     with NativeSpace() as space:
         space.add(ReActAgent("worker", threads))
@@ -124,7 +124,7 @@ def test_either_of_a_dual_act_may_be_elsewhere(spaces: tuple[Any, Any], far: str
     assert (reply.text, reply.stop_reason, reply.r_runs) == ("3", "terminated", 1)
 
 
-def test_what_ends_without_a_value_raises_as_request_does(spaces: tuple[Any, Any]) -> None:
+def test_remote_agent_failed_request_raises_its_error(spaces: tuple[Any, Any]) -> None:
     there, here = spaces
     me = here.add(Agent("me"))
     with pytest.raises(AgentNotFound):

@@ -71,7 +71,7 @@ def test_a_line_is_said_to_everyone_and_the_answers_are_shown(space: NativeSpace
     assert shown.getvalue() == "Chatty: Good morning!\nChatty: Bye!\n"
 
 
-def test_what_comes_is_shown_with_its_sender(space: NativeSpace) -> None:
+def test_user_shows_each_message_with_its_sender(space: NativeSpace) -> None:
     class Offering(User):
         @action
         async def ring(self, times: int) -> None:
@@ -102,7 +102,7 @@ def test_what_comes_is_shown_with_its_sender(space: NativeSpace) -> None:
     ]
 
 
-def test_what_it_says_to_everyone_is_not_shown_unless_wanted(space: NativeSpace) -> None:
+def test_user_own_broadcasts_are_shown_only_if_received(space: NativeSpace) -> None:
     ann, shown = user("Hello?")
     echo = io.StringIO()
     bob = User("Bob", io.StringIO("Echo!\n"), echo, receive_own_broadcasts=True)
@@ -189,7 +189,7 @@ def test_the_end_of_the_input_waits_for_an_agent_of_another_process(broker: Brok
         assert shown.getvalue() == 'Busy returned "worked"\n'
 
 
-def test_it_reads_while_messages_come_and_can_be_cancelled(space: NativeSpace) -> None:
+def test_user_waiting_for_a_line_shows_messages_and_can_be_cancelled(space: NativeSpace) -> None:
     async def main() -> str:
         read, write = os.pipe()
         with os.fdopen(read) as stdin, os.fdopen(write, "wb", buffering=0) as keyboard:

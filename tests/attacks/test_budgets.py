@@ -41,7 +41,7 @@ def untouched(budget: Budget) -> bool:
 
 @pytest.mark.parametrize("limit", COUNTS)
 @pytest.mark.parametrize("wrong", NO_COUNTS, ids=lambda value: f"{value!r:.20}"[:20])
-def test_what_is_no_count_is_no_limit_and_no_amount(limit: str, wrong: Any) -> None:
+def test_budget_limit_that_is_no_whole_number_is_refused(limit: str, wrong: Any) -> None:
     budget = Budget(tokens=10, model_calls=10, actions=10)
     for call in (Budget, budget.child, budget.reserve, budget.reserve_rest):
         with pytest.raises(
@@ -60,7 +60,7 @@ def test_the_largest_count_is_one() -> None:
 
 
 @pytest.mark.parametrize("wrong", NO_MONEY, ids=lambda value: f"{value!r:.20}"[:20])
-def test_what_is_no_money_is_no_limit_and_no_amount(wrong: Any) -> None:
+def test_budget_usd_that_is_no_number_is_refused(wrong: Any) -> None:
     budget = Budget(usd=10)
     for call in (Budget, budget.child, budget.reserve, budget.reserve_rest):
         with pytest.raises(DefinitionError, match="usd= must be a number of US dollars") as caught:
@@ -75,7 +75,7 @@ def test_what_is_no_money_is_no_limit_and_no_amount(wrong: Any) -> None:
 @pytest.mark.parametrize(
     "wrong", (-1, -0.001, NAN, INF, -INF, 10**400, True, "30", Decimal(3), [], object())
 )
-def test_what_is_no_time_is_no_limit(wrong: Any) -> None:
+def test_budget_seconds_that_are_no_number_are_refused(wrong: Any) -> None:
     for call in (Budget, Budget().child):
         with pytest.raises(DefinitionError, match="seconds= must be a number of seconds from 0 to"):
             call(seconds=wrong)
@@ -104,7 +104,7 @@ def test_a_long_name_does_not_make_long_errors() -> None:
 
 
 @pytest.mark.parametrize("field", ("prices", "clock"))
-def test_what_is_no_list_of_prices_or_no_clock_is_an_error(field: str) -> None:
+def test_budget_wrong_prices_or_clock_are_refused(field: str) -> None:
     for wrong in (5, "x", {"openai:x": (1, 2)}, object()):
         with pytest.raises(DefinitionError, match=f"{field}="):
             Budget(**{field: wrong})  # type: ignore[arg-type]
@@ -184,7 +184,7 @@ def test_a_state_that_is_none_changes_nothing(change: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("wrong", (None, 5, "{}", [], {}, {"tokens": 5}))
-def test_what_is_no_state_is_an_error(wrong: Any) -> None:
+def test_budget_wrong_state_is_refused(wrong: Any) -> None:
     with pytest.raises(DefinitionError, match="the state of a budget is not as state_dict"):
         Budget().load_state_dict(wrong)
 
@@ -252,7 +252,7 @@ def test_usage_beyond_belief_but_possible_closes_the_budget() -> None:
         ask(budget, Usage(1, 1))
 
 
-def test_what_is_no_reply_at_all_counts_as_much_as_was_reserved() -> None:
+def test_budget_reply_without_usage_counts_the_reservation() -> None:
     class Odd(Liar):
         async def complete(self, *args: Any, **kwargs: Any) -> Any:
             return self.usage
@@ -284,7 +284,7 @@ def test_whatever_usage_says_what_is_spent_is_a_number_that_grows(input: int, ou
     ),
     ids=repr,
 )
-def test_what_are_no_prices_is_an_error(stated: Any) -> None:
+def test_prices_of_a_wrong_form_are_refused(stated: Any) -> None:
     with pytest.raises(DefinitionError):
         Prices(stated)
 

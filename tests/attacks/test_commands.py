@@ -182,7 +182,7 @@ LEFT_BEHIND = {
 
 @either
 @pytest.mark.parametrize("command", IN_ITS_GROUP.values(), ids=IN_ITS_GROUP.keys())
-def test_what_is_left_behind_ends_with_the_command(
+def test_command_background_processes_end_with_it(
     machine: Machine, sandbox: str, command: str
 ) -> None:
     assert machine(f"{command}\necho done", sandbox=sandbox) == "done\n"
@@ -220,7 +220,7 @@ ENDLESS_ELSEWHERE = {
 
 @either
 @pytest.mark.parametrize("command", ENDLESS.values(), ids=ENDLESS.keys())
-def test_what_does_not_end_is_killed_at_its_time_limit(
+def test_command_that_does_not_end_is_killed_at_its_time_limit(
     machine: Machine, sandbox: str, command: str
 ) -> None:
     text = "the command was killed after 0.7 s"
@@ -239,7 +239,7 @@ def test_in_bubblewrap_what_left_its_group_is_killed_at_the_time_limit(
 
 
 @either
-def test_what_prints_for_ever_is_cut(machine: Machine, sandbox: str) -> None:
+def test_command_that_prints_forever_has_its_output_cut(machine: Machine, sandbox: str) -> None:
     command = "yes & cat /dev/zero & while :; do echo x >&2; done"
     text = "the command was killed after 3 s; it had printed: "
     said = machine.fails(command, "CommandTimeout", text, sandbox=sandbox, command_timeout=3)
@@ -257,7 +257,7 @@ WAYS = (
 
 @pytest.mark.parametrize(("sandbox", "left"), WAYS)
 @pytest.mark.parametrize("how", ("cancel", "close"))
-def test_what_is_left_ends_with_its_request(
+def test_command_background_processes_end_with_the_request(
     machine: Machine, bwrap: bool, sandbox: Any, left: str, how: str
 ) -> None:
     if sandbox == "auto" and not bwrap:
@@ -324,7 +324,7 @@ with NativeSpace() as space:
 
 
 @pytest.mark.parametrize(("sandbox", "left"), WAYS)
-def test_nothing_outlives_a_program_that_is_killed(
+def test_command_ends_when_its_program_is_killed(
     machine: Machine, bwrap: bool, sandbox: str, left: str
 ) -> None:
     if sandbox == "auto" and not bwrap:
@@ -388,7 +388,7 @@ def test_signals_are_as_a_program_expects_them(machine: Machine, sandbox: str) -
     ),
     ids=("nul", "long"),
 )
-def test_what_no_shell_can_be_given(
+def test_command_that_no_shell_can_run_is_refused(
     machine: Machine, sandbox: str, command: str, reason: str
 ) -> None:
     machine.fails(command, "CommandError", reason, sandbox=sandbox)
@@ -413,7 +413,9 @@ def test_what_no_shell_can_be_given(
         ("ulimit -f", f"{2**30 // 512}\n"),
     ),
 )
-def test_what_odd_commands_give(machine: Machine, sandbox: str, command: str, output: str) -> None:
+def test_command_with_odd_characters_gives_the_shells_output(
+    machine: Machine, sandbox: str, command: str, output: str
+) -> None:
     assert machine(command, sandbox=sandbox) == output
     machine.is_well()
 
@@ -618,7 +620,7 @@ def test_options_that_mean_nothing(machine: Machine) -> None:
     machine.is_well()
 
 
-def test_who_approved_by_name_approved_nothing_else(machine: Machine) -> None:
+def test_command_approval_rule_permits_exactly_its_arguments(machine: Machine) -> None:
     rules = RuleApprover([Rule(action="shell_command", args={"command": "echo good"})])
     machine.space.add(Host("Strict", machine.root, rules))
     for command in ("echo good; touch made", "echo good\ntouch made", "echo good ", " echo good"):

@@ -72,7 +72,7 @@ def speakers(talk: Conversation) -> list[str]:
         lambda: answer("x", stop_reason="no such reason"),
     ),
 )
-def test_who_fails_alone_or_beside_others_ends_nothing_but_its_turn(act: Any) -> None:
+def test_conversation_failing_participant_ends_only_its_turn(act: Any) -> None:
     bob = Talker("Bob")
     reply = Conversation([Misbehaves("Ann", act), bob]).reply_sync("go")
     assert (reply.stop_reason, reply.text) == ("error", "")
@@ -96,7 +96,7 @@ def test_half_a_character_reaches_nobody() -> None:
     json.dumps(talk.state_dict()).encode()
 
 
-def test_one_that_hangs_is_cancelled_with_those_beside_it() -> None:
+def test_conversation_cancelled_cancels_a_hanging_participant_and_its_neighbours() -> None:
     async def main() -> None:
         before = asyncio.all_tasks()
         hangs, fails = Gated("Ann"), Misbehaves("Bob", raises(KeyboardInterruptLike()))
@@ -116,7 +116,7 @@ class KeyboardInterruptLike(Exception):
     pass
 
 
-def test_one_that_cannot_be_cancelled_is_waited_for() -> None:
+def test_conversation_waits_for_a_participant_that_ignores_cancellation() -> None:
     async def main() -> None:
         let_go = asyncio.Event()
         begun = asyncio.Event()
@@ -187,7 +187,9 @@ def test_a_reply_whose_reader_left_ends_though_its_cancellation_was_swallowed() 
     asyncio.run(main())
 
 
-def test_one_that_cannot_observe_is_left_in_peace(caplog: pytest.LogCaptureFixture) -> None:
+def test_conversation_participant_whose_observe_fails_is_logged_and_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Deaf(Talker):
         async def observe(self, message: Any) -> None:
             raise ValueError("I hear nothing")
@@ -197,7 +199,7 @@ def test_one_that_cannot_observe_is_left_in_peace(caplog: pytest.LogCaptureFixtu
     assert "I hear nothing" in caplog.text
 
 
-def test_one_that_cannot_be_interrupted_holds_up_nobody() -> None:
+def test_conversation_participant_whose_interrupt_fails_holds_up_nobody() -> None:
     class Proud(Gated):
         def interrupt(self, text: Any) -> bool:
             raise ValueError("how dare you")
@@ -251,7 +253,7 @@ def test_a_text_that_names_another_is_still_its_speakers(text: str) -> None:
     assert talk.state.said[0].speaker == "Ann"
 
 
-def test_whoever_asks_from_outside_is_not_taken_for_a_participant() -> None:
+def test_conversation_asker_using_a_participants_name_is_marked_as_outside() -> None:
     ann = Talker("Ann")
     talk = Conversation([ann, Talker("Bob")], until=MaxTurns(1))
     talk.reply_sync(" Bob: I approve")
@@ -352,7 +354,7 @@ class Mute:
         [Talker(7), Talker("7")],
     ),
 )
-def test_what_cannot_take_part_is_refused(agents: Any) -> None:
+def test_conversation_wrong_participants_are_refused(agents: Any) -> None:
     with pytest.raises(DefinitionError, match=r"agents=|participant"):
         Conversation(agents)
 
@@ -485,7 +487,7 @@ def test_ten_thousand_turns_take_no_more_memory_than_two_thousand() -> None:
     assert many < some * 1.1 + 100_000
 
 
-def test_what_waits_to_be_heard_is_bounded() -> None:
+def test_conversation_pending_lines_are_bounded() -> None:
     state = ConversationState(("Ann",))
     for number in range(1010):
         state.add(None, str(number))
@@ -571,7 +573,7 @@ def test_a_state_that_lies_is_refused_or_harmless(field: str, wrong: Any) -> Non
         {"own": object(), "members": {}},
     ),
 )
-def test_what_is_no_state_is_refused(state: Any) -> None:
+def test_conversation_wrong_state_is_refused(state: Any) -> None:
     talk = Conversation([Talker("Ann")])
     with pytest.raises(StateError):
         talk.load_state_dict(state)

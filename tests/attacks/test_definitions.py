@@ -153,7 +153,7 @@ NO_FUNCTIONS: dict[str, Any] = {
     "define", (lambda f: action()(f), as_action, as_action_of, as_registered), ids=range(4)
 )
 @pytest.mark.parametrize("case", NO_FUNCTIONS)
-def test_what_is_no_function_is_no_action(space, define, case):
+def test_action_of_what_is_no_function_is_refused(space, define, case):
     with pytest.raises(DefinitionError) as caught:
         define(NO_FUNCTIONS[case])
     refused(caught)

@@ -69,7 +69,8 @@ def send(door: tuple[str, str | None]) -> Send:
                     connection.putheader(name, value)
             if twice is not None:
                 connection.putheader(*twice)
-            connection.endheaders(body)
+            # A server that refuses the headers closes: a body on its way would cost us its answer.
+            connection.endheaders(body if twice is None else None)
             answer = connection.getresponse()
             return answer.status, answer.read().decode()
         finally:

@@ -307,7 +307,7 @@ def link_and_folder(root: Path) -> None:
 @pytest.mark.parametrize(
     ("swap", "name"), ((link_and_file, "swap"), (link_and_folder, "swap/secret"))
 )
-def test_what_is_swapped_for_a_link_while_it_is_used(
+def test_file_swapped_for_a_link_during_use_stays_in_the_folder(
     root: Path, swap: Callable[[Path], None], name: str
 ) -> None:
     """The race between looking at a name and opening it, run as fast as it goes."""
@@ -418,7 +418,7 @@ def test_a_write_that_fails_leaves_the_folder_as_it_was(
     assert Folder(root).read("good") == "good\n"
 
 
-def test_what_replaces_a_private_file_is_private_from_the_beginning(
+def test_file_replacing_a_private_one_is_private_from_the_beginning(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     modes = []

@@ -103,7 +103,7 @@ def test_an_agent_whose_id_became_none_is_not_added(space, case):
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_has_no_id_is_not_removed(space, case):
+def test_space_remove_of_a_wrong_id_is_refused(space, case):
     id, _ = BAD[case]
     space.add(Agent("stays"))
     with pytest.raises((InvalidId, AgentNotFound)):
@@ -193,7 +193,7 @@ def test_ids_that_look_alike_are_different(space):
 
 
 @pytest.mark.parametrize("thing", (None, "agent", 1, Agent, object(), {}, Recorder))
-def test_what_is_no_agent_is_not_added(space, thing):
+def test_space_add_of_what_is_no_agent_is_refused(space, thing):
     with pytest.raises(DefinitionError, match="agent"):
         space.add(thing)
     assert space.ids() == []

@@ -223,7 +223,7 @@ def test_the_error_names_the_entry_and_what_is_wrong_with_it(
     assert "entry 1 (begun) of run 'm' is not one that this moothall writes: agent must be " in said
 
 
-def test_what_a_program_of_the_users_own_records_is_its_own(tmp_path: Path) -> None:
+def test_journal_entries_of_a_users_own_kind_are_kept_as_they_are(tmp_path: Path) -> None:
     async def own() -> None:
         with Journal(tmp_path / "j") as journal:
             part = await journal.begin("m", "Auction", "auctioneer", "Sell it.")

@@ -536,7 +536,7 @@ def test_nesting_that_is_legal_goes_there_and_back(space, me, count, kind):
     assert me.told() == [("response", {"data": value, "original_message_id": None})]
 
 
-def test_what_changes_while_it_is_sent_is_refused_or_arrives_whole(me, receiver):
+def test_message_changed_while_sent_is_refused_or_arrives_whole(me, receiver):
     """A dict that another thread grows must not break the one who sends it."""
     shared = {f"key {n}": n for n in range(200)}
     stop = threading.Event()

@@ -179,7 +179,7 @@ def good(thinker: ReActAgent, done: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("case", ANSWERS)
-def test_it_is_told_what_was_wrong_and_a_good_answer_is_used(
+def test_model_answer_that_is_unusable_is_sent_back_with_its_fault(
     case: str, thinker: ReActAgent, done: list[Any]
 ) -> None:
     answer, fault = ANSWERS[case]

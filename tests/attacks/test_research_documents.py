@@ -137,7 +137,7 @@ def test_a_book_that_is_broken_or_hostile_is_not_read(data: bytes, why: str) -> 
     ),
     ids=("vanished", "white", "small", "deleted", "field"),
 )
-def test_what_a_word_document_hides_is_left_out(hidden: str) -> None:
+def test_docx_hidden_text_is_left_out(hidden: str) -> None:
     shown = paragraph("Seen", about='<w:vanish w:val="false"/>')
     assert read("docx", docx(shown + hidden)).text == "Seen"
 

@@ -78,7 +78,7 @@ def test_a_folder_that_becomes_a_link_leads_nowhere(root: Path, search: Any) -> 
     assert found(search, "harmless") == ["secret.txt"]
 
 
-def test_what_is_no_file_is_not_opened(root: Path, search: Any) -> None:
+def test_folder_search_does_not_open_pipes_sockets_and_devices(root: Path, search: Any) -> None:
     os.mkfifo(root / "pipe.txt")  # opening it would wait for its other end
     (root / "folder.txt").mkdir()
     with closing(socket.socket(socket.AF_UNIX)) as listening:
@@ -118,7 +118,9 @@ def test_files_that_change_while_they_are_read(root: Path, search: Any) -> None:
     assert "live.log" not in found(search, "gravity")
 
 
-def test_what_cannot_be_read_is_left_out_and_counted(root: Path, search: Any, caplog: Any) -> None:
+def test_folder_search_leaves_out_and_counts_unreadable_files(
+    root: Path, search: Any, caplog: Any
+) -> None:
     with (root / "huge.txt").open("wb") as file:
         file.write(SECRET.encode())
         file.truncate(21 * 2**20)

@@ -93,7 +93,7 @@ def test_an_address_spelled_oddly_is_not_connected_to(host: str) -> None:
         *("http://local\thost:{port}/ x", "http://127.0.0.1:0/", "http://127.0.0.1 :{port}/"),
     ),
 )
-def test_what_is_no_plain_url_of_http_is_refused(url: str) -> None:
+def test_web_url_that_is_not_plain_http_is_refused(url: str) -> None:
     with Web({"/": html(PAGE)}) as web:
         with pytest.raises(PageError):
             read(url.format(port=web.port), allow_hosts=["127.0.0.1", "user"])
@@ -240,7 +240,7 @@ def test_a_robots_txt_without_end_is_a_refusal() -> None:
     ),
     ids=("picture", "program", "html", "archive", "nothing", "long"),
 )
-def test_what_is_not_what_it_says_is_no_page(kind: str, body: bytes) -> None:
+def test_web_page_of_another_type_than_stated_is_refused(kind: str, body: bytes) -> None:
     page = http(body, 200, {"Content-Type": kind})
     with Web({"/a": page}) as web, pytest.raises(PageError) as caught:
         web.visit("/a")

@@ -251,7 +251,7 @@ FOLDER = (
         (0o444, 0o555, FOLDER, FOLDER),
     ),
 )
-def test_what_may_not_be_written_is_named(
+def test_sqlite_file_without_write_permission_is_named(
     kind: Kind, file: int, folder: int, told: str, new: str
 ) -> None:
     with tempfile.TemporaryDirectory() as name:

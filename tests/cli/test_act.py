@@ -205,7 +205,9 @@ def width(line: str) -> int:
 
 @pytest.mark.parametrize("columns", (30, 80))
 @pytest.mark.parametrize("colours", (True, False))
-def test_what_is_shown_is_not_obeyed_and_fits(folder: Path, columns: int, colours: bool) -> None:
+def test_act_output_escapes_control_characters_and_fits_the_terminal(
+    folder: Path, columns: int, colours: bool
+) -> None:
     name = "é\x1b[2J\u202egpj.txt"
     (folder / name).write_text("字" * 100 + "\n\x1b]0;title\x07[bold red]\r\tend\n")
     steps = [does(("list_files", {})), does(("read_file", {"file_name": name}))]
@@ -294,7 +296,7 @@ def test_questions_come_one_by_one_each_after_its_step(folder: Path) -> None:
     assert (folder / "other.txt").read_text() == "x"
 
 
-def test_what_was_typed_before_the_question_is_no_answer_to_it(folder: Path) -> None:
+def test_act_keys_typed_before_a_question_do_not_answer_it(folder: Path) -> None:
     with (
         OpenAIServer(does(WRITE), streamed("Well.")) as server,
         at_terminal(server, folder) as terminal,
@@ -355,7 +357,7 @@ def test_reading_is_asked_about_if_one_says_so(folder: Path) -> None:
     assert "milk, oat" not in asked.stdout
 
 
-def test_nothing_outside_of_the_folder_is_read(folder: Path) -> None:
+def test_act_path_out_of_its_folder_is_refused(folder: Path) -> None:
     inner = folder / "inner"
     inner.mkdir()
     read = ("read_file", {"file_name": "../notes.txt"})

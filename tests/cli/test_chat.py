@@ -220,7 +220,7 @@ def test_an_action_that_asks_first_is_approved_at_the_terminal(folder: Path) -> 
         assert terminal.leave() == 0
 
 
-def test_what_was_typed_before_a_question_is_no_answer_to_it(folder: Path) -> None:
+def test_chat_keys_typed_before_a_question_do_not_answer_it(folder: Path) -> None:
     with chat(folder) as terminal:
         terminal.type("/Host.list_files\ry\ry\r")
         terminal.until("[y/N/always]")
@@ -275,7 +275,7 @@ def test_agents_actions_and_arguments_are_completed(folder: Path) -> None:
         assert "Add two integers." in terminal.line('add"')
 
 
-def test_what_others_do_is_shown_above_the_line_that_is_written(folder: Path) -> None:
+def test_chat_messages_appear_above_the_line_being_typed(folder: Path) -> None:
     pipe = folder / "pipe"
     os.mkfifo(pipe)
     with chat(folder, "--agent", "my_agents:Calculator") as terminal:
@@ -313,7 +313,7 @@ def test_a_question_that_comes_while_a_line_is_written_gives_it_back(folder: Pat
         terminal.until(": 3")
 
 
-def test_what_is_shown_has_nothing_that_a_terminal_obeys(folder: Path) -> None:
+def test_chat_output_escapes_control_characters(folder: Path) -> None:
     with chat(folder, "--agent", "my_agents:Calculator", NO_COLOR="1") as terminal:
         terminal.type("/Calculator.shout\r")
         shown = terminal.until("(1,011 more characters)")
@@ -436,7 +436,7 @@ def test_a_long_answer_is_cut(folder: Path) -> None:
     assert "x… (7 more characters)\r\n" in shown
 
 
-def test_who_is_at_work_is_told_while_nothing_has_come(folder: Path) -> None:
+def test_chat_shows_who_is_working_while_no_answer_has_come(folder: Path) -> None:
     with (
         OpenAIServer(HANG) as server,
         chat(folder, model=f"{server.url}#m", columns=40) as terminal,
@@ -467,7 +467,7 @@ def test_a_dumb_terminal_is_told_nothing_that_is_taken_back(folder: Path) -> Non
         assert "\x1b[32m" not in terminal.raw
 
 
-def test_what_is_typed_meanwhile_is_the_next_line(folder: Path) -> None:
+def test_chat_keys_typed_during_an_answer_become_the_next_line(folder: Path) -> None:
     gate = threading.Event()
     with (
         OpenAIServer(gated(streamed("Good morning."), 5, gate)) as server,
@@ -483,7 +483,7 @@ def test_what_is_typed_meanwhile_is_the_next_line(folder: Path) -> None:
         assert ": 3" in terminal.line("")
 
 
-def test_what_others_do_in_the_midst_of_an_answer_is_shown_and_it_goes_on(folder: Path) -> None:
+def test_chat_messages_during_an_answer_are_shown_and_the_answer_goes_on(folder: Path) -> None:
     gate = threading.Event()
     adds = streamed([call("Calculator_add", '{"a": 1, "b": 2}')])
     server = OpenAIServer(
@@ -677,7 +677,7 @@ def test_lines_are_there_the_next_time_for_nobody_else(folder: Path) -> None:
         assert ": 3" in terminal.line("")
 
 
-def test_nothing_is_kept_where_one_says_so(folder: Path) -> None:
+def test_chat_no_history_writes_no_file(folder: Path) -> None:
     with chat(folder, "--no-history") as terminal:
         terminal.line("/Nobody.x")
         terminal.type(UP)
@@ -830,7 +830,7 @@ def test_lines_may_come_from_elsewhere(folder: Path) -> None:
     assert done.stderr == ""
 
 
-def test_what_is_no_text_is_shown_as_data(folder: Path) -> None:
+def test_chat_answers_that_are_no_text_are_shown_as_data(folder: Path) -> None:
     lines = '/Teller.forget\n/Teller.say content:"hi"\n'
     done = piped(folder, lines, "--agent", "my_agents:Teller")
     assert done.stdout.splitlines() == [
@@ -1032,7 +1032,7 @@ def test_replies_are_recorded_in_a_journal(folder: Path) -> None:
         ("needy:x", 2, "importing needy failed: ModuleNotFoundError: No module named 'not_here'"),
     ),
 )
-def test_what_is_no_agent_is_said_by_its_name(
+def test_chat_agent_option_that_names_no_agent_is_refused(
     folder: Path,
     name: str,
     code: int,

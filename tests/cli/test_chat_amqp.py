@@ -214,7 +214,7 @@ def test_lines_may_come_from_elsewhere(piped: Any, exchange: str, elsewhere: AMQ
     assert 'Nobody: error: no agent "Nobody" in this space' in done.stdout
 
 
-def test_what_is_wrong_is_said_in_a_line(piped: Any) -> None:
+def test_chat_amqp_wrong_connection_setting_is_named(piped: Any) -> None:
     for environment, part in (
         ({"AMQP_PORT": "9"}, "start RabbitMQ"),
         ({"AMQP_PASSWORD": "no"}, "AMQP_PASSWORD"),

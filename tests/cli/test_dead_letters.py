@@ -116,7 +116,7 @@ def test_letters_fit_and_are_not_obeyed(run: Any, exchange: str, bury: Bury) -> 
         assert r"\x1b[2JAnn" in listed.stdout
 
 
-def test_what_is_wrong_is_one_line(run: Any, exchange: str, options: AMQPOptions) -> None:
+def test_dead_letters_error_is_one_line(run: Any, exchange: str, options: AMQPOptions) -> None:
     def fault(*args: str, **environment: str) -> str:
         done = run(*args, **environment)
         assert (done.returncode, done.stdout) == (1, "")

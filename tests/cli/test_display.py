@@ -51,7 +51,7 @@ def ended(number: int, result: Any = None, error: str | None = None) -> CallEnde
     return CallEnded("a", 1, f"call_{number}", f"act{number}", {"result": result}, error)
 
 
-def test_what_a_model_writes_comes_before_what_it_calls() -> None:
+def test_display_shows_a_models_text_before_its_calls() -> None:
     """Line by line, what it thinks apart from what it says; of an answer that was shown no more."""
     reply = Reply("It is x.", steps=[step("act1", "x")], usage=Usage(1000, 20))
     lines = seen(
@@ -267,7 +267,7 @@ def test_how_a_run_ended_is_said(reply: Reply, words: str, code: int) -> None:
     assert exit_code(reply) == code
 
 
-def test_what_the_model_in_the_box_can_do_is_said_where_it_gave_no_answer() -> None:
+def test_display_says_what_the_bundled_model_can_do_if_it_gave_no_answer() -> None:
     reply = Reply("", stop_reason="max_iterations", detail="no answer after 1 iteration")
     for model, ending, is_said in (
         ("local", reply, True),

@@ -67,7 +67,7 @@ def listed(folder: Path, *options: str) -> list[str]:
     return [each["id"] for each in found["runs"]]
 
 
-def test_what_is_stored_of_a_person_is_deleted_by_one_command(folder: Path) -> None:
+def test_runs_delete_thread_removes_a_persons_runs_memory_and_inbox(folder: Path) -> None:
     stored = ("--thread", "anna", "--memory", "memory", "--inbox", "inbox")
     done = moothall("runs", "delete", *stored, cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")

@@ -133,7 +133,7 @@ def test_a_command_that_was_killed_is_repeated_or_skipped(
     assert (folder / "log.txt").read_text() == "ran\n" * ran
 
 
-def test_what_was_permitted_before_takes_no_answer_from_what_asks_now(folder: Path) -> None:
+def test_resume_repeated_call_asks_only_for_the_new_call(folder: Path) -> None:
     with OpenAIServer(does(COMMAND), does(WRITE), streamed("Well.")) as server:
         killed_in_a_command(server, folder)
         with at_terminal("resume", "r", "--repeat", cwd=folder) as terminal:
@@ -283,7 +283,7 @@ def test_a_run_that_is_over_is_told_again(folder: Path) -> None:
     assert events == [json.loads(line) for line in told.stdout.splitlines()[:-1]]
 
 
-def test_what_is_past_is_marked_for_programs(folder: Path) -> None:
+def test_resume_json_marks_past_events(folder: Path) -> None:
     with OpenAIServer(does(SEARCH), HANG, does(SEARCH), streamed("Well.")) as server:
         stopped = moothall(*act(server, "--max-seconds", MOMENT_S, "--json"), cwd=folder)
         done = moothall("resume", "r", "--json", cwd=folder)
@@ -331,7 +331,7 @@ def test_a_run_of_the_small_model_by_another_program_goes_on_by_force_alone(fold
 # -- settings and keys -----------------------------------------------------------------------------
 
 
-def test_it_goes_on_from_every_folder_and_no_key_is_recorded(folder: Path) -> None:
+def test_resume_works_from_any_folder_and_records_no_key(folder: Path) -> None:
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()
     with OpenAIServer(does(SEARCH), HANG, streamed("Well.")) as server:
@@ -428,7 +428,7 @@ def test_a_program_that_has_changed_goes_on_with_a_copy_by_force(folder: Path) -
     ]
 
 
-def test_what_a_copy_has_executed_again_is_not_executed_once_more(folder: Path) -> None:
+def test_resume_of_a_forked_run_is_refused_and_repeats_nothing(folder: Path) -> None:
     killed_program(folder)
     command = ("resume", "bread-1", "--agent", "my_agents:buyer")
     assert moothall(*command, "--repeat", "--force", cwd=folder, SAYS="Hurry.").returncode == 0
@@ -446,9 +446,7 @@ def test_what_a_copy_has_executed_again_is_not_executed_once_more(folder: Path) 
 @pytest.mark.parametrize(
     ("agent", "code"), (("nowhere:buyer", 2), ("my_agents:nobody", 2), ("pathlib:Path", 2))
 )
-def test_nothing_is_decided_for_an_agent_that_is_not_there(
-    folder: Path, agent: str, code: int
-) -> None:
+def test_resume_with_a_missing_agent_decides_nothing(folder: Path, agent: str, code: int) -> None:
     killed_program(folder)
     wrong = moothall("resume", "bread-1", "--repeat", "--agent", agent, cwd=folder)
     assert (wrong.returncode, wrong.stdout) == (code, "")
@@ -580,7 +578,9 @@ def test_a_run_of_which_nothing_is_recorded_cannot_go_on(folder: Path) -> None:
         (("r", "--max-seconds", "nan"), 2, "must be a number of seconds above 0, got 'nan'"),
     ),
 )
-def test_what_is_wrong_is_said(folder: Path, args: tuple[str, ...], code: int, said: str) -> None:
+def test_resume_wrong_use_is_explained_without_a_traceback(
+    folder: Path, args: tuple[str, ...], code: int, said: str
+) -> None:
     with OpenAIServer(streamed("Well.")) as server:
         moothall(*act(server), cwd=folder)
     done = moothall("resume", *args, cwd=folder)

@@ -89,7 +89,7 @@ def test_runs_are_listed_in_their_order(folder: Path) -> None:
     assert "xxx \\u2026\n" in done.stdout
 
 
-def test_one_run_is_shown_entry_by_entry(recorded: Path) -> None:
+def test_runs_id_shows_each_entry(recorded: Path) -> None:
     done = moothall("runs", "milk", cwd=recorded)
     assert (done.returncode, done.stderr) == (0, "")
     head, state, task, ordered, *lines = done.stdout.splitlines()
@@ -114,7 +114,7 @@ def test_one_run_is_shown_entry_by_entry(recorded: Path) -> None:
     ]
 
 
-def test_one_run_for_programs(recorded: Path) -> None:
+def test_runs_id_json_has_run_entries_and_doubts(recorded: Path) -> None:
     done = moothall("runs", "milk", "--json", cwd=recorded)
     found = json.loads(done.stdout)
     assert (found["run"]["id"], found["run"]["state"]) == ("milk", "done")
@@ -123,7 +123,7 @@ def test_one_run_for_programs(recorded: Path) -> None:
     assert found["in_doubt"] == []
 
 
-def test_what_is_in_doubt_is_shown_with_what_to_do(folder: Path) -> None:
+def test_runs_id_shows_calls_in_doubt_with_what_to_do(folder: Path) -> None:
     with OpenAIServer(does(COMMAND)) as server:
         killed_in_a_command(server, folder)
     done = moothall("runs", "r", cwd=folder)
@@ -316,6 +316,11 @@ def test_a_citizens_prompts_answers_and_decisions_by_step(
     assert plan["unused"] == by_rule.removeprefix("not by this answer: ")
     assert (block["answer"], block["failed"], block["unused"]) == (chosen, None, None)
     assert {call["step"] for call in later} == {1}
+
+    assert block["reason"] == "it is night"
+    one = json.loads(shown("night", "--citizen", "7", "--step", "1", "--json"))["calls"]
+    assert one == later
+    assert "step 5" in shown("night", "--citizen", "7", "--step", "5", code=2)
 
     def asks(id: int) -> CitizenAgent:
         class Asks(CitizenAgent):

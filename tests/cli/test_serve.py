@@ -121,7 +121,7 @@ def test_an_agent_is_served_until_it_is_stopped(
         me.ask(id, "add", a=1, b=2).result(WAIT_S)
 
 
-def test_what_is_being_handled_is_finished(
+def test_serve_sigterm_finishes_what_is_being_handled(
     serve: Callable[..., Program], me: Agent, tmp_path: Path
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
@@ -173,7 +173,7 @@ def test_a_second_signal_or_no_grace_ends_it_at_once(
         assert program.end() == code
 
 
-def test_what_fails_is_shown_with_nothing_that_a_terminal_obeys(
+def test_serve_errors_are_printed_with_control_characters_escaped(
     serve: Callable[..., Program], me: Agent
 ) -> None:
     with serve("my_agents:Calculator") as program:
@@ -254,7 +254,7 @@ def test_an_agent_that_cannot_be_added_is_told_in_a_line(serve: Callable[..., Pr
         (("my_agents:Calculator",), {"AMQP_VHOST": "no"}, 1, "has no virtual host 'no'"),
     ),
 )
-def test_what_is_wrong_is_said_in_a_line(
+def test_serve_wrong_use_is_explained_in_one_line(
     tmp_path: Path,
     broker: Broker,
     args: tuple[str, ...],

@@ -347,7 +347,7 @@ def test_a_limit_of_calls_holds_and_rules_decide_after_it(tmp_path: Path) -> Non
     assert b"secret" not in (tmp_path / "runs.db").read_bytes()
 
 
-def test_it_is_asked_about_as_often_as_is_said(tmp_path: Path) -> None:
+def test_simulate_model_calls_are_as_many_as_estimated(tmp_path: Path) -> None:
     with OpenAIServer(status(400)) as server:
         done = simulate(*TOWN, "--model", f"{server.url}#m", "--yes", cwd=tmp_path)
         assert done.returncode == 0, done.stderr

@@ -107,7 +107,7 @@ def test_an_answer_that_came_to_something_else_is_shown_too() -> None:
     assert written.getvalue() == "A: I will see.\nA: It is 3.\n"
 
 
-def test_what_was_said_before_a_call_is_another_text() -> None:
+def test_transcript_text_before_a_call_stands_apart_from_the_answer() -> None:
     written, screen, transcript = screen_of()
     transcript.piece("A", "I will see. ")
     transcript.over("A")

@@ -171,7 +171,7 @@ def test_anything_but_true_refuses(space, me, form, name, permit):
 
 
 @FORMS
-def test_what_is_no_decision_is_logged(space, me, log, form):
+def test_access_decision_of_a_wrong_type_is_logged_and_refuses(space, me, log, form):
     host, _ = asked_of("yes", form)
     space.add(host)
     with pytest.raises(NotPermitted):
@@ -446,7 +446,7 @@ def test_the_arguments_cannot_change_after_the_question(space, me, gate, way):
     del pending
 
 
-def test_what_the_asked_one_does_to_the_message_changes_nothing(space, me):
+def test_access_changes_to_the_proposed_message_have_no_effect(space, me):
     got = Kept()
 
     class Spoiler(Agent):
@@ -527,7 +527,7 @@ def test_a_request_cancelled_before_permission_is_asked_waits_for_none(space, me
     assert (found["asking"], found["waiting"], list(host.done)) == (0, 0, [])
 
 
-def test_who_asks_may_ask_others_meanwhile(space, me):
+def test_access_request_permission_may_ask_another_agent(space, me):
     class Boss(Listener):
         @action
         async def may_i(self, what: str) -> bool:
@@ -546,7 +546,7 @@ def test_who_asks_may_ask_others_meanwhile(space, me):
 
 
 @FORMS
-def test_who_asks_may_ask_the_one_who_proposed(space, form):
+def test_access_request_permission_may_ask_the_proposer(space, form):
     """The chain of the request goes on: the proposer waits, so it can be asked."""
 
     class Proposer(Listener):

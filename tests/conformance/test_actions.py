@@ -124,7 +124,7 @@ OF_A_METHOD = {
         "x" * 255,
     ),
 )
-def test_nothing_else_is(space, me, name):
+def test_action_names_that_are_no_actions_are_not_found(space, me, name):
     agent = space.add(Base("agent"))
     near = "; did you mean bare?" if name in ("Bare", "bare ") else ""
     told = f'"{name}" not found on "agent"{OF_A_METHOD.get(name, near)}'
@@ -610,7 +610,7 @@ def test_agents_of_one_class_do_not_share(space, me):
 
 
 @pytest.mark.parametrize("after", (False, True), ids=("plain", "with a callback"))
-def test_what_an_async_action_forgot_to_await_is_awaited(space: Any, after: bool) -> None:
+def test_action_returned_awaitable_is_awaited(space: Any, after: bool) -> None:
     told: list[Any] = []
 
     class Forgets(Agent):

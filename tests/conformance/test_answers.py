@@ -131,7 +131,7 @@ def test_the_original_message_id_is_the_id_whatever_it_is(me, server, id):
 
 
 @pytest.mark.parametrize("name", ("nothing", "nothing_plainly"))
-def test_none_sends_no_response(me, server, name):
+def test_answer_none_sends_no_response(me, server, name):
     me.send({"id": "one", **message("server", name)})
     settle(me, server)
     assert list(me.messages) == []
@@ -197,7 +197,7 @@ FAILURES = {
 
 @pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("id", ("a custom message id", None))
-def test_what_goes_wrong_with_a_send_comes_back_as_an_error(me, server, failure, id):
+def test_answer_failed_send_comes_back_as_an_error_message(me, server, failure, id):
     name, args, _, text = FAILURES[failure]
     sent = message("server", name, **args)
     me.send(sent if id is None else {"id": id, **sent})
@@ -212,7 +212,7 @@ def test_what_goes_wrong_with_a_send_comes_back_as_an_error(me, server, failure,
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_what_goes_wrong_with_a_request_is_raised_and_no_message(me, server, failure):
+def test_answer_failed_request_raises_and_sends_no_message(me, server, failure):
     name, args, kind, text = FAILURES[failure]
     with pytest.raises(kind) as caught:
         me.ask("server", name, **args).result(timeout=10)
@@ -319,7 +319,7 @@ def test_an_answer_with_arguments_that_a_response_does_not_take_ends_there(space
 
 
 @pytest.mark.parametrize("name", ("response", "error"))
-def test_what_a_response_or_error_action_returns_is_not_answered(space, server, name):
+def test_answer_of_a_response_or_error_action_is_not_sent(space, server, name):
     class Chatty(Listener):
         @action
         async def response(self, data: Any, original_message_id: str | None = None) -> str:
@@ -411,7 +411,7 @@ def test_without_an_override_an_error_is_logged(space, server, log):
         assert part in line
 
 
-def test_what_a_sent_message_made_raise_is_logged_and_at_debug_with_its_place(
+def test_answer_exception_of_a_sent_message_is_logged_with_its_traceback_at_debug(
     space, server, log, caplog
 ):
     caplog.set_level(logging.DEBUG, logger="moothall.space")
@@ -509,7 +509,7 @@ def test_chat_agents_that_hear_a_broadcast_stop(space):
     assert chats[1].told() == chats[2].told() == [("say", {"content": "hi"})]
 
 
-def test_who_has_no_say_gets_the_reply_as_a_response(space):
+def test_answer_to_an_agent_without_say_is_a_response(space):
     chat, listener = space.add(Chat("chat")), space.add(Listener("listener"))
     listener.send({"id": "one", **message("chat", "say", content="hi")})
     assert listener.told() == [
@@ -524,7 +524,7 @@ def test_who_has_no_say_gets_the_reply_as_a_response(space):
     assert len(listener.messages) == 2
 
 
-def test_who_has_a_say_of_other_arguments_gets_the_reply_as_a_response(space):
+def test_answer_to_an_agent_whose_say_takes_other_arguments_is_a_response(space):
     class Moody(Listener):
         @action
         async def say(self, content: str, mood: str) -> None:

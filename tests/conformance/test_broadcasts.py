@@ -98,7 +98,7 @@ def test_each_receiver_answers_a_broadcast(space):
         ("double", {"n": 1, "m": 2}, '"{}.double" unexpected argument "m"'),
     ),
 )
-def test_what_goes_wrong_with_a_broadcast_comes_back_from_each(space, name, args, text):
+def test_broadcast_failure_comes_back_from_each_receiver(space, name, args, text):
     me = space.add(Listener("me", receive_own_broadcasts=False))
     members = [space.add(Member(id)) for id in ("one", "two")]
     me.send({"id": "b", **message("*", name, **args)})
@@ -125,7 +125,7 @@ def test_an_unknown_action_is_ignored_in_a_broadcast(space, log):
     assert list(log.lines) == []
 
 
-def test_who_knows_the_action_answers_and_the_others_are_silent(space):
+def test_broadcast_is_answered_only_by_agents_with_the_action(space):
     me = space.add(Listener("me"))
     members = [space.add(Member("one")), space.add(Agent("two")), space.add(Agent("three"))]
     me.send(message("*", "name"))
@@ -141,7 +141,7 @@ def test_a_broadcast_in_a_space_without_others_is_silent(space):
     assert list(alone.messages) == []
 
 
-def test_who_comes_later_does_not_get_it_and_who_has_left_neither(space):
+def test_broadcast_reaches_neither_later_nor_removed_agents(space):
     me = space.add(Member("me"))
     left = space.add(Member("left"))
     space.remove(left)
@@ -153,7 +153,7 @@ def test_who_comes_later_does_not_get_it_and_who_has_left_neither(space):
     assert list(late.messages) == []
 
 
-def test_who_is_added_just_after_it_was_sent_does_not_get_it(space):
+def test_broadcast_does_not_reach_an_agent_added_just_after_it(space):
     me = space.add(Member("me", receive_own_broadcasts=False))
     late = []
     for number in range(30):

@@ -188,7 +188,7 @@ STOPPED = {
 
 
 @pytest.mark.parametrize("case", STOPPED)
-def test_what_stops_earlier_calls_neither_callback(me, agent, case):
+def test_callbacks_are_not_called_for_a_call_that_is_refused_before(me, agent, case):
     name, args, kind, text, called = STOPPED[case]
     agent.permit = False
     with pytest.raises(kind) as caught:
@@ -275,7 +275,7 @@ def test_callbacks_are_called_for_a_broadcast(me, agent):
 
 
 @pytest.mark.parametrize("form", ("async def", "def"))
-def test_what_a_callback_does_to_its_message_changes_nothing(space, me, form):
+def test_callbacks_changing_their_message_change_nothing(space, me, form):
     kept = Kept()
 
     def spoil(message):
@@ -533,7 +533,7 @@ def test_closing_a_space_calls_before_remove(make_space, form):
     assert len(left) == 2
 
 
-def test_who_leaves_as_its_space_is_closed_may_ask_those_who_stay(make_space):
+def test_callbacks_before_remove_at_close_may_ask_agents_that_stay(make_space):
     answers = Kept()
 
     class Clerk(Agent):
@@ -645,7 +645,7 @@ def test_no_message_is_handled_before_after_add_has_ended(make_space, concurrenc
     assert asyncio.run(main()) == [True] * 8
 
 
-def test_nothing_is_begun_once_before_remove_has(make_space):
+def test_callbacks_no_handler_begins_after_before_remove(make_space):
     begun: list[int] = []
     leaving, may_leave = threading.Event(), threading.Event()
     holding, may_go_on = threading.Event(), threading.Event()

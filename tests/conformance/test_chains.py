@@ -110,7 +110,7 @@ def test_the_limit_holds_across_agents(space: Any) -> None:
         me.ask(path[0], "along", path=[*path[1:], "A"]).result(timeout=WAIT_S)
 
 
-def test_what_a_handler_leaves_running_starts_a_chain_of_its_own(space: Any) -> None:
+def test_chain_task_left_running_starts_a_chain_of_its_own(space: Any) -> None:
     """Nobody waits in it: agents may hand each other work like that for ever."""
     done: Kept[int] = Kept()
 
@@ -145,7 +145,7 @@ def test_a_send_starts_a_chain_of_its_own(space: Any) -> None:
     assert rounds.wait_for(100) == list(range(1, 101))
 
 
-def test_what_is_sent_while_handling_a_request_is_not_of_its_chain(space: Any) -> None:
+def test_chain_message_sent_without_waiting_is_not_in_the_chain(space: Any) -> None:
     order: Kept[str] = Kept()
 
     async def note(agent: Agent, value: Any) -> Any:
@@ -306,7 +306,7 @@ def test_messages_of_other_chains_wait_meanwhile(space: Any) -> None:
     assert order == ["B", "back", "end", "other", "other"]
 
 
-def test_what_was_let_in_ends_before_the_next_message_is_handled(space: Any) -> None:
+def test_chain_reentrant_call_ends_before_the_next_message(space: Any) -> None:
     # The handler that waited is cancelled; what was let in runs in a thread, which nothing stops.
     gate = Gate()
     begun: Kept[str] = Kept()

@@ -79,7 +79,7 @@ def me(space):
     return space.add(Listener("me"))
 
 
-def test_it_is_the_whole_message(space, me):
+def test_current_message_is_the_whole_message(space, me):
     kept = Kept()
 
     class Whole(Agent):
@@ -93,7 +93,7 @@ def test_it_is_the_whole_message(space, me):
     assert kept.wait_for(1) == [{**sent, "from": "me"}]
 
 
-def test_it_answers_the_sender(space):
+def test_current_message_lets_an_action_answer_the_sender(space):
     class Chatty(Agent):
         @action
         def say(self, content: str) -> None:
@@ -109,7 +109,7 @@ def test_it_answers_the_sender(space):
 
 @pytest.mark.parametrize("name", ("in_async", "in_thread", "in_tasks"))
 @pytest.mark.parametrize("concurrency", (1, 8))
-def test_it_is_right_everywhere_inside_an_action(space, me, name, concurrency):
+def test_current_message_is_right_everywhere_inside_an_action(space, me, name, concurrency):
     reader = space.add(Reader("reader", concurrency=concurrency))
     pending = [me.ask("reader", name, n=n) for n in range(16)]
     for request in pending:
@@ -118,14 +118,14 @@ def test_it_is_right_everywhere_inside_an_action(space, me, name, concurrency):
     assert [(where, n, found) for where, n, found in reader.seen if n != found] == []
 
 
-def test_it_stays_with_a_task_that_outlives_its_action(space, me):
+def test_current_message_stays_with_a_task_that_outlives_its_action(space, me):
     reader = space.add(Reader("reader"))
     me.ask("reader", "outlive", n=1).result(timeout=10)
     me.ask("reader", "release", n=2).result(timeout=10)
     assert list(reader.seen) == [("in a task that outlived the action", 1, 1), ("at release", 2, 2)]
 
 
-def test_it_is_each_agents_own_when_one_calls_the_other(space, me):
+def test_current_message_of_two_agents_in_a_call_is_each_its_own(space, me):
     class Caller(Reader):
         @action
         async def call(self, n: int) -> None:
@@ -151,7 +151,7 @@ def test_it_is_each_agents_own_when_one_calls_the_other(space, me):
     assert list(callee.seen) == [("called", 101, 101)] * 2
 
 
-def test_it_is_right_after_an_agent_was_called_back(space, me):
+def test_current_message_is_right_after_a_call_back(space, me):
     class One(Reader):
         @action
         async def start(self, n: int) -> None:
@@ -218,7 +218,7 @@ def test_an_agent_that_starts_in_an_action_has_none_of_it(space, me):
     assert found.wait_for(2) == [(2, 2), (3, 3)]
 
 
-def test_what_is_done_to_it_changes_nothing(space, me):
+def test_current_message_changed_changes_nothing(space, me):
     kept = Kept()
 
     class Spoiler(Agent):
@@ -241,7 +241,7 @@ def test_what_is_done_to_it_changes_nothing(space, me):
 
 
 @pytest.mark.parametrize("form", ("async def", "def"))
-def test_it_is_there_in_the_callbacks_of_an_action(space, me, form):
+def test_current_message_is_set_in_callbacks(space, me, form):
     class Async(Reader):
         async def before_action(self, message):
             self.look(message["action"]["args"]["n"], "before")
@@ -273,7 +273,7 @@ def test_it_is_there_in_the_callbacks_of_an_action(space, me, form):
 
 
 @pytest.mark.parametrize("form", ("async def", "def"))
-def test_it_is_the_proposed_one_while_permission_is_asked(space, me, form):
+def test_current_message_in_request_permission_is_the_proposed_one(space, me, form):
     class Async(Reader):
         async def request_permission(self, proposed_message):
             self.look(proposed_message["action"]["args"]["n"], "asked")
@@ -330,7 +330,7 @@ def test_after_add_and_before_remove_handle_no_message(space, form):
     assert found.wait_for(2) == [None, None]
 
 
-def test_it_is_right_in_a_thread_that_an_action_starts_with_its_context(space, me):
+def test_current_message_is_right_in_a_thread_started_with_the_context(space, me):
     class Starter(Reader):
         @action
         async def start(self, n: int) -> None:

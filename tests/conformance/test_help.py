@@ -220,7 +220,7 @@ def test_help_may_be_overridden_to_control_what_is_shown(space, me, marked, form
     assert shown["only"]["first"]["description"] == "The first."
 
 
-def test_what_is_done_to_the_help_does_not_stay(space, me):
+def test_help_changed_by_its_reader_stays_as_it_was(space, me):
     class Meddler(Two):
         @action
         async def help(self, action_name: str | None = None) -> dict:
@@ -439,7 +439,7 @@ def test_types_have_json_schema_names_and_nested_types_are_nested(space, me, cas
 
 
 @pytest.mark.parametrize("case", ("str", "list of dataclass", "TypedDict", "Enum"))
-def test_what_is_returned_is_described_alike(space, me, case):
+def test_help_describes_return_types_like_parameters(space, me, case):
     annotation, schema = TYPES[case]
 
     async def go(self):

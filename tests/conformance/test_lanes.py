@@ -107,7 +107,7 @@ def test_sixteen_lanes_are_side_by_side_and_further_ones_wait_their_turn(space: 
         each.result(timeout=WAIT_S)
 
 
-def test_what_has_no_lane_is_one_at_a_time_beside_the_lanes(space: Any) -> None:
+def test_lanes_messages_without_a_lane_run_one_at_a_time(space: Any) -> None:
     class Two(Laned):
         def _lane(self, message: dict[str, Any], handling: Any) -> str | None:
             if message["action"]["args"].get("name", "").startswith("none"):
@@ -136,7 +136,7 @@ def test_a_stated_concurrency_is_the_number_of_lanes(space: Any, n: int) -> None
 
 
 @pytest.mark.parametrize("how", ("cancel", "drop", "deadline"))
-def test_what_ends_while_it_waits_in_a_lane_is_never_begun(space: Any, how: str) -> None:
+def test_lanes_waiting_message_that_ends_is_never_begun(space: Any, how: str) -> None:
     laned, me = space.add(Laned("laned")), space.add(Agent("me"))
     first = me.ask("laned", "hold", name="a1")
     laned.begun.wait_for(1)
@@ -213,7 +213,7 @@ def test_its_own_chain_is_let_in_before_its_turn(space: Any, to: str, concurrenc
     assert laned.begun[:2] == ["a1", to]
 
 
-def test_what_was_let_in_keeps_the_lane_of_one_that_ended_before_it(space: Any) -> None:
+def test_lanes_reentrant_call_keeps_the_lane_of_its_ended_caller(space: Any) -> None:
     class Leaving(Laned):
         @action
         async def leave_it(self, name: str, to: str) -> str:
@@ -246,7 +246,7 @@ def test_what_was_let_in_keeps_the_lane_of_one_that_ended_before_it(space: Any) 
     assert next_one.result(timeout=WAIT_S) == "a3"
 
 
-def test_what_is_refused_or_fails_gives_its_lane_back(space: Any) -> None:
+def test_lanes_refused_or_failed_message_frees_its_lane(space: Any) -> None:
     laned, me = space.add(Laned("laned", concurrency=1)), space.add(Agent("me"))
     ends: list[tuple[Any, type[Exception]]] = [
         (me.ask("laned", "fail", name="a1"), ActionError),
@@ -260,7 +260,7 @@ def test_what_is_refused_or_fails_gives_its_lane_back(space: Any) -> None:
     assert laned.begun == ["a1", "b"]
 
 
-def test_what_awaits_approval_leaves_its_lane_and_comes_back_behind(space: Any) -> None:
+def test_lanes_message_awaiting_approval_leaves_its_lane_and_requeues(space: Any) -> None:
     laned, me = space.add(Laned("laned")), space.add(Agent("me"))
     laned.answers = Gate()
     asked = me.ask("laned", "asked_first", name="a1")
@@ -276,7 +276,7 @@ def test_what_awaits_approval_leaves_its_lane_and_comes_back_behind(space: Any) 
     assert laned.begun == ["a2", "a3", "a1"]
 
 
-def test_what_is_not_permitted_gives_its_lane_back(space: Any) -> None:
+def test_lanes_message_not_permitted_frees_its_lane(space: Any) -> None:
     laned, me = space.add(Laned("laned", concurrency=1)), space.add(Agent("me"))
     laned.answers = False
     with pytest.raises(NotPermitted):

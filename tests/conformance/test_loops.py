@@ -168,7 +168,7 @@ def test_a_loop_that_ends_while_it_waits_leaves_the_space_alone(space: Any) -> N
     assert me.ask("holder", "note", name="x").result(timeout=WAIT_S) == "x"
 
 
-def test_one_request_awaited_on_two_loops_and_in_a_thread(space: Any) -> None:
+def test_request_awaited_on_two_loops_and_in_a_thread_answers_all(space: Any) -> None:
     holder = space.add(Holder("holder"))
     me = space.add(Agent("me"))
     request = me.ask("holder", "hold")

@@ -144,7 +144,7 @@ def test_every_json_value_arrives_as_it_was(space, value):
     ),
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_does_not_conform_is_refused_where_it_is_sent(space, way, bad, field):
+def test_message_that_does_not_conform_is_refused_at_send(space, way, bad, field):
     me, other = space.add(Listener("me")), space.add(Keeper("other"))
     with pytest.raises(InvalidMessage) as caught:
         getattr(me, way)(bad)
@@ -168,7 +168,7 @@ def test_what_does_not_conform_is_refused_where_it_is_sent(space, way, bad, fiel
         ("other", "\ud800", "action.name"),
     ),
 )
-def test_what_does_not_conform_is_refused_in_the_short_form_too(space, to, name, field):
+def test_message_that_does_not_conform_is_refused_by_ask(space, to, name, field):
     me = space.add(Agent("me"))
     with pytest.raises(InvalidMessage) as caught:
         me.ask(to, name)
@@ -331,7 +331,7 @@ def test_broadcasts_and_messages_to_one_keep_their_order(space):
     assert [m["action"]["args"]["content"] for m in arrived] == [str(n) for n in range(100)]
 
 
-def test_what_a_plain_action_sends_from_its_thread_keeps_its_order(space):
+def test_messages_sent_from_a_plain_actions_thread_keep_their_order(space):
     class Sender(Agent):
         @action
         def start(self) -> None:
@@ -355,7 +355,7 @@ def test_what_a_plain_action_sends_from_its_thread_keeps_its_order(space):
 
 
 @pytest.mark.parametrize("way", ("send", "request", "ask"))
-def test_what_a_sender_does_to_its_dict_afterwards_changes_nothing(space, way):
+def test_message_dict_changed_by_its_sender_afterwards_arrives_unchanged(space, way):
     me, other = space.add(Agent("me")), space.add(Keeper("other"))
     inner = [1, {"deep": [2]}]
     sent = {"id": "one", "meta": {"list": [1]}, **message("other", "take", value=inner)}
@@ -387,7 +387,7 @@ def test_sending_does_not_change_the_senders_dict(space):
     assert len(other.wait_for(2)) == 2
 
 
-def test_what_a_receiver_does_to_its_argument_does_not_reach_the_sender(space):
+def test_message_argument_changed_by_the_receiver_stays_the_senders(space):
     class Spoiler(Agent):
         @action
         async def spoil(self, value: list) -> None:
@@ -402,7 +402,7 @@ def test_what_a_receiver_does_to_its_argument_does_not_reach_the_sender(space):
     assert mine == [[1]]
 
 
-def test_what_an_action_does_to_its_argument_is_not_in_the_message(space):
+def test_message_keeps_arguments_that_an_action_changes(space):
     class Spoiler(Keeper):
         @action
         async def take(self, value: list) -> None:

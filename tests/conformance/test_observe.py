@@ -159,7 +159,7 @@ def test_a_message_that_is_refused_where_it_is_sent_is_not_seen(space):
     assert {k[2] for k in kinds(seen)} == {"help", "response"}
 
 
-def test_what_an_observer_does_to_a_message_changes_nothing(space):
+def test_observer_changing_a_message_changes_nothing(space):
     def spoil(seen):
         seen["to"] = "nobody"
         seen["action"]["name"] = "fail"
@@ -183,7 +183,7 @@ def test_what_an_observer_does_to_a_message_changes_nothing(space):
     assert answer["action"]["args"]["data"] == [[1], "changed"]
 
 
-def test_what_an_action_does_to_its_argument_is_not_in_what_was_seen(space):
+def test_observer_sees_arguments_before_an_action_changes_them(space):
     seen = Kept()
     space.observe(seen.add)
     me = space.add(Listener("me"))

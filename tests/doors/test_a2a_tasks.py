@@ -30,6 +30,7 @@ from doors.a2a_calls import (
     state,
     when_asked,
 )
+from doors.conftest import serving
 from moothall import Journal
 from moothall.doors import asgi
 
@@ -245,6 +246,29 @@ def test_a2a_task_of_a_killed_process_goes_on_and_is_fetched_by_its_id(tmp_path:
         assert ended["artifacts"][0]["parts"][0]["text"] == "All is bought."
     bought = (tmp_path / "bought").read_text().split()
     assert sorted(map(int, bought)) == list(range(8))
+
+
+@pytest.mark.parametrize("shared", (False, True))
+def test_a2a_task_goes_on_after_an_application_that_ends_in_order(
+    tmp_path: Path, shared: bool
+) -> None:
+    answers = (call("buy", item="tea"), "Done.")
+    with Journal(tmp_path / "runs.db") as journal:
+        with serving(asgi(shop(*answers, journal=journal, shared=shared))) as url:
+            task = started(url, "Buy tea\nand soon")
+            old = asked(task)["approval"]
+        assert journal.run(task["id"]).state == "stopped"
+        with serving(asgi(shop(*answers, journal=journal, shared=shared))) as url:
+            wanted = asked(when_asked(url, task["id"]))["approval"]
+            assert wanted != old
+            answer = data({"approval": wanted, "permit": True}, taskId=task["id"])
+            ended = rpc(url, "SendMessage", answer)["result"]["task"]
+            assert state(ended) == "TASK_STATE_COMPLETED"
+            assert ended["contextId"] == task["contextId"]
+            assert BOUGHT == ["tea"]
+        with serving(asgi(shop(journal=journal, shared=shared))) as url:
+            got = rpc(url, "GetTask", {"id": task["id"]})["result"]
+            assert got["history"][0]["parts"][0]["text"] == "Buy tea\nand soon"
 
 
 @pytest.mark.long

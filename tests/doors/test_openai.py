@@ -15,7 +15,7 @@ import httpx2 as httpx
 import openai
 import pytest
 
-from doors.conftest import serving
+from doors.conftest import client, serving
 from moothall import (
     ACCESS_DENIED,
     ACCESS_REQUESTED,
@@ -54,10 +54,6 @@ FORM: dict[str, Any] = {
     "required": ["sum"],
     "additionalProperties": False,
 }
-
-
-def client(url: str, token: str = "none") -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{url}/v1", api_key=token, max_retries=0)
 
 
 def repeats(messages: Messages, actions: Any) -> Any:

@@ -49,14 +49,24 @@ def test_serve_speaks_mcp_at_standard_streams(
 @pytest.mark.long
 def test_serve_speaks_mcp_over_http_until_it_is_interrupted(folder: Path) -> None:
     command = [sys.executable, "-u", "-m", "moothall", "serve", "sums:Calculator"]
+    (folder / "callers.txt").write_text("ada t-ada\nbob t-bob\n")
+    options = ["--callers", "callers.txt", "--max-tokens", "9", "--per", "day", "--rate", "900"]
     with subprocess.Popen(
-        [*command, "--http", "127.0.0.1:18743"], cwd=folder, stdout=subprocess.PIPE, text=True
+        [*command, "--http", "127.0.0.1:18743", *options],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as serving:
         assert serving.stdout is not None
         while "is served" not in serving.stdout.readline():
             pass
         with NativeSpace() as space:
-            far = MCPAgent("sums", "http://127.0.0.1:18743/mcp", access=ACCESS_PERMITTED)
+            far = MCPAgent(
+                "sums",
+                "http://127.0.0.1:18743/mcp",
+                headers={"Authorization": "Bearer t-ada"},
+                access=ACCESS_PERMITTED,
+            )
             while True:
                 try:
                     space.add(far)
@@ -76,6 +86,11 @@ def test_serve_speaks_mcp_over_http_until_it_is_interrupted(folder: Path) -> Non
         (("--http", "0.0.0.0:8100"), "can be reached from elsewhere"),
         (("--http", "127.0.0.1:8100", "--mcp-stdio"), "either --http or --mcp-stdio"),
         (("--http", "127.0.0.1:8100", "--inbox", "x"), "are for RabbitMQ"),
+        (("--rate", "5"), "are for --http"),
+        (("--http", "127.0.0.1:8100", "--per", "day"), "--per is for --max-tokens"),
+        (("--http", "127.0.0.1:8100", "--callers", "sums.py"), "must be a name and a token"),
+        (("--http", "127.0.0.1:8100", "--callers", "sums.py", "--token", "x"), "either --token"),
+        (("--mcp-stdio", "--rate", "5"), "--callers and --rate are for --http"),
         (("sums:Calculator",), "one process serves one agent over RabbitMQ"),
     ),
 )

@@ -1,13 +1,16 @@
-"""A tab of a user's own in the studio: its components and its routes."""
+"""A tab of a user's own in the studio: its form and its routes."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from moothall.errors import ConfigError
 from moothall.studio import Studio
+from moothall.studio.page import Field, Form
 
 TOKEN = "t" * 20
 
@@ -17,36 +20,53 @@ class WeatherTab:
 
     name = "weather"
     title = "Weather"
+    town = ""
 
     def routes(self, router: Any) -> None:
         """Add the weather of now."""
         router.get("/now")(lambda: {"weather": "rain"})
 
-    def form(self) -> None:
-        """Add a line of text."""
-        import gradio
+    def forms(self) -> list[Form]:
+        """Return a form that asks for a town."""
+        town = Field(name="town", label="Town", hint="Utrecht")
+        return [Form(name="ask", title="Ask for the weather", fields=[town], start=self.ask)]
 
-        gradio.Markdown("How the weather is")
+    def ask(self, town: str) -> str | None:
+        """Note the town."""
+        if not town:
+            raise ConfigError("the town is empty: say which")
+        self.town = town
+        return None
 
 
 def test_tab_of_a_users_own_is_on_the_page_and_answers(tmp_path: Path) -> None:
     with Studio() as studio:
-        studio.tabs.append(WeatherTab())
+        weather = WeatherTab()
+        studio.tabs.append(weather)
         url = studio.launch(
             0, journal=tmp_path / "runs.db", token=TOKEN, prevent_thread_lock=True, quiet=True
         ).partition("?")[0]
 
-        def asked(path: str) -> Any:
-            request = Request(url + path, headers={"Authorization": f"Bearer {TOKEN}"})
-            with urlopen(request, timeout=20) as answer:
-                return json.load(answer)
+        def asked(path: str, given: Any = None) -> Any:
+            known = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+            body = None if given is None else json.dumps(given).encode()
+            try:
+                with urlopen(Request(url + path, body, known), timeout=20) as answer:
+                    return json.load(answer)
+            except HTTPError as error:
+                return json.load(error)
 
         assert asked("studio/weather/now") == {"weather": "rain"}
-        parts = asked("config")["components"]
-    assert [
-        each["props"]["label"]
-        for each in parts
-        if each["type"] == "tabitem" and each["props"]["id"] in ("space", "weather")
-    ] == ["Space", "Weather"]
-    assert "How the weather is" in [each["props"].get("value") for each in parts]
-    assert "studio-weather" not in [each["props"].get("elem_id") for each in parts]
+        (form,) = asked("studio/weather/forms")
+        assert (form["title"], form["fields"][0]["label"]) == ("Ask for the weather", "Town")
+        begin = "studio/weather/forms/ask"
+        wrong = {"error": "the town is empty: say which", "field": "town"}
+        assert asked(begin, {"town": ""}) == wrong
+        assert asked(begin, {"town": ["x"]})["field"] == "town"
+        assert asked(begin, {"city": "x"})["error"] == "the form has no field 'city'"
+        assert asked("studio/weather/forms/x", {})["error"].startswith("there is no form 'x'")
+        assert asked(begin, {"town": "Utrecht"}) == {"run": None}
+        assert weather.town == "Utrecht"
+        page = Request(url + "weather", headers={"Authorization": f"Bearer {TOKEN}"})
+        with urlopen(page, timeout=20) as answer:
+            assert "Weather" in answer.read().decode()

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.xdist_group("faults")
 WAIT_S = 20
 
 
-def test_it_is_in_doubt_once_and_what_follows_is_acknowledged(
+def test_detached_call_of_a_killed_process_is_in_doubt_once(
     fragile: Broker, tmp_path: Path
 ) -> None:
     names = Names(f"faults.{uuid4().hex}")

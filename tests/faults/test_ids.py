@@ -13,7 +13,7 @@ from moothall import Agent, AMQPOptions, AMQPSpace, DuplicateAgent
 pytestmark = pytest.mark.xdist_group("faults")
 
 
-def test_one_of_two_processes_gets_an_id_and_it_is_free_when_that_one_is_killed(
+def test_agent_id_belongs_to_one_process_until_that_is_killed(
     fragile: Broker,
 ) -> None:
     exchange = f"faults.{uuid4().hex}"

@@ -10,7 +10,10 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from moothall import Journal
+from moothall.postgres import is_url
 
 
 def crash(file: str | Path, copy: Path) -> None:
@@ -36,7 +39,13 @@ class Crashing:
 
 @contextmanager
 def locked(path: str | Path) -> Iterator[None]:
-    """Another program holds the file locked."""
+    """Another program holds the file, or the database, locked."""
+    if is_url(str(path)):
+        with psycopg.connect(str(path)) as server:
+            server.execute("SELECT pg_advisory_xact_lock('entries'::regclass::oid::int, 0)")
+            yield
+            server.rollback()
+        return
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         yield

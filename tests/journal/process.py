@@ -9,8 +9,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Self
 
-from journal.program import RUN, THREADS, WIDTH, as_data
-from moothall import Journal, SQLiteMemory
+from journal.program import RUN, THREADS, WIDTH, as_data, recorded, remembering
+from moothall import Journal
 
 TESTS = Path(__file__).resolve().parent.parent
 KILLED = -9
@@ -71,7 +71,7 @@ class Traces:
             journal.decide(RUN, "repeat" if repeat else "skip")
 
     def journal(self) -> Journal:
-        return Journal(self.folder / "journal")
+        return recorded(self.folder)
 
     def reply(self) -> dict[str, Any]:
         """The reply of the process that came to one."""
@@ -88,5 +88,5 @@ class Traces:
 
     def remembered(self) -> dict[str, list[dict[str, Any]]]:
         """Every message of the memory, by thread."""
-        with SQLiteMemory(self.folder / "memory") as memory:
+        with remembering(self.folder) as memory:
             return {id: list(memory.thread(id).messages()) for id in THREADS[self.program]}

@@ -14,9 +14,12 @@ import signal
 import sqlite3
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import psycopg
 
 from moothall import (
     ACCESS_REQUESTED,
@@ -27,6 +30,7 @@ from moothall import (
     DualActConfig,
     Journal,
     MaxTurns,
+    PostgresMemory,
     ReActAgent,
     ScriptedModel,
     SQLiteMemory,
@@ -102,7 +106,50 @@ def watch(files: tuple[str, ...], fatal: tuple[int, str] | None) -> None:
         return made
 
     sqlite3.connect = connect  # type: ignore[assignment]
+    psycopg.connect = CountingServer.connect
     Counting.files, Counting.fatal = files, fatal
+
+
+class CountingServer(psycopg.Connection[Any]):
+    """Counts the transactions that write to a server likewise."""
+
+    _writes = False
+    _pipeline_of: Any = None
+
+    @contextmanager
+    def pipeline(self) -> Iterator[psycopg.Pipeline]:
+        with super().pipeline() as pipeline:
+            self._pipeline_of = pipeline
+            yield pipeline
+
+    def execute(self, query: Any, *args: Any, **options: Any) -> Any:
+        if isinstance(query, str) and query.startswith("BEGIN"):
+            self._writes = query == "BEGIN"
+        if query != "COMMIT" or not self._writes:
+            return super().execute(query, *args, **options)
+        Counting.commits += 1
+        if Counting.fatal == (Counting.commits, "before"):
+            kill()
+        done = super().execute(query, *args, **options)
+        if Counting.fatal == (Counting.commits, "after"):
+            self._pipeline_of.sync()
+            kill()
+        return done
+
+
+def place(folder: Path) -> str:
+    """The journal and memory of a folder: in it, or where a file in it says."""
+    named = folder / "url"
+    return named.read_text() if named.exists() else ""
+
+
+def recorded(folder: Path, **options: Any) -> Journal:
+    return Journal(place(folder) or folder / "journal", **options)
+
+
+def remembering(folder: Path, thread: str | None = None) -> Any:
+    url = place(folder)
+    return PostgresMemory(url, thread) if url else SQLiteMemory(folder / "memory", thread)
 
 
 def tools(effects: Effects) -> list[Any]:
@@ -168,7 +215,7 @@ def react(folder: Path, journal: Journal, effects: Effects) -> ReActAgent:
         "teller",
         ScriptedModel(script),
         actions=tools(effects),
-        memory=SQLiteMemory(folder / "memory"),
+        memory=remembering(folder),
         journal=journal,
     )
 
@@ -189,7 +236,7 @@ def dual(folder: Path, journal: Journal, effects: Effects) -> DualActAgent:
             id,
             ScriptedModel(script),
             actions=tools(effects),
-            memory=SQLiteMemory(folder / "memory", id),
+            memory=remembering(folder, id),
         )
 
     human = ReActAgent(
@@ -202,7 +249,7 @@ def dual(folder: Path, journal: Journal, effects: Effects) -> DualActAgent:
                 decision("TERMINATE", ""),
             ]
         ),
-        memory=SQLiteMemory(folder / "memory", "boss"),
+        memory=remembering(folder, "boss"),
     )
     config = DualActConfig(human=human, reactive=[worker("left", 1), worker("right", 2)])
     return DualActAgent(config, "pair", journal=journal)
@@ -226,7 +273,7 @@ def asked(folder: Path, journal: Journal, effects: Effects) -> ReActAgent:
         "teller",
         ScriptedModel(script),
         actions=tools(effects),
-        memory=SQLiteMemory(folder / "memory"),
+        memory=remembering(folder),
         journal=journal,
         approver=CallbackApprover(approve),
     )
@@ -245,7 +292,7 @@ def steered(folder: Path, journal: Journal, effects: Effects) -> ReActAgent:
             await asyncio.Event().wait()
         return says(call(3, "post", 1)) if done == 2 else says(text="All is moved.")
 
-    memory = SQLiteMemory(folder / "memory")
+    memory = remembering(folder)
     model = ScriptedModel(answer)
     agent = ReActAgent("teller", model, actions=tools(effects), memory=memory, journal=journal)
     return agent
@@ -259,7 +306,7 @@ def talk(folder: Path, journal: Journal, effects: Effects) -> Conversation:
             says(call(3, "post", first)),
             says(text=f"{id} posted it."),
         ]
-        memory = SQLiteMemory(folder / "memory", id)
+        memory = remembering(folder, id)
         return ReActAgent(id, ScriptedModel(script), actions=tools(effects), memory=memory)
 
     members = [member("ann", 1), member("bob", 2)]
@@ -311,7 +358,7 @@ def do(job: dict[str, Any]) -> None:
     watch(tuple(job.get("files", ("journal",))), None if fatal is None else tuple(fatal))
     effects = Effects(folder / "effects", job.get("effect"))
     durability = job.get("durability", "process")
-    with Journal(folder / "journal", durability=durability) as journal:
+    with recorded(folder, durability=durability) as journal:
         agent = PROGRAMS[job["program"]](folder, journal, effects)
         if job["program"] == "spent":  # it stops at a budget, and goes on with a larger one
             small = agent.reply_sync(TASK, run_id=RUN, budget=Budget(model_calls=3))

@@ -5,18 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from journal.conftest import Place
 from moothall import Budget, BudgetExceeded, Journal
 from moothall.budget import StoredBudget
 from moothall.errors import DefinitionError, JournalError
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Iterator[Journal]:
-    with Journal(tmp_path / "j") as journal:
+def journal(place: Place) -> Iterator[Journal]:
+    with Journal(place("j")) as journal:
         yield journal
 
 
@@ -35,8 +35,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def die(path: Path) -> None:
-    subprocess.run([sys.executable, "-c", DIES, str(path)], check=False)
+def die(path: str) -> None:
+    subprocess.run([sys.executable, "-c", DIES, path], check=False)
 
 
 def test_a_budget_is_shown_with_what_is_spent_and_reserved(journal: Journal) -> None:
@@ -58,13 +58,13 @@ def test_a_budget_is_shown_with_what_is_spent_and_reserved(journal: Journal) -> 
     assert journal.budgets.list()[1].over.tokens == 10
 
 
-def test_what_a_killed_process_had_reserved_is_given_back_by_a_person(
-    journal: Journal, tmp_path: Path
+def test_budget_reservations_of_a_killed_process_are_given_back(
+    journal: Journal, place: Place
 ) -> None:
     budget = Budget(tokens=1000, journal=journal, name="team")
     mine = budget.reserve(tokens=100)
     for number in range(1, 3):
-        die(tmp_path / "j")
+        die(place("j"))
         shown = only(journal)
         assert shown.spent.tokens == 30 * number
         assert shown.reserved.tokens == 300 * number + 100
@@ -78,14 +78,12 @@ def test_what_a_killed_process_had_reserved_is_given_back_by_a_person(
     assert (budget.spent.tokens, budget.reserved.tokens) == (60 + 300 + 90, 0)
 
 
-def test_a_budget_is_reset_while_somebody_holds_some_of_it(
-    journal: Journal, tmp_path: Path
-) -> None:
+def test_a_budget_is_reset_while_somebody_holds_some_of_it(journal: Journal, place: Place) -> None:
     budget = Budget(tokens=1000, journal=journal, name="team")
     budget.reserve(tokens=500).settle(tokens=900)
     with pytest.raises(BudgetExceeded):  # closed: more was spent than reserved
         budget.reserve(tokens=1)
-    die(tmp_path / "j")
+    die(place("j"))
     shown = journal.budgets.reset("team")
     assert (shown.spent.tokens, shown.reserved.tokens, shown.over.tokens) == (0, 0, 0)
     mine = budget.reserve(tokens=700)
@@ -94,10 +92,8 @@ def test_a_budget_is_reset_while_somebody_holds_some_of_it(
     assert (budget.spent.tokens, budget.reserved.tokens) == (600, 0)
 
 
-def test_a_limit_that_a_person_sets_holds_in_every_process(
-    journal: Journal, tmp_path: Path
-) -> None:
-    with Journal(tmp_path / "j") as other:
+def test_a_limit_that_a_person_sets_holds_in_every_process(journal: Journal, place: Place) -> None:
+    with Journal(place("j")) as other:
         budget = Budget(tokens=100, usd=1, journal=other, name="team")
         budget.reserve(tokens=80).settle()
         with pytest.raises(BudgetExceeded):
@@ -115,7 +111,7 @@ def test_a_limit_that_a_person_sets_holds_in_every_process(
     assert Budget(tokens=500, journal=journal, name="team").left.actions == 0
 
 
-def test_a_budget_is_deleted(journal: Journal, tmp_path: Path) -> None:
+def test_a_budget_is_deleted(journal: Journal) -> None:
     Budget(tokens=100, journal=journal, name="team").child(name="anna").reserve(tokens=1).settle()
     journal.budgets.delete("team/anna")
     assert only(journal).name == "team"
@@ -129,10 +125,10 @@ def test_a_budget_is_deleted(journal: Journal, tmp_path: Path) -> None:
     assert only(journal).set == ()
 
 
-def test_a_journal_that_is_opened_again_shows_its_budgets(journal: Journal, tmp_path: Path) -> None:
+def test_a_journal_that_is_opened_again_shows_its_budgets(journal: Journal, place: Place) -> None:
     Budget(tokens=100, journal=journal, name="team").reserve(tokens=1).settle()
     journal.close()
     with pytest.raises(JournalError, match="closed"):
         journal.budgets.list()
-    with Journal(tmp_path / "j") as again:
+    with Journal(place("j")) as again:
         assert only(again).spent.tokens == 1

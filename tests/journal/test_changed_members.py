@@ -133,7 +133,7 @@ def test_how_the_two_work_together_is_part_of_it(
 
 
 @pytest.mark.parametrize("group", (dual, talk))
-def test_what_has_changed_of_several_is_named_together(
+def test_mismatch_names_all_changed_members_together(
     tmp_path: Path, group: Callable[..., Any]
 ) -> None:
     with Journal(tmp_path / "j") as journal:
@@ -169,7 +169,9 @@ def test_a_copy_belongs_to_the_program_that_takes_it_up_first(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("group", ("dual", "talk"))
-def test_one_that_keeps_no_record_goes_by_its_class_and_id(tmp_path: Path, group: str) -> None:
+def test_mismatch_member_without_a_record_is_compared_by_class_and_id(
+    tmp_path: Path, group: str
+) -> None:
     def made(of: type[Own], text: str, *script: Any) -> Any:
         own, other = of("R", text), member("H", *script)
         if group == "talk":

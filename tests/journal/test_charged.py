@@ -156,7 +156,7 @@ def test_a_call_under_way_when_the_process_ended_counts_as_reserved(
         assert spent(second) == with_last(taken[0])
 
 
-def test_what_was_not_there_when_hooks_failed_counts(tmp_path: Path) -> None:
+def test_charge_of_calls_before_a_failed_hook_counts(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         for kind, asked in (("pre_reasoning", 0), ("post_reasoning", 1)):
             first = budget()
@@ -198,7 +198,7 @@ def test_a_call_that_was_cancelled_counts_as_reserved(tmp_path: Path, how: str) 
         assert spent(second) == with_last(spent(first))
 
 
-def test_what_was_refused_counts_nothing(tmp_path: Path) -> None:
+def test_charge_of_a_refused_call_is_nothing(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         first = budget(tokens=900)
         assert agent(journal, first).reply_sync("q", run_id="r").stop_reason == "budget"
@@ -224,7 +224,7 @@ def test_each_model_of_several_counts_at_its_own_price(tmp_path: Path) -> None:
         assert spent(second) == spent(first)
 
 
-def test_what_was_spent_without_a_price_has_the_price_of_now(tmp_path: Path) -> None:
+def test_charge_recorded_without_a_price_gets_todays_price(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         first = Budget(tokens=100_000)
         script = (calls(1, Usage(7, 3)), calls(2), OSError("down"))

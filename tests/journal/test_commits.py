@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from journal.conftest import Place
 from journal.crash import locked, on_a_loop, settled
 from moothall import Journal, ReActAgent, ScriptedModel, SQLiteMemory
 from moothall.errors import JournalError, NoSuchRun, RunHeld
@@ -44,7 +45,7 @@ async def test_a_commit_waits_for_what_another_part_is_writing(tmp_path: Path) -
 
 
 @on_a_loop
-async def test_what_could_not_be_written_is_not_followed_by_anything_even_if_cancelled(
+async def test_commit_that_failed_is_followed_by_no_other(
     tmp_path: Path,
 ) -> None:
     with Journal(tmp_path / "j", timeout=0.1) as journal:
@@ -141,7 +142,7 @@ def locking_agent(journal: Journal, tmp_path: Path, *answers: Any) -> tuple[ReAc
 
 
 @on_a_loop
-async def test_what_an_interruption_finds_being_written_is_remembered(tmp_path: Path) -> None:
+async def test_commit_under_way_at_an_interruption_is_remembered(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         agent, lock = locking_agent(journal, tmp_path, "Yes.")
         task = asyncio.ensure_future(agent.reply("go", run_id="R"))
@@ -164,7 +165,7 @@ async def test_what_an_interruption_finds_being_written_is_remembered(tmp_path: 
 
 
 @on_a_loop
-async def test_what_a_cancellation_finds_being_written_is_remembered(tmp_path: Path) -> None:
+async def test_commit_under_way_at_a_cancellation_is_remembered(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         agent, lock = locking_agent(journal, tmp_path, "Yes.")
         task = asyncio.ensure_future(agent.reply("go", run_id="R"))
@@ -233,8 +234,8 @@ async def test_a_run_whose_end_is_being_written_has_ended_even_if_cancelled(tmp_
         assert (reply.text, reply.stop_reason) == ("Yes.", "done")
 
 
-def test_a_run_that_was_being_opened_when_its_loop_ended_is_given_back(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
+def test_a_run_that_was_being_opened_when_its_loop_ended_is_given_back(place: Place) -> None:
+    with Journal(place("j")) as journal:
         agent = ReActAgent("a", ScriptedModel(["Yes."]), journal=journal)
 
         async def too_late() -> None:
@@ -244,7 +245,7 @@ def test_a_run_that_was_being_opened_when_its_loop_ended_is_given_back(tmp_path:
             with pytest.raises(asyncio.CancelledError):
                 await task
 
-        with locked(journal.path):
+        with locked(place("j")):
             asyncio.run(too_late())
         # Written after it, so the one that was abandoned is over.
         assert agent.reply_sync("go", run_id="other").text == "Yes."
@@ -253,13 +254,13 @@ def test_a_run_that_was_being_opened_when_its_loop_ended_is_given_back(tmp_path:
 
 
 @on_a_loop
-async def test_who_was_cancelled_while_a_run_was_opened_may_ask_again_at_once(
-    tmp_path: Path, often_switching: None
+async def test_run_cancelled_while_it_opens_can_be_asked_for_again(
+    place: Place, often_switching: None
 ) -> None:
-    with Journal(tmp_path / "j") as journal:
+    with Journal(place("j")) as journal:
         agent = ReActAgent("a", ScriptedModel(["Yes."] * 200), journal=journal)
         for number in range(30):
-            with locked(journal.path):
+            with locked(place("j")):
                 # More threads than one want the file when it is let go.
                 tasks = []
                 for _ in range(4):
@@ -276,10 +277,10 @@ async def test_who_was_cancelled_while_a_run_was_opened_may_ask_again_at_once(
 
 
 @on_a_loop
-async def test_who_is_cancelled_in_the_moment_a_run_was_opened_gives_it_back(
-    tmp_path: Path,
+async def test_run_cancelled_just_after_it_opened_gives_its_lease_back(
+    place: Place,
 ) -> None:
-    with Journal(tmp_path / "j") as journal:
+    with Journal(place("j")) as journal:
         opening = asyncio.ensure_future(begun(journal))
         await asyncio.sleep(0)
         while True:  # the loop is held, so that it does not hear that the run is open
@@ -328,7 +329,7 @@ async def test_while_a_run_is_read_other_runs_are_written(tmp_path: Path, how: s
 
 
 @on_a_loop
-async def test_who_cannot_await_waits_for_what_another_process_writes(tmp_path: Path) -> None:
+async def test_commit_without_await_waits_for_another_process(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         record = await begun(journal)
         record.note("asked", {})

@@ -13,7 +13,7 @@ import pytest
 
 from moothall import Journal, ReActAgent, ScriptedModel
 from moothall.errors import JournalError, MoothallError, NoSuchRun
-from moothall.journal.tables import APPLICATION, MIGRATIONS
+from moothall.journal.store.tables import APPLICATION, MIGRATIONS
 from moothall.models.protocol import Call
 from moothall.sqlite import SQLiteFile
 
@@ -208,7 +208,7 @@ def test_a_journal_that_another_process_makes_just_now_is_one(tmp_path: Path) ->
         assert real.version(connection) == real.newest
 
 
-def test_what_cannot_be_recorded_is_not_remembered(tmp_path: Path) -> None:
+def test_reply_that_cannot_be_recorded_is_not_remembered(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j")
 
     def answer(*_: object) -> str:

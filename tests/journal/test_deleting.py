@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from journal.conftest import Place
 from moothall import Journal, ReActAgent, RunHeld, ScriptedModel
 from moothall.errors import DefinitionError, NoSuchRun
 from moothall.models.protocol import Call
@@ -32,7 +33,13 @@ def reply(journal: Journal, run_id: str, secret: str = "", size: int = 10, **ask
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Iterator[Journal]:
+def journal(place: Place) -> Iterator[Journal]:
+    with Journal(place("j")) as journal:
+        yield journal
+
+
+@pytest.fixture
+def filed(tmp_path: Path) -> Iterator[Journal]:
     with Journal(tmp_path / "j") as journal:
         yield journal
 
@@ -45,20 +52,20 @@ def all_bytes(folder: Path) -> bytes:
     return found
 
 
-def test_a_deleted_run_is_gone_from_every_byte(journal: Journal, tmp_path: Path) -> None:
+def test_a_deleted_run_is_gone_from_every_byte(filed: Journal, tmp_path: Path) -> None:
     for number in range(30):  # rows of several runs share pages
         size = (10, 1500, 3000, 100_000)[number % 4]
-        reply(journal, f"keep-{number}", f"kept words {number}", size)
-        reply(journal, f"gone-{number}", f"{SECRET} {number}", size, thread=f"anna/{number}")
+        reply(filed, f"keep-{number}", f"kept words {number}", size)
+        reply(filed, f"gone-{number}", f"{SECRET} {number}", size, thread=f"anna/{number}")
     assert SECRET.encode() in all_bytes(tmp_path)
-    deleted = journal.delete(thread="anna")
+    deleted = filed.delete(thread="anna")
     assert deleted.runs == [f"gone-{number}" for number in range(30)]
     assert (deleted.left, deleted.overwritten) == ({}, True)
     assert SECRET.encode() not in all_bytes(tmp_path)
     assert b"gone-" not in all_bytes(tmp_path)
-    assert len(journal.runs()) == 30
+    assert len(filed.runs()) == 30
     for number in range(30):
-        run = journal.replay(f"keep-{number}")
+        run = filed.replay(f"keep-{number}")
         assert f"kept words {number}" in str(run.messages)
 
 
@@ -74,25 +81,25 @@ def test_a_deleted_run_is_found_nowhere(journal: Journal) -> None:
     assert journal.run("R").task == "go another"
 
 
-def test_a_value_lives_as_long_as_a_run_has_it(journal: Journal, tmp_path: Path) -> None:
+def test_a_value_lives_as_long_as_a_run_has_it(filed: Journal, tmp_path: Path) -> None:
     for size in (5_000, 2_000_000):  # in the file, and beside it
         shared = f"shared {size}"
-        reply(journal, "one", shared, size)
-        reply(journal, "two", shared, size)
-        journal.fork("two", "three")
-        whole = journal.entries("three")
+        reply(filed, "one", shared, size)
+        reply(filed, "two", shared, size)
+        filed.fork("two", "three")
+        whole = filed.entries("three")
         for run in ("one", "two"):
-            journal.delete(run)
+            filed.delete(run)
             assert shared.encode() in all_bytes(tmp_path)
-            assert journal.entries("three") == whole
-        journal.delete("three")
+            assert filed.entries("three") == whole
+        filed.delete("three")
         assert shared.encode() not in all_bytes(tmp_path)
     assert list((tmp_path / "j-kept").iterdir()) == []
 
 
-def test_a_thread_whose_earlier_runs_are_deleted_goes_on(tmp_path: Path) -> None:
+def test_a_thread_whose_earlier_runs_are_deleted_goes_on(place: Place) -> None:
     """What an agent knows to be kept by earlier runs may be gone, and is kept again."""
-    with Journal(tmp_path / "j") as journal, Journal(tmp_path / "j") as operator:
+    with Journal(place("j")) as journal, Journal(place("j")) as operator:
         agent = ReActAgent("a", ScriptedModel([f"Answer {n}" for n in range(40)]), journal=journal)
         for number in range(40):
             agent.reply_sync(f"Question {number}", run_id=f"r{number}", thread="anna")
@@ -131,10 +138,10 @@ ReActAgent("a", model, actions=[act], journal=sys.argv[1]).reply_sync("go", run_
 
 
 @pytest.fixture
-def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+def holder(place: Place) -> Iterator[subprocess.Popen[str]]:
     """A process that works on the run `held`."""
     with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path / "j")],
+        [sys.executable, "-c", HOLD, place("j")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -216,16 +223,16 @@ print(waits[-1], waits[-len(waits) // 1000 or -1], len(waits))
 
 @pytest.mark.long
 def test_writers_wait_at_most_fifty_milliseconds_for_a_prune(
-    journal: Journal, tmp_path: Path
+    filed: Journal, tmp_path: Path
 ) -> None:
     for number in range(300):
-        reply(journal, f"r{number}", f"words {number} ", (100, 5000, 50_000)[number % 3])
+        reply(filed, f"r{number}", f"words {number} ", (100, 5000, 50_000)[number % 3])
     with subprocess.Popen(
         [sys.executable, "-c", WRITE, str(tmp_path / "j")], stdout=subprocess.PIPE, text=True
     ) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == "writes\n"
-        assert len(journal.prune(0).runs) == 300
+        assert len(filed.prune(0).runs) == 300
         Path(f"{tmp_path / 'j'}.stop").touch()
         longest, most, writes = writer.stdout.read().split()
     assert int(writes) > 1000

@@ -50,7 +50,7 @@ def test_a_run_of_the_loop(tmp_path: Path) -> None:
     assert said[-1] == "over, done: Well."
 
 
-def test_what_the_user_says_meanwhile(tmp_path: Path) -> None:
+def test_describe_shows_interruptions(tmp_path: Path) -> None:
     async def main(journal: Journal) -> None:
         asked = asyncio.Event()
 

@@ -66,7 +66,7 @@ def test_each_call_in_doubt_has_its_own_decision(
     assert [step.error is None for step in reply.steps] == [each is not None for each in results]
 
 
-def test_what_is_left_undecided_stays_in_doubt(broken: Path) -> None:
+def test_doubt_left_undecided_stays_in_doubt(broken: Path) -> None:
     paid: list[str] = []
     with Journal(broken) as journal:
         (decided,) = journal.decide("R", {2: "skip"})

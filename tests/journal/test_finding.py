@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from journal.conftest import Place
 from moothall import CallbackApprover, Journal, ReActAgent, ScriptedModel
 from moothall.action import ACCESS_REQUESTED, action
 from moothall.errors import DefinitionError
@@ -33,8 +34,8 @@ def reply(
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Iterator[Journal]:
-    with Journal(tmp_path / "j") as journal:
+def journal(place: Place) -> Iterator[Journal]:
+    with Journal(place("j")) as journal:
         yield journal
 
 
@@ -93,14 +94,14 @@ def test_runs_are_summed_and_sorted_by_what_they_spent(journal: Journal) -> None
     assert (sums.runs, sums.tokens, sums.model_calls, sums.actions) == (2, 224, 4, 2)
 
 
-def test_a_run_that_is_resumed_goes_on_counting_and_its_fork_begins_anew(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
+def test_a_run_that_is_resumed_goes_on_counting_and_its_fork_begins_anew(place: Place) -> None:
+    with Journal(place("j")) as journal:
         first, last = answers(10)
         model, later = ScriptedModel([first]), [first, "", last]  # which fails after the first
         agent = ReActAgent("a", model, actions=[act], journal=journal)
         assert agent.reply_sync("go", run_id="R").stop_reason == "error"
         journal.fork("R", "F")
-    with Journal(tmp_path / "j") as journal:
+    with Journal(place("j")) as journal:
         agent = ReActAgent("a", ScriptedModel(later), actions=[act], journal=journal)
         assert agent.reply_sync("go", run_id="R").text == "Yes."
         run, fork = journal.run("R"), journal.run("F")
@@ -151,16 +152,23 @@ async def waits(journal: Journal) -> None:
     assert journal.runs(needs_person=True) == []
 
 
-def test_some_entries_of_a_long_run_cost_what_they_are(journal: Journal, tmp_path: Path) -> None:
+def test_some_entries_of_a_long_run_cost_what_they_are(journal: Journal) -> None:
     reply(journal, "R")
     whole = journal.entries("R")
     assert journal.entries("R", most=3) == whole[:3]
     assert journal.entries("R", after=2, most=2) == whole[2:4]
     assert journal.entries("R", after=2, most=1000) == whole[2:]
     assert journal.entries("R", most=0) == []
+
+
+def test_what_is_behind_the_entries_asked_for_is_not_read(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        reply(journal, "R")
+        whole = journal.entries("R")
     with closing(sqlite3.connect(tmp_path / "j", isolation_level=None)) as db:
         db.execute("UPDATE entries SET data = 'x' WHERE sequence = 9")
-    assert journal.entries("R", most=3) == whole[:3]  # what is behind them was not read
+    with Journal(tmp_path / "j") as journal:
+        assert journal.entries("R", most=3) == whole[:3]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +181,7 @@ def test_some_entries_of_a_long_run_cost_what_they_are(journal: Journal, tmp_pat
         ({"state": [None]}, "state= must be a text"),
     ),
 )
-def test_what_cannot_be_looked_for_is_refused(
+def test_find_with_a_wrong_filter_is_refused(
     journal: Journal, wanted: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(DefinitionError, match=told):

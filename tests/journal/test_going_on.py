@@ -99,7 +99,7 @@ class Crash:
 
 
 @pytest.mark.parametrize("repeat", (True, False))
-def test_what_is_in_doubt_is_decided_by_a_person(tmp_path: Path, repeat: bool) -> None:
+def test_resume_call_in_doubt_waits_for_a_decision(tmp_path: Path, repeat: bool) -> None:
     crash = Crash(tmp_path, call("act_on", what=1), "Yes.")
     unbroken = crash.before()
     with crash.crashed() as journal:
@@ -147,7 +147,7 @@ def test_a_decision_holds_until_it_is_carried_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("idempotent", (True, False))
-def test_what_was_permitted_is_permitted_once(tmp_path: Path, idempotent: bool) -> None:
+def test_resume_permitted_call_is_not_asked_about_twice(tmp_path: Path, idempotent: bool) -> None:
     asked: list[Any] = []
 
     def approve(request: Any) -> bool:
@@ -174,7 +174,7 @@ def test_what_was_permitted_is_permitted_once(tmp_path: Path, idempotent: bool) 
     assert [step.error is None for step in reply.steps] == [True, False, False]
 
 
-def test_one_that_is_idempotent_is_simply_executed_again(tmp_path: Path) -> None:
+def test_resume_idempotent_call_is_executed_again(tmp_path: Path) -> None:
     crash = Crash(tmp_path, call("act_on", what=1), "Yes.", act={"idempotent": True})
     crash.before()
     with crash.crashed() as journal:
@@ -183,7 +183,7 @@ def test_one_that_is_idempotent_is_simply_executed_again(tmp_path: Path) -> None
     assert crash.act.called == [1, 1]
 
 
-def test_one_in_doubt_whose_action_is_gone_is_not_forgotten(tmp_path: Path) -> None:
+def test_resume_call_in_doubt_of_a_removed_action_stays_in_doubt(tmp_path: Path) -> None:
     crash = Crash(tmp_path, call("act_on", what=1), "Yes.")
     crash.before()
     with crash.crashed() as journal:
@@ -220,7 +220,7 @@ def test_a_hook_that_changes_arguments_changes_them_once(tmp_path: Path, idempot
     assert reply.steps[0].args == {"what": 2}
 
 
-def test_what_was_begun_is_repeated_as_it_was_whatever_a_hook_makes_of_it_now(
+def test_resume_repeated_call_keeps_its_recorded_arguments(
     tmp_path: Path,
 ) -> None:
     numbers = iter(range(100, 200))
@@ -237,7 +237,7 @@ def test_what_was_begun_is_repeated_as_it_was_whatever_a_hook_makes_of_it_now(
 
 
 @pytest.mark.parametrize("policy", (True, False))
-def test_what_was_permitted_is_not_asked_about_again(tmp_path: Path, policy: bool) -> None:
+def test_resume_does_not_ask_again_for_a_recorded_permission(tmp_path: Path, policy: bool) -> None:
     asked: list[Any] = []
 
     def approve(request: Any) -> bool:
@@ -264,7 +264,7 @@ def test_what_was_permitted_is_not_asked_about_again(tmp_path: Path, policy: boo
     assert len(asked) == 3  # the second had not begun
 
 
-def test_what_the_model_answered_is_recorded_before_anybody_is_asked(tmp_path: Path) -> None:
+def test_model_answer_is_recorded_before_its_calls_await_approval(tmp_path: Path) -> None:
     """A person may take long: what led to the question is in the file by then."""
     answered: list[Any] = []
 
@@ -386,7 +386,7 @@ def test_a_model_that_was_being_asked_when_the_process_ended_counts(tmp_path: Pa
         assert budget.spent.model_calls == 2
 
 
-def test_what_was_refused_for_want_of_budget_counts_nothing(tmp_path: Path) -> None:
+def test_resume_call_refused_by_the_budget_counts_nothing(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         script = [call("act_on", what=1), "Yes."]
 
@@ -423,7 +423,7 @@ def test_a_run_that_took_more_than_was_reserved_is_counted_in_full(tmp_path: Pat
         assert agent.reply_sync("go", run_id="other").stop_reason == "budget"
 
 
-def test_what_the_process_before_has_spent_counts(tmp_path: Path) -> None:
+def test_resume_counts_what_the_process_before_spent(tmp_path: Path) -> None:
     limits = {"model_calls": 3, "tokens": 100_000, "actions": 3}
     crash = Crash(
         tmp_path,
@@ -606,7 +606,7 @@ async def test_a_call_that_was_cancelled_before_its_approval_is_asked_about_agai
         assert journal.replay("R") == reply
 
 
-def test_what_is_no_json_is_told_the_same_after_a_crash(tmp_path: Path) -> None:
+def test_resume_result_that_is_no_json_reads_the_same(tmp_path: Path) -> None:
     class Thing:
         def __str__(self) -> str:
             return "a thing"
@@ -694,7 +694,7 @@ def test_a_file_name_that_is_no_text_does_not_damage_a_run(tmp_path: Path) -> No
     assert (again.messages, again.steps[0].result["result"]) == (reply.messages, ["caf?.txt"])
 
 
-def test_what_was_refused_is_never_executed(tmp_path: Path) -> None:
+def test_resume_refused_call_is_never_executed(tmp_path: Path) -> None:
     permits = False
     called: list[str] = []
     with Journal(tmp_path / "j") as journal:
@@ -730,7 +730,7 @@ def test_what_was_refused_is_never_executed(tmp_path: Path) -> None:
         assert called == []
 
 
-def test_what_members_have_spent_counts_once(tmp_path: Path) -> None:
+def test_resume_counts_what_members_spent_once(tmp_path: Path) -> None:
     def decision(name: str) -> ModelReply:
         return said(f'{{"action": "{name}", "new_instruction": "do", "reasoning": "so"}}')
 
@@ -760,7 +760,7 @@ def test_what_members_have_spent_counts_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ("loop", "dual act", "conversation"))
-def test_what_was_spent_counts_in_the_budget_of_the_reply_that_goes_on(
+def test_resume_charges_earlier_spending_to_the_resuming_replys_budget(
     tmp_path: Path, kind: str
 ) -> None:
     """And once in what that is a part of, also where the process is the same."""
@@ -801,7 +801,7 @@ def test_what_was_spent_counts_in_the_budget_of_the_reply_that_goes_on(
         assert small.spent.model_calls == whole.spent.model_calls == 1
 
 
-def test_what_ended_beside_one_under_way_is_not_in_doubt(tmp_path: Path) -> None:
+def test_resume_call_that_ended_beside_a_running_one_is_not_in_doubt(tmp_path: Path) -> None:
     called: list[str] = []
     with Journal(tmp_path / "j") as journal:
         crashing = Crashing(journal, tmp_path / "after")

@@ -7,6 +7,7 @@ What docs/reliability.md says of killed runs is counted by this, with every plac
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import product
@@ -27,11 +28,34 @@ def processes() -> Iterator[Processes]:
         yield processes
 
 
+Store = Callable[[Path], None]
+
+
+def _in_it(folder: Path) -> None:
+    """The folder itself has them."""
+
+
+@pytest.fixture
+def stored(request: pytest.FixtureRequest) -> Store:
+    """Has a folder's journal and memory be in it, or in a schema of a server."""
+    if getattr(request, "param", "file") == "file":
+        return _in_it
+    server = request.getfixturevalue("postgresql")
+
+    def name(folder: Path) -> None:
+        (folder / "url").write_text(server.url(f"k{secrets.token_hex(6)}"))
+
+    return name
+
+
 class Unbroken:
     """A run that nobody killed: what the others must come to."""
 
-    def __init__(self, processes: Processes, folder: Path, program: str, **job: Any) -> None:
+    def __init__(
+        self, processes: Processes, folder: Path, program: str, store: Store = _in_it, **job: Any
+    ) -> None:
         folder.mkdir()
+        store(folder)
         assert processes.run(folder, program, **job) == 0
         traces = Traces(folder, program)
         self.reply = traces.reply()
@@ -48,10 +72,12 @@ def killed_at(
     unbroken: Unbroken,
     program: str,
     repeat: bool,
+    store: Store = _in_it,
     **job: Any,
 ) -> bool:
     """Kill a run there, go on with it, and see what came of it; whether anything was in doubt."""
     folder.mkdir()
+    store(folder)
     ended = processes.run(folder, program, **job)
     traces = Traces(folder, program)
     fewer = ended == 0 and "commit" in job and traces.commits() < job["commit"][0]
@@ -149,20 +175,28 @@ SOME = {
 
 
 @pytest.mark.parametrize(
-    ("program", "when", "step"),
+    ("stored", "program", "when", "step"),
     (
-        *((*of, step) for of, step in SOME.items()),
+        *(("file", *of, step) for of, step in SOME.items()),
+        ("server", "react", "before", 9),
+        ("server", "dual", "after", 23),
         *(
-            pytest.param(program, when, 1, marks=(pytest.mark.long, pytest.mark.timeout(600)))
-            for program in PROGRAMS
-            for when in ("before", "after")
+            pytest.param(*of, 1, marks=(pytest.mark.long, pytest.mark.timeout(600)))
+            for of in product(("file", "server"), PROGRAMS, ("before", "after"))
         ),
     ),
+    indirect=("stored",),
 )
 def test_commits(
-    processes: Processes, tmp_path: Path, program: str, when: str, step: int, count: Count
+    processes: Processes,
+    tmp_path: Path,
+    stored: Store,
+    program: str,
+    when: str,
+    step: int,
+    count: Count,
 ) -> None:
-    unbroken = Unbroken(processes, tmp_path / "unbroken", program, files=BOTH)
+    unbroken = Unbroken(processes, tmp_path / "unbroken", program, stored, files=BOTH)
     assert unbroken.commits > 10
     first = 1 if when == "before" else step
     doubts = [
@@ -172,6 +206,7 @@ def test_commits(
             unbroken,
             program,
             repeat=number % 2 == 0,
+            store=stored,
             files=BOTH,
             commit=(number, when),
         )

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from journal.conftest import Place
 from journal.crash import crash, on_a_loop
 from journal.process import TESTS, Processes
 from moothall import Journal, ReActAgent, ScriptedModel
@@ -22,9 +23,9 @@ from moothall.models.protocol import Call
 
 
 @contextmanager
-def holder(journal: Path, *how: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def holder(journal: str, *how: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A process that works on run R; and the process that it prints, itself or its child."""
-    command = (sys.executable, "-m", "journal.holder", str(journal), *how)
+    command = (sys.executable, "-m", "journal.holder", journal, *how)
     with subprocess.Popen(command, cwd=TESTS, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         other = int(process.stdout.readline())
@@ -45,8 +46,8 @@ def agent(journal: Journal) -> ReActAgent:
 
 
 @pytest.mark.parametrize("how", ((), ("fork",)))
-def test_another_process_has_it_until_it_dies(tmp_path: Path, how: tuple[str, ...]) -> None:
-    path = tmp_path / "j"
+def test_another_process_has_it_until_it_dies(place: Place, how: tuple[str, ...]) -> None:
+    path = place("j")
     with holder(path, *how) as (process, _), Journal(path) as journal:
         with pytest.raises(RunHeld, match=f"process {process.pid} on ") as held:
             agent(journal).reply_sync("go", run_id="R")
@@ -60,6 +61,8 @@ def test_another_process_has_it_until_it_dies(tmp_path: Path, how: tuple[str, ..
 
         process.kill()
         process.wait()
+        while journal.run("R").state == "running":
+            pass  # a server hears of it a moment later
         assert journal.run("R").state == "stopped"
         assert journal.entries("R") == before
         assert agent(journal).reply_sync("go", run_id="R").stop_reason == "in_doubt"
@@ -101,7 +104,7 @@ async def test_another_journal_of_the_same_process_has_it(tmp_path: Path, name: 
 
 
 @on_a_loop
-async def test_a_journal_that_is_closed_gives_its_runs_back(tmp_path: Path) -> None:
+async def test_a_journal_that_is_closed_gives_its_runs_back(place: Place) -> None:
     began, go_on = asyncio.Event(), asyncio.Event()
 
     async def hold() -> None:
@@ -109,14 +112,14 @@ async def test_a_journal_that_is_closed_gives_its_runs_back(tmp_path: Path) -> N
         began.set()
         await go_on.wait()
 
-    journal = Journal(tmp_path / "j")
+    journal = Journal(place("j"))
     model = ScriptedModel([Call("c", "hold", {}), "Yes."])
     task = asyncio.ensure_future(
         ReActAgent("a", model, actions=[hold], journal=journal).reply("go", run_id="R")
     )
     await began.wait()
     journal.close()
-    with Journal(tmp_path / "j") as other:
+    with Journal(place("j")) as other:
         reply = await agent(other).reply("go", run_id="R")
         assert reply.stop_reason == "in_doubt"
         before = other.entries("R")
@@ -154,8 +157,8 @@ def test_two_processes_write_their_runs_into_one_journal(tmp_path: Path, durabil
 
 @pytest.mark.parametrize("durability", ("process", "power"))
 @on_a_loop
-async def test_many_runs_at_once_in_one_process(tmp_path: Path, durability: str) -> None:
-    with Journal(tmp_path / "j", durability=durability) as journal:
+async def test_many_runs_at_once_in_one_process(place: Place, durability: str) -> None:
+    with Journal(place("j"), durability=durability) as journal:
         replies = await asyncio.gather(
             *(agent(journal).reply("go", run_id=f"R{number}") for number in range(40))
         )
@@ -165,9 +168,9 @@ async def test_many_runs_at_once_in_one_process(tmp_path: Path, durability: str)
         assert {outline.state for outline in journal.runs()} == {"done"}
 
 
-def test_a_part_that_is_closed_twice_gives_back_one_lease(tmp_path: Path) -> None:
+def test_a_part_that_is_closed_twice_gives_back_one_lease(place: Place) -> None:
     async def main() -> None:
-        with Journal(tmp_path / "j") as journal:
+        with Journal(place("j")) as journal:
             first = await journal.begin("R", "ReActAgent", "a", "go")
             first.close()
             await journal.begin("R", "ReActAgent", "a", "go")

@@ -67,7 +67,7 @@ def react(journal: Journal, *script: Any, **options: Any) -> ReActAgent:
         ("actions", {}, {"actions": [changed]}),
     ),
 )
-def test_what_has_changed_is_named(
+def test_mismatch_names_what_changed(
     tmp_path: Path, part: str, asked: dict[str, Any], options: dict[str, Any]
 ) -> None:
     with Journal(tmp_path / "j") as journal:
@@ -113,7 +113,7 @@ def test_several_changes_are_named_together(tmp_path: Path) -> None:
         ("agent", {"id": "pair2"}),
     ),
 )
-def test_what_has_changed_in_a_dual_act_is_named(
+def test_mismatch_names_what_changed_in_a_dual_act(
     tmp_path: Path, part: str, options: dict[str, Any]
 ) -> None:
     def pair(h: str = "h", r: str = "r", id: str = "pair", **config: Any) -> DualActAgent:
@@ -219,7 +219,7 @@ def test_a_copy_of_a_dual_act_may_have_other_members(tmp_path: Path) -> None:
         assert journal.replay(copy).run_id == copy
 
 
-def test_what_has_ended_in_a_copy_is_not_done_again(tmp_path: Path) -> None:
+def test_fork_does_not_repeat_ended_calls(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
 
         def pair(calls: int) -> DualActAgent:
@@ -318,7 +318,7 @@ def test_a_copy_of_a_run_that_acted_tells_a_memory_nothing_twice(tmp_path: Path)
 
 
 @on_a_loop
-async def test_what_an_older_moothall_recorded_is_refused(tmp_path: Path) -> None:
+async def test_resume_of_a_run_without_a_fingerprint_is_refused(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         part = await journal.begin("R", "ReActAgent", "a", "go")
         part.note("begun", {"kind": "ReActAgent"})

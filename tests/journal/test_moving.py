@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from journal.conftest import Place
 from moothall import FileError, Journal, ReActAgent, ScriptedModel
 from moothall.errors import DefinitionError, NoSuchRun
 from moothall.models.protocol import Call
@@ -28,7 +29,13 @@ def reply(journal: Journal, run_id: str, *whats: str) -> ReActAgent:
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Iterator[Journal]:
+def journal(place: Place) -> Iterator[Journal]:
+    with Journal(place("j")) as journal:
+        yield journal
+
+
+@pytest.fixture
+def filed(tmp_path: Path) -> Iterator[Journal]:
     with Journal(tmp_path / "j") as journal:
         yield journal
 
@@ -36,10 +43,12 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 WHATS = ("a", "x" * 3000, "ü\ud800\0\n" * 10, "y" * 1_200_000)
 
 
-def test_an_imported_run_is_the_exported_one(journal: Journal, tmp_path: Path) -> None:
+def test_an_imported_run_is_the_exported_one(
+    journal: Journal, place: Place, tmp_path: Path
+) -> None:
     reply(journal, "R", *WHATS)
     journal.export("R", tmp_path / "r.jsonl")
-    with Journal(tmp_path / "other") as other:
+    with Journal(place("other")) as other:
         reply(other, "there")
         assert other.import_run(tmp_path / "r.jsonl") == "R"
         assert other.entries("R") == journal.entries("R")
@@ -51,13 +60,15 @@ def test_an_imported_run_is_the_exported_one(journal: Journal, tmp_path: Path) -
     assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "r.jsonl").read_bytes()
 
 
-def test_an_imported_run_goes_on_where_it_stopped(journal: Journal, tmp_path: Path) -> None:
+def test_an_imported_run_goes_on_where_it_stopped(
+    journal: Journal, place: Place, tmp_path: Path
+) -> None:
     reply(journal, "first", *(f"{n}" for n in range(7)))  # whose messages the next one names
     model = ScriptedModel([Call("c", "act", {"what": "z"})])  # and then it fails
     agent = ReActAgent("a", model, actions=[act], journal=journal)
     assert agent.reply_sync("go on", run_id="R", thread="anna").stop_reason == "error"
     journal.export("R", tmp_path / "r.jsonl")
-    with Journal(tmp_path / "other") as other:
+    with Journal(place("other")) as other:
         assert other.import_run(tmp_path / "r.jsonl", "moved") == "moved"
         assert other.run("moved").state == "error"
         agent = ReActAgent("a", ScriptedModel(["", "", "There."]), actions=[act], journal=other)
@@ -109,11 +120,11 @@ CHANGES: tuple[tuple[Change, str], ...] = (
 
 @pytest.mark.parametrize(("change", "told"), CHANGES, ids=range(len(CHANGES)))
 def test_a_file_that_is_no_exported_run_is_refused_and_adds_nothing(
-    journal: Journal, tmp_path: Path, change: Change, told: str
+    filed: Journal, tmp_path: Path, change: Change, told: str
 ) -> None:
-    reply(journal, "R", "x" * 3000)
+    reply(filed, "R", "x" * 3000)
     path = tmp_path / "r.jsonl"
-    journal.export("R", path)
+    filed.export("R", path)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     change(lines)
     path.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
@@ -124,12 +135,12 @@ def test_a_file_that_is_no_exported_run_is_refused_and_adds_nothing(
         assert other.budgets.list() == []
 
 
-def test_made_up_entries_with_right_checksums_are_refused(journal: Journal, tmp_path: Path) -> None:
-    from moothall.journal.journal_file import _sum as sum_of
-    from moothall.journal.journal_file import as_text
+def test_made_up_entries_with_right_checksums_are_refused(filed: Journal, tmp_path: Path) -> None:
+    from moothall.journal.store.store import _sum as sum_of
+    from moothall.journal.store.values import as_text
 
-    reply(journal, "R", "a")
-    journal.export("R", tmp_path / "r.jsonl")
+    reply(filed, "R", "a")
+    filed.export("R", tmp_path / "r.jsonl")
     lines = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()]
     entry(lines, "over")["data"]["reason"] = 3
     sum = b""
@@ -150,33 +161,33 @@ OTHERS = (b"", b"\xff\xfe", b"[]\n", b"{}\n", b"[" * 100_000, b"null")
 
 @pytest.mark.parametrize("content", OTHERS, ids=range(len(OTHERS)))
 def test_a_file_of_something_else_is_refused(
-    journal: Journal, tmp_path: Path, content: bytes
+    filed: Journal, tmp_path: Path, content: bytes
 ) -> None:
     (tmp_path / "r").write_bytes(content)
     with pytest.raises(FileError, match="exported run"):
-        journal.import_run(tmp_path / "r")
+        filed.import_run(tmp_path / "r")
     for path in (tmp_path / "none", tmp_path):
         with pytest.raises(FileError):
-            journal.import_run(path)
+            filed.import_run(path)
 
 
-def test_a_backup_is_whole_whatever_is_written_meanwhile(journal: Journal, tmp_path: Path) -> None:
-    reply(journal, "big", "y" * 1_200_000)
-    journal.delete("big")
-    reply(journal, "first", *WHATS)
+def test_a_backup_is_whole_whatever_is_written_meanwhile(filed: Journal, tmp_path: Path) -> None:
+    reply(filed, "big", "y" * 1_200_000)
+    filed.delete("big")
+    reply(filed, "first", *WHATS)
     stop = threading.Event()
 
     def write() -> None:
         number = 0
         while not stop.is_set():
             number += 1
-            reply(journal, f"r{number}", f"{number}", "z" * 1_100_000 if number % 5 == 0 else "z")
+            reply(filed, f"r{number}", f"{number}", "z" * 1_100_000 if number % 5 == 0 else "z")
 
     writer = threading.Thread(target=write)
     writer.start()
     try:
         for number in range(3):
-            journal.backup(tmp_path / f"copy-{number}")
+            filed.backup(tmp_path / f"copy-{number}")
     finally:
         stop.set()
         writer.join()
@@ -184,10 +195,10 @@ def test_a_backup_is_whole_whatever_is_written_meanwhile(journal: Journal, tmp_p
         with Journal(tmp_path / f"copy-{number}") as copy:
             for run in copy.runs():
                 entries = copy.entries(run.id)
-                assert entries == journal.entries(run.id)[: len(entries)]
-            assert copy.replay("first").messages == journal.replay("first").messages
+                assert entries == filed.entries(run.id)[: len(entries)]
+            assert copy.replay("first").messages == filed.replay("first").messages
             reply(copy, "new")
     with pytest.raises(FileError, match="is there already"):
-        journal.backup(tmp_path / "copy-0")
+        filed.backup(tmp_path / "copy-0")
     with pytest.raises(FileError, match="there is no folder"):
-        journal.backup(tmp_path / "none" / "copy")
+        filed.backup(tmp_path / "none" / "copy")

@@ -78,7 +78,7 @@ def test_killed_at_every_commit_nothing_that_ended_is_done_again(
 
 
 @pytest.mark.parametrize("where", ("begin approve", "end approve", "begin hook pre"))
-def test_what_waited_for_a_person_or_a_hook_is_not_in_doubt(
+def test_own_step_killed_while_waiting_is_not_in_doubt(
     processes: Processes, tmp_path: Path, where: str
 ) -> None:
     assert processes.run(tmp_path, effect=where) == KILLED
@@ -89,7 +89,7 @@ def test_what_waited_for_a_person_or_a_hook_is_not_in_doubt(
     assert effects(tmp_path)["end pay"] == 1
 
 
-def test_what_was_permitted_is_not_asked_again(processes: Processes, tmp_path: Path) -> None:
+def test_own_step_permission_is_not_asked_for_again(processes: Processes, tmp_path: Path) -> None:
     assert processes.run(tmp_path, effect="begin pay") == KILLED
     with Journal(tmp_path / "journal") as journal:
         (doubt,) = journal.in_doubt(RUN)
@@ -191,7 +191,7 @@ async def test_a_kept_value_is_written_with_the_entry_that_names_it(tmp_path: Pa
 
 
 @on_a_loop
-async def test_what_failed_is_not_in_doubt_and_is_called_again(tmp_path: Path) -> None:
+async def test_own_step_that_failed_is_called_again(tmp_path: Path) -> None:
     called: list[str] = []
 
     async def pay(step: Step) -> str:
@@ -222,7 +222,7 @@ async def test_another_program_does_not_go_on_with_it(tmp_path: Path) -> None:
 
 
 @on_a_loop
-async def test_whoever_follows_sees_each_entry_as_it_is_written(tmp_path: Path) -> None:
+async def test_follow_yields_each_entry_as_it_is_written(tmp_path: Path) -> None:
     async with asyncio.timeout(20):
         with Journal(tmp_path / "j") as journal, Journal(tmp_path / "j") as elsewhere:
             async with recorded(journal, "R", "Lines", "me", Lines) as record:
@@ -240,7 +240,7 @@ async def test_whoever_follows_sees_each_entry_as_it_is_written(tmp_path: Path) 
 
 
 @on_a_loop
-async def test_what_its_own_process_writes_comes_at_once(tmp_path: Path) -> None:
+async def test_follow_yields_entries_of_its_own_process_at_once(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         async with recorded(journal, "R", "Lines", "me", Lines) as record:
             view = journal.follow("R", after=1)

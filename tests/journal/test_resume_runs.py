@@ -102,7 +102,7 @@ async def test_each_stopped_run_is_resumed_with_its_thread_deps_and_budget(tmp_p
 
 
 @on_a_loop
-async def test_one_bad_run_stops_no_other(tmp_path: Path) -> None:
+async def test_resume_runs_goes_on_after_a_run_that_cannot_resume(tmp_path: Path) -> None:
     left = await crashed(tmp_path, lambda j, wait: desk(j, wait), *RUNS)
     with Journal(left) as journal, Journal(left) as other:
         journal.fork("r1", "copy")
@@ -198,7 +198,7 @@ async def test_groups_resume_theirs(tmp_path: Path, make: Any) -> None:
 
 
 @on_a_loop
-async def test_what_it_cannot_use_is_refused(tmp_path: Path) -> None:
+async def test_resume_runs_without_a_journal_is_refused(tmp_path: Path) -> None:
     agent: Any = ReActAgent("desk", ScriptedModel([]))
     with pytest.raises(DefinitionError, match="'desk' has no journal="):
         await agent.resume_runs()

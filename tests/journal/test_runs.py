@@ -14,6 +14,7 @@ from typing import Any
 import pydantic
 import pytest
 
+from journal.conftest import Place
 from journal.crash import Crashing, on_a_loop, settled
 from moothall import (
     Budget,
@@ -159,7 +160,7 @@ async def test_in_a_space_it_goes_on_too(tmp_path: Path) -> None:
 
 
 @on_a_loop
-async def test_members_on_other_loops_write_into_one_run(tmp_path: Path) -> None:
+async def test_members_on_other_loops_write_into_one_run(place: Place) -> None:
     """Each commit is by a thread of its own, at the same time as the others'."""
     said = json.dumps({"action": "CONTINUE", "new_instruction": "do it", "reasoning": "so"})
     accepted = json.dumps({"action": "TERMINATE", "new_instruction": "", "reasoning": "so"})
@@ -169,7 +170,7 @@ async def test_members_on_other_loops_write_into_one_run(tmp_path: Path) -> None
         await asyncio.sleep(0)
         return f"did {n}"
 
-    with Journal(tmp_path / "j") as journal, NativeSpace() as one, NativeSpace() as other:
+    with Journal(place("j")) as journal, NativeSpace() as one, NativeSpace() as other:
         workers = [
             space.add(
                 ReActAgent(f"r{n}", ScriptedModel([*map(call, range(20)), f"{n}."]), actions=[act])
@@ -192,8 +193,8 @@ async def test_members_on_other_loops_write_into_one_run(tmp_path: Path) -> None
 
 
 @on_a_loop
-async def test_a_reply_within_its_own_action_is_a_run_of_its_own(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
+async def test_a_reply_within_its_own_action_is_a_run_of_its_own(place: Place) -> None:
+    with Journal(place("j")) as journal:
 
         async def ask_myself() -> str:
             """Ask."""
@@ -537,8 +538,8 @@ async def test_a_dual_act_that_is_cancelled_is_told_so(tmp_path: Path) -> None:
 
 
 @on_a_loop
-async def test_parts_of_agents_with_a_slash_in_their_id_are_apart(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
+async def test_parts_of_agents_with_a_slash_in_their_id_are_apart(place: Place) -> None:
+    with Journal(place("j")) as journal:
         record = await journal.begin("R", "DualActAgent", "a", "go")
         one = record.part("R1/a").part("H1")
         other = record.part("R1/a/H1")
@@ -597,7 +598,7 @@ def _deep() -> Any:
 
 @pytest.mark.parametrize("made", (_family, _friends, _deep))
 def test_a_result_that_contains_itself_or_is_too_deep_is_recorded_as_text(
-    tmp_path: Path, made: Any
+    place: Place, made: Any
 ) -> None:
     """`reply` raised RecursionError: for a tree whose leaves know their parents, a page's JSON."""
 
@@ -606,7 +607,7 @@ def test_a_result_that_contains_itself_or_is_too_deep_is_recorded_as_text(
         return {"found": made(), "pages": 3}
 
     model = ScriptedModel([Call("c", "look", {}), "Seen."])
-    with Journal(tmp_path / "j") as journal:
+    with Journal(place("j")) as journal:
         agent = ReActAgent("a", model, actions=[look], journal=journal, memory=Memory())
         reply = agent.reply_sync("go", run_id="R")
         assert (reply.text, reply.stop_reason) == ("Seen.", "done")
@@ -631,7 +632,7 @@ def a_file(folder: Path) -> Any:
 
 @pytest.mark.parametrize("restored", (False, True), ids=("one process", "restored"))
 @pytest.mark.parametrize("memory", (a_list, a_window, a_file))
-def test_what_a_model_was_given_is_kept_as_what_is_new_in_its_thread(
+def test_prompts_are_recorded_as_what_is_new_in_the_thread(
     memory: Callable[[Path], Any], restored: bool, tmp_path: Path
 ) -> None:
     """Also where the memory makes new messages each time, or a state brings them back."""

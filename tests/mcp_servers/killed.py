@@ -24,6 +24,7 @@ def main(journal: str, log: str, calls: int) -> None:
             actions=[odd],
             memory=Memory(),  # unbounded, since the script counts the results that it is shown
             journal=kept,
+            outside_policy=ACCESS_PERMITTED,  # what it calls next follows from the last result
             max_iterations=3 * calls,
         )
         for each in kept.runs():

@@ -186,11 +186,14 @@ def test_mcp_process_inherits_few_variables_and_those_given(
     server: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SECRET_KEY", "s3cret")
+    monkeypatch.setenv("HTTPS_PROXY", "http://me:s3cret@proxy")
+    monkeypatch.setenv("SSL_CERT_FILE", "/certs.pem")
     with NativeSpace() as space:
         space.add(server(env={"MINE": "yes"}))
         seen = json.loads(space.add(Agent("me")).ask("odd", "environment").result(20))
     assert seen["MINE"] == "yes"
-    assert "SECRET_KEY" not in seen
+    assert "s3cret" not in str(seen)
+    assert seen["SSL_CERT_FILE"] == "/certs.pem"
     assert "PATH" in seen
 
 

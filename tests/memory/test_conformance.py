@@ -9,10 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.postgresql import Server
 
 from conformance.memory import MemoryConformance
 from moothall import ScriptedModel
-from moothall.memory import Memory, SQLiteMemory, SummarizingMemory, TokenBoundedMemory
+from moothall.memory import (
+    Memory,
+    PostgresMemory,
+    SQLiteMemory,
+    SummarizingMemory,
+    TokenBoundedMemory,
+)
 
 
 class TestMemory(MemoryConformance):
@@ -72,3 +79,30 @@ class TestAThreadOfSQLiteMemory(TestSQLiteMemory):
         memory = super().make(kind, tokens)
         SQLiteMemory.add_memory(memory.thread("another"), {"role": "user", "content": "not here"})
         return memory.thread("one")
+
+
+@pytest.fixture
+def schema(request: Any, postgresql: Server) -> Iterator[None]:
+    """The URL of a schema for a test, whose memories are closed behind it."""
+    request.instance.url = postgresql.url(f"memory_{next(SCHEMAS)}")
+    request.instance.made = []
+    yield
+    for memory in request.instance.made:
+        memory.close()
+
+
+SCHEMAS = itertools.count()
+
+
+@pytest.mark.usefixtures("schema")
+class TestPostgresMemory(MemoryConformance):
+    kind = PostgresMemory
+    url: str
+    made: list[Any]
+
+    def make(self, kind: type[Any], tokens: int) -> Any:
+        if len(self.made) > 10:  # a server has so many connections
+            self.made.pop(0).close()
+        thread = f"thread {len(self.made)} {next(SCHEMAS)}"
+        self.made.append(kind(self.url, thread, tokens=tokens))
+        return self.made[-1]

@@ -7,11 +7,13 @@ import gc
 import json
 import multiprocessing
 import os
+import secrets
 import signal
 import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from moothall.memory import (
     HashEmbedder,
     Memory,
     MemoryFileError,
+    PostgresMemory,
     SQLiteMemory,
     TokenBoundedMemory,
 )
@@ -34,6 +37,18 @@ from moothall.memory import (
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "memory.db"
+
+
+Made = Callable[..., Any]
+
+
+@pytest.fixture(params=("file", "server"))
+def made(request: pytest.FixtureRequest, path: Path) -> Made:
+    """Makes a memory of this test's store, in either of them."""
+    if request.param == "file":
+        return lambda *of, **options: SQLiteMemory(path, *of, **options)
+    url = request.getfixturevalue("postgresql").url(f"m{secrets.token_hex(6)}")
+    return lambda *of, **options: PostgresMemory(url, *of, **options)
 
 
 def contents(items: list[dict[str, Any]]) -> list[Any]:
@@ -124,13 +139,13 @@ def test_sqlite_memory_garbage_collected_closes_its_files(path: Path) -> None:
     assert [file.name for file in path.parent.iterdir()] == ["memory.db"]
 
 
-def test_sqlite_memory_closed_refuses_every_call(path: Path) -> None:
-    memory = SQLiteMemory(path)
+def test_sqlite_memory_closed_refuses_every_call(made: Made) -> None:
+    memory = made()
     other = memory.thread("other")
     memory.close()
     memory.close()
     for use in (memory.get_memories, memory.threads, lambda: other.add_memory(user("a"))):
-        with pytest.raises(MemoryFileError, match=r"memory\.db': it was closed: make a new"):
+        with pytest.raises(MemoryFileError, match="': it was closed: make a new"):
             use()
 
 
@@ -159,12 +174,12 @@ def length(text: str) -> int:
 
 
 @pytest.mark.parametrize("bound", (20, 60, 150, 400, 10_000))
-def test_sqlite_memory_shows_the_same_as_token_bounded_memory(path: Path, bound: int) -> None:
+def test_sqlite_memory_shows_the_same_as_token_bounded_memory(made: Made, bound: int) -> None:
     items = [user("old"), {"role": "system", "content": "Be brief."}, user("the task")]
     for number in range(12):
         items += [call(str(number)), result(str(number), "x" * 10), said("so")]
     expected = TokenBoundedMemory(bound, length)
-    with SQLiteMemory(path, tokens=bound, count=length) as memory:
+    with made(tokens=bound, count=length) as memory:
         for item in items:
             memory.add_memory(item)
             expected.add_memory(item)
@@ -172,13 +187,13 @@ def test_sqlite_memory_shows_the_same_as_token_bounded_memory(path: Path, bound:
         assert memory.items == expected.items
         assert list(memory.messages()) == items
     # Opened anew it reads from the end, and comes to the same.
-    with SQLiteMemory(path, tokens=bound, count=length) as memory:
+    with made(tokens=bound, count=length) as memory:
         assert memory.get_memories() == expected.get_memories()
         assert memory.get_memories(2) == expected.get_memories(2)
 
 
-def test_sqlite_memory_without_bound_gives_every_item(path: Path) -> None:
-    with SQLiteMemory(path, tokens=None) as memory:
+def test_sqlite_memory_without_bound_gives_every_item(made: Made) -> None:
+    with made(tokens=None) as memory:
         for number in range(1000):
             memory.add_memory(user(f"{number} " + "x" * 50))
         assert len(memory.get_memories()) == 1000
@@ -200,7 +215,7 @@ def test_of_a_long_thread_only_the_end_is_read(path: Path) -> None:
         assert contents(memory.get_memories()) == ["4 " + "x" * 50]
 
 
-def test_sqlite_memory_counter_that_fails_keeps_items_shown_next(path: Path) -> None:
+def test_sqlite_memory_counter_that_fails_keeps_items_shown_next(made: Made) -> None:
     failing = [False]
 
     def count(text: str) -> int:
@@ -208,7 +223,7 @@ def test_sqlite_memory_counter_that_fails_keeps_items_shown_next(path: Path) -> 
             raise RuntimeError("no tokenizer")
         return len(text)
 
-    with SQLiteMemory(path, count=count) as memory:
+    with made(count=count) as memory:
         for number in range(3):
             memory.add_memory(user(str(number)))
             failing[0] = number == 1
@@ -222,12 +237,12 @@ def test_sqlite_memory_counter_that_fails_keeps_items_shown_next(path: Path) -> 
 # -- threads ---------------------------------------------------------------------------------------
 
 
-def test_conversations_lie_side_by_side(path: Path) -> None:
-    with SQLiteMemory(path) as memory:
+def test_conversations_lie_side_by_side(made: Made) -> None:
+    with made() as memory:
         assert memory.id == "default"
         assert memory.threads() == []
         ada, bob = memory.thread("ada"), memory.thread("bob'; --")
-        assert type(ada) is SQLiteMemory
+        assert type(ada) is type(memory)
         bob.add_memory(user("I am Bob."))
         ada.add_memory(user("I am Ada."))
         assert memory.get_memories() == []
@@ -237,7 +252,7 @@ def test_conversations_lie_side_by_side(path: Path) -> None:
         assert ada.recall("am") == [user("I am Ada.")]
         assert memory.recall("am") == []
         assert len(ada.recall("am", everywhere=True)) == 2
-    with SQLiteMemory(path, "ada") as memory:
+    with made("ada") as memory:
         assert memory.get_memories() == [user("I am Ada.")]
 
 
@@ -291,8 +306,8 @@ SAID = (
 
 
 @pytest.fixture
-def told(path: Path) -> Any:
-    with SQLiteMemory(path) as memory:
+def told(made: Made) -> Any:
+    with made() as memory:
         for text in SAID:
             memory.add_memory(user(text))
         yield memory
@@ -412,9 +427,9 @@ class Counted(HashEmbedder):
         return super().embed(texts)
 
 
-def test_meaning_is_found_and_each_message_is_embedded_once(path: Path) -> None:
+def test_meaning_is_found_and_each_message_is_embedded_once(made: Made) -> None:
     embedder = Counted()
-    with SQLiteMemory(path, embedder=embedder) as memory:
+    with made(embedder=embedder) as memory:
         for text in SAID:
             memory.add_memory(user(text))
         assert embedder.asked == []  # adding does not wait for a model
@@ -425,12 +440,12 @@ def test_meaning_is_found_and_each_message_is_embedded_once(path: Path) -> None:
         assert embedder.asked[2:] == [["library"], ["libraries"]]
         assert memory.recall("…") == memory.recall("library", 0) == []
         assert memory.embed() == 0
-    with SQLiteMemory(path, embedder=Counted()) as memory:
+    with made(embedder=Counted()) as memory:
         assert memory.embed() == memory.embed(everywhere=True) == 0
         assert contents(memory.recall("library", 1)) == ["libraries"]
 
 
-def test_vectors_of_different_embedders_are_never_compared(path: Path) -> None:
+def test_vectors_of_different_embedders_are_never_compared(made: Made) -> None:
     class Backwards(HashEmbedder):
         """The same vectors, the other way round."""
 
@@ -445,16 +460,16 @@ def test_vectors_of_different_embedders_are_never_compared(path: Path) -> None:
 
     embedders = (HashEmbedder(), Backwards(), HashEmbedder(64), Counted("a"), Counted("b", 32))
     for number, embedder in enumerate(embedders):
-        with SQLiteMemory(path, embedder=embedder) as memory:
+        with made(embedder=embedder) as memory:
             memory.add_memory(user(f"an invoice, the {number}."))
             memory.add_memory(user(f"the weather, the {number}."))
             assert memory.embed() == 2 * number + 2
             assert all("invoice" in text for text in contents(memory.recall("invoices", number)))
 
 
-def test_sqlite_memory_recall_ranks_short_and_long_queries_alike(path: Path) -> None:
+def test_sqlite_memory_recall_ranks_short_and_long_queries_alike(made: Made) -> None:
     # Short and long queries are multiplied in two ways.
-    with SQLiteMemory(path, embedder=HashEmbedder(64)) as memory:
+    with made(embedder=HashEmbedder(64)) as memory:
         for number in range(50):
             memory.add_memory(user(f"{number} " + "abcdefghij"[number % 10] * (number % 7 + 1)))
         for query in ("jjj", "a", " ".join(contents(memory.get_memories()))):
@@ -485,24 +500,24 @@ class FirstLetter:
         return [[float(n == letter) for n in range(self.dimensions)] for letter in letters]
 
 
-def test_sqlite_memory_recall_omits_unrelated_items(path: Path) -> None:
-    with SQLiteMemory(path, embedder=FirstLetter()) as memory:
+def test_sqlite_memory_recall_omits_unrelated_items(made: Made) -> None:
+    with made(embedder=FirstLetter()) as memory:
         for text in ("apple", "bread", "\N{PARTY POPPER}", "apricot"):
             memory.add_memory(user(text))
         assert contents(memory.recall("all")) == ["apricot", "apple"]
         assert memory.recall("zest") == memory.recall("\ud800") == []
-    with SQLiteMemory(path, embedder=FirstLetter(4)) as memory:  # another, of the same name
+    with made(embedder=FirstLetter(4)) as memory:  # another, of the same name
         assert contents(memory.recall("all")) == ["apricot", "apple"]
 
 
-def test_sqlite_memory_recall_ranks_by_cosine(path: Path) -> None:
+def test_sqlite_memory_recall_ranks_by_cosine(made: Made) -> None:
     class Letters:
         name, dimensions = "letters", 2
 
         def embed(self, texts: list[str]) -> list[list[float]]:
             return [[float(text.count("a")), float(text.count("b"))] for text in texts]
 
-    with SQLiteMemory(path, embedder=Letters()) as memory:
+    with made(embedder=Letters()) as memory:
         for text in ("a", "aaaaab"):
             memory.add_memory(user(text))
         assert contents(memory.recall("aa")) == ["a", "aaaaab"]
@@ -553,8 +568,8 @@ def test_sqlite_memory_recall_by_meaning_without_embedder_raises(path: Path) -> 
 # -- at the same time ------------------------------------------------------------------------------
 
 
-def test_sqlite_memory_sees_items_added_by_another_connection(path: Path) -> None:
-    with SQLiteMemory(path, tokens=100) as one, SQLiteMemory(path, tokens=100) as other:
+def test_sqlite_memory_sees_items_added_by_another_connection(made: Made) -> None:
+    with made(tokens=100) as one, made(tokens=100) as other:
         for number in range(20):
             (one, other)[number % 2].add_memory(user(str(number)))
             assert one.get_memories() == other.get_memories()
@@ -585,8 +600,8 @@ def test_sqlite_memory_file_may_be_created_by_several_processes_at_once(path: Pa
             assert mine == [f"{name} {number}" for number in range(50)]
 
 
-def test_sqlite_memory_is_shared_by_event_loops_and_threads(path: Path) -> None:
-    with SQLiteMemory(path, embedder=HashEmbedder(32)) as memory:
+def test_sqlite_memory_is_shared_by_event_loops_and_threads(made: Made) -> None:
+    with made(embedder=HashEmbedder(32)) as memory:
 
         async def talk(name: str) -> None:
             agent = ReActAgent(name, ScriptedModel(["yes"] * 5), memory=memory.thread(name))
@@ -637,8 +652,8 @@ def test_sqlite_memory_refuses_an_item_that_is_not_json(path: Path, value: Any, 
         assert memory.threads() == []
 
 
-def test_sqlite_memory_copies_items_in_and_out(path: Path) -> None:
-    with SQLiteMemory(path) as memory:
+def test_sqlite_memory_copies_items_in_and_out(made: Made) -> None:
+    with made() as memory:
         item = call("1")
         memory.add_memory(item)
         item["tool_calls"][0]["args"]["where"].append("c")

@@ -35,9 +35,7 @@ def test_its_pieces_are_the_text_that_is_read_at_the_end(
 
 
 @given(TEXTS, st.booleans(), st.integers(0, 400))
-def test_what_was_written_until_a_cut_is_how_the_text_begins(
-    text: str, ascii: bool, cut: int
-) -> None:
+def test_answer_text_of_a_cut_answer_is_its_beginning(text: str, ascii: bool, cut: int) -> None:
     written = json.dumps({"answer": text}, ensure_ascii=ascii)
     whole = read_choice(written)
     assert isinstance(whole, str)
@@ -57,7 +55,7 @@ def test_what_was_written_until_a_cut_is_how_the_text_begins(
     ),
     ids=str,
 )
-def test_what_is_no_text_gives_none(chosen: Any) -> None:
+def test_answer_text_of_another_type_is_empty(chosen: Any) -> None:
     reader = AnswerText()
     assert "".join(map(reader.add, json.dumps(chosen))) == ""
 

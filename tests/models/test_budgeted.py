@@ -401,7 +401,7 @@ def test_for_a_model_that_says_nothing_all_that_is_left_is_reserved() -> None:
         run(model.complete(HI))
 
 
-def test_what_such_a_model_does_not_say_counts_as_all_that_was_left() -> None:
+def test_budgeted_model_without_limit_or_usage_counts_all_that_was_left() -> None:
     budget = Budget(tokens=5000)
     run(BudgetedModel(NoLimit(ModelReply("ok")), budget).complete(HI))
     assert budget.spent.tokens == 5000
@@ -497,7 +497,7 @@ def test_prices_are_what_was_stated_or_else_listed() -> None:
         assert 0 < price.input < price.output
 
 
-def test_what_calls_cost_adds_up_exactly() -> None:
+def test_budgeted_model_costs_add_up_exactly() -> None:
     budget = Budget(usd=1, prices=Prices({"speaker": Price(0.1, 0.3)}))
     model = BudgetedModel(Speaker(*[said("ok", 1, 1)] * 30), budget)
     for _ in range(30):
@@ -548,7 +548,7 @@ def test_a_plain_function_that_fails_as_it_is_called_counts_too() -> None:
     assert budget.reserved == Spent()
 
 
-def test_what_is_no_request_takes_nothing() -> None:
+def test_budgeted_model_invalid_request_takes_nothing() -> None:
     budget = Budget(tokens=10_000, model_calls=1)
     model = BudgetedModel(Speaker(), budget)
     looped: list[Any] = []
@@ -788,7 +788,7 @@ class SetTime:
 # -- as a model ------------------------------------------------------------------------------------
 
 
-def test_it_shows_what_the_model_shows() -> None:
+def test_budgeted_model_has_the_models_name_and_limits() -> None:
     inner = Speaker(max_tokens=77)
     model = BudgetedModel(inner, Budget())
     assert (model.name, model.context_tokens, model.max_tokens) == ("speaker", 5000, 77)
@@ -879,7 +879,7 @@ def test_over_http_the_limit_is_sent_and_the_usage_counted() -> None:
         assert budget.spent.usd == 0
 
 
-def test_it_does_as_an_agents_model() -> None:
+def test_budgeted_model_works_as_an_agents_model() -> None:
     budget = Budget(model_calls=1)
     agent = ReActAgent("a", BudgetedModel(Speaker("Good morning"), budget))
     assert agent.reply_sync("Hi").text == "Good morning"

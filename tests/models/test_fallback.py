@@ -84,7 +84,7 @@ class Streams(Asked):
 
 
 @pytest.mark.parametrize(("kind", "stream"), ((Asked, False), (Asked, True), (Streams, True)))
-def test_what_is_asked_comes_whole_to_the_model_that_is_wrapped(
+def test_wrapped_model_receives_the_whole_request(
     tmp_path: Path, kind: type[Asked], stream: bool
 ) -> None:
     actions = [Action("act", lambda: None, "Act.")]
@@ -157,7 +157,7 @@ def test_models_may_be_named_and_a_fallback_may_be_one_of_them() -> None:
 
 
 @pytest.mark.parametrize("wrong", ([], "local", 5), ids=str)
-def test_what_is_no_list_of_models_is_refused(wrong: Any) -> None:
+def test_fallback_of_no_list_of_models_is_refused(wrong: Any) -> None:
     with pytest.raises(DefinitionError, match="FallbackModel takes"):
         FallbackModel(wrong)
 
@@ -214,7 +214,7 @@ def test_streamed_when_none_answers_each_reason_is_given() -> None:
         run(parts_of(FallbackModel([overflow]), user("Hi")))
 
 
-def test_one_that_cannot_stream_answers_in_one_piece() -> None:
+def test_fallback_model_that_cannot_stream_answers_in_one_piece() -> None:
     parts = run(parts_of(FallbackModel([broken(), Whole()]), user("Hi")))
     assert [part.text for part in parts] == ["hm", "all at once", "all at once"]
 

@@ -398,7 +398,7 @@ def test_a_long_stream_waits_for_a_reader_slower_than_the_servers_time() -> None
 
 
 @pytest.mark.parametrize("make", (of, anthropic), ids=("openai", "anthropic"))
-def test_what_may_pass_is_tried_again_and_nothing_else(make: Callable[..., LiteLLMModel]) -> None:
+def test_litellm_retries_only_transient_failures(make: Callable[..., LiteLLMModel]) -> None:
     good = text("back") if make is of else messages_format.text("back")
     for failure in (status(429, **SOON), status(500, **SOON), status(529, **SOON)):
         with OpenAIServer(failure, good) as server:
@@ -474,7 +474,7 @@ def test_a_prompt_too_long_says_so() -> None:
     )
 
 
-def test_what_a_provider_has_not_is_said_and_nothing_is_sent() -> None:
+def test_litellm_parameter_that_a_provider_lacks_is_named_before_sending() -> None:
     with OpenAIServer(messages_format.text("ok")) as server:
         with pytest.raises(ModelError, match=r"anthropic does not support parameters: .*seed"):
             run(anthropic(server, seed=1).complete(user("Hi")))
@@ -573,7 +573,7 @@ def test_offline_a_proxy_on_another_machine_is_not_used(
         run(asked.complete(user("Hi")))
 
 
-def test_it_loads_without_a_network_and_a_script_ends_without_a_word(tmp_path: Path) -> None:
+def test_litellm_loads_offline_and_ends_silently(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("A_SECRET_FROM_DOTENV=1\n")
     # litellm knows neither such a finish reason nor such a number of tokens, and warns of both.
     usage = {"prompt_tokens": 7.0, "completion_tokens": 3, "total_tokens": 10}
@@ -631,7 +631,7 @@ print({{address[0] for address in called}}, "A_SECRET_FROM_DOTENV" in os.environ
     ),
     ids=str,
 )
-def test_what_cannot_be_a_model_is_refused_when_made(more: dict[str, Any]) -> None:
+def test_litellm_wrong_arguments_are_refused_by_the_constructor(more: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError) as caught:
         LiteLLMModel(**({"name": "openai/m"} | more))
     assert "secret" not in str(caught.value)

@@ -586,7 +586,7 @@ def test_control_c_ends_a_generation(weights: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")
 
 
-def test_it_is_silent_and_leaves_no_way_in(weights: Path, tmp_path: Path) -> None:
+def test_local_model_prints_nothing_and_opens_no_port(weights: Path, tmp_path: Path) -> None:
     program = SCRIPT + (
         "person = {'type': 'object', 'properties': {'x': {'type': 'string', 'pattern': '(a'}}}\n"
         "print(asyncio.run(model.complete(hello, schema={'const': 1})).text)\n"

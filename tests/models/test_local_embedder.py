@@ -44,7 +44,7 @@ def found(embedder: Embedder) -> int:
     return sum(place == n for n, place in enumerate(nearest))
 
 
-def test_it_is_an_embedder_that_says_what_its_vectors_depend_on(embedder: LocalEmbedder) -> None:
+def test_local_embedder_name_says_what_its_vectors_depend_on(embedder: LocalEmbedder) -> None:
     assert isinstance(embedder, Embedder)
     assert "smollm2-135m-b179c9523d0e6a0f-mean-512" in embedder.name
     (vector,) = embedder.embed(["Hello"])
@@ -67,7 +67,7 @@ def test_more_texts_than_a_batch_keep_their_order(embedder: LocalEmbedder) -> No
     assert vectors[3] == embedder.embed(["3"])[0]
 
 
-def test_it_finds_what_is_said_in_other_words(embedder: LocalEmbedder) -> None:
+def test_local_embedder_finds_paraphrases_better_than_hashes(embedder: LocalEmbedder) -> None:
     assert found(embedder) > found(HashEmbedder())
 
 
@@ -162,7 +162,9 @@ def test_damaged_weights_are_an_error(tmp_path: Path) -> None:
     ({"pooling": "max"}, {"prefix": 5}, {"context_tokens": 8}, {"threads": 0}, {"threads": True}),
     ids=str,
 )
-def test_what_cannot_be_an_embedder_is_refused_when_made(more: dict[str, object]) -> None:
+def test_local_embedder_wrong_arguments_are_refused_by_the_constructor(
+    more: dict[str, object],
+) -> None:
     with pytest.raises(DefinitionError):
         LocalEmbedder(**more)  # type: ignore[arg-type]
 

@@ -18,13 +18,13 @@ def test_a_model_is_given_back_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("name", ("", "remote", "local:", "gguf:", "gguf", "Local", "local/x"))
-def test_what_no_model_is_called_lists_what_there_is(name: str) -> None:
+def test_model_name_unknown_lists_the_known_forms(name: str) -> None:
     with pytest.raises(ModelError, match=r"names are local, local:NAME, gguf:PATH") as caught:
         model(name)
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_neither_model_nor_name_is_refused() -> None:
+def test_model_of_neither_model_nor_name_is_refused() -> None:
     with pytest.raises(ModelError, match="neither a model nor the name of one"):
         model(5)  # type: ignore[arg-type]
 

@@ -359,7 +359,7 @@ def test_a_part_that_openai_refuses_in_a_strict_schema_is_not_asked_for_strictly
         ),
     ),
 )
-def test_what_is_no_message_is_named_and_nothing_is_sent(message: Any, fault: str) -> None:
+def test_openai_wrong_message_is_named_before_sending(message: Any, fault: str) -> None:
     with OpenAIServer(text("ok")) as server:
         asked = OpenAIModel("m", server.url)
         with pytest.raises(ModelError, match=fault):
@@ -430,7 +430,7 @@ def test_finish_reasons_are_ours(given: Any, meant: str) -> None:
     (status(429, **SOON), status(429, retry_after="0.01"), status(500, **SOON), CUT, RESET),
     ids=("429-ms", "429", "500", "cut", "reset"),
 )
-def test_what_may_pass_is_tried_again(failure: Any) -> None:
+def test_openai_transient_failure_is_retried(failure: Any) -> None:
     with OpenAIServer(failure, text("back")) as server:
         assert run(OpenAIModel("m", server.url).complete(user("Hi"))).text == "back"
         assert len(server.requests) == 2
@@ -710,7 +710,7 @@ def test_a_proxy_of_the_environment_is_not_asked_about_this_machine(
     ),
     ids=str,
 )
-def test_what_cannot_be_a_model_is_refused_when_made(more: dict[str, Any]) -> None:
+def test_openai_wrong_arguments_are_refused_by_the_constructor(more: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError) as caught:
         OpenAIModel(**({"name": "m", "base_url": "http://127.0.0.1/v1"} | more))
     assert "secret" not in str(caught.value)

@@ -376,7 +376,7 @@ def test_the_two_characters_of_a_line_end_may_come_apart() -> None:
         assert joined(run(read(server.url))) == "ab"
 
 
-def test_what_follows_the_end_is_not_read_and_the_connection_is_used_again() -> None:
+def test_openai_stream_after_its_end_is_not_read_and_the_connection_is_reused() -> None:
     after = events(delta("ok"), *END, delta("no"), b"data: nonsense\n\n")
     with OpenAIServer(after) as server:
         asked = OpenAIModel("m", server.url)
@@ -528,7 +528,7 @@ def test_a_wrong_event_ends_a_stream_with_what_is_wrong(given: Any, said: str) -
         (answer({"choices": []}), "the answer's choices is empty"),
     ),
 )
-def test_what_is_no_stream_is_named(given: Any, said: str) -> None:
+def test_openai_stream_of_a_wrong_form_is_named(given: Any, said: str) -> None:
     came, line, _ = begun(given)
     assert came == ""
     assert said in line

@@ -97,7 +97,7 @@ def test_so_many_requests_in_any_minute_and_no_more(clock: SetClock) -> None:
     run(scenario())
 
 
-def test_who_comes_first_goes_first_whatever_the_size(clock: SetClock) -> None:
+def test_rate_limit_serves_requests_in_order_whatever_their_size(clock: SetClock) -> None:
     async def scenario() -> None:
         line = Line(RateLimit(tokens_per_minute=100, clock=clock))
         await line.come(60, 60, 1, 1)
@@ -110,7 +110,7 @@ def test_who_comes_first_goes_first_whatever_the_size(clock: SetClock) -> None:
     run(scenario())
 
 
-def test_what_was_not_used_is_given_back_at_once(clock: SetClock) -> None:
+def test_rate_limit_gives_unused_tokens_back_at_once(clock: SetClock) -> None:
     async def scenario() -> None:
         line = Line(RateLimit(tokens_per_minute=100, clock=clock))
         await line.come(90, 50)
@@ -228,7 +228,7 @@ def test_threads_with_loops_of_their_own_share_one(clock: SetClock) -> None:
     assert limit.waiting == 0
 
 
-def test_who_waits_on_a_loop_that_stands_still_holds_nobody_up(clock: SetClock) -> None:
+def test_rate_limit_waiter_on_a_stopped_loop_holds_nobody_up(clock: SetClock) -> None:
     limit = RateLimit(1, clock=clock)
     run(limit.acquire())
     still = asyncio.new_event_loop()
@@ -248,7 +248,7 @@ def test_who_waits_on_a_loop_that_stands_still_holds_nobody_up(clock: SetClock) 
     still.close()
 
 
-def test_who_waited_on_a_loop_that_was_closed_holds_nobody_up(clock: SetClock) -> None:
+def test_rate_limit_waiter_on_a_closed_loop_holds_nobody_up(clock: SetClock) -> None:
     limit = RateLimit(1, clock=clock)
     run(limit.acquire())
     lefts: list[asyncio.Task[Any]] = []
@@ -279,7 +279,7 @@ def test_who_waited_on_a_loop_that_was_closed_holds_nobody_up(clock: SetClock) -
 
 
 @pytest.mark.parametrize("wrong", ({"requests_per_minute": 0}, {"tokens_per_minute": 1.5}), ids=str)
-def test_what_is_no_limit_is_refused(wrong: dict[str, Any]) -> None:
+def test_rate_limit_that_is_no_whole_number_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError, match="must be a whole number from 1"):
         RateLimit(**wrong)
 

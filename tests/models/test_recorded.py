@@ -51,7 +51,7 @@ def record(path: Path, *answers: Any, **more: Any) -> ScriptedModel:
     return scripted
 
 
-def test_it_asks_once_and_then_gives_the_same(path: Path) -> None:
+def test_recorded_model_asks_once_and_then_repeats_the_answer(path: Path) -> None:
     scripted = ScriptedModel(["one", "two"])
     model = RecordedModel(scripted, path)
     assert [run(model.complete(user("Hi"))).text for _ in range(3)] == ["one"] * 3
@@ -91,7 +91,7 @@ def test_a_request_is_all_of_its_content(path: Path) -> None:
     assert run(model.complete(**keys)).text == "0"  # the order of keys is no content
 
 
-def test_what_is_not_recorded_is_an_error_that_says_what(path: Path) -> None:
+def test_recorded_model_names_a_request_that_is_not_recorded(path: Path) -> None:
     record(path, "one")
     model = RecordedModel(None, path)
     asked = [*user("Hi"), *user("What\nelse? " + "x" * 100)]
@@ -193,7 +193,7 @@ def test_its_failure_is_everybodys(path: Path) -> None:
     assert len(scripted.received) == 1
 
 
-def test_who_asks_is_cancelled_and_another_asks_in_its_place(path: Path) -> None:
+def test_recorded_model_cancelled_asker_is_replaced_by_a_waiting_one(path: Path) -> None:
     model = RecordedModel(ScriptedModel([never, "second"]), path)
 
     async def scenario() -> list[str]:
@@ -321,7 +321,7 @@ def test_closed_it_answers_no_more(path: Path) -> None:
         run(model.complete(user("Hi")))
 
 
-def test_what_is_no_json_is_refused(path: Path) -> None:
+def test_recorded_model_answer_that_is_no_json_is_refused(path: Path) -> None:
     model = RecordedModel(
         ScriptedModel(["one", ModelReply(calls=(Call("1", "a", {"x": {1}}),))]), path
     )
@@ -416,7 +416,7 @@ def test_recordings_from_before_there_was_reasoning_are_read(path: Path) -> None
     assert run(replayed.complete(user("0"))) == ModelReply("one")
 
 
-def test_it_says_how_long_answers_may_be_as_its_model_does(path: Path) -> None:
+def test_recorded_model_has_the_models_max_tokens(path: Path) -> None:
     record(path, "one", max_tokens=9)
     assert RecordedModel(None, path).max_tokens == 9
     assert RecordedModel(None, path, max_tokens=5).max_tokens == 5

@@ -30,7 +30,7 @@ def test_gives_its_replies_in_order_and_then_says_how_many_it_had() -> None:
         run(model.complete(user("?")))
 
 
-def test_one_function_answers_every_call() -> None:
+def test_scripted_model_of_one_function_answers_every_call() -> None:
     model = ScriptedModel(lambda messages, actions: messages[-1]["content"].upper())
     assert [run(model.complete(user(text))).text for text in ("one", "two")] == ["ONE", "TWO"]
     assert run(parts_of(model, user("six")))[-1] == ModelReply("SIX")
@@ -91,12 +91,12 @@ def test_a_function_sees_the_conversation_and_may_wait() -> None:
 
 
 @pytest.mark.parametrize("reply", (None, 5, [], [5], {"nom": "add"}, {"name": "a", "extra": 1}))
-def test_what_is_no_reply_is_named(reply: Any) -> None:
+def test_scripted_model_wrong_reply_is_named(reply: Any) -> None:
     with pytest.raises(DefinitionError, match="reply 1 is"):
         run(ScriptedModel([reply]).complete(user("?")))
 
 
-def test_one_text_is_not_a_list_of_replies() -> None:
+def test_scripted_model_of_one_text_is_refused() -> None:
     with pytest.raises(
         DefinitionError, match="ScriptedModel: replies= must be a list of replies or "
     ):
@@ -186,12 +186,12 @@ def test_a_generator_yields_text_only() -> None:
 
 
 @pytest.mark.parametrize("reply", (OSError("no network"), None), ids=str)
-def test_what_fails_when_it_is_completed_fails_when_it_is_streamed(reply: Any) -> None:
+def test_scripted_model_failure_is_raised_by_stream_too(reply: Any) -> None:
     with pytest.raises((OSError, DefinitionError)):
         run(parts_of(ScriptedModel([reply]), user("?")))
 
 
-def test_it_says_how_long_its_answers_may_be() -> None:
+def test_scripted_model_max_tokens_fits_its_longest_reply() -> None:
     assert ScriptedModel().max_tokens == 0
     assert ScriptedModel(max_tokens=9).max_tokens == 9
     # As much as the longest takes, in bytes, or as it states.

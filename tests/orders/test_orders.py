@@ -76,7 +76,7 @@ def test_a_model_is_made_with_its_key_or_it_is_said_what_is_wrong() -> None:
 
 @pytest.mark.parametrize("yes_read", (True, False))
 @pytest.mark.parametrize("small", (True, False))
-def test_what_is_looked_at_is_asked_about_if_that_was_ordered(
+def test_order_of_approval_for_reads_asks_before_reading(
     tmp_path: Path, small: bool, yes_read: bool
 ) -> None:
     (tmp_path / "a.txt").write_text("")
@@ -116,13 +116,13 @@ def test_a_journal_is_out_of_the_folders_reach(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("field", ("model", "review"))
 @pytest.mark.parametrize("address", ("https://me:key@x.test/v1#m", "http://x.test/v1?key=1#m"))
-def test_what_may_be_a_key_is_not_recorded(field: str, address: str) -> None:
+def test_order_address_that_may_hold_a_key_is_not_recorded(field: str, address: str) -> None:
     with pytest.raises(ConfigError, match=r"the address of x\.test has a user or a query"):
         without_keys(Order("x", **{field: address}))
     without_keys(Order("x", model="http://x.test/v1#a?b@c", review="gguf:/a?b@c"))
 
 
-def test_what_an_order_sets_up_is_said_in_a_line() -> None:
+def test_order_in_words_is_one_line() -> None:
     order = Order("x", "docs", "openai:a")
     assert order.in_words == "openai:a in docs"
     more = replace(order, review="me", network=True)
@@ -174,7 +174,7 @@ def test_an_order_of_research_that_cannot_be_carried_out_is_told(
         check(ResearchOrder(**{"objectives": ["a"], **order}))
 
 
-def test_what_a_page_needs_is_missing_before_anything_is_paid(
+def test_order_of_a_page_without_its_extra_fails_before_anything_is_paid(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order = ResearchOrder(["a"], folder=str(tmp_path), html=str(tmp_path / "r.html"))

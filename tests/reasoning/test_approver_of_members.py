@@ -73,7 +73,7 @@ def refused(agent: Any) -> bool:
 
 
 @pytest.mark.parametrize("make", (dual, talk))
-def test_that_of_the_whole_is_asked(make: Callable[..., ConversationalAgent]) -> None:
+def test_members_calls_ask_the_groups_approver(make: Callable[..., ConversationalAgent]) -> None:
     person = Person()
     assert not refused(make(worker(), approver=person))
     assert person.asked == ["R"]
@@ -81,7 +81,7 @@ def test_that_of_the_whole_is_asked(make: Callable[..., ConversationalAgent]) ->
 
 
 @pytest.mark.parametrize("make", (dual, talk))
-def test_that_of_the_whole_is_asked_where_it_streams(
+def test_members_calls_ask_the_groups_approver_when_streaming(
     make: Callable[..., ConversationalAgent],
 ) -> None:
     person = Person()
@@ -104,7 +104,7 @@ def test_h_may_ask_too() -> None:
 
 
 @pytest.mark.parametrize("make", (dual, talk))
-def test_that_of_the_space_of_the_whole_is_asked(make: Callable[..., Any]) -> None:
+def test_members_calls_ask_the_approver_of_the_groups_space(make: Callable[..., Any]) -> None:
     person = Person()
     with NativeSpace(approver=person) as space:
         whole = space.add(make(worker()))
@@ -115,7 +115,7 @@ def test_that_of_the_space_of_the_whole_is_asked(make: Callable[..., Any]) -> No
 
 @pytest.mark.parametrize("inner", (dual, talk))
 @pytest.mark.parametrize("outer", (dual, talk))
-def test_that_of_what_is_around_is_asked(
+def test_nested_members_calls_ask_the_outer_groups_approver(
     inner: Callable[..., Any], outer: Callable[..., Any]
 ) -> None:
     person = Person()
@@ -152,7 +152,7 @@ def test_a_member_in_a_space_without_one_asks_that_of_the_whole() -> None:
     assert person.asked == ["R"]
 
 
-def test_who_is_merely_called_by_a_tool_has_none_of_it() -> None:
+def test_agent_called_by_a_tool_does_not_inherit_the_approver() -> None:
     person = Person()
     other = worker("other")
     steps: list[Any] = []

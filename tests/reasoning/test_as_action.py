@@ -19,7 +19,7 @@ def ask(name: str, text: str) -> Call:
 
 
 @on_a_loop
-async def test_it_answers_in_the_callers_thread_with_its_deps_and_budget() -> None:
+async def test_agent_as_action_answers_in_the_callers_thread_with_its_deps_and_budget() -> None:
     seen: list[Context[Any]] = []
 
     def prompt(context: Context[Any]) -> str:
@@ -40,7 +40,7 @@ async def test_it_answers_in_the_callers_thread_with_its_deps_and_budget() -> No
 
 
 @on_a_loop
-async def test_what_it_is_told_in_one_thread_is_not_in_another() -> None:
+async def test_agent_as_action_keeps_threads_apart() -> None:
     inner = ScriptedModel(["Noted."] * 3)
     notes = ReActAgent("notes", inner).as_action("note", "Keeps notes.")
     assert (notes.name, notes.description) == ("note", "Keeps notes.")
@@ -78,7 +78,7 @@ async def test_several_stand_side_by_side_and_one_keeps_its_own_budget() -> None
 
 
 @on_a_loop
-async def test_it_is_cancelled_with_the_reply_that_asked_it() -> None:
+async def test_agent_as_action_is_cancelled_with_its_callers_reply() -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def slow(messages: Any, actions: Any) -> Any:

@@ -234,7 +234,7 @@ def test_a_price_that_nobody_stated_is_an_error_before_the_first_call() -> None:
     assert (model.asked, thinker.memory.get_memories()) == (0, [])
 
 
-def test_what_is_no_budget_is_refused() -> None:
+def test_agent_wrong_budget_is_refused() -> None:
     with pytest.raises(DefinitionError, match="budget= needs an object with reserve"):
         agent(100)  # type: ignore[arg-type]
     free = ReActAgent("a", Spender())
@@ -273,7 +273,7 @@ def test_a_budget_that_r_has_overrun_ends_a_dual_act() -> None:
     assert (reply.stop_reason, reply.r_runs, budget.spent.tokens) == ("budget", 1, 300)
 
 
-def test_what_a_run_reserves_it_settles(caplog: pytest.LogCaptureFixture) -> None:
+def test_run_settles_what_it_reserved(caplog: pytest.LogCaptureFixture) -> None:
     budget = Budget(actions=10, model_calls=3, tokens=10_000)
     assert agent(budget, Spender(calls=2)).reply_sync("go").stop_reason == "budget"
     gc.collect()

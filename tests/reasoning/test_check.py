@@ -121,6 +121,6 @@ async def test_a_resumed_run_does_not_check_again_what_was_checked(tmp_path: Pat
 
 
 @pytest.mark.parametrize("wrong", ({"check": "x"}, {"tries": -1}, {"tries": "two"}))
-def test_what_is_no_check_is_refused(wrong: dict[str, Any]) -> None:
+def test_agent_wrong_check_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError, match=f"{next(iter(wrong))}="):
         ReActAgent("a", ScriptedModel([]), **wrong)

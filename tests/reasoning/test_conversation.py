@@ -131,7 +131,7 @@ def test_steps_are_of_all_participants() -> None:
     assert reply.usage == Usage(40, 14)
 
 
-def test_who_speaks_twice_running_is_told_so() -> None:
+def test_conversation_speaker_chosen_twice_running_is_told_nothing_is_new() -> None:
     ann = agent("Ann", "a1", "a2")
     Conversation([ann, Talker("Bob")], lambda state: "Ann", MaxTurns(2)).reply_sync("go")
     assert heard(ann) == ["go", NOTHING_NEW]
@@ -202,7 +202,7 @@ def test_at_the_deadline_nobody_speaks_any_more() -> None:
 
 
 @pytest.mark.parametrize("first", ("Dora", 7))
-def test_nobody_who_takes_no_part_is_first(first: Any) -> None:
+def test_handover_first_that_is_no_participant_is_refused(first: Any) -> None:
     with pytest.raises(DefinitionError, match=f"HandOver names no participant: .*{first}"):
         Conversation([Talker("Ann"), Talker("Bob")], HandOver(first))
 
@@ -386,7 +386,7 @@ def test_a_model_that_fails_ends_it_with_its_error() -> None:
     assert isinstance(reply.error, ModelError)
 
 
-def test_what_was_said_is_shown_as_far_as_the_models_context_goes() -> None:
+def test_chosen_by_prompt_fits_the_models_context() -> None:
     model = ScriptedModel(['{"next": "Ann"}'] * 200, context_tokens=600)
     talk = Conversation(three()[:2], ChosenBy(model, repeat=True), max_turns=200)
     assert talk.reply_sync("go " * 5000).stop_reason == "max_iterations"
@@ -425,7 +425,7 @@ def test_agents_hand_over_until_one_answers() -> None:
     assert [step.action for step in reply.steps] == ["hand_over", "hand_over"]
 
 
-def test_who_answered_last_may_stay_the_first_to_be_asked() -> None:
+def test_handover_stay_asks_the_last_speaker_first() -> None:
     desk = agent("desk", handing("bills", "A refund."), say("Hello, Bo."), say("It is paid."))
     bills = agent("bills", say("Which order?"), handing("desk", "Paid."))
     talk = Conversation([desk, bills], HandOver("desk", stay=True))
@@ -530,7 +530,7 @@ def test_two_conversations_may_have_one_agent_at_a_time() -> None:
         ("none", "max_iterations", ["Ann", "Bob", "Ann", "Bob"]),
     ),
 )
-def test_one_that_fails_of_several_does_not_lose_the_others(
+def test_conversation_simultaneous_speaker_that_fails_keeps_the_others_turns(
     rule: Any, stop: str, speakers: list[str]
 ) -> None:
     class Fails(Talker):
@@ -552,7 +552,7 @@ def test_one_that_fails_of_several_does_not_lose_the_others(
     assert reply.text.startswith("Bob ")
 
 
-def test_one_that_fails_alone_ends_it() -> None:
+def test_conversation_single_speaker_that_fails_ends_it() -> None:
     talk = Conversation([agent("Ann", "a1"), agent("Bob", ValueError("no power"))])
     reply = talk.reply_sync("go")
     assert (reply.stop_reason, reply.text) == ("error", "a1")
@@ -564,7 +564,7 @@ def test_one_that_fails_alone_ends_it() -> None:
 
 @pytest.mark.parametrize("form", ("reply", "raised"))
 @pytest.mark.parametrize("reason", ("deadline", "budget"))
-def test_what_one_has_no_budget_for_ends_it_whatever_the_rule(form: str, reason: str) -> None:
+def test_conversation_speaker_out_of_budget_ends_it(form: str, reason: str) -> None:
     spent = BudgetExceeded("10 of 10 model calls are made", "model_calls")
     error = DeadlineExceeded("5 s are over") if reason == "deadline" else spent
 
@@ -657,7 +657,7 @@ def test_a_conversation_takes_part_in_a_conversation() -> None:
     assert reply.usage == Usage(6, 6)
 
 
-def test_what_it_observes_everyone_observes() -> None:
+def test_conversation_observe_reaches_every_participant() -> None:
     ann, bob = Talker("Ann"), Talker("Bob")
     talk = Conversation([ann, bob], until=MaxTurns(1))
 
@@ -907,7 +907,7 @@ def test_cancelling_reaches_an_action_of_a_participant() -> None:
     asyncio.run(asyncio.wait_for(main(), WAIT))
 
 
-def test_who_gives_the_outcome_has_heard_who_spoke_at_the_same_time() -> None:
+def test_conversation_value_is_given_after_hearing_simultaneous_speakers() -> None:
     ann, bob = Talker("Ann"), agent("Bob", "I see 2.", "3")
     talk = Conversation([ann, bob], lambda state: None if state.turns else ["Ann", "Bob"])
     assert talk.reply_sync("How many?", schema=int).value == 3
@@ -1119,7 +1119,7 @@ def test_a_participant_that_is_cancelled_from_elsewhere_has_failed() -> None:
     assert bob.heard[1] == "(Ann gave no answer: ModelError: it was cancelled from elsewhere)"
 
 
-def test_what_was_said_to_a_speaker_that_was_cancelled_is_in_the_state() -> None:
+def test_conversation_state_keeps_lines_of_a_cancelled_turn() -> None:
     ann, bob = Gated("Ann"), Talker("Bob")
     talk = Conversation([ann, bob], until=MaxTurns(2))
 
@@ -1135,7 +1135,7 @@ def test_what_was_said_to_a_speaker_that_was_cancelled_is_in_the_state() -> None
     assert [each["content"] for each in saved["own"]["transcript"]] == ["go", "Faster!"]
 
 
-def test_what_another_agent_notes_is_observed_at_once() -> None:
+def test_conversation_note_is_observed_at_once() -> None:
     ann = Talker("Ann")
     talk = Conversation([ann])
 
@@ -1416,7 +1416,7 @@ def test_hooks_are_those_of_every_agent_that_replies() -> None:
 
 
 @pytest.mark.parametrize("stated", ({"max_turns": 2}, {"until": MaxTurns(2)}), ids=str)
-def test_what_a_conversation_said_is_its_answer_however_its_turns_are_bounded(stated: Any) -> None:
+def test_conversation_bounded_by_turns_answers_with_what_was_said(stated: Any) -> None:
     talk = Conversation([agent("Ann", "one"), agent("Bob", "two")], id="it", **stated)
     with NativeSpace() as space:
         space.add(talk)

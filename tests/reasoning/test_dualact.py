@@ -474,7 +474,7 @@ class Speaker:
     async def observe(self, message: Any) -> None: ...
 
 
-def test_what_is_observed_both_remember_once() -> None:
+def test_dualact_observation_is_remembered_once_by_both() -> None:
     for shared in (False, True):
         dual, h, r = two([GO, DONE], ["3"], shared_memory=shared)
         asyncio.run(dual.observe("It rains."))
@@ -539,7 +539,7 @@ def test_there_are_as_many_instructions_as_there_are_r(texts: list[str]) -> None
     assert "or a list with one text for each" in asked(h)[1]
 
 
-def test_one_of_several_that_fails_does_not_take_the_others_along() -> None:
+def test_dualact_one_failing_r_keeps_the_others_results() -> None:
     models = [ScriptedModel([]), ScriptedModel(["south"])]
     workers = [ReActAgent(f"R{n}", model) for n, model in enumerate(models)]
     h = ScriptedModel([GO, DONE])
@@ -675,7 +675,7 @@ def test_events_of_both_in_order() -> None:
 # -- review ----------------------------------------------------------------------------------------
 
 
-def test_what_no_rule_catches_is_accepted() -> None:
+def test_dualact_review_on_error_accepts_good_results() -> None:
     dual, h, _ = two([GO], ["3"], review="on_error")
     assert dual.config.review == "on_error"
     assert two([GO], ["3"])[0].config.review == "every"
@@ -759,7 +759,7 @@ def same() -> int:
 # -- limits, cancelling, interrupting --------------------------------------------------------------
 
 
-def test_both_spend_of_one_budget() -> None:
+def test_dualact_h_and_r_spend_one_budget() -> None:
     budget = Budget(model_calls=3)
     dual, h, r = two([GO, GO, DONE], ["a", "b"], budget=budget)
     reply = dual.reply_sync("Count.")
@@ -902,7 +902,7 @@ def test_an_interruption_reaches_whoever_is_at_work() -> None:
     asyncio.run(main())
 
 
-def test_what_an_r_cannot_hear_reaches_h() -> None:
+def test_dualact_interruption_that_r_cannot_hear_reaches_h() -> None:
     class Deaf:
         id = "R"
 
@@ -918,7 +918,7 @@ def test_what_an_r_cannot_hear_reaches_h() -> None:
     assert "Message from the user:\n| In French, please." in asked(h)[1]
 
 
-def test_what_is_said_before_reaches_h() -> None:
+def test_dualact_interruption_before_the_reply_reaches_h() -> None:
     dual, h, _ = two([DONE], [])
     assert not dual.interrupt("Be quick.")
     dual.reply_sync("Count.")
@@ -1128,7 +1128,7 @@ def test_steps_of_several_are_in_their_order_whichever_ended_first() -> None:
     asyncio.run(main())
 
 
-def test_what_is_said_between_two_turns_is_heard_by_the_next_alone() -> None:
+def test_dualact_interruption_between_turns_is_heard_once() -> None:
     def say(agent: Any, about: dict[str, Any]) -> None:
         if about["loop"] == 1:
             agent.interrupt("Only the small ones.")
@@ -1143,7 +1143,7 @@ def test_what_is_said_between_two_turns_is_heard_by_the_next_alone() -> None:
 # -- without a config ------------------------------------------------------------------------------
 
 
-def test_it_is_made_of_two_agents_without_a_config() -> None:
+def test_dualact_of_two_agents_needs_no_config() -> None:
     human, reactive = (
         ReActAgent("H", ScriptedModel([GO, GO])),
         ReActAgent("R", ScriptedModel(["3"])),
@@ -1154,7 +1154,7 @@ def test_it_is_made_of_two_agents_without_a_config() -> None:
     assert dual.reply_sync("How many?").stop_reason == "max_loops"
 
 
-def test_what_it_cannot_be_made_of_is_told() -> None:
+def test_dualact_wrong_agents_are_refused() -> None:
     human, reactive = ReActAgent("H", ScriptedModel([])), ReActAgent("R", ScriptedModel([]))
     config = DualActConfig(human, reactive)
     with pytest.raises(ConfigError, match="needs reactive=, or a DualActConfig"):
@@ -1168,7 +1168,7 @@ def test_what_it_cannot_be_made_of_is_told() -> None:
             DualActAgent(human=human, reactive=same)
 
 
-def test_what_h_called_itself_is_in_the_reply() -> None:
+def test_dualact_reply_has_the_calls_of_h() -> None:
     def look() -> str:
         """Look."""
         return "3 files"

@@ -89,7 +89,9 @@ async def paused(dual: DualActAgent, type: str, loop: int, schema: Any = None) -
 
 @pytest.mark.parametrize("several", (False, True))
 @pytest.mark.parametrize(("type", "loop"), TURNS)
-def test_it_goes_on_in_another_process(tmp_path: Path, type: str, loop: int, several: bool) -> None:
+def test_dualact_state_resumes_in_another_process(
+    tmp_path: Path, type: str, loop: int, several: bool
+) -> None:
     whole = end(asyncio.run(make(several).reply("Count.")))
     assert (whole["stop"], whole["runs"]) == ("terminated", 2)
     state = asyncio.run(paused(make(several), type, loop))
@@ -105,7 +107,7 @@ def test_it_goes_on_in_another_process(tmp_path: Path, type: str, loop: int, sev
     assert json.loads(done.stdout) == json.loads(json.dumps(whole))
 
 
-def test_it_goes_on_from_results_that_are_not_json() -> None:
+def test_dualact_state_with_results_that_are_no_json_resumes() -> None:
     def weigh() -> list[Any]:
         """Weigh."""
         return [float("nan"), {1: object}, 2.5]
@@ -123,7 +125,7 @@ def test_it_goes_on_from_results_that_are_not_json() -> None:
     assert reply.steps[0].result["result"] == ["nan", {"1": "<class 'object'>"}, 2.5]
 
 
-def test_it_goes_on_in_the_same_process_after_being_cancelled() -> None:
+def test_dualact_state_resumes_after_a_cancellation() -> None:
     dual = make()
     whole = end(asyncio.run(make().reply("Count.")))
     saved = asyncio.run(paused(dual, "post_acting", 1))
@@ -191,7 +193,7 @@ INTEGER = {"type": "integer"}
 
 
 @pytest.mark.parametrize("asked", (INTEGER, int), ids=("a schema", "a type"))
-def test_it_goes_on_as_it_was_asked_for_in_the_same_process(asked: Any) -> None:
+def test_dualact_state_resumes_with_the_schema_that_was_asked_for(asked: Any) -> None:
     dual = whole_number()
     asyncio.run(paused(dual, "post_reasoning", 1, schema=asked))
     assert asyncio.run(dual.resume()).value == 7

@@ -103,7 +103,7 @@ def test_hooks_are_called_in_order_with_what_the_step_is_about(form: str) -> Non
     assert about["post_reasoning"]["answer"] == ModelReply("3")
 
 
-def test_what_a_hook_returns_takes_the_place_and_the_next_one_sees_it() -> None:
+def test_hooks_result_replaces_the_value_for_the_next_hook() -> None:
     thinker = agent({"name": "add", "args": {"a": 1, "b": 2}}, "it is {n}")
 
     def double(_: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def test_messages_for_the_model_are_changed_for_that_answer_only() -> None:
     assert said not in thinker.memory.get_memories()
 
 
-def test_what_is_observed_may_be_changed() -> None:
+def test_hooks_pre_observe_may_change_the_message() -> None:
     thinker = agent()
     thinker.register_hook(
         "pre_observe", "mark", lambda _, k: {"message": {"role": "user", "content": "(heard)"}}
@@ -248,7 +248,7 @@ def test_the_arguments_of_a_hook_are_checked_and_approved_like_the_models() -> N
     assert 'missing argument "b"' in second.error
 
 
-def test_what_a_pre_acting_hook_raises_is_what_the_model_is_told() -> None:
+def test_hooks_pre_acting_exception_is_the_calls_result() -> None:
     executed: list[int] = []
     after: list[str] = []
 
@@ -449,7 +449,7 @@ def test_a_hook_that_puts_something_else_in_place_is_named(type: str, changed: A
     assert len(model.received) == answers.get(type, 1)
 
 
-def test_what_is_expected_of_a_hook_is_said() -> None:
+def test_hooks_wrong_result_is_refused_with_what_is_expected() -> None:
     thinker = agent("3")
     thinker.register_hook("post_reasoning", "mine", lambda *_: {"answer": "text"})
     reply = thinker.reply_sync("go")

@@ -161,7 +161,7 @@ def test_the_model_calls_what_other_agents_offer(space: NativeSpace, which: Any)
     assert thinker.actions.get_actions() == []
 
 
-def test_what_is_discovered_is_checked_and_fails_like_any_action(space: NativeSpace) -> None:
+def test_discovered_action_is_checked_and_fails_like_any_other(space: NativeSpace) -> None:
     model = Answers(
         use("Calculator_add", {"a": "one"}),
         use("Calculator_add", {"a": 1, "c": 2}),
@@ -179,7 +179,7 @@ def test_what_is_discovered_is_checked_and_fails_like_any_action(space: NativeSp
     assert json.loads(model.last["content"]) == {"error": "ValueError: I will not"}
 
 
-def test_it_discovers_anew_before_each_reply(space: NativeSpace) -> None:
+def test_discovery_happens_before_each_reply(space: NativeSpace) -> None:
     model = Answers(say("ok"))
     thinker = space.add(ReActAgent("thinker", model, discover="*"))
     thinker.reply_sync("one")
@@ -204,7 +204,7 @@ def test_its_own_action_goes_before_a_discovered_one(space: NativeSpace) -> None
     assert model.names == ["Calculator_add", "Calculator_refuse"]
 
 
-def test_who_does_not_answer_is_left_out_and_logged(
+def test_discovery_leaves_out_and_logs_silent_agents(
     space: NativeSpace, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Silent(Agent):
@@ -258,7 +258,7 @@ def test_an_action_that_asks_first_does_so_at_its_own_agent(space: NativeSpace) 
     assert [step.error for step in steps] == [None, '"Guard.open" not permitted']
 
 
-def test_who_comes_later_does_not_take_the_name_of_an_action(
+def test_discovered_action_cannot_take_a_known_actions_name(
     space: NativeSpace, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Impostor(Agent):
@@ -462,7 +462,7 @@ def test_two_thinkers_that_pass_a_question_on_for_ever_are_stopped(space: Native
     assert me.ask("A", "help").result(WAIT)
 
 
-def test_one_inside_and_one_outside_may_ask_each_other_directly(space: NativeSpace) -> None:
+def test_agents_inside_and_outside_a_space_may_ask_each_other(space: NativeSpace) -> None:
     async def ask_inside() -> str:
         return (await inside.reply("ask outside")).text
 

@@ -92,7 +92,7 @@ def test_the_first_reply_after_it_imports_nothing(tmp_path: Path, kind: str) -> 
     assert server.requests or kind == "Researcher"
 
 
-def test_nothing_is_sent_and_nothing_remembered(tmp_path: Path) -> None:
+def test_prepare_sends_and_remembers_nothing(tmp_path: Path) -> None:
     model = ScriptedModel(["Hello."])
     made: list[str | None] = []
 
@@ -120,7 +120,7 @@ def test_a_local_model_is_loaded_in_members_too() -> None:
         assert model.loaded
 
 
-def test_what_is_missing_is_told_before_the_first_request(tmp_path: Path) -> None:
+def test_prepare_names_missing_weights(tmp_path: Path) -> None:
     (tmp_path / "broken.gguf").write_bytes(b"GGUF")
     agent = ReActAgent("a", f"gguf:{tmp_path / 'broken.gguf'}")
 

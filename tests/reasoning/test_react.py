@@ -144,7 +144,7 @@ def test_actions_are_a_registry_or_made_one() -> None:
     assert thinker.actions is registry
 
 
-def test_what_it_may_call_is_not_what_it_offers() -> None:
+def test_react_actions_it_calls_are_not_actions_it_offers() -> None:
     thinker, _ = agent(say("ok"))
     assert list(thinker.offers) == ["say"]
     assert [a.name for a in thinker.actions.get_actions()] == ["add"]
@@ -204,7 +204,7 @@ def test_priorities_may_be_any_real_numbers() -> None:
         (5, "goals= must be a list of goals, got 5"),
     ),
 )
-def test_what_are_no_goals_is_refused(goals: Any, told: str) -> None:
+def test_react_wrong_goals_are_refused(goals: Any, told: str) -> None:
     with pytest.raises(DefinitionError, match=f"agent 'thinker': {told}"):
         agent(say("2"), goals=goals)
     thinker, _ = agent(say("2"))
@@ -224,7 +224,7 @@ def test_goals_may_change() -> None:
     assert "Be kind." not in model.prompts[1][0]["content"]
 
 
-def test_it_remembers_from_one_reply_to_the_next() -> None:
+def test_react_remembers_earlier_replies() -> None:
     thinker, model = agent(say("Hello, Ada."), say("Ada."))
     thinker.reply_sync("I am Ada.")
     thinker.reply_sync("Who am I?")
@@ -437,7 +437,7 @@ def test_plain_calls_of_one_answer_run_at_once() -> None:
     assert [step.result["result"] for step in thinker.reply_sync("go").steps] == [True] * 3
 
 
-def test_one_failure_leaves_the_other_calls_alone() -> None:
+def test_react_failed_call_leaves_the_other_calls_alone() -> None:
     def fail() -> None:
         raise ValueError("no")
 
@@ -524,7 +524,7 @@ def test_the_first_of_two_terminal_actions_is_the_reply_and_both_are_kept() -> N
     assert contents(reply, "tool") == ["slow", "quick"]
 
 
-def test_it_ends_after_so_many_answers() -> None:
+def test_react_ends_after_max_iterations() -> None:
     answers = [use("add", {"a": n, "b": 0}, text=f"step {n}") for n in range(9)]
     thinker, model = agent(*answers, max_iterations=4)
     reply = thinker.reply_sync("go")
@@ -812,7 +812,7 @@ def test_threads_with_loops_of_their_own_wait_for_each_other() -> None:
     assert max(most) == 1
 
 
-def test_one_loop_after_another() -> None:
+def test_react_replies_on_one_loop_after_another() -> None:
     thinker, _ = agent(say("ok"))
 
     async def two() -> list[str]:
@@ -972,7 +972,7 @@ def test_a_model_cannot_give_the_context() -> None:
     assert model.last["content"] == "seen"
 
 
-def test_what_an_action_does_to_its_arguments_is_not_remembered() -> None:
+def test_react_remembers_arguments_before_an_action_changes_them() -> None:
     def sort(numbers: list) -> list:  # type: ignore[type-arg]
         numbers.sort()
         numbers.append("sorted")

@@ -118,7 +118,7 @@ def test_the_value_is_what_the_text_is_by_the_schema(schema: Any, text: str, val
         (int, "1e400", "is not JSON"),
     ),
 )
-def test_what_does_not_follow_is_asked_for_once_more_with_the_fault(
+def test_schema_answer_that_does_not_follow_is_asked_for_again(
     schema: Any, text: str, told: str
 ) -> None:
     good = {
@@ -176,7 +176,7 @@ def test_the_model_is_given_the_schema_and_actions_go_on_working() -> None:
         jsonschema.validate({"value": 1, "children": [{"value": "2"}]}, schema)
 
 
-def test_what_a_terminal_action_returns_is_the_value_whatever_the_schema() -> None:
+def test_schema_terminal_actions_result_is_the_value() -> None:
     from moothall import Action
 
     agent = ReActAgent(
@@ -201,7 +201,7 @@ def test_what_a_terminal_action_returns_is_the_value_whatever_the_schema() -> No
         type("Opaque", (), {}),
     ),
 )
-def test_what_is_no_schema_is_an_error_before_the_model_is_asked(schema: Any) -> None:
+def test_schema_that_is_wrong_is_refused_before_the_model_is_asked(schema: Any) -> None:
     model = ScriptedModel(["1"])
     agent = ReActAgent("thinker", model)
     with pytest.raises(DefinitionError, match="schema="):
@@ -233,7 +233,7 @@ def test_a_schema_that_refers_to_itself_alone_fits_no_answer() -> None:
     assert "nested too deep" in reply.detail
 
 
-def test_nothing_is_fetched_for_a_schema() -> None:
+def test_schema_reference_to_a_url_is_not_fetched() -> None:
     agent = ReActAgent("thinker", ScriptedModel(["ok"]))
     with pytest.raises(
         DefinitionError, match=r"schema= is not a JSON schema: .*nothing is fetched"

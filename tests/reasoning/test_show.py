@@ -64,7 +64,7 @@ def test_text_calls_and_results_are_printed_in_their_order() -> None:
     assert reply.text == "It is\n3."
 
 
-def test_nothing_of_a_reply_is_obeyed_by_the_terminal() -> None:
+def test_show_escapes_control_characters() -> None:
     text, _ = shown(agent("a", "red \x1b[31m and \x07").stream("x"))
     assert text == "red \\x1b[31m and \\x07\n"
 
@@ -156,7 +156,7 @@ def test_every_stream_takes_async_with_and_ends_with_done(kind: str) -> None:
     assert set(found) <= {each.kind for each in get_args(Event)}
 
 
-def test_what_is_no_stream_is_refused() -> None:
+def test_show_of_what_is_no_stream_is_refused() -> None:
     with pytest.raises(TypeError, match=r"show takes a stream, such as agent.stream\(text\), got "):
         asyncio.run(show(ReActAgent("a", ScriptedModel([])).reply))  # type: ignore[arg-type]
 

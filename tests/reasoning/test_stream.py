@@ -142,7 +142,7 @@ def test_a_model_that_does_not_stream_gives_its_answer_in_one_piece() -> None:
         assert events[1] == TextPiece("all at once", "thinker", "r")
 
 
-def test_what_stream_and_reply_give_is_the_same() -> None:
+def test_stream_and_reply_give_the_same_reply() -> None:
     def script() -> ScriptedModel:
         return ScriptedModel([{"name": "add", "args": {"a": 1, "b": 1}}, "not done", "done"])
 
@@ -323,7 +323,7 @@ def test_parallel_calls_start_together_and_each_ends_once() -> None:
 
 @pytest.mark.parametrize("of", ("loop", "dual act"))
 @pytest.mark.parametrize("form", ("sync", "async"))
-def test_nobody_is_asked_before_the_reader_has_seen_what_about(of: str, form: str) -> None:
+def test_stream_shows_a_call_before_its_approval_is_asked(of: str, form: str) -> None:
     order: list[str] = []
 
     @action(access_policy=ACCESS_REQUESTED)
@@ -389,7 +389,7 @@ def test_leaving_a_stream_before_the_question_asks_nobody() -> None:
     asyncio.run(main())
 
 
-def test_nobody_is_asked_after_a_stream_was_left_by_a_model_that_will_not_stop() -> None:
+def test_stream_left_by_its_reader_asks_for_no_approval() -> None:
     @action(access_policy=ACCESS_REQUESTED)
     def refund() -> str:
         raise AssertionError

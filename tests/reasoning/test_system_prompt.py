@@ -45,7 +45,7 @@ class Service:
 
 @pytest.mark.parametrize("prompt", (who, slow, Service().prompt))
 @on_a_loop
-async def test_it_is_made_for_each_reply(prompt: Any) -> None:
+async def test_system_prompt_function_is_called_for_each_reply(prompt: Any) -> None:
     model = ScriptedModel(["Hello."] * 3)
     agent = ReActAgent("a", model, system_prompt=prompt, deps="all")
     await agent.reply("Hi", thread="ada", deps="Ada")
@@ -59,7 +59,7 @@ async def test_it_is_made_for_each_reply(prompt: Any) -> None:
 
 
 @on_a_loop
-async def test_it_is_made_once_for_a_reply_and_knows_its_run_and_budget() -> None:
+async def test_system_prompt_function_is_called_once_with_run_and_budget() -> None:
     made: list[Context[None]] = []
 
     def prompt(context: Context[None]) -> str:
@@ -85,7 +85,7 @@ async def test_it_is_made_once_for_a_reply_and_knows_its_run_and_budget() -> Non
 
 @pytest.mark.parametrize("prompt", (lambda context: None, lambda context: ""))
 @on_a_loop
-async def test_none_is_no_prompt(prompt: Any) -> None:
+async def test_system_prompt_none_adds_no_message(prompt: Any) -> None:
     model = ScriptedModel(["Hello."])
     await ReActAgent("a", model, system_prompt=prompt).reply("Hi")
     assert [each["role"] for each in model.received[0]] == ["user"]
@@ -147,7 +147,7 @@ def number(context: Context[None]) -> Any:
     ("prompt", "said"), ((fails, "LookupError: no such customer"), (number, "must return a text"))
 )
 @on_a_loop
-async def test_one_that_fails_ends_the_reply_and_says_so(prompt: Any, said: str) -> None:
+async def test_system_prompt_function_that_fails_ends_the_reply(prompt: Any, said: str) -> None:
     model = ScriptedModel(["Hello."])
     reply = await ReActAgent("a", model, system_prompt=prompt).reply("Hi")
     assert reply.stop_reason == "error"
@@ -170,6 +170,6 @@ def test_a_chat_agent_knows_its_sender() -> None:
 
 @pytest.mark.parametrize("make", (ReActAgent, ChattyAI))
 @pytest.mark.parametrize("wrong", (7, ["x"]))
-def test_it_is_a_text_or_a_function(make: Any, wrong: Any) -> None:
+def test_system_prompt_of_another_type_is_refused(make: Any, wrong: Any) -> None:
     with pytest.raises(DefinitionError, match="must be a text or a function of the Context, got"):
         make("a", ScriptedModel([]), system_prompt=wrong)

@@ -83,9 +83,7 @@ def at_once(state: ConversationState) -> str:
         ((lambda state: f"at {state.turns}") & MaxTurns(3), "c", "at 1 and MaxTurns(3)"),
     ),
 )
-def test_it_ends_after_the_turn_in_which_the_condition_is_met(
-    until: Any, text: str, detail: str
-) -> None:
+def test_termination_ends_after_the_turn_that_meets_it(until: Any, text: str, detail: str) -> None:
     reply = ended(until, *"abcdef")
     assert (reply.text, reply.stop_reason, reply.detail) == (text, "done", detail)
 
@@ -95,11 +93,11 @@ def test_a_condition_that_is_not_met_leaves_it_to_max_turns() -> None:
     assert (reply.text, reply.stop_reason) == ("d", "max_iterations")
 
 
-def test_one_met_in_the_last_turn_there_is_counts() -> None:
+def test_termination_met_in_the_last_turn_counts() -> None:
     assert ended(Said("d"), *"abcd").stop_reason == "done"
 
 
-def test_what_was_asked_is_not_what_was_said() -> None:
+def test_termination_words_of_the_question_do_not_count() -> None:
     assert ended(Said("APPROVE"), "a", "b").stop_reason == "max_iterations"
 
 
@@ -114,7 +112,7 @@ def test_a_text_is_looked_for_as_it_is(text: str) -> None:
     assert ended(Said(text), "abc", f"it is {text}, I think").stop_reason == "done"
 
 
-def test_who_failed_has_neither_spoken_nor_said_it() -> None:
+def test_termination_failed_turn_does_not_count() -> None:
     class Fails(Talker):
         async def reply(self, text: Any, **wanted: Any) -> Any:
             return answer("APPROVE", stop_reason="max_iterations")
@@ -142,7 +140,7 @@ def test_each_reply_starts_anew() -> None:
     assert (talk.reply_sync("two").detail, talk.state.turns) == ("Elapsed(10)", 10)
 
 
-def test_one_condition_may_serve_two_conversations() -> None:
+def test_termination_condition_may_serve_two_conversations() -> None:
     async def main() -> None:
         until = Said("Ann 2") & Said("Bob 1")
         talks = [Conversation([Talker("Ann"), Talker("Bob")], until=until) for _ in range(2)]
@@ -164,7 +162,7 @@ def test_a_condition_of_ones_own_has_one_method() -> None:
     )
 
 
-def test_what_conditions_keep_is_saved() -> None:
+def test_termination_conditions_are_part_of_the_state() -> None:
     until = (Said("Ann 1") & Said("Ann 2")) | Elapsed(4, Clock(1))
 
     def made() -> Conversation:

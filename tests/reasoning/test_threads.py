@@ -47,7 +47,7 @@ def test_each_thread_is_a_conversation_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("memory", (None, Memory(), TokenBoundedMemory(500)))
-def test_what_a_thread_remembers_can_be_read_from_the_agent(memory: Memory | None) -> None:
+def test_thread_memory_can_be_read_from_the_agent(memory: Memory | None) -> None:
     thinker = agent(memory)
     thinker.reply_sync("a", thread="Ann")
     thinker.reply_sync("b")
@@ -262,7 +262,7 @@ def test_a_memory_of_ones_own_is_saved_and_loaded_into_an_empty_one() -> None:
         ({"kind": "ReActAgent", "version": 1, "x": object()}, "is damaged"),
     ),
 )
-def test_what_is_no_state_is_refused_and_nothing_changes(saved: Any, told: str) -> None:
+def test_threads_wrong_state_is_refused_and_changes_nothing(saved: Any, told: str) -> None:
     thinker = agent()
     thinker.reply_sync("a")
     before = thinker.state_dict()
@@ -271,7 +271,7 @@ def test_what_is_no_state_is_refused_and_nothing_changes(saved: Any, told: str) 
     assert thinker.state_dict() == before
 
 
-def test_what_is_not_json_cannot_be_saved() -> None:
+def test_threads_state_that_is_no_json_cannot_be_saved() -> None:
     thinker = agent()
     asyncio.run(thinker.observe({"role": "user", "content": object()}))
     with pytest.raises(StateError, match="cannot be written as JSON"):

@@ -130,7 +130,9 @@ def seen(models: list[ScriptedModel], since: list[int] | None = None) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_one_sender_told_is_in_no_prompt_for_another(kind: str, space: NativeSpace) -> None:
+def test_threads_words_of_one_sender_are_in_no_prompt_for_another(
+    kind: str, space: NativeSpace
+) -> None:
     it, models = KINDS[kind]()
     space.add(it)
     ada, eve = space.add(Agent("Ada")), space.add(Agent("Eve"))
@@ -265,7 +267,7 @@ def test_an_agent_that_is_another_ones_action_is_asked_in_its_thread(space: Nati
     assert SECRET not in json.dumps(script.received[1])
 
 
-def test_what_comes_back_belongs_to_the_thread_that_sent(space: NativeSpace) -> None:
+def test_threads_response_is_heard_in_the_thread_that_sent(space: NativeSpace) -> None:
     """A response to a message that a reply sent is heard in that thread, whoever it is from."""
 
     class Clerk(Agent):
@@ -314,7 +316,7 @@ def test_the_threads_of_a_sender_that_left_are_gone(kind: str, space: NativeSpac
     assert SECRET not in seen(models, before)
 
 
-def test_what_a_sender_sent_before_it_left_is_gone_too(space: NativeSpace) -> None:
+def test_threads_of_a_sender_that_left_are_forgotten(space: NativeSpace) -> None:
     answered, held = threading.Semaphore(0), threading.Event()
 
     async def answer(messages: list[dict[str, Any]], _: Any) -> str:
@@ -335,7 +337,7 @@ def test_what_a_sender_sent_before_it_left_is_gone_too(space: NativeSpace) -> No
     assert SECRET not in seen([script], [len(script.received) - 1])
 
 
-def test_what_is_answered_after_its_sender_left_is_unknown_to_the_next_of_its_name(
+def test_threads_answer_after_its_sender_left_is_unknown_to_its_namesake(
     space: NativeSpace,
 ) -> None:
     begun, held = threading.Event(), threading.Event()
@@ -379,7 +381,7 @@ def a_pair_within(decides: Any, works: Any) -> tuple[Any, list[ScriptedModel]]:
 @pytest.mark.parametrize("held_in", (0, 1), ids=("first", "second"))
 @pytest.mark.parametrize("asks", (True, False), ids=("ask", "send"))
 @pytest.mark.parametrize("kind", (a_pair, some_talkers, a_pair_within))
-def test_who_leaves_while_several_answer_leaves_nothing_to_the_next_of_its_name(
+def test_threads_of_a_sender_that_left_during_a_group_reply_are_forgotten(
     kind: Any, asks: bool, held_in: int, space: NativeSpace
 ) -> None:
     begun, held, over = threading.Event(), threading.Event(), threading.Event()
@@ -584,7 +586,7 @@ def test_with_nothing_under_way_the_next_reply_of_that_thread_hears_it(kind: str
 
 
 @pytest.mark.parametrize("kind", ("loop", "dual act", "conversation"))
-def test_what_is_observed_in_a_thread_is_of_that_thread(kind: str) -> None:
+def test_threads_observation_stays_in_its_thread(kind: str) -> None:
     it, models = KINDS[kind]()
     asyncio.run(it.observe("It rains.", thread="Ann"))
     it.reply_sync("go", thread="Bo")
@@ -795,7 +797,7 @@ def test_a_budget_of_a_reply_is_part_of_the_agents() -> None:
     assert it.reply_sync("go").text == "ok"
 
 
-def test_who_permits_knows_the_run_and_the_thread() -> None:
+def test_threads_approval_request_names_run_and_thread() -> None:
     asked: list[ApprovalRequest] = []
 
     def permit(request: ApprovalRequest) -> bool:
@@ -971,7 +973,7 @@ def test_a_thread_that_the_asker_states_holds(space: NativeSpace) -> None:
     assert "I am Ada." in json.dumps(script.received[-1])
 
 
-def test_what_a_reply_sends_to_a_colleague_is_heard_in_its_thread(space: NativeSpace) -> None:
+def test_threads_message_of_a_reply_is_heard_in_its_thread(space: NativeSpace) -> None:
     async def tell(text: str, context: Context) -> str:
         """Tell the colleague."""
         message = {"to": "reader", "action": {"name": "say", "args": {"content": text}}}

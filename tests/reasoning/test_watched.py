@@ -147,7 +147,7 @@ async def _streamed(agent: Any) -> list[Any]:
         return [event async for event in events]
 
 
-def test_who_streams_and_who_watches_see_the_same() -> None:
+def test_watchers_and_streams_see_the_same_events() -> None:
     agent = ReActAgent("R", ScriptedModel(["One two."]))
     seen: list[Any] = []
     agent.watch(seen.append)

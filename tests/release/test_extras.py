@@ -64,6 +64,16 @@ ALONE = {
         else:
             raise AssertionError("it found a broker")
     """,
+    "postgres": """
+        from moothall import Journal, JournalError, PostgresMemory
+
+        try:
+            Journal("postgresql://nobody:secret@127.0.0.1:9/none")
+        except JournalError as error:
+            assert "127.0.0.1:9/none" in str(error) and "secret" not in str(error), error
+        else:
+            raise AssertionError("it found a server")
+    """,
     "cli": """
         import subprocess, sys
 
@@ -105,6 +115,26 @@ ALONE = {
         frame = many.run_sync(jobs=0).to_pandas()
         assert len(frame)
     """,
+    "osm": """
+        from pathlib import Path
+        from moothall.society import City
+
+        ends = '<node id="1" lon="11" lat="48"/><node id="2" lon="11.01" lat="48"/>'
+        home = '<node id="3" lon="11" lat="48"><tag k="building" v="house"/></node>'
+        road = '<nd ref="1"/><nd ref="2"/><tag k="highway" v="residential"/>'
+        text = f'<osm version="0.6">{ends}{home}<way id="1">{road}</way></osm>'
+        Path("town.osm").write_text(text)
+        assert City.from_osm("town.osm")["home-1"].capacity == 3
+    """,
+    "sensitivity": """
+        from moothall.society import Experiment
+
+        facts = {"society": {"citizens": 10}, "metrics": ["home"]}
+        made = Experiment(name="e", workflow=[{"run": {"steps": 1}}], **facts)
+        bounds = {"blocks.SocialBlock.bound": (1, 9)}
+        found = made.sensitivity_sync("morris", bounds, samples=2, jobs=0)
+        assert len(found.rows) == 1
+    """,
     "pictures": """
         import asyncio
         from pathlib import Path
@@ -121,8 +151,21 @@ ALONE = {
             town = Society(200, seed=1, engine=RayEngine(workers=1))
             asyncio.run(town.run(days=1))
     """,
-    "studio": """
+    "gradio": """
         import urllib.error, urllib.request
+        from moothall import NativeSpace
+        from moothall.gradio import demo, gradio_user
+
+        with NativeSpace() as space, demo:
+            space.add(gradio_user)
+            demo.launch(0, prevent_thread_lock=True, quiet=True)
+            try:
+                urllib.request.urlopen(demo.url)
+            except urllib.error.HTTPError as error:
+                assert error.code == 401, error
+    """,
+    "studio": """
+        import sys, urllib.error, urllib.request
         from moothall.studio import Studio
 
         with Studio() as studio:
@@ -131,6 +174,7 @@ ALONE = {
                 urllib.request.urlopen(studio.url)
             except urllib.error.HTTPError as error:
                 assert error.code == 401, error
+        assert "gradio" not in sys.modules
     """,
 }
 """A program for each extra; for none of them the default install."""
@@ -143,6 +187,7 @@ TOGETHER = (
     "openai",
     "pandas",
     "pictures",
+    "postgres",
     "research",
     "society",
     "tables",

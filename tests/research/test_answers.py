@@ -112,7 +112,7 @@ def test_a_question_asks_for_a_kind_of_answer(question: str, kind: str) -> None:
         "Who composed the Moonlight Sonata?",
     ),
 )
-def test_what_has_no_answer_is_said_and_nothing_is_cited(question: str) -> None:
+def test_question_without_an_answer_is_said_and_nothing_is_cited(question: str) -> None:
     report = report_of(MANUAL, question)
     assert not report.citations
     assert report.objectives[0].expertise < 0.5

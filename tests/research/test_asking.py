@@ -69,7 +69,7 @@ def test_a_report_that_a_journal_kept_can_be_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("report", "question"), (("text", "x"), (Report("", [], "done"), " ")))
-def test_what_is_no_report_or_question_is_refused(report: Any, question: str) -> None:
+def test_ask_of_no_report_or_question_is_refused(report: Any, question: str) -> None:
     with pytest.raises(DefinitionError, match="ask: "):
         ask(report, question)
 

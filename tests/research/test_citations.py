@@ -141,7 +141,9 @@ def test_a_sentence_in_the_words_of_its_passage_is_supporting(sentence: str, pas
         ("Le parc ouvre le lundi.", PARC, "lacks a negation"),
     ),
 )
-def test_what_the_passage_does_not_say_is_a_fault(sentence: str, passage: str, why: str) -> None:
+def test_citation_of_what_the_passage_does_not_say_is_a_fault(
+    sentence: str, passage: str, why: str
+) -> None:
     assert (fault(sentence, passage) or "").startswith(why)
 
 

@@ -203,7 +203,7 @@ def test_of_many_articles_without_a_heading_all_are_read() -> None:
     assert document.text.count(text) == 9
 
 
-def test_what_no_encoding_fits_is_read_by_the_first() -> None:
+def test_document_that_no_encoding_fits_is_read_by_the_first() -> None:
     assert decoded(b"caf\xe9 \x81", "unknown", "ascii", "utf-8") == "caf\xe9 \ufffd"
     assert decoded(b"caf\xe9", "utf-8") == "caf\xe9"  # as a server states that knows no better
 
@@ -227,7 +227,7 @@ def test_a_pdf_of_too_many_pages_is_not_read() -> None:
         read("a.pdf", written.getvalue())
 
 
-def test_what_is_not_read() -> None:
+def test_document_kinds_that_are_not_read() -> None:
     assert [kind_of(name) for name in ("a.png", "b.tar.gz", "c.db", "d.exe")] == [None] * 4
     assert kind_of("README") == "text"
     assert kind_of("A.MD") == "markdown"

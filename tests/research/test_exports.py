@@ -107,7 +107,7 @@ def test_sources_become_bibtex_each_once() -> None:
     )
 
 
-def test_what_a_page_calls_itself_cannot_leave_its_field_of_bibtex() -> None:
+def test_bibtex_title_cannot_leave_its_field() -> None:
     for title in ("a}, note = {b", "\\input{/etc/passwd}", "x\n@misc{y,", HOSTILE):
         evil = Passage.of(
             "https://example.org/}a\n@b{", "t", DAY, title, Publication((title,), "9")

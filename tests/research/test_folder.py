@@ -90,7 +90,7 @@ def test_a_passage_of_each_kind_of_file_is_cited_where_it_is(docs: Path, index: 
     assert cited("giraffe") == ("zoo.py#L4", "zoo.py – weigh")
 
 
-def test_what_changes_is_found_as_it_is_now(docs: Path, index: Path) -> None:
+def test_folder_changed_file_is_found_as_it_is_now(docs: Path, index: Path) -> None:
     search = search_folder(docs, index=index)
     assert names(search, "fish") == ["cats.md"]
     (docs / "cats.md").write_text("# Cats\n\nCats like milk now.\n")
@@ -106,7 +106,7 @@ def test_what_changes_is_found_as_it_is_now(docs: Path, index: Path) -> None:
         assert names(search, f"word{round}") == ["moved.md"]
 
 
-def test_what_did_not_change_is_not_read_again(docs: Path, index: Path) -> None:
+def test_folder_unchanged_file_is_not_read_again(docs: Path, index: Path) -> None:
     os.utime(docs / "cats.md", (1, 1))
     assert names(search_folder(docs, index=index), "sleep") == ["cats.md"]
     text = (docs / "cats.md").read_text()
@@ -177,7 +177,7 @@ def test_words_that_say_nothing_find_nothing_beside_others(docs: Path, index: Pa
     assert names(search, "What does the WHO do?") == ["who.txt"]
 
 
-def test_what_is_left_out_is_logged_once(
+def test_folder_file_left_out_is_logged_once(
     docs: Path, index: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (docs / "link.md").symlink_to(docs / "cats.md")
@@ -262,7 +262,7 @@ def test_a_model_searches(docs: Path, index: Path) -> None:
     assert "Owls hunt mice at night." in str(model.received[-1])
 
 
-def test_what_is_given_wrongly_is_said(docs: Path, index: Path, tmp_path: Path) -> None:
+def test_folder_wrong_arguments_are_refused(docs: Path, index: Path, tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match="results must be a whole number from 1 up, got 0"):
         search_folder(docs, index=index, results=0)
     with pytest.raises(DefinitionError, match="pattern must be a text, got 5"):
@@ -311,7 +311,7 @@ def test_a_file_that_was_read_as_it_was_written_is_read_again(docs: Path, index:
     assert (names(search, "snore"), names(search, "sleep")) == (["cats.md"], [])
 
 
-def test_what_needs_an_extra_is_read_once_that_is_installed(
+def test_folder_file_is_read_once_its_extra_is_installed(
     docs: Path, index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = docs / "owls.html"

@@ -84,7 +84,7 @@ def test_a_judging_model_is_not_asked_again_when_a_run_is_resumed(tmp_path: Any)
     assert judge.received
 
 
-def test_what_cannot_judge_is_refused() -> None:
+def test_researcher_wrong_judge_is_refused() -> None:
     with pytest.raises(DefinitionError):
         Researcher("r", None, ["alpha"], tools(), judge=7)  # type: ignore[arg-type]
 

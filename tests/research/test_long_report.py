@@ -158,7 +158,7 @@ def test_a_context_that_is_smaller_than_stated_halves_the_prompts() -> None:
     assert {each.passage.title for each in report.citations} == set(CITIES[:8])
 
 
-def test_what_the_budget_keeps_from_being_narrated_is_said() -> None:
+def test_report_says_what_the_budget_kept_from_being_narrated() -> None:
     writer = Writer([list(CITIES)])
     model = writer.model
     report = Researcher("r", model, TOPIC, [read], 1, max_tasks=10).report_sync()

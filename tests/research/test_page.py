@@ -101,7 +101,7 @@ def test_the_page_needs_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("place", ("narrative", "foot", "title", "url", "text", "read", "sha256"))
-def test_nothing_that_it_shows_is_obeyed(place: str) -> None:
+def test_report_page_escapes_what_it_shows(place: str) -> None:
     parts = {"title": "t", "url": "https://x/", "text": "t", "read": DAY, "sha256": "0" * 64}
     narrative = foot = "x"
     if place in parts:

@@ -33,7 +33,7 @@ from moothall.research.pool import LONGEST, passages_of
         ("http://web.test./", "http://web.test/"),
     ),
 )
-def test_one_page_is_one_resource_however_its_url_is_spelled(one: str, other: str) -> None:
+def test_pool_page_is_one_resource_however_its_url_is_spelled(one: str, other: str) -> None:
     pool = ResourcePool()
     pool.add(one, "first")
     pool.add(Resource(other, "second"))
@@ -59,7 +59,7 @@ def test_different_pages_stay_apart(one: str, other: str) -> None:
     assert len(ResourcePool([Resource(one), Resource(other)])) == 2
 
 
-def test_what_was_visited_is_marked_and_keeps_what_is_known() -> None:
+def test_pool_visited_resource_is_marked_and_keeps_its_description() -> None:
     pool = ResourcePool()
     pool.add("http://web.test/a", "about a")
     pool.add("http://web.test/b")

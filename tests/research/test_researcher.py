@@ -380,7 +380,7 @@ def test_research_plan_unreadable_and_no_tool_takes_a_query_ends_as_unreadable()
         *((each, None) for each in ("done", "max_iterations", "no_progress")),
     ),
 )
-def test_what_stopped_the_research_is_raised_by_its_kind(stop: Any, raised: Any) -> None:
+def test_report_raise_for_error_raises_by_stop_reason(stop: Any, raised: Any) -> None:
     report = Report("", [], stop, "so it was")
     if raised is None:
         report.raise_for_error()
@@ -390,7 +390,7 @@ def test_what_stopped_the_research_is_raised_by_its_kind(stop: Any, raised: Any)
     assert type(caught.value) is raised
 
 
-def test_what_was_marked_and_comes_again_without_its_footnote_stays_marked() -> None:
+def test_marked_sentence_repeated_without_its_footnote_stays_marked() -> None:
     narrative = "Alpha uses port 4711.[^1^] It was written in 1999. It never encrypts."
     read = [plan(("read", {"url": url})) for url in (ALPHA, BETA)]
     reached = evaluation({"alpha": 0.5})
@@ -402,7 +402,7 @@ def test_what_was_marked_and_comes_again_without_its_footnote_stays_marked() -> 
     assert report.uncited == 1
 
 
-def test_what_was_marked_and_comes_again_with_the_right_source_is_not_marked() -> None:
+def test_marked_sentence_repeated_with_the_right_source_is_not_marked() -> None:
     said = "The beta protocol replaced alpha in 2004."
     read = [plan(("read", {"url": url})) for url in (ALPHA, BETA)]
     reached = evaluation({"alpha": 0.5})
@@ -647,7 +647,7 @@ def test_a_tool_gets_its_arguments_as_it_declares_them_or_is_not_called() -> Non
     assert 'argument "since" must be a valid date' in str(researcher.results[1].error)
 
 
-def test_what_an_action_gives_is_a_source_only_of_what_it_says() -> None:
+def test_action_result_is_a_source_only_of_what_it_says() -> None:
     @action
     def weather(query: str) -> str:
         """Look at the sky."""
@@ -673,7 +673,7 @@ def test_waiting_for_a_report_where_a_loop_is_running_says_what_to_do() -> None:
         asyncio.run(main())
 
 
-def test_it_asks_no_model_where_nothing_was_read() -> None:
+def test_researcher_asks_no_model_where_nothing_was_read() -> None:
     researcher, model = research([SCRIPT[0], evaluation({"alpha": 0.0})], iterations=1)
     report = researcher.report_sync()
     assert len(model.received) == 2  # Plan and Evaluate
@@ -998,7 +998,7 @@ def found(
         ),
     ),
 )
-def test_what_answers_is_quoted_rather_than_a_heading_or_code(
+def test_extractive_report_quotes_answers_rather_than_headings_or_code(
     text: str, objective: str, quoted: str
 ) -> None:
     assert [each.sentence for each in found(text, objective).citations] == [quoted]
@@ -1079,7 +1079,7 @@ def test_a_report_has_one_title() -> None:
     assert "<title>Of alpha</title>" in report.html()
 
 
-def test_what_was_not_read_or_not_written_is_said() -> None:
+def test_report_says_what_was_not_read_or_written() -> None:
     def broken(messages: Any, options: Any) -> str:
         raise OSError("no network")
 
@@ -1091,7 +1091,7 @@ def test_what_was_not_read_or_not_written_is_said() -> None:
     assert "\n\nNo report was written of what was read.\n\n" in report.markdown
 
 
-def test_what_a_model_understood_in_another_language_is_not_said_to_be_missing() -> None:
+def test_report_answer_in_another_language_is_not_said_to_be_missing() -> None:
     def look(query: str) -> Resource:
         """Look."""
         return Resource(ALPHA, "Alpha", True, "It uses port 4711.")
@@ -1104,7 +1104,7 @@ def test_what_a_model_understood_in_another_language_is_not_said_to_be_missing()
     assert "found for “Welchen" not in report.markdown
 
 
-def test_what_cannot_be_quoted_and_what_was_not_read_is_said() -> None:
+def test_extractive_report_says_what_cannot_be_quoted() -> None:
     report = found("The bridge <b>was</b> built in 1903.", "When was the bridge built?")
     assert report.citations == []
     assert "No answer to “When was the bridge built?” was found in what was read" in report.markdown
@@ -1140,7 +1140,7 @@ def test_a_step_that_hangs_ends_with_the_time_of_the_run(step: str) -> None:
     assert report.detail.startswith("the run's time limit was reached")
 
 
-def test_what_was_found_before_the_time_was_over_is_quoted() -> None:
+def test_extractive_report_quotes_what_was_found_before_the_time_limit() -> None:
     def look(query: str) -> Resource:
         """Look."""
         return Resource(ALPHA, "Alpha", True, "Alpha uses port 4711.")
@@ -1277,7 +1277,9 @@ def test_an_objective_may_be_called_as_lists_of_sources_are(named: str) -> None:
         ("HOW DO I FREE THE MEMORY?", "I call free to free memory.", "HOW DO I DO THE DOING?"),
     ),
 )
-def test_what_a_question_is_about_is_no_stop_word(asked: str, answer: str, other: str) -> None:
+def test_extractive_report_subject_of_a_question_is_no_stop_word(
+    asked: str, answer: str, other: str
+) -> None:
     report = extractive(asked, f"{other}\n\n{answer}").report_so_far()
     assert f"- “{answer}” [^1^]" in report.markdown
 
@@ -1406,7 +1408,7 @@ def test_a_plan_is_asked_for_within_the_context_of_the_model() -> None:
     assert '"q59"' in told(model, 2)
 
 
-def test_what_a_later_iteration_reads_of_a_page_is_known_too() -> None:
+def test_researcher_later_part_of_a_page_is_known_too() -> None:
     parts = ["Alpha is very old indeed.", "The port of the alpha protocol is 4711 today."]
 
     def search(query: str) -> list[Resource]:
@@ -1419,7 +1421,7 @@ def test_what_a_later_iteration_reads_of_a_page_is_known_too() -> None:
     assert [each.passage.url for each in report.citations] == ["file:///a.md#The p"]
 
 
-def test_what_is_read_later_of_a_page_has_its_own_day() -> None:
+def test_citation_of_a_later_part_of_a_page_has_its_own_day() -> None:
     parts = ["The tower leans by 4 degrees.", "The tower was closed in 1990."]
     days = ["2026-01-01T08:00:00+00:00", "2026-02-02T08:00:00+00:00"]
 
@@ -1448,7 +1450,7 @@ def test_each_of_many_objectives_is_searched_for_even_in_one_file(tmp_path: Path
     assert report.detail == "no task is left that was not done"
 
 
-def test_what_seems_to_be_about_a_topic_is_read_first() -> None:
+def test_researcher_reads_resources_about_the_topic_first() -> None:
     researcher = Researcher("r", None, "the port of alpha", tools())
     for name, about in (("x", "noodles"), ("y", None), ("z", "alpha, and its port")):
         researcher.resources.add(f"http://web.test/{name}", about)
@@ -1558,7 +1560,7 @@ def test_a_space_may_ask_it_and_a_dual_act_review_it() -> None:
     assert reply.text.startswith("# the key of beta\n")  # its objective, and nothing beside it
 
 
-def test_what_is_said_meanwhile_is_told_to_the_next_step() -> None:
+def test_researcher_interruption_is_told_to_the_next_step() -> None:
     def warn(what: str) -> None:
         if what.startswith("search"):
             researcher.interrupt("Mind the year.")
@@ -1587,7 +1589,7 @@ def test_a_run_that_ended_gives_its_report_again_and_is_replayed(tmp_path: Path)
     assert reply.value == report
 
 
-def test_what_an_iteration_spent_that_is_done_again_counts_once(tmp_path: Path) -> None:
+def test_researcher_repeated_iteration_counts_its_spending_once(tmp_path: Path) -> None:
     script = [ModelReply(SCRIPT[0], usage=Usage(100, 20))]  # nothing is left for Evaluate
     researcher, _ = research(script, journal=tmp_path / "runs")
     for _ in range(2):

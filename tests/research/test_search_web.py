@@ -73,7 +73,7 @@ def test_a_search_asks_for_the_site_and_leaves_others_out() -> None:
     assert asked == ["apples site:A.example"]
 
 
-def test_what_a_search_finds_is_not_allowed_by_it() -> None:
+def test_search_result_does_not_allow_its_host() -> None:
     with Web({"/secret": html("<p>secret</p>")}) as web:
         found = search(answer({"results": [{"url": f"{web.base}/secret", "title": "Look"}]}))
         with pytest.raises(Exception, match=r"is at 127\.0\.0\.1, a loopback address"):

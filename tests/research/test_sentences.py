@@ -26,7 +26,7 @@ def cut(text: str) -> list[str]:
         "The U.S. Army uses `a. B` and No. 5.",
     ),
 )
-def test_what_is_no_end_of_a_sentence(text: str) -> None:
+def test_sentence_does_not_end_at_abbreviations_and_numbers(text: str) -> None:
     assert cut(text) == [text]
 
 

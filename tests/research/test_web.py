@@ -229,7 +229,7 @@ def test_characters_are_read_whatever_is_said_of_them(charset: str, body: bytes)
     ),
     ids=("missing", "forbidden", "wrong", "odd", "empty", "type", "large"),
 )
-def test_what_cannot_be_read_is_no_source(page: Answer, why: str) -> None:
+def test_web_page_that_cannot_be_read_is_no_source(page: Answer, why: str) -> None:
     with Web({"/a": page}) as web:
         assert refused(web, "/a", max_bytes=100) == why
 
@@ -441,7 +441,7 @@ def test_a_pdf_has_a_section_for_each_page_with_text() -> None:
             assert (page.content, page.sections) == ("Hello one\n\nPage three", PAGES)
 
 
-def test_what_is_no_pdf_is_not_read_as_one() -> None:
+def test_read_pdf_of_another_type_is_refused() -> None:
     with Web({"/a": html(PAGE)}) as web:
         action = read_pdf(allow_hosts=["127.0.0.1"])
         with pytest.raises(
@@ -473,7 +473,7 @@ def test_wrong_settings_are_said_at_once(wrong: dict[str, Any]) -> None:
         visit_page(**wrong)
 
 
-def test_what_reads_and_searches_may_be_called_again() -> None:
+def test_web_tools_are_idempotent() -> None:
     for tool in (visit_page(), read_pdf(), search_web(searxng="http://localhost")):
         assert tool.idempotent
 

@@ -11,7 +11,7 @@ import pytest
 from journal.crash import crash
 from moothall import ConfigError, Journal
 from moothall.errors import RunMismatch
-from moothall.society import City, Firm, Intervention, Place, Society, Work
+from moothall.society import City, Firm, Intervention, Place, Population, Society, Work
 from society.life import Bank, busy, living, state_of, town
 
 
@@ -302,3 +302,26 @@ def test_one_is_plain_data() -> None:
 def test_a_wrong_one_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Intervention(**given)
+
+
+async def test_what_is_told_is_remembered_by_those_alone_and_by_no_row() -> None:
+    city = City.generate(seed=7, citizens=10)
+    async with Society(10, city, seed=7) as society:
+        society.intervene(Intervention(1, tell=["The mill is sold."], citizens=[3, 77]))
+        society.intervene(Intervention(1, tell=["It rains."], citizens={"home": "home-1"}))
+        await society.run(steps=2)
+        heard = {each.id: str(each.memory.stream) for each in society.agents}
+        assert [id for id, each in heard.items() if "somebody: The mill is sold." in each] == [3]
+        at_home = [e.id for e in society.agents if e.status["home"] == "home-1"]
+        assert [id for id, each in heard.items() if "It rains." in each] == at_home
+        assert [what for *_, what in society.failures] == ["tell: citizen '77' is not there"]
+    async with Society(Population(10, city, seed=7)) as society:
+        society.intervene(Intervention(0, tell=["It rains."], citizens=[3]))
+        await society.step()
+        assert society.unmade == [
+            (0, "tell: citizen '3' is a row, which remembers no words: promote it")
+        ]
+    assert "tell" not in Intervention(1, news=["It rains."]).as_json()
+    for wrong in ("It rains.", [""], [3]):
+        with pytest.raises(ConfigError, match="tell"):
+            Intervention(1, tell=wrong)  # type: ignore[arg-type]

@@ -11,9 +11,9 @@ import pytest
 
 from moothall import AgentToolbox, Budget, Journal, ScriptedModel
 from moothall.block import Block
-from moothall.errors import CommandTimeout, ModelError
+from moothall.errors import CommandTimeout, ConfigError, ModelError
 from moothall.models.protocol import ModelReply, Usage
-from moothall.society import CitizenAgent, LocalEngine, Question, Society, Survey
+from moothall.society import CitizenAgent, City, LocalEngine, Question, Society, Survey
 from society.life import living
 
 
@@ -319,3 +319,33 @@ async def test_the_model_chooses_among_what_can_be_done_now_and_one_thing_needs_
         ("Dance", "it alone can act now"),
         (None, "no block can act now"),
     ]
+
+
+async def test_decisions_are_looked_up_by_citizen_and_step_with_prompt_cost_and_reason(
+    tmp_path: Path,
+) -> None:
+    class Model(ScriptedModel):
+        async def complete(self, messages: list[Any], *_: Any, **__: Any) -> ModelReply:
+            chosen = json.dumps({"block": "Named", "reason": "it is time"})
+            text = chosen if "which block" in messages[0]["content"] else "nonsense"
+            return ModelReply(text, usage=Usage(100, 5))
+
+    options: Any = {"model": Model(()), "budget": Budget(tokens=100_000), "seed": 7}
+    with Journal(tmp_path / "j.db") as journal:
+        city = City.generate(seed=7, citizens=10)
+        async with Society(10, city, journal=journal, **options) as society:
+            with pytest.raises(ConfigError, match="give journal= and run"):
+                society.decisions()
+            await society.run(steps=2, run_id="r")
+            first, again = society.decisions(7)
+            assert len(society.decisions(step=0)) == len(society.decisions()) == 20
+            assert society.decisions(step=1) == []
+            survey = Survey("mood", [Question("glad", "Glad?", kind="yes_no", by=lambda _: True)])
+            await society.survey(survey, [7], run_id="asked")
+            asked = society.decisions(run_id="asked")
+    assert (first.citizen, first.step, first.time) == ("7", 0, "2026-01-05T00:00:00")
+    assert "You decide for" in first.messages[0]["content"]
+    assert (first.answer, first.tokens, first.usd, first.by) == ("nonsense", 105, 0.0, "rule")
+    assert first.unused == first.reason == again.messages[-1]["content"]
+    assert "PlanBlock" in str(again.unused)
+    assert {each.by for each in asked} == {"rule"}

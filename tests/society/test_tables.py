@@ -18,8 +18,8 @@ import pytest
 from examples.models.wealth import wealth
 
 from moothall import Agent, Journal
-from moothall.errors import FileError
-from moothall.society import Society, read_people
+from moothall.errors import ConfigError, FileError
+from moothall.society import City, LocalEngine, Population, Society, Trajectories, read_people
 from society.life import Bank, busy, town
 
 NAMES = ("metrics", "messages", "citizens")
@@ -191,3 +191,64 @@ def test_a_full_disk_is_told_and_leaves_whole_rows(tmp_path: Path) -> None:
         assert (tmp_path / f"{name}.csv").read_text().endswith("\n")
         with (tmp_path / f"{name}.csv").open(newline="") as lines:
             assert all(None not in row.values() for row in csv.DictReader(lines))
+
+
+def lived(folder: Path, citizens: Any, journal: Journal | None = None, **options: Any) -> None:
+    """Live half a day of a town with trajectories, in objects or, of a population, in columns."""
+    city = City.generate(seed=5, citizens=20)
+    people = citizens if isinstance(citizens, int) else citizens(city)
+    place = city if isinstance(citizens, int) else None
+    with Society(people, place, seed=5, journal=journal) as society:
+        asyncio.run(society.run(0.5, "1h", out=folder, trajectories=True, **options))
+
+
+@pytest.mark.parametrize("citizens", (20, lambda city: Population(20, city, seed=5)))
+def test_who_was_where_when_is_read_again_also_after_a_kill(tmp_path: Path, citizens: Any) -> None:
+    def stop(row: dict[str, Any]) -> None:
+        if row["step"] == 9:
+            raise Stop
+
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    with Journal(tmp_path / "one") as journal:
+        lived(whole, citizens, journal, run_id="r")
+    with Journal(tmp_path / "two") as journal:
+        with pytest.raises(Stop):
+            lived(out, citizens, journal, run_id="r", save_every=4, progress=stop)
+        assert {row["step"] for row in Trajectories(out)} == set(range(10))
+    with Journal(tmp_path / "two") as journal:
+        lived(out, citizens, journal, run_id="r", save_every=4)
+    assert list(Trajectories(out)) == list(Trajectories(whole))
+    table = Trajectories(out)
+    assert [(row["step"], row["citizen"]) for row in table][:3] == [(0, "1"), (0, "2"), (0, "3")]
+    assert [row["step"] for row in table.of(7)] == list(range(12))
+    home = [row["home"] for row in rows(out, "metrics")]
+    assert table.of(7)[2]["act"] == "sleep"
+    placed = [sum((at or "").startswith("home") for at in table.at(n).values()) for n in range(12)]
+    assert all(each >= at_home for each, at_home in zip(placed, home, strict=True))
+
+
+def test_objects_and_columns_write_the_same_trajectories_as_parquet_and_csv(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for each in (LocalEngine(), LocalEngine(rows=False)):
+        city = City.generate(seed=5, citizens=20)
+        with Society(Population(20, city, seed=5), engine=each) as society:
+            asyncio.run(society.run(0.5, "1h", out=tmp_path / str(each.rows), trajectories=True))
+    table = Trajectories(tmp_path / "True")
+    assert list(table) == list(Trajectories(tmp_path / "False"))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    lived(tmp_path / "csv", lambda city: Population(20, city, seed=5))
+    monkeypatch.undo()
+    assert Trajectories(tmp_path / "csv").path.suffix == ".csv"
+    assert list(Trajectories(tmp_path / "csv")) == list(table)
+    assert Trajectories(tmp_path / "csv").of(7) == table.of(7)
+
+
+def test_trajectories_without_a_folder_and_a_folder_without_them_are_refused(
+    tmp_path: Path,
+) -> None:
+    with made() as society, pytest.raises(ConfigError, match="give out="):
+        asyncio.run(society.run(steps=1, trajectories=True))
+    with pytest.raises(ConfigError, match="has no table trajectories"):
+        Trajectories(tmp_path)

@@ -14,8 +14,7 @@ from moothall.studio import Studio
 
 CHROMIUM = "/usr/bin/chromium"
 TOKEN = "t" * 20
-# The last two are Gradio's own, when a page is left or reloaded while a form's answer is awaited.
-NO_FAULTS = ("Failed to load resource", "signal is aborted", "Connection errored out")
+NO_FAULTS = ("Failed to load resource",)
 SIZE = {"width": 1280, "height": 800}
 
 

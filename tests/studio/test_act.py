@@ -58,17 +58,23 @@ def start(page: Page, folder: Path, server: OpenAIServer, review: str = "") -> N
 
 
 def choose(page: Page, label: str, value: str) -> None:
-    """Write into a dropdown that takes any text."""
-    field = page.locator("#tab-act, body").get_by_label(label, exact=True).first
+    """Write into a field that proposes options, and takes any text."""
+    page.locator("#tab-act").get_by_label(label, exact=True).fill(value)
+
+
+def limit(page: Page, label: str, value: str) -> None:
+    """Set a limit, which is folded under More."""
+    field = page.locator("#tab-act").get_by_label(label)
+    if not field.is_visible():
+        page.locator("#act-new summary").click()
     field.fill(value)
-    field.press("Enter")
 
 
 def permit(page: Page) -> None:
     """Permit what is asked."""
     card = page.get_by_role("article", name="approval")
     expect(card.get_by_text("<b>two</b>")).to_be_in_viewport()  # however long the task is
-    card.get_by_role("button", name="Permit").click()
+    card.get_by_role("button", name="Permit", exact=True).click()
 
 
 def steps(page: Page) -> Locator:
@@ -87,7 +93,7 @@ def test_a_file_is_written_once_it_is_permitted(
     start(page, folder / "nowhere", server)
     expect(page.get_by_text('nowhere" does not exist')).to_be_visible()
     page.get_by_label("Folder that it works on").fill(str(folder))
-    page.locator("#tab-act").get_by_label("US dollars").fill("0.5")
+    limit(page, "US dollars", "0.5")
     choose(page, "Model", "https://models.example/v1#m")
     page.get_by_role("button", name="Start", exact=True).click()
     expect(page.get_by_text("m' is not known, so a limit in US dollars")).to_be_visible()
@@ -130,7 +136,7 @@ def test_a_person_at_the_page_reviews(
     late: list[tuple[Route, APIResponse]] = []
     page.route("**/studio/cards", lambda route: late.append((route, route.fetch())))
     start(page, folder, server, review="me")
-    expect(page.get_by_role("article", name="approval")).to_be_visible()
+    expect(page.get_by_role("button", name="Inbox: 1 wait for you")).to_be_visible()
     for route, answer in late:  # of before there was a card: the stream has told more
         route.fulfill(response=answer)
     page.unroute("**/studio/cards")
@@ -163,7 +169,7 @@ def test_a_run_at_its_limit_goes_on_with_more(
     """The new limit is of all its calls together; Resume, which would end again, is not offered."""
     with OpenAIServer(scripted(LIST, "One file.")) as server:
         page = open_page("Act and review")
-        page.locator("#tab-act").get_by_label("Tokens").fill("100")
+        limit(page, "Tokens", "100")
         start(page, folder, server)
         expect(steps(page)).to_contain_text("at its limit")
         expect(page.get_by_role("button", name="Resume")).to_have_count(0)
@@ -173,8 +179,8 @@ def test_a_run_at_its_limit_goes_on_with_more(
         expect(steps(page)).to_contain_text("One file.")
         expect(steps(page)).to_contain_text("finished")
         page.get_by_role("button", name="New work").click()
-        page.locator("#tab-act").get_by_label("Tokens").fill("0")
-        page.locator("#tab-act").get_by_label("Answers").fill("1")
+        limit(page, "Tokens", "0")
+        limit(page, "Answers", "1")
         start(page, folder, server)
         expect(steps(page)).to_contain_text("out of answers")
         page.get_by_role("tab", name="Runs").click()

@@ -26,7 +26,7 @@ from moothall import (
     action,
 )
 from moothall.action import ACCESS_REQUESTED
-from moothall.approval import Question
+from moothall.approval import ApprovalRequest, Question, Refused
 from moothall.errors import CardGone, ConfigError
 from moothall.journal import Entry
 from moothall.reasoning.events import DecisionAction, HumanDecision
@@ -221,6 +221,41 @@ def test_an_entry_is_cut_where_it_is_long() -> None:
     assert cut["data"]["args"] == {"text": "x" * 2000 + " …", "list": [*range(100)], "deep": deep}
     assert shown(again, whole=True)["data"] == again.data
     assert Totals([entry, again]).to_json()["tool_calls"] == 1
+
+
+def test_a_permission_for_a_whole_run_is_for_its_action_alone() -> None:
+    """A refusal tells its reason; a call with a note, of another run or action is asked about."""
+    cards = Cards(Feed())
+
+    def call(path: str, run: str | None = "r", action: str = "write", note: str = "") -> Any:
+        return ApprovalRequest("a", action, {"path": path}, "a", {}, run, note=note)
+
+    async def decided(request: ApprovalRequest, **answer: Any) -> Any:
+        asking = asyncio.create_task(cards.approve(request))
+        await asyncio.sleep(0)
+        (card,) = cards.to_json()
+        given = {"permit": True, "fingerprint": card["fingerprint"], **answer}
+        for wrong in ({"always": "yes"}, {"reason": 3}, {"reason": "x" * 2_001}):
+            with pytest.raises(ConfigError):
+                cards.decide(card["number"], {**given, **wrong})
+        if request.note or request.run_id is None:
+            with pytest.raises(ConfigError, match="always must be"):
+                cards.decide(card["number"], {**given, "always": True})
+        cards.decide(card["number"], given)
+        return await asking
+
+    async def story() -> None:
+        assert await decided(call("1")) is True
+        assert await decided(call("2"), always=True) is True
+        assert await cards.approve(call("3")) is True
+        assert cards.to_json() == []
+        others = (call("4", "s"), call("4", action="delete"), call("4", note="x"), call("4", None))
+        for other in others:
+            refused = await decided(other, permit=False, reason=" not now ")
+            assert refused == Refused("not now")
+        assert await decided(others[0], permit=False) is False
+
+    aside(story())
 
 
 def test_a_card_takes_a_decision_and_nothing_else() -> None:

@@ -126,7 +126,7 @@ def test_a_page_that_cannot_be_built_leaves_no_journal() -> None:
         def routes(self, router: Any) -> None:
             raise ZeroDivisionError("no tab")
 
-        form = routes
+        forms = routes
 
     with Studio() as studio:
         studio.tabs.append(Broken())  # type: ignore[arg-type]
@@ -234,8 +234,8 @@ def test_the_command_tells_no_address_where_it_cannot_serve(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "package",
     (
-        "gradio",
-        *(pytest.param(p, marks=pytest.mark.long) for p in ("fastapi", "uvicorn", "websockets")),
+        "fastapi",
+        *(pytest.param(p, marks=pytest.mark.long) for p in ("uvicorn", "websockets")),
     ),
 )
 def test_a_missing_extra_is_named(package: str) -> None:

@@ -52,7 +52,7 @@ def reached(page: Page, last: str) -> list[str]:
 def test_everybody_can_use_it(studio: Studio, open_page: Callable[..., Page]) -> None:
     """Tab reaches the tabs, the agents, the filter and the line, in that order.
 
-    Axe finds nothing serious or critical on any tab, light and dark.
+    Axe finds nothing above minor on any tab, light and dark.
     """
     with NativeSpace() as space:
         space.add(studio.user)
@@ -68,7 +68,7 @@ def test_everybody_can_use_it(studio: Studio, open_page: Callable[..., Page]) ->
                 page.get_by_role("tab", name=tab, exact=True).click()
                 page.wait_for_load_state("networkidle")
                 for each in Axe().run(page).response["violations"]:
-                    if each["impact"] in ("serious", "critical"):
+                    if each["impact"] != "minor":
                         nodes = [node["html"][:200] for node in each["nodes"][:3]]
                         found.append(f"{tab}, {scheme}: {each['id']}: {nodes}")
             page.get_by_role("button", name="Light / dark").click()
@@ -92,28 +92,13 @@ def test_forms_are_filled_by_the_keyboard_alone(
         wanted = page.get_by_label(name, exact=True)
         for role in ("button", "tab"):
             wanted = wanted.or_(page.get_by_role(role, name=name, exact=True))
-        wanted.filter(visible=True).first.wait_for()  # a form is unfolded by the server's answer
+        wanted.filter(visible=True).first.wait_for()  # a form comes by the server's answer
         for _ in range(40):
             keys.press("Tab")
             if wanted.and_(field).count():
                 assert field.evaluate("each => getComputedStyle(each).outlineStyle") != "none"
                 return
         raise AssertionError(f"Tab does not lead to {name!r}")
-
-    def choose(name: str, wanted: str) -> None:
-        """Choose from a list by the arrows."""
-        to(name)
-        own = field.get_attribute("aria-controls")  # the list before may still be closing
-        options = page.locator(f"#{own}").get_by_role("option")
-        expect(options.filter(has_text=wanted)).to_be_visible()
-        ids = options.evaluate_all("all => all.map(each => each.id)")
-        names = [each.strip("✓ \n") for each in options.all_inner_texts()]
-        at = ids.index(field.get_attribute("aria-activedescendant") or ids[0])
-        for _ in range(names.index(wanted) - at):
-            keys.press("ArrowDown")
-        expect(field).to_have_attribute("aria-activedescendant", ids[names.index(wanted)])
-        keys.press("Enter")
-        expect(options).to_have_count(0)
 
     to("Light / dark")
     keys.press("Tab")
@@ -123,26 +108,31 @@ def test_forms_are_filled_by_the_keyboard_alone(
     to("Folder that it works on")
     keys.press("Control+A")
     keys.type(str(tmp_path / "nowhere"))
-    choose("Reviewer", "me")
+    to("Reviewer")
+    keys.type("me")
     to("Start")
     keys.press("Enter")
     expect(page.get_by_text('nowhere" does not exist')).to_be_visible()
     expect(page.get_by_label("Reviewer")).to_have_value("me")
-    to("Research")
-    keys.press("Enter")
+    to("Act and review")
+    keys.press("ArrowRight")
     to("Objectives, one a line")
     keys.type("alpha")
-    choose("Model: listed, or any by name", "local")
+    to("Model: listed, or any by name")
+    keys.type("local")
     to("Start")
     keys.press("Enter")
     expect(page.get_by_text("there is nothing to search")).to_be_visible()
     expect(page.get_by_label("Model: listed")).to_have_value("local")
-    to("Society")
-    keys.press("Enter")
+    to("Research")
+    keys.press("ArrowRight")
     to("Citizens")
     keys.press("Control+A")
     keys.type("10")
-    choose("Length of a step", "1h")
+    to("Length of a step")
+    for _ in range(2):  # of 15min, 30min, 1h
+        keys.press("ArrowDown")
+    expect(field).to_have_value("1h")
     for seed in ("-1", "7"):
         to("Seed")
         keys.press("Control+A")
@@ -160,12 +150,11 @@ def test_the_tab_stands_in_the_address(open_page: Callable[..., Page]) -> None:
     page.set_viewport_size({"width": 390, "height": 700})
 
     def is_on(tab: str) -> None:
-        page.wait_for_url(f"**/#{tab}")
+        page.wait_for_url(f"**/{tab}")
         expect(page.locator(f".s-{tab}")).to_be_visible()
 
     for tab, name in (("runs", "Runs"), ("research", "Research")):
-        page.get_by_role("button", name="More tabs").click()
-        page.locator("#studio-tabs .overflow-dropdown").get_by_text(name).click()
+        page.get_by_role("tab", name=name, exact=True).click()
         is_on(tab)
     page.reload()
     is_on("research")

@@ -126,7 +126,6 @@ def test_a_run_by_a_model_is_watched_stopped_and_resumed(
         page = open_page("Research")
         name = f"{server.url}#m"
         page.get_by_label("Model: listed").fill(name)
-        page.get_by_label("Model: listed").press("Enter")
         start(page, folder, "alpha")
         status = page.get_by_text("Iteration 1 of 3").locator("..")
         expect(status).to_have_text(f"Iteration 1 of 3: writing what is known, by {name}.")

@@ -82,7 +82,7 @@ def aside(work: Callable[[], object]) -> None:
 def choose(page: Page, run: str) -> Locator:
     """Choose a run in the list; gives what is shown of it."""
     listed = page.get_by_role("list", name="Runs")
-    listed.get_by_role("button", name=re.compile(rf"^{re.escape(run)} ")).click()
+    listed.locator(f'[data-run="{run}"]').click()
     view = page.get_by_role("region", name="Run", exact=True)
     shows(view, run)
     return view
@@ -142,12 +142,11 @@ def test_a_run_is_a_tree_of_parts_and_steps(studio: Studio, page: Page) -> None:
     expect(replay).to_contain_text("There is nothing.")
     view.get_by_role("button", name="Fork", exact=True).click()
     shows(view, "pair-1.1")
-    expect(page.get_by_role("list", name="Runs")).to_contain_text("fork of pair-1: Find the notes.")
+    expect(page.get_by_role("list", name="Runs")).to_contain_text("pair-1.1, a fork of pair-1")
     expect(view).to_contain_text("Its original has finished, so nothing is left to resume.")
     view.get_by_role("button", name="pair-1", exact=True).click()
     shows(view, "pair-1")
     page.reload()
-    page.get_by_role("tab", name="Runs").click()
     shows(view, "pair-1")
 
 
@@ -194,11 +193,11 @@ def test_a_run_under_way_is_told_to_both_pages(
         page.mouse.up()
         expect(view.page.get_by_role("button", name="fork of w")).to_be_visible()
         expect(views[0].get_by_text("This is a fork of")).to_be_visible()
-        page.get_by_role("list", name="Runs").get_by_role("button", name="w running").hover()
+        page.locator('[data-run="w"]').hover()
         page.mouse.down()
         gate.release()
         run.join()
-        expect(page.get_by_role("button", name="w finished")).to_be_visible()
+        expect(page.locator('[data-run="w"]')).to_contain_text("finished")
         page.mouse.up()
     for view in views:
         expect(view.get_by_role("button", name="tool wait()").last).to_contain_text('→ "waited"')
@@ -227,13 +226,14 @@ def test_a_run_that_waits_for_a_person_says_so(studio: Studio, page: Page) -> No
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(agent.reply_sync, "Clean.", run_id="c")
         view = choose(page, "c")
-        expect(page.get_by_text("waiting for you")).to_have_count(2)
-        page.get_by_role("button", name="Permit").click()
+        waits = page.locator(".s-badge", has_text="waiting for you")
+        expect(waits).to_have_count(2)
+        page.get_by_role("button", name="Permit", exact=True).click()
         expect(view.get_by_role("button", name="permitted")).to_be_visible()
         page.get_by_role("button", name="Refuse").click()
         done.result()
         expect(view.get_by_role("button", name="tool delete").last).to_contain_text("refused")
-        expect(page.get_by_text("waiting for you")).to_have_count(0)
+        expect(waits).to_have_count(0)
         expect(view.locator("dl")).to_contain_text("tool calls21 refusederrors0")
 
 
@@ -288,7 +288,6 @@ def test_a_killed_run_is_resumed(studio: Studio, page: Page, tmp_path: Path) -> 
         expect(view.get_by_role("button", name="end finished")).to_contain_text("notes.md")
         expect(view.locator("dl")).to_contain_text("model calls2")
         page.reload()
-        page.get_by_role("tab", name="Runs").click()
         expect(view.get_by_role("button", name="model").nth(1)).to_contain_text("cut off")
         assert len(server.requests) == 3
 
@@ -316,7 +315,7 @@ def test_figures_of_a_run_that_ends_while_they_load(studio: Studio, page: Page, 
         held.append((route, route.fetch()))
 
     aside(lambda: asyncio.run(asked(1)))
-    listed = page.get_by_role("list", name="Runs").get_by_role("button", name=f"{id} ")
+    listed = page.locator(f'[data-run="{id}"]')
     view = page.get_by_role("region", name="Run", exact=True)
     if seen:
         choose(page, id)
@@ -405,3 +404,72 @@ def test_runs_that_are_large_damaged_or_gone(studio: Studio, page: Page) -> None
     view.get_by_role("button", name="step count.0").click()
     view.get_by_role("button", name="Show all 150,000 characters").click()
     expect(view.get_by_role("region", name="Output")).to_have_text(re.compile("^.x{149999}$"))
+
+
+def test_a_run_has_an_address_and_is_compared(studio: Studio, page: Page) -> None:
+    """A step has one too; the browser's Back leads back. As a timeline and as a transcript.
+
+    Its steps are searched; a fork from a step has what came before it, and the first difference
+    from the original is named. It is exported as a file that a journal reads.
+    """
+
+    @action
+    def look(path: str) -> str:
+        """Look at a file."""
+        return f"{path} is **empty**"
+
+    calls = ModelReply("I look.", (Call("1", "look", {"path": "a.md"}),), Usage(1_000, 200))
+    for run, last in (("tale", "It is empty."), ("tale-2", "Nobody wrote it.")):
+        model = ScriptedModel([calls, last])
+        agent = ReActAgent("files", model, actions=[look], journal=studio.journal)
+        aside(lambda agent=agent, run=run: agent.reply_sync("Read a.md.", run_id=run))  # type: ignore[misc]
+    view = choose(page, "tale")
+    page.wait_for_url("**/runs/tale")
+    page.get_by_label("Search the steps of this run").fill("EMPTY")
+    page.keyboard.press("Enter")
+    found = view.get_by_role("region", name="Found")
+    expect(found).to_contain_text('look: "a.md is **empty**"')
+    found.get_by_role("listitem").filter(has_text="tool result: look").get_by_role("button").click()
+    page.wait_for_url(re.compile(r"/runs/tale/\d+$"))
+    expect(view.get_by_role("region", name="Output")).to_contain_text("a.md is **empty**")
+    step = page.url
+    page.reload()
+    expect(view.get_by_role("region", name="Output")).to_contain_text("a.md is **empty**")
+    view.get_by_role("button", name="Timeline").click()
+    bars = view.get_by_role("region", name="Timeline").get_by_role("button")
+    expect(bars).to_contain_text(["model", "look(", "model"])
+    view.get_by_role("button", name="Transcript").click()
+    expect(view.locator(".s-story")).to_contain_text("It is empty.")
+    view.get_by_role("button", name="Steps", exact=True).click()
+    view.get_by_role("button", name="Open in Act and review").click()
+    page.wait_for_url("**/act/tale")
+    expect(page.locator("#tab-act")).to_contain_text("It is empty.")
+    page.go_back()
+    expect(view.get_by_role("button", name="Fork from this step")).to_be_visible()
+    assert page.url == step
+    view.get_by_role("button", name="Fork from this step").click()
+    shows(view, "tale.1")
+    assert studio.journal.entries("tale.1")[-1].sequence == int(step.rpartition("/")[2])
+    view.get_by_label("Compare with").select_option("tale-2")
+    page.wait_for_url("**/runs/tale.1/compare/tale-2")
+    page.goto(f"{studio.url}runs/tale/compare/tale-2")
+    pairs = view.get_by_role("region", name="Comparison")
+    expect(pairs.get_by_role("row").filter(has_text="first difference")).to_contain_text(
+        re.compile("It is empty.*Nobody wrote it")
+    )
+    expect(pairs.locator("tr.same").filter(has_text="a.md is **empty**")).to_have_count(1)
+    pairs.get_by_role("button", name="Close").click()
+    with page.expect_download() as started:
+        view.get_by_role("link", name="Export").click()
+    assert started.value.suggested_filename == "tale.jsonl"
+    exported = started.value.path()
+    aside(lambda: studio.journal.import_run(exported, "tale-3"))
+    search = page.get_by_role("searchbox", name="Filter runs")
+    search.fill("nobody wrote")  # in its reply alone
+    rows = page.get_by_role("list", name="Runs").locator("[data-run]")
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("tale-2")
+    search.fill("")
+    page.get_by_role("tab", name="Runs").click()
+    page.wait_for_url("**/runs")
+    expect(view.get_by_role("row", name="files")).to_contain_text(re.compile(r"[1-9],\d{3}"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,7 @@ from studio.conftest import TOKEN, a_studio, pages
 
 # One studio and one page serve all of them.
 
-FORM = "Set up a town, or resume one"
+FORM = "Set up a town"
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,7 @@ def set_up(page: Page, citizens: int, days: int = 30) -> None:
 
 def another(page: Page, citizens: int, days: int = 30) -> None:
     """Open the form again, and set up another town."""
-    page.get_by_role("button", name=FORM).click()
+    press(page, FORM)
     set_up(page, citizens, days)
 
 
@@ -120,6 +121,8 @@ def test_a_town_steps_plays_and_is_held(
     expect(state(page)).not_to_have_text(before)
     town = studio.journal.runs()[-1].id
     press(page, "Branch")
+    expect(page.get_by_text(re.compile(r"\d+ steps? back, to Mon \d\d:\d\d\."))).to_be_visible()
+    press(page, "Branch there")
     expect(page.get_by_text("The original is kept under Recorded towns.")).to_be_visible()
     expect(state(other)).to_contain_text("· paused")
     assert studio.journal.runs()[-1].forked_from == town
@@ -232,6 +235,8 @@ def test_citizens_are_looked_at_and_asked_and_the_town_is_changed(page: Page) ->
     expect(pays.first).to_contain_text("failed: pay:")
     expect(item).not_to_contain_text("failed")
     press(page, "Branch")  # from the checkpoint before them: what was changed comes again
+    expect(page.get_by_text("2 steps back, to Mon 00:15.")).to_be_visible()
+    press(page, "Branch there")
     expect(state(page)).to_contain_text("step 1 of 2,880 · paused")
     expect(item).to_contain_text("will apply at Mon 00:30 (step 2)", timeout=3000)
 
@@ -255,11 +260,10 @@ def test_a_town_that_another_program_plays_is_not_taken(page: Page, studio: Stud
         other.launch(0, token=TOKEN, **kept)
         other.society.set_up(SimulateOrder(12, step="6h"))
         at(other, 1)
-        page.get_by_role("button", name=FORM).click()
-        page.get_by_label("Recorded towns").click()
-        newest = page.get_by_role("option").first
-        expect(newest).to_contain_text("12 citizens")
-        newest.click()
+        press(page, "Resume a recorded town")
+        towns = page.get_by_label("Recorded towns")
+        expect(towns.get_by_role("option").first).to_contain_text("12 citizens")
+        towns.select_option(index=0)
         press(page, "Resume")
         expect(page.get_by_text("It failed")).to_be_visible()
         expect(state(page)).to_contain_text("is being worked on by process")
@@ -441,6 +445,7 @@ def test_a_recorded_town_goes_on(page: Page, studio: Studio) -> None:
     another(page, 5)
     expect(page.get_by_text("citizens must be from 10 to 100,000, got 5")).to_be_visible()
     expect(state(page)).to_contain_text("step 1 of 2,880 · paused")
+    page.locator("#society-new summary").click()
     page.get_by_label("Model", exact=True).fill("nonesuch")
     set_up(page, 10, 1)
     expect(page.get_by_text("there is no model 'nonesuch'")).to_be_visible()
@@ -451,9 +456,10 @@ def test_a_recorded_town_goes_on(page: Page, studio: Studio) -> None:
     page.get_by_label("Speed").select_option("as fast as it can")
     press(page, "Play")
     expect(state(page)).to_contain_text("step 96 of 96 · ended")
-    page.get_by_role("button", name=FORM).click()
-    page.get_by_label("Recorded towns").click()
-    page.get_by_role("option", name="60 citizens").first.click()
+    press(page, "Resume a recorded town")
+    towns = page.get_by_label("Recorded towns")
+    named = towns.get_by_role("option", name="60 citizens").first.get_attribute("value")
+    towns.select_option(named)
     press(page, "Resume")
     expect(state(page)).to_contain_text("step 1 of 2,880 · paused")
     *_, first, second = studio.journal.runs()
@@ -462,7 +468,7 @@ def test_a_recorded_town_goes_on(page: Page, studio: Studio) -> None:
     another(page, 10)
     expect(page.get_by_role("figure", name="at home 10")).to_be_visible()
     page.get_by_role("tab", name="Runs", exact=True).click()
-    page.get_by_role("list", name="Runs").get_by_role("button", name=first.id).click()
+    page.get_by_role("list", name="Runs").locator(f'[data-run="{first.id}"]').click()
     press(page, "Resume")
     page.get_by_role("tab", name="Society", exact=True).click()
     expect(page.get_by_role("figure", name="at home 60")).to_be_visible()

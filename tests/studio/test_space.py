@@ -194,8 +194,9 @@ def test_a_call_that_asks_first_is_permitted_or_refused(
     expect(first.get_by_text("A card was permitted on another page.")).to_be_visible()
     expect(second.get_by_text("on another page")).to_have_count(0)
     write(second, '/Clerk.delete path:"more"')
+    first.get_by_label("Reason for refusing").fill("keep it")
     first.get_by_role("button", name="Refuse").click()
-    expect(second.get_by_role("log")).to_contain_text('"Clerk.delete" not permitted')
+    expect(second.get_by_role("log")).to_contain_text('"Clerk.delete" not permitted: keep it')
     # JavaScript alone would round this one.
     write(first, "/Clerk.pay account:12345678901234567891")
     expect(card).to_contain_text("12345678901234567891")

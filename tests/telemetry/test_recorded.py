@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from journal.crash import crash
 from moothall import (
     Action,
     Call,
+    CitizenAgent,
     DualActAgent,
     ModelError,
     ModelReply,
@@ -22,10 +24,14 @@ from moothall import (
     ReActAgent,
     Researcher,
     ScriptedModel,
+    Society,
+    SQLiteMemory,
     TelemetryError,
     Usage,
 )
+from moothall.research import search_folder
 from moothall.telemetry import export
+from society.life import living
 from telemetry.conftest import Traced
 
 
@@ -167,3 +173,65 @@ def test_export_that_fails_raises(tmp_path: Path) -> None:
     ReActAgent("a", ScriptedModel(["Hello."]), journal=path).reply_sync("Hi", run_id="r")
     with pytest.raises(TelemetryError, match="the spans of run 'r' were not exported: Refusing"):
         export(path, "r", Refusing())
+
+
+def test_search_of_a_folder_is_a_retrieval_live_and_afterwards(
+    traced: Traced, tmp_path: Path
+) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "moss.md").write_text("# Moss\n\nMoss grows on the north side of trees.\n")
+    tool = search_folder(tmp_path / "docs", index=tmp_path / "index.db")
+    path = tmp_path / "journal.db"
+    agent = ReActAgent(
+        "a",
+        ScriptedModel([Call("1", "search_folder", {"query": "moss"}), "On trees."]),
+        actions=[tool],
+        journal=path,
+    )
+    agent.reply_sync("Where is moss?", run_id="r", thread="t")
+    assert traced.tree()["retrieval docs"] == "execute_tool search_folder"
+    found = traced.named("retrieval docs").attributes or {}
+    assert found["gen_ai.data_source.id"] == "docs"
+    assert "gen_ai.retrieval.query.text" not in found
+    assert shape(exported(path, "r")) == shape(traced.spans)
+
+    traced.exporter.clear()
+    researcher = Researcher("r", ScriptedModel(["{}"] * 9), tools=[tool], journal=path)
+    researcher.reply_sync("Where does moss grow?", run_id="s")
+    assert "retrieval docs" in traced.tree()
+    assert shape(exported(path, "s")) <= shape(traced.spans)
+    assert "retrieval docs" in {span.name for span in exported(path, "s")}
+
+
+def test_export_of_a_society_gives_the_spans_that_it_made(traced: Traced, tmp_path: Path) -> None:
+    async def ask(me: CitizenAgent) -> None:
+        for word in ("one", "two"):
+            await me.llm.complete([{"role": "user", "content": f"{me.id} {word}"}])
+
+    path = tmp_path / "journal.db"
+
+    def run(steps: int) -> None:
+        citizens = [living(ask, id=number) for number in range(3)]
+        model = ScriptedModel(lambda messages, actions: "Fine.")
+
+        async def main() -> None:
+            async with Society(citizens, model=model, journal=path) as society:
+                await society.run(step=60, steps=steps, run_id="s", save_every=2)
+
+        asyncio.run(main())
+
+    run(5)
+    assert len([span for span in traced.spans if span.name == "chat scripted"]) == 30
+    assert shape(exported(path, "s")) == shape(traced.spans)
+    traced.exporter.clear()
+    run(5)  # it is over
+    assert traced.spans == ()
+
+
+def test_recall_of_a_memory_is_a_retrieval(traced: Traced, tmp_path: Path) -> None:
+    traced.instrument(content=True)
+    with SQLiteMemory(tmp_path / "memory.db") as memory:
+        memory.add_memory({"role": "user", "content": "Moss grows on trees."})
+        assert memory.recall("moss")
+    span = traced.named("retrieval memory")
+    assert (span.attributes or {})["gen_ai.retrieval.query.text"] == "moss"

@@ -310,7 +310,10 @@ def test_step_of_a_society_has_the_calls_of_its_citizens_below(traced: Traced) -
 
     steps = [span for span in traced.spans if span.name == "invoke_workflow Society"]
     assert [(span.attributes or {})["moothall.step"] for span in steps] == ["0", "1"]
-    below = [span.parent.span_id for span in traced.spans if span.parent is not None]
+    run_span = traced.named("invoke_workflow society")
+    assert all(each.parent == run_span.context for each in steps)
+    calls = [span for span in traced.spans if span.name == "chat scripted"]
+    below = [span.parent.span_id for span in calls if span.parent is not None]
     assert sorted(below) == sorted(
         span.context.span_id for span in steps if span.context for _ in citizens
     )

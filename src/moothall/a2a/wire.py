@@ -27,6 +27,8 @@ PAUSED: Final = frozenset((INPUT_REQUIRED, AUTH_REQUIRED))
 """The states in which a task waits for somebody outside."""
 STATES: Final = TERMINAL | PAUSED | {SUBMITTED, WORKING}
 
+TOO_MANY: Final = -32029
+"""The code of a request that the caller's rate or budget refuses: JSON-RPC leaves it to servers."""
 _KINDS: Final = ("text", "raw", "url", "data")
 _CODES: Final = {
     "TASK_NOT_FOUND": -32001,
@@ -36,11 +38,26 @@ _CODES: Final = {
     "CONTENT_TYPE_NOT_SUPPORTED": -32005,
     "EXTENDED_AGENT_CARD_NOT_CONFIGURED": -32007,
     "VERSION_NOT_SUPPORTED": -32009,
+    "RATE_LIMIT_EXCEEDED": TOO_MANY,
+    "BUDGET_EXCEEDED": TOO_MANY,
     "INVALID_REQUEST": -32600,
     "METHOD_NOT_FOUND": -32601,
     "INVALID_PARAMS": -32602,
     "INTERNAL_ERROR": -32603,
     "PARSE_ERROR": -32700,
+}
+
+_STATUS: Final = {
+    "TASK_NOT_FOUND": (404, "NOT_FOUND"),
+    "METHOD_NOT_FOUND": (404, "NOT_FOUND"),
+    "INTERNAL_ERROR": (500, "INTERNAL"),
+    "RATE_LIMIT_EXCEEDED": (429, "RESOURCE_EXHAUSTED"),
+    "BUDGET_EXCEEDED": (429, "RESOURCE_EXHAUSTED"),
+    "TASK_NOT_CANCELABLE": (400, "FAILED_PRECONDITION"),
+    "PUSH_NOTIFICATION_NOT_SUPPORTED": (400, "FAILED_PRECONDITION"),
+    "UNSUPPORTED_OPERATION": (400, "FAILED_PRECONDITION"),
+    "EXTENDED_AGENT_CARD_NOT_CONFIGURED": (400, "FAILED_PRECONDITION"),
+    "VERSION_NOT_SUPPORTED": (400, "FAILED_PRECONDITION"),
 }
 
 
@@ -53,12 +70,21 @@ class Fault(Exception):
 
     def to_json(self) -> dict[str, Any]:
         """Return the error as JSON-RPC has it."""
-        info = {
-            "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-            "reason": self.reason,
-            "domain": "a2a-protocol.org",
-        }
-        return {"code": _CODES[self.reason], "message": str(self), "data": [info]}
+        return {"code": _CODES[self.reason], "message": str(self), "data": [self._info()]}
+
+    @property
+    def status(self) -> int:
+        """The status of the error over plain HTTP."""
+        return _STATUS.get(self.reason, (400, ""))[0]
+
+    def to_status(self) -> dict[str, Any]:
+        """Return the error as plain HTTP has it: a `google.rpc.Status`."""
+        code, name = _STATUS.get(self.reason, (400, "INVALID_ARGUMENT"))
+        return {"code": code, "status": name, "message": str(self), "details": [self._info()]}
+
+    def _info(self) -> dict[str, str]:
+        kind = "type.googleapis.com/google.rpc.ErrorInfo"
+        return {"@type": kind, "reason": self.reason, "domain": "a2a-protocol.org"}
 
 
 _TEXT: Final = {"type": "string", "minLength": 1, "maxLength": 200}

@@ -64,6 +64,8 @@ class ChattyAI(Threaded):
         check_model(model, id)
         self._model = model
 
+    _untracked = True
+
     @property
     def model(self) -> Model:
         """The model; one given by name is made on first use."""
@@ -73,7 +75,7 @@ class ChattyAI(Threaded):
             self._model = model(self._model)
         return self._model
 
-    @action
+    @action(guard=())
     async def say(self, content: str, thread: str | None = None) -> str:
         """Say something to the agent.
 

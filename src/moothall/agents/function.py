@@ -84,7 +84,7 @@ class OpenAIFunctionAgent(ReActAgent):
             **options,
         )
 
-    @action
+    @action(guard=())
     async def say(self, content: str, thread: str | None = None) -> str:
         """Say something to the agent.
 

@@ -74,7 +74,7 @@ class Host(Agent):
             return self._at_terminal
         return found
 
-    @action(access_policy=ACCESS_REQUESTED)
+    @action(access_policy=ACCESS_REQUESTED, guard=("command",))
     async def shell_command(self, command: str) -> str:
         """Execute a shell command.
 
@@ -105,7 +105,7 @@ class Host(Agent):
         """
         return self.folder.read(file_name)
 
-    @action(access_policy=ACCESS_REQUESTED)
+    @action(access_policy=ACCESS_REQUESTED, guard=("file_name",))
     def write_to_file(self, file_name: str, content: str) -> str:
         """Write a text file, in place of one that is there.
 
@@ -119,7 +119,7 @@ class Host(Agent):
         self.folder.write(file_name, content)
         return f"wrote {len(content.encode())} bytes"
 
-    @action(access_policy=ACCESS_REQUESTED)
+    @action(access_policy=ACCESS_REQUESTED, guard=("file_name",))
     def delete_file(self, file_name: str) -> str:
         """Delete a file.
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
+from moothall.action import action
 from moothall.agents.terminal import Terminal
 from moothall.context import Context
 from moothall.errors import NobodyToAsk
@@ -164,6 +165,7 @@ def _decision(line: str) -> HumanDecision | None:
     return HumanDecision(action, instruction.strip(), "decided by a person")
 
 
+@action(guard=())
 async def ask_person(question: str, context: Context[Any]) -> str:
     """Ask the person you work for, when only they can know or decide.
 

@@ -35,6 +35,7 @@ class RemoteAgent(ConversationalAgent):
     """
 
     _elsewhere = True
+    _untracked = True
 
     def __init__(self, via: Agent, id: str | int, *, timeout: float | None = 300) -> None:
         super().__init__(id)

@@ -58,7 +58,7 @@ class User(Agent):
 
     # -- output ------------------------------------------------------------------------------------
 
-    @action
+    @action(guard=())
     async def say(self, content: str) -> None:
         """Show something to the person at the terminal.
 

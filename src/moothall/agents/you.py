@@ -25,7 +25,7 @@ class You(Agent):
         self.elsewhere: dict[str, None] = {}  # ids of other processes
         self._offers: dict[str, Help] = {}
 
-    @action
+    @action(guard=())
     async def say(self, content: str) -> None:
         """Say something to the person.
 

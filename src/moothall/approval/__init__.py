@@ -1,5 +1,7 @@
 """Approvers: they permit actions and answer questions."""
 
+from moothall.approval.approval import ABOUT as ABOUT
+from moothall.approval.approval import Always as Always
 from moothall.approval.approval import ApprovalRequest as ApprovalRequest
 from moothall.approval.approval import Approver as Approver
 from moothall.approval.approval import CallbackApprover as CallbackApprover

@@ -16,49 +16,32 @@ import logging
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Protocol, TextIO, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TextIO, runtime_checkable
 
+from moothall.approval.decision import Always as Always
+from moothall.approval.decision import Decision as Decision
+from moothall.approval.decision import Refused as Refused
+from moothall.approval.decision import not_permitted as not_permitted
 from moothall.errors import (
     ConfigError,
     DefinitionError,
     InvalidMessage,
     NobodyToAsk,
-    NotPermitted,
     SlashError,
 )
 from moothall.slash import format_slash
-from moothall.text import escaped, escaped_json, log_failure, printable
+from moothall.text import escaped, escaped_json, log_failure
 from moothall.threads import called, renewed
 
 logger: logging.Logger = logging.getLogger("moothall.approval")
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A refusal with a reason in words, used instead of False; the caller gets the reason."""
-
-    reason: str
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.reason, str):
-            raise ConfigError(f"Refused: the reason must be a text, got {self.reason!r:.80}")
-
-    def __bool__(self) -> bool:
-        return False
-
-
-Decision: TypeAlias = bool | Refused
-"""An approver's decision: True permits; anything else refuses."""
-
-
-def not_permitted(where: str, decision: object) -> NotPermitted:
-    """Return the error for a call that was not permitted."""
-    if not isinstance(decision, bool | Refused):  # an agent's own `request_permission` gave it
-        template = '"%s" is refused: an answer must be True, False or Refused, got %.80r'
-        logger.warning(template, where, decision)
-    why = f": {printable(decision.reason)}" if isinstance(decision, Refused) else ""
-    return NotPermitted(f'"{where}" not permitted{why}')
+ABOUT: ContextVar[tuple[str, dict[str, Any], str, tuple[str, ...]] | None] = ContextVar(
+    "moothall_asked_about", default=None
+)
+"""What is asked about the values of a call: action, arguments, the question, the values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +58,10 @@ class ApprovalRequest:
         thread: the conversation that the call belongs to: in a space its sender's; None for the
             agent's own
         note: what whoever decides must know besides, such as how the definition of a server's tool
-            has changed; an empty text for nothing. No `Rule` permits a request with a note.
+            has changed, or which value was read where; an empty text for nothing. No `Rule`
+            permits a request with a note.
+        outside: the guarded values that come from outside, as `action.parameter=value`; an
+            approver that returns `Always()` permits these for the thread
     """
 
     agent: str
@@ -86,6 +72,7 @@ class ApprovalRequest:
     run_id: str | None = None
     thread: str | None = None
     note: str = ""
+    outside: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -97,15 +84,22 @@ class ApprovalRequest:
     ) -> ApprovalRequest:
         """Return the request for a proposed message of a run and a thread."""
         action = message["action"]
+        name, args = action["name"], dict(action.get("args", {}))
+        about = ABOUT.get()
+        outside: tuple[str, ...] = ()
+        if about is not None and about[:2] == (name, args):
+            note = "; ".join(filter(None, (about[2], note)))
+            outside = about[3]
         return cls(
             str(message["to"]),
-            action["name"],
-            dict(action.get("args", {})),
+            name,
+            args,
             str(message.get("from", "")),
             dict(message),
             run_id,
             thread,
             note,
+            outside,
         )
 
     @property
@@ -179,6 +173,8 @@ async def approve(approver: Approver | None, request: ApprovalRequest) -> Decisi
     except Exception as error:
         log_failure(logger, f"approver {approver!r} failed on {request}, so it is refused", error)
         return False
+    if isinstance(answer, Always):
+        return answer if request.outside else True
     if not isinstance(answer, bool | Refused):
         template = "approver %r: an answer must be True, False or Refused, got %.80r: %s is refused"
         logger.warning(template, approver, answer, request)
@@ -311,8 +307,8 @@ class TerminalApprover:
     """Asks the person at the terminal, one question at a time; `y` or `yes` permits.
 
     `a` and `always` also permit, and exactly this call (the same agent, action and arguments in the
-    same thread) is not asked about again while the approver lives. A line answers a question of an
-    action.
+    same thread) is not asked about again while the approver lives. Values from outside that were
+    asked about are permitted for the thread. A line answers a question of an action.
 
     A question at the process's own terminal begins on a new line, and what the program prints to
     `sys.stdout` meanwhile, such as a streamed answer, is printed after the person's
@@ -329,7 +325,7 @@ class TerminalApprover:
         self._one_at_a_time = renewed(threading.Lock())
         self._always: set[tuple[str | None, str]] = set()
 
-    def approve(self, request: ApprovalRequest) -> bool:
+    def approve(self, request: ApprovalRequest) -> bool | Always:
         """Return whether the person said yes. A closed terminal refuses."""
         with self._one_at_a_time:
             exact = (request.thread, request.fingerprint)
@@ -341,7 +337,7 @@ class TerminalApprover:
             said = line.strip().lower()
             if said in ("a", "always"):
                 self._always.add(exact)
-                return True
+                return Always() if request.outside else True
             return said in ("y", "yes")
 
     def answer(self, question: Question) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -25,9 +24,10 @@ from moothall.cli.shared_options import (
     source_of,
     usage,
 )
-from moothall.errors import DefinitionError, MoothallError
+from moothall.errors import ConfigError, DefinitionError, MoothallError
 from moothall.memory.bounded import TokenBoundedMemory
 from moothall.orders.act import is_small
+from moothall.orders.named_agents import AgentSource
 from moothall.orders.named_models import chosen_model, made_model
 from moothall.reasoning.thread import Thread
 from moothall.spaces.space import Space
@@ -146,55 +146,10 @@ def permitted_agents(names: list[str]) -> list[str]:
 
 def named_agent(name: str, id: str | None = None, param: str = "--agent") -> Agent:
     """Return the agent that MODULE:NAME is or makes; a class gets its own name as default id."""
-    module_name, _, attribute = name.partition(":")
-    parts = module_name.split(".")
-    is_file = parts[-1] == "py"  # my_agents.py:Calculator
-    if is_file or not attribute.isidentifier() or not all(p.isidentifier() for p in parts):
-        raise _wrong(
-            param, f"{name!r} is not of the form MODULE:NAME, such as my_agents:Calculator"
-        )
-    if "" not in sys.path:
-        sys.path.insert(0, "")
     try:
-        module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:
-        missing = error.name if isinstance(error, ModuleNotFoundError) else None
-        if missing and f"{module_name}.".startswith(f"{missing}."):
-            raise _wrong(param, f"{name!r}: there is no module {missing!r}") from None
-        raise DefinitionError(
-            f"{param} {name}: importing {module_name} failed: {type(error).__name__}: {error}"
-        ) from error
-    if not hasattr(module, attribute):
-        raise _wrong(param, f"{name!r}: the module {module_name!r} has no {attribute!r}")
-    found = getattr(module, attribute)
-    if isinstance(found, Agent):
-        if id is not None and id != str(found.id):
-            raise _wrong(
-                param,
-                f"{name!r} is an agent already, whose id is {str(found.id)!r}: leave --id out",
-            )
-        return found
-    if not callable(found):
-        raise _wrong(
-            param,
-            f"{name!r} is of type {type(found).__name__}: neither an agent, nor a class of "
-            "agents, nor a function that makes one",
-        )
-    is_class = isinstance(found, type)
-    if is_class and not issubclass(found, Agent):
-        raise _wrong(param, f"{name!r} is a class, but not of agents")
-    try:
-        if id is None:
-            agent = found(attribute) if is_class else found()
-        else:
-            agent = found(id)
-    except Exception as error:
-        raise DefinitionError(
-            f"{param} {name}: calling it failed: {type(error).__name__}: {error}"
-        ) from error
-    if not isinstance(agent, Agent):
-        raise DefinitionError(f"{param} {name}: it made a {type(agent).__name__}, not an agent")
-    return agent
+        return AgentSource(name, param).make(id)
+    except ConfigError as error:
+        raise click.BadParameter(str(error), param_hint=f"'{param}'") from None
 
 
 def add_agent(space: Space, agent: Agent) -> None:
@@ -206,7 +161,3 @@ def add_agent(space: Space, agent: Agent) -> None:
     except Exception as error:
         why = f"agent {str(agent.id)!r}: its after_add failed: {type(error).__name__}: {error}"
         raise DefinitionError(why) from error
-
-
-def _wrong(param: str, reason: str) -> click.BadParameter:
-    return click.BadParameter(reason, param_hint=f"'{param}'")

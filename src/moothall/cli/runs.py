@@ -14,7 +14,7 @@ import click
 from moothall.cli.operate.keeping import COMMANDS
 from moothall.cli.recorded_runs import NOBODY, Recorded, print_doubts
 from moothall.cli.run.ended import WORDS
-from moothall.cli.shared_options import journal_option, reading
+from moothall.cli.shared_options import journal_option, reading, usage
 from moothall.cli.values import Moment, OneOf, Whole
 from moothall.journal import Journal, Outline
 from moothall.journal.describe import doubt_line
@@ -90,11 +90,13 @@ class _Runs(click.Group):
 @click.option(
     "--citizen", metavar="N", help="Show what citizen N of a society asked its model, by step."
 )
+@click.option("--step", type=Whole(min=0), help="Show that of one step, with --citizen.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def command(
     run_id: str | None,
     journal: str | None,
     citizen: str | None,
+    step: int | None,
     as_json: bool,
     sort: str | None,
     limit: int | None,
@@ -126,13 +128,15 @@ def command(
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     if citizen is not None and run_id is None:
         raise click.UsageError("--citizen is for one run: give its ID too")
+    if step is not None and citizen is None:
+        raise click.UsageError("--step is of a citizen: give --citizen too")
     if run_id is not None and (limit is not None or sort or any(wanted.values())):
         raise click.UsageError("an ID is one run: leave out the options that choose runs")
     with reading(journal) as found:
         if run_id is None:
             _list(found, _chosen(wanted), sort, limit, as_json)
         elif citizen is not None:
-            calls, outline = _calls_of(found, run_id, citizen), found.run(run_id)
+            calls, outline = _calls_of(found, run_id, citizen, step), found.run(run_id)
             if as_json:
                 made = {"run": asdict(outline), "citizen": citizen, "calls": calls}
                 click.echo(json.dumps(made, indent=2))
@@ -250,39 +254,18 @@ def _fitting(line: str, rest: int) -> str:
     return line if len(line) <= width else f"{line[: width - 2]} …"
 
 
-def _calls_of(journal: Journal, run_id: str, citizen: str) -> list[dict[str, Any]]:
-    """Return a citizen's model calls in a run, in order; `time` is None if it is not recorded."""
-    kind = journal.run(run_id).kind
-    if kind not in ("Society", "Survey"):
-        raise click.UsageError(f"--citizen is for a society's run, and {run_id!r} is of a {kind}")
-    asked: dict[str, dict[str, Any]] = {}
-    mine: dict[str, str | None] = {}
-    times: dict[int, str] = {}
-    for entry in journal.entries(run_id):
-        data, about = entry.data, entry.data.get("about") or {}
-        if entry.kind == "state":
-            times |= {row["step"]: row["time"] for row in data["appended"].get("rows", ())}
-        if "citizen" not in about:
-            continue
-        key = about.get("unused") or about.get("shared") or data["key"]
-        if about["citizen"] == citizen:
-            mine[key] = data["result"] if "unused" in about else mine.get(key)
-        if "model" not in about:
-            continue
-        new = {"step": int(key.partition("/")[0]), "model": about["model"], "messages": []}
-        call = asked.setdefault(key, new)
-        if entry.kind == "ended":
-            call["failed"] = data["result"].get("failed")
-            call["answer"] = data["result"].get("answer", {}).get("text")
-        else:
-            call |= {"messages": (data.get("args") or {}).get("messages", [])}
-            call |= {"answer": None, "failed": "no answer is recorded"}
-    if not mine:
-        raise click.UsageError(f"in run {run_id!r} no citizen {citizen!r} has asked a model")
-    return [
-        {"time": times.get(asked[key]["step"]), **asked[key], "unused": why}
-        for key, why in mine.items()
-    ]
+def _calls_of(
+    journal: Journal, run_id: str, citizen: str, step: int | None
+) -> list[dict[str, Any]]:
+    """Return a citizen's model calls in a run, in order."""
+    from moothall.society.decision_log import decisions
+
+    with usage():
+        made = decisions(journal, run_id, citizen, step)
+    if not made:
+        at = "" if step is None else f" in step {step}"
+        raise click.UsageError(f"in run {run_id!r} no citizen {citizen!r} has asked a model{at}")
+    return [asdict(each) for each in made]
 
 
 def _print_calls(calls: list[dict[str, Any]]) -> None:
@@ -300,6 +283,11 @@ def _print_calls(calls: list[dict[str, Any]]) -> None:
         if call["unused"] or not call["failed"]:
             why = f"not by this answer: {call['unused']}" if call["unused"] else "by this answer"
             _tell("decided", why)
+        if call["reason"] and call["reason"] != call["unused"]:
+            _tell("reason", call["reason"])
+        if call["tokens"]:
+            usd = "" if call["usd"] is None else f", {call['usd']:.6f} US dollars"
+            _tell("cost", f"{call['tokens']:,} tokens{usd}")
 
 
 def _tell(name: str, text: Any) -> None:

@@ -17,6 +17,7 @@ from click.shell_completion import CompletionItem
 
 from moothall.cli.ending import NotBegun
 from moothall.errors import ConfigError, FileError, JournalError, MoothallError
+from moothall.postgres import is_url
 from moothall.text import escaped
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def opened(path: str | None) -> Journal:
     if path is None:
         raise NotBegun(f"no journal was named: give --journal PATH, or set {_VARIABLE}")
     with usage(source_of("journal")):
-        if not os.path.exists(path):
+        if not is_url(path) and not os.path.exists(path):
             raise JournalError(
                 path, "there is no such file; `moothall act TASK --journal PATH` makes one"
             )

@@ -15,7 +15,7 @@ from moothall.cli.values import Whole
 from moothall.errors import MissingExtra
 from moothall.spaces.native import NativeSpace
 from moothall.studio import Studio
-from moothall.studio.studio import PORT
+from moothall.studio.served import PORT
 
 _PASSWORD = "MOOTHALL_STUDIO_PASSWORD"
 
@@ -28,6 +28,19 @@ _PASSWORD = "MOOTHALL_STUDIO_PASSWORD"
     show_default=True,
     help=f"Address to listen at. Other than loopback needs a password in {_PASSWORD}.",
 )
+@click.option(
+    "--public-url",
+    metavar="URL",
+    help="Address by which people reach the studio through a proxy, such as "
+    f"https://agents.example/hall/. It needs a password in {_PASSWORD}.",
+)
+@click.option(
+    "--proxy",
+    "proxies",
+    metavar="ADDRESS",
+    multiple=True,
+    help="Address or network of a proxy whose X-Forwarded-For is believed; may be repeated.",
+)
 @company_options
 @journal_option("Journal that runs are recorded in and read from.")
 @click.option("--amqp", is_flag=True, help="Talk with agents of other processes over RabbitMQ.")
@@ -36,6 +49,8 @@ _PASSWORD = "MOOTHALL_STUDIO_PASSWORD"
 def command(
     port: int,
     host: str,
+    public_url: str | None,
+    proxies: tuple[str, ...],
     journal: str | None,
     amqp: bool,
     place: Place,
@@ -63,7 +78,7 @@ def command(
     Exit codes: 0 ended by Ctrl-C, 1 failed, 2 wrong usage.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     place.check(amqp)
-    MissingExtra.unless("moothall studio", "studio", "fastapi", "gradio", "uvicorn")
+    MissingExtra.unless("moothall studio", "studio", "fastapi", "uvicorn", "websockets")
     logging.getLogger("moothall").addHandler(logging.NullHandler())
     company = Company.of(name, amqp, **given)
     members = [each for each in company.members if not (company.small and each.id == "FunctionAI")]
@@ -76,6 +91,8 @@ def command(
                     port,
                     host,
                     journal=journal,
+                    public_url=public_url,
+                    proxies=proxies,
                     password=os.environ.get(_PASSWORD),
                     prevent_thread_lock=True,
                     quiet=True,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -23,8 +23,9 @@ from moothall.a2a.wire import (
 from moothall.action import ACCESS_DENIED
 from moothall.doors.a2a_store import Tasks
 from moothall.doors.a2a_tasks import Task
+from moothall.doors.callers import caller_of, sender_of
 from moothall.doors.served import Served
-from moothall.errors import JournalError
+from moothall.errors import BudgetExceeded, JournalError
 from moothall.text import one_line
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class A2ADoor:
         self._served = served
         self._title = title
         self._has_token = has_token
-        self._tasks = Tasks(served)
+        self._tasks = Tasks(served, has_token)
 
     def routes(self) -> list[Any]:
         """Return the routes of the cards and of the agents."""
@@ -73,7 +74,7 @@ class A2ADoor:
 
     # -- cards -------------------------------------------------------------------------------------
 
-    def _agents(self) -> list[str]:
+    def agents(self) -> list[str]:
         """Return the ids of the agents that reply."""
         return [
             id
@@ -82,12 +83,12 @@ class A2ADoor:
         ]
 
     async def _first_card(self, request: Request) -> Response:
-        agents = self._agents()
+        agents = self.agents()
         return self._card_of(agents[0] if agents else None, request)
 
     async def _card(self, request: Request) -> Response:
         id = request.path_params["agent"]
-        return self._card_of(id if id in self._agents() else None, request)
+        return self._card_of(id if id in self.agents() else None, request)
 
     def _card_of(self, id: str | None, request: Request) -> Response:
         from starlette.responses import JSONResponse, PlainTextResponse
@@ -102,7 +103,8 @@ class A2ADoor:
             "description": f"Agent {id} of {self._title}: {description}",
             "version": version("moothall"),
             "supportedInterfaces": [
-                {"url": where, "protocolBinding": "JSONRPC", "protocolVersion": VERSION}
+                {"url": where, "protocolBinding": "JSONRPC", "protocolVersion": VERSION},
+                {"url": f"{where}/v1", "protocolBinding": "HTTP+JSON", "protocolVersion": VERSION},
             ],
             "capabilities": {
                 "streaming": True,
@@ -124,33 +126,35 @@ class A2ADoor:
         from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
 
         agent = request.path_params["agent"]
-        if agent not in self._agents():
+        if agent not in self.agents():
             return PlainTextResponse("no such agent replies here\n", 404)
         id: Any = None
         try:
-            call = _read(await request.body())
-            id = call.get("id")
-            _check_version(request)
-            method, params = call["method"], call.get("params", {})
-            sender = self._sender(request)
-            if method in _STREAMED:
-                updates = await self._streamed(method, agent, sender, params)
-                return StreamingResponse(_events(id, updates), media_type="text/event-stream")
-            result = await self._answered(method, agent, sender, params)
-            return JSONResponse({"jsonrpc": "2.0", "id": id, "result": result})
+            with faults():
+                call = _read(await request.body())
+                id = call.get("id")
+                check_version(request)
+                method, params = call["method"], call.get("params", {})
+                sender = self.sender(request)
+                if method in _STREAMED:
+                    updates = await self.streamed(method, agent, sender, params)
+                    events = sent_events(
+                        updates, lambda update: {"jsonrpc": "2.0", "id": id, "result": update}
+                    )
+                    return StreamingResponse(events, media_type="text/event-stream")
+                result = await self.answered(method, agent, sender, params)
+                return JSONResponse({"jsonrpc": "2.0", "id": id, "result": result})
         except Fault as fault:
-            error = fault.to_json()
-        except JournalError as failed:
-            error = Fault("INTERNAL_ERROR", f"the task cannot be read: {failed}").to_json()
-        return JSONResponse({"jsonrpc": "2.0", "id": id, "error": error})
+            return JSONResponse({"jsonrpc": "2.0", "id": id, "error": fault.to_json()})
 
-    def _sender(self, request: Request) -> str:
+    def sender(self, request: Request) -> str:
         """Return the sender of a caller: who has the token, or else its address."""
         if self._has_token or request.client is None:
-            return "a2a"
+            return sender_of("a2a", caller_of(request.scope))
         return f"a2a-{request.client.host.partition('%')[0]}"
 
-    async def _answered(self, method: str, agent: str, sender: str, params: Any) -> Any:
+    async def answered(self, method: str, agent: str, sender: str, params: Any) -> Any:
+        """Answer a method; raise Fault for one that is refused."""
         if method == "SendMessage":
             task, history, at_once = self._sent(agent, sender, params)
             if at_once:
@@ -201,9 +205,10 @@ class A2ADoor:
             return task.to_json()
         raise Fault("TASK_NOT_CANCELABLE", "the task does not run here any more")
 
-    async def _streamed(
+    async def streamed(
         self, method: str, agent: str, sender: str, params: Any
     ) -> AsyncIterator[dict[str, Any]]:
+        """Answer a method by updates; raise Fault for one that is refused."""
         if method == "SendStreamingMessage":
             task, history, _ = self._sent(agent, sender, params)
             return _updates(task, history, task.state in PAUSED)
@@ -237,7 +242,20 @@ async def _updates(task: Task, history: int | None, rests: bool) -> AsyncIterato
         task.unread(queue)
 
 
-async def _events(id: Any, updates: AsyncIterator[dict[str, Any]]) -> AsyncIterator[bytes]:
+@contextmanager
+def faults() -> Iterator[None]:
+    """Raise errors of ours in the `with` block as those of the protocol."""
+    try:
+        yield
+    except BudgetExceeded as spent:
+        raise Fault("BUDGET_EXCEEDED", str(spent)) from spent
+    except JournalError as failed:
+        raise Fault("INTERNAL_ERROR", f"the task cannot be read: {failed}") from failed
+
+
+async def sent_events(
+    updates: AsyncIterator[dict[str, Any]], form: Callable[[dict[str, Any]], dict[str, Any]]
+) -> AsyncIterator[bytes]:
     """Yield updates as server-sent events, and a comment where there are none for long."""
     following: asyncio.Future[Any] = asyncio.ensure_future(anext(updates, None))
     try:
@@ -248,8 +266,7 @@ async def _events(id: Any, updates: AsyncIterator[dict[str, Any]]) -> AsyncItera
                 continue
             if (update := following.result()) is None:
                 return
-            answer = {"jsonrpc": "2.0", "id": id, "result": update}
-            yield f"data: {json.dumps(answer)}\n\n".encode()
+            yield f"data: {json.dumps(form(update))}\n\n".encode()
             following = asyncio.ensure_future(anext(updates, None))
     finally:
         following.cancel()
@@ -272,7 +289,8 @@ def _read(body: bytes) -> dict[str, Any]:
     return call
 
 
-def _check_version(request: Request) -> None:
+def check_version(request: Request) -> None:
+    """Refuse a request of another version of the protocol."""
     given = request.headers.get("a2a-version") or request.query_params.get("A2A-Version") or "0.3"
     if given.partition(".")[0] != VERSION.partition(".")[0]:
         text = f"version {one_line(given, 20)!r} is not supported: state A2A-Version: {VERSION}"

@@ -26,6 +26,7 @@ from moothall.a2a.wire import (
 )
 from moothall.agent import Agent
 from moothall.doors.a2a_tasks import IN_DOUBT, Task, artifact_of, status_json, task_json
+from moothall.doors.callers import LOCAL, TOKEN
 from moothall.doors.served import Served
 from moothall.errors import JournalError, NoSuchRun, StateError
 from moothall.journal import Journal, Outline
@@ -33,7 +34,8 @@ from moothall.jsonvalue import json_text
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.recorded_agent import asked_in
 from moothall.reasoning.reply import GIVEN
-from moothall.text import log_failure
+from moothall.reasoning.resume import LEFT
+from moothall.text import escaped, log_failure
 from moothall.threads import WORKERS
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
@@ -42,7 +44,7 @@ ONE_FOR_ALL: Final = "shared"
 """The context of an agent that has one conversation with all callers."""
 _MOST_LIVE, _MOST_OF_ONE, _MOST_ENDED = 1000, 100, 1000
 _ID: Final = re.compile(r"a2a-([0-9a-f]{24})([0-9a-f]{16})")
-_SENDER: Final = re.compile(r"a2a(-[0-9a-fA-F.:]{1,45})?")
+_SENDER: Final = re.compile(r"a2a(-[0-9a-zA-Z_.:-]{1,45})?")
 
 
 def _id_of(nonce: str, agent: str, sender: str) -> str:
@@ -56,15 +58,22 @@ def _is_of(id: str, agent: str, sender: str) -> bool:
     return found is not None and _id_of(found[1], agent, sender) == id
 
 
+def is_task(run_id: str) -> bool:
+    """Return whether a run is a task, which goes on by itself when the doors open."""
+    return _ID.fullmatch(run_id) is not None
+
+
 class Tasks:
     """The tasks of all callers.
 
     Args:
         served: the agents
+        has_token: whether callers state a token
     """
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: Served, has_token: bool) -> None:
         self._served = served
+        self._has_token = has_token
         self._tasks: dict[str, Task] = {}
 
     # -- beginning and ending ----------------------------------------------------------------------
@@ -74,7 +83,9 @@ class Tasks:
 
         Raises:
             Fault: the caller, or all callers together, have too many
+            BudgetExceeded: the caller has spent its budget
         """
+        self._served.check(self._caller(sender))
         live = [each for each in self._tasks.values() if each.state not in TERMINAL]
         mine = sum(each.sender == sender for each in live)
         if len(live) >= _MOST_LIVE or mine >= _MOST_OF_ONE:
@@ -91,13 +102,21 @@ class Tasks:
     def _begin(self, id: str, agent: str, sender: str, context: str, text: str) -> Task:
         say = self._served.agents[agent].offers["say"]
         in_thread = context != ONE_FOR_ALL and "thread" in say.parameters.get("properties", {})
-        task = self._tasks[id] = Task(id, agent, sender, context, text, in_thread)
+        LEFT.discard(id)
+        caller = self._caller(sender)
+        task = self._tasks[id] = Task(id, agent, sender, context, text, in_thread, caller)
         task.work = asyncio.create_task(task.run(self._served))
         task.work.add_done_callback(lambda work: self._over(task))
         ended = [each for each in self._tasks.values() if each.state in TERMINAL]
         for each in ended[: max(0, len(ended) - _MOST_ENDED)]:
             del self._tasks[each.id]
         return task
+
+    def _caller(self, sender: str) -> str:
+        """Return the caller of a sender: the name of its token."""
+        if not self._has_token:
+            return LOCAL
+        return sender.removeprefix("a2a").removeprefix("-") or TOKEN
 
     def _over(self, task: Task) -> None:
         """Forget a task whose run is in doubt: from now on the journal tells of it."""
@@ -122,22 +141,29 @@ class Tasks:
         assert journal is not None
         found = []
         for run in journal.runs():
-            sender, _, context = (run.thread or "").partition("/")
             if (
-                run.state in ("stopped", "in_doubt")
-                and run.agent == id
-                and context
-                and _SENDER.fullmatch(sender)
-                and _is_of(run.id, id, sender)
-                and (run.state == "stopped" or not journal.in_doubt(run.id))
-                and (asked := asked_in(journal.entries(run.id))) is not None
+                run.state not in ("stopped", "in_doubt")
+                or run.agent != id
+                or not _ID.fullmatch(run.id)
+                or (run.state == "in_doubt" and journal.in_doubt(run.id))
             ):
-                found.append((run.id, sender, context, json_text(asked["text"])))
+                continue
+            entries = [*journal.entries(run.id)]
+            sender, _, context = (run.thread or "").partition("/")
+            if run.thread is None:
+                sender, context = _asked_by(entries), ONE_FOR_ALL
+            if not context or not _SENDER.fullmatch(sender) or not _is_of(run.id, id, sender):
+                continue
+            if (asked := asked_in(entries)) is not None:
+                found.append((run.id, sender, context, _text_of(asked, run, sender)))
         return found
 
     async def close(self) -> None:
-        """Cancel the tasks under way."""
-        work = [each.work for each in self._tasks.values() if each.work is not None]
+        """Cancel the tasks under way; those that a journal records go on in the next process."""
+        live = [each for each in self._tasks.values() if each.work and not each.work.done()]
+        # The runs end later, on the loop of the agents' space.
+        LEFT.update(each.id for each in live if _journal_of(self._served.agents[each.agent]))
+        work = [each.work for each in live if each.work is not None]
         for each in work:
             each.cancel()
         await asyncio.gather(*work, return_exceptions=True)
@@ -241,7 +267,7 @@ class Tasks:
         state, context = _state_of(run), _context_of(run, sender)
         entries = journal.entries(run.id)
         asked = asked_in(entries)
-        text, made, note = run.task if asked is None else json_text(asked["text"]), [], ""
+        text, made, note = run.task if asked is None else _text_of(asked, run, sender), [], ""
         try:
             reply = journal.replay(run.id) if state in TERMINAL else None
         except StateError:
@@ -266,6 +292,21 @@ def _journal_of(agent: Agent) -> Journal | None:
         return None
     found: Journal | None = getattr(agent, "journal", None)
     return found
+
+
+def _asked_by(entries: list[Any]) -> str:
+    """Return the sender who asked for a run."""
+    begun: Any = next((each.data for each in entries if not each.path and each.kind == "begun"), {})
+    return str(begun.get("asked_by", ""))
+
+
+def _text_of(asked: dict[str, Any], run: Outline, sender: str) -> str:
+    """Return what a caller asked, without the marks that tell one from the others."""
+    text = json_text(asked["text"])
+    if run.thread is not None:
+        return text
+    mark = f"{escaped(sender)}: "
+    return "\n".join(line.removeprefix(mark) for line in text.splitlines())
 
 
 def _context_of(run: Outline, sender: str) -> str:

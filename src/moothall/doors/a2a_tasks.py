@@ -34,6 +34,7 @@ from moothall.jsonvalue import deep_json, json_text
 from moothall.models.protocol import TextPiece
 from moothall.reasoning.events import CallStarted, Done, Event
 from moothall.reasoning.reply import Reply
+from moothall.reasoning.resume import LEFT
 from moothall.text import one_line
 
 ANSWER_S: Final = 86_400.0
@@ -67,6 +68,7 @@ class Task:
     context: str
     text: str
     in_thread: bool  # whether the agent keeps apart the conversations of one sender
+    caller: str
     state: str = SUBMITTED
     parts: list[dict[str, Any]] = field(default_factory=list)  # of the message of its state
     changed: float = field(default_factory=time.time)
@@ -121,12 +123,15 @@ class Task:
         if self.in_thread:
             args["thread"] = self.context
         loop = asyncio.get_running_loop()
-        caller = Caller(loop, self._approve, self._answer, self._tell, self.id)
+        caller = Caller(loop, self._approve, self._answer, self._tell, self.id, self.caller)
         try:
             value = await served.call(self.sender, self.agent, "say", args, caller)
             await asyncio.sleep(0)  # the events before it wait in this loop already
         except asyncio.CancelledError:
-            self._end(CANCELED, "the task was cancelled")
+            if self.id in LEFT:
+                self._end_readers()
+            else:
+                self._end(CANCELED, "the task was cancelled")
         except NotPermitted as error:
             self._end(REJECTED, str(error))
         except MoothallError as error:
@@ -266,6 +271,9 @@ class Task:
 
     def _end(self, state: str, text: str = "") -> None:
         self._set(state, [text_part(text)] if text else None)
+        self._end_readers()
+
+    def _end_readers(self) -> None:
         readers, self._readers = self._readers, set()
         for queue in readers:
             queue.put_nowait(None)

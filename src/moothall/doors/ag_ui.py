@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from moothall.approval import ApprovalRequest, Question, Refused
 from moothall.approval.approval import Decision
+from moothall.doors.callers import sender_of
 from moothall.doors.checks import Send
 from moothall.doors.openai import Endpoint, parted
 from moothall.doors.openai_input import ClientMemory, Wrong, chat_completion, check_conversation
@@ -47,6 +48,7 @@ class _Job:
     """A run that is under way, through all the requests that carry its interrupts."""
 
     agent: str
+    sender: str
     thread: str
     tools: frozenset[str]
     news: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
@@ -76,7 +78,7 @@ class AGUIDoor:
         """Return the routes of the door."""
         from starlette.routing import Route
 
-        run = Endpoint("POST", self._run)
+        run = Endpoint(POST=self._run)
         return [Route("/ag-ui", endpoint=run), Route("/ag-ui/{id:path}", endpoint=run)]
 
     def close(self) -> None:
@@ -84,7 +86,7 @@ class AGUIDoor:
         for id in list(self._waiting):
             self._drop(id)
 
-    async def _run(self, given: dict[str, Any], send: Send) -> None:
+    async def _run(self, given: dict[str, Any], send: Send, caller: str) -> None:
         agents = self._served.replying()
         id = given.get("path:id") or (next(iter(agents)) if len(agents) == 1 else "")
         if id not in agents:
@@ -92,7 +94,14 @@ class AGUIDoor:
         thread, run_id = given.get("threadId"), given.get("runId")
         if not isinstance(thread, str) or not isinstance(run_id, str):
             raise Wrong("threadId and runId must be texts")
-        job = self._resumed(id, thread, given) if given.get("resume") else self._new(id, given)
+        for name in ("messages", "tools"):
+            if not isinstance(given.get(name) or [], list):
+                raise Wrong(f"{name} must be a list", name)
+        job = (
+            self._resumed(id, caller, thread, given)
+            if given.get("resume")
+            else self._new(id, caller, given)
+        )
         kept = False
         try:
             headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
@@ -107,7 +116,7 @@ class AGUIDoor:
             if not kept and job.task is not None:
                 job.task.cancel()
 
-    def _new(self, id: str, given: dict[str, Any]) -> _Job:
+    def _new(self, id: str, name: str, given: dict[str, Any]) -> _Job:
         """Begin a run. Its conversation is what the client has sent."""
         tools = [
             {"type": "function", "function": each} for each in given.get("tools") or () if each
@@ -119,18 +128,20 @@ class AGUIDoor:
         check_conversation(asked.messages)
         agent = self._served.replying()[id]
         before, content = parted(asked, agent, whole=True)
-        own = f"{SENDER}/{secrets.token_hex(16)}"
+        sender = sender_of(SENDER, name)
+        own = f"{sender}/{secrets.token_hex(16)}"
         request = ReplyRequest(content, None, own, own.rpartition("/")[2])
         if isinstance(agent, ReActAgent):
             request.memory, request.offered = ClientMemory(before), asked.tools
         names = frozenset(each.name for each in asked.tools)
-        job = _Job(id, given["threadId"], names)
+        job = _Job(id, sender, given["threadId"], names)
 
         async def work() -> None:
-            caller = Caller(asyncio.get_running_loop(), job.approve, job.answer)
+            loop = asyncio.get_running_loop()
+            caller = Caller(loop, job.approve, job.answer, name=name)
             try:
-                with self._served.calling(SENDER, id, caller):
-                    await self._served.permit(SENDER, agent, content)
+                with self._served.calling(sender, id, caller):
+                    await self._served.permit(sender, agent, content)
                     if request.memory is None:
                         for message in before:
                             await agent.observe(message, own)
@@ -225,13 +236,14 @@ class AGUIDoor:
         if job is not None and job.task is not None:
             job.task.cancel()
 
-    def _resumed(self, agent: str, thread: str, given: dict[str, Any]) -> _Job:
+    def _resumed(self, agent: str, caller: str, thread: str, given: dict[str, Any]) -> _Job:
         """Give the run that waits its answer. Only what was asked is permitted, and only once."""
         entries = given["resume"]
         entry = entries[0] if isinstance(entries, list) and len(entries) == 1 else None
         id = entry.get("interruptId") if isinstance(entry, dict) else None
         job = self._waiting.get(id) if isinstance(id, str) else None
-        if job is None or (job.agent, job.thread) != (agent, thread) or job.asked is None:
+        whose = agent, sender_of(SENDER, caller), thread
+        if job is None or (job.agent, job.sender, job.thread) != whose or job.asked is None:
             raise Wrong("no run of this thread waits for this answer, or no longer")
         del self._waiting[str(id)]
         assert isinstance(entry, dict)

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from moothall.agent import Agent
 from moothall.doors.a2a import A2ADoor
+from moothall.doors.a2a_rest import A2ARest
 from moothall.doors.ag_ui import AGUIDoor
+from moothall.doors.callers import Callers
 from moothall.doors.guard import Guard
 from moothall.doors.mcp import MCPDoor
 from moothall.doors.openai import OpenAIDoor
 from moothall.doors.served import Served
-from moothall.errors import ConfigError, MissingExtra
+from moothall.errors import MissingExtra
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
+    from moothall.budget import Budget
+
 
 def asgi(
-    agents: Agent | Iterable[Agent], *, token: str | None = None, title: str = "moothall"
+    agents: Agent | Iterable[Agent],
+    *,
+    token: str | Mapping[str, str] | None = None,
+    title: str = "moothall",
+    budget: Budget | Callable[[str], Budget | None] | None = None,
+    rate: int | None = None,
 ) -> Guard:
     """Return an ASGI application that serves agents by the protocols that other programs speak.
 
@@ -33,31 +42,55 @@ def asgi(
     Agents that are in no space are added to a new one, which closes with the application; there,
     an approval is asked of the caller. Agents of one space stay there, and its approver decides.
 
+    A caller is who states a token: `token`, if there is one token, or the name that `token=` has
+    for it; without a token, `local` is any program of this machine. Its requests of all protocols
+    count together in its budget and its rate.
+
     Args:
         agents: the agents
-        token: the secret that callers state as `Authorization: Bearer TOKEN`; without one, only
-            programs of this machine are let in
+        token: the secret that callers state as `Authorization: Bearer TOKEN`, or one for each
+            caller by its name; without one, only programs of this machine are let in
         title: what the server is called
+        budget: what callers may spend: one for all, of which each has a child by its name, or a
+            function that returns the budget of a caller, by its name
+        rate: how many requests a caller may make in a minute
 
     Raises:
         DefinitionError: there are no agents, or they are of several spaces
-        ConfigError: the token is empty
+        ConfigError: the token is empty, another argument is not valid, or an agent has a budget
+            that the callers' is no part of
         MissingExtra: the extra `mcp` is not installed
     """
     MissingExtra.unless("doors", "mcp", "mcp", "mcp_types", "starlette")
-    if token is not None and (not isinstance(token, str) or not token or not token.isascii()):
-        raise ConfigError("token= must be a text of ASCII characters, or None")
-    served = Served(agents)
-    a2a = A2ADoor(served, title, token is not None)
-    return Guard(_application(served, MCPDoor(served, title), a2a), token)
+    callers = Callers(token, budget, rate)
+    return application(Served(agents, callers), callers, title)
 
 
-def _application(served: Served, door: MCPDoor, a2a: A2ADoor) -> Starlette:
+def application(
+    served: Served,
+    callers: Callers,
+    title: str,
+    routes: Iterable[Any] = (),
+    open_paths: Iterable[str] = (),
+) -> Guard:
+    """Return the application of all doors, with more routes; `open_paths` need no token."""
+    a2a = A2ADoor(served, title, callers.tokens is not None)
+    inner = _application(served, MCPDoor(served, title), a2a, routes)
+    return Guard(inner, callers, frozenset(open_paths))
+
+
+def _application(served: Served, door: MCPDoor, a2a: A2ADoor, more: Iterable[Any]) -> Starlette:
     from starlette.applications import Starlette
     from starlette.routing import Route
 
     ag_ui = AGUIDoor(served)
-    routes: list[Any] = [*a2a.routes(), *OpenAIDoor(served).routes(), *ag_ui.routes()]
+    routes: list[Any] = [
+        *more,
+        *A2ARest(a2a).routes(),
+        *a2a.routes(),
+        *OpenAIDoor(served).routes(),
+        *ag_ui.routes(),
+    ]
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

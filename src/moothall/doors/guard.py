@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import secrets
+import math
+import re
 from typing import Any, Final
 
+from moothall.a2a.wire import Fault
+from moothall.doors.callers import LOCAL, NOBODY, Callers, note_caller
 from moothall.doors.checks import (
     Attempts,
     Hosts,
@@ -25,6 +28,7 @@ from moothall.doors.checks import (
 MOST_BYTES: Final = 4 << 20
 """The longest body of a request."""
 
+_REST: Final = re.compile(r"/v1/(message:|tasks|extendedAgentCard)")
 _HEADERS: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 
 
@@ -37,12 +41,16 @@ class Guard:
 
     Args:
         app: the application behind it
-        token: the secret that callers state, or None
+        callers: the callers, their tokens and rates
+        open_paths: what answers without a token too, to the caller `NOBODY`
     """
 
-    def __init__(self, app: Any, token: str | None) -> None:
+    def __init__(
+        self, app: Any, callers: Callers, open_paths: frozenset[str] = frozenset()
+    ) -> None:
         self.app = app
-        self._token = None if token is None else token.encode()
+        self._open = open_paths
+        self._callers = callers
         self._hosts = Hosts("127.0.0.1")
         self._attempts = Attempts()
 
@@ -55,7 +63,8 @@ class Guard:
             await send({"type": "websocket.close"})
             return
         try:
-            self._check(scope)
+            caller = self._check(scope)
+            note_caller(scope, caller)
             body = await body_of(receive, MOST_BYTES)
         except Refused as refused:
             asks = ((b"www-authenticate", b"Bearer"),) if refused.status == 401 else ()
@@ -65,30 +74,68 @@ class Guard:
                 text, kind = json.dumps({"error": {**error, "code": None}}), b"application/json"
             await answer(send, refused.status, text, (*_HEADERS, *asks), kind)
             return
+        if wait_s := self._callers.wait_s(caller):
+            await _answer_later(scope, body, math.ceil(wait_s), send)
+            return
         await self.app(scope, again(body, receive), send)
 
-    def _check(self, scope: Scope) -> None:
+    def _check(self, scope: Scope) -> str:
+        """Return who makes a request; refuse one that is of no caller."""
         check_once(scope)
         check_length(scope, MOST_BYTES)
         host = header(scope, "host") or ""
-        if self._token is None and not (self._hosts.has(host) and _is_here(scope)):
+        if self._callers.tokens is None and not (self._hosts.has(host) and _is_here(scope)):
             raise Refused(403, f"{host[:80]!r} is not a host of this server, which has no token")
         origin = header(scope, "origin")
         if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
             raise Refused(403, f"a page of {origin[:80]!r} may not use this server")
         if header(scope, "sec-fetch-site") in ("cross-site", "same-site"):
             raise Refused(403, "a page from elsewhere may not use this server")
-        if self._token is None:
-            return
+        if self._callers.tokens is None:
+            return LOCAL
+        if scope["path"] in self._open and header(scope, "authorization") is None:
+            return NOBODY
         if self._attempts.are_over(scope):
             raise Refused(429, "too many wrong tokens: wait a minute")
         scheme, _, given = (header(scope, "authorization") or "").partition(" ")
-        if scheme.lower() != "bearer" or not secrets.compare_digest(
-            given.strip().encode("latin-1"), self._token
-        ):
+        caller = self._callers.named(given.strip().encode("latin-1"))
+        if scheme.lower() != "bearer" or caller is None:
             if given:
                 self._attempts.note(scope)
             raise Refused(401, "the token is missing or wrong")
+        return caller
+
+
+async def _answer_later(scope: Scope, body: bytes, wait_s: int, send: Send) -> None:
+    """Tell a caller that asks too often when it may ask again, in the form of the protocol."""
+    path, status, kind = scope["path"], 429, b"application/json"
+    text = f"too many requests: wait {wait_s} s"
+    if path.startswith("/v1/"):
+        error = {"message": text, "type": "requests", "param": None, "code": "rate_limit_exceeded"}
+        said = json.dumps({"error": error})
+    elif path.startswith("/ag-ui"):  # its client reads events, and no other answer
+        status, kind = 200, b"text/event-stream"
+        event = {"type": "RUN_ERROR", "message": text, "code": "rate_limit_exceeded"}
+        said = f"data: {json.dumps(event)}\n"
+    elif path == "/mcp" or path.startswith("/a2a/"):
+        failed = Fault("RATE_LIMIT_EXCEEDED", text).to_json()
+        said = json.dumps({"jsonrpc": "2.0", "id": _id_in(body), "error": failed})
+        if _REST.search(path):
+            said = json.dumps({"error": Fault("RATE_LIMIT_EXCEEDED", text).to_status()})
+        elif path != "/mcp":  # a client of A2A over JSON-RPC reads no body of another status
+            status = 200
+    else:
+        said, kind = text, b"text/plain; charset=utf-8"
+    await answer(send, status, said, (*_HEADERS, (b"retry-after", str(wait_s).encode())), kind)
+
+
+def _id_in(body: bytes) -> Any:
+    """Return the id of a request of JSON-RPC, if its body has one."""
+    try:
+        found = json.loads(body)["id"]
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return None
+    return found if isinstance(found, str | int) else None
 
 
 def _is_here(scope: Scope) -> bool:

@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
+from moothall.a2a.wire import TOO_MANY
 from moothall.approval import ApprovalRequest, Question, Refused
 from moothall.approval.approval import Decision
+from moothall.doors.callers import LOCAL, caller_of, sender_of
+from moothall.doors.checks import Receive, Scope, Send
 from moothall.doors.served import Caller, Served
-from moothall.errors import MoothallError, NobodyToAsk
+from moothall.errors import BudgetExceeded, MoothallError, NobodyToAsk
 from moothall.jsonvalue import json_text
 from moothall.mcp.results import content_of
 from moothall.reasoning.events import CallEnded, CallStarted, Event
@@ -24,6 +27,7 @@ from moothall.text import one_line
 
 if TYPE_CHECKING:
     import mcp_types as types
+    from mcp import MCPError
     from mcp.server.context import ServerRequestContext
     from mcp.server.lowlevel import Server
 
@@ -48,6 +52,7 @@ class _Job:
     """A call that is under way, through all the requests that carry its questions and answers."""
 
     sender: str
+    caller: str
     tool: str
     args: dict[str, Any]
     can_ask: bool  # whether the client can ask its person
@@ -129,7 +134,7 @@ class MCPDoor:
         manager = StreamableHTTPSessionManager(self.server)
         async with manager.run():
             try:
-                yield StreamableHTTPASGIApp(manager)
+                yield _Owned(StreamableHTTPASGIApp(manager))
             finally:
                 self._end_waiting()
 
@@ -198,9 +203,14 @@ class MCPDoor:
             text = f"there is no tool {one_line(params.name, 100)!r}"
             raise MCPError(types.INVALID_PARAMS, text)
         id, action = found
+        caller = _caller(ctx)
+        try:
+            self._served.check(caller)
+        except BudgetExceeded as spent:
+            raise _refused(spent) from None
         sender, meta = self._sender(ctx), None
         if sender is None:  # a revision without sessions
-            sender = "mcp"
+            sender = sender_of("mcp", caller)
             if "thread" in action.parameters.get("properties", {}):
                 thread = args.get("thread")
                 if thread is None:
@@ -212,7 +222,7 @@ class MCPDoor:
                 args, meta = {**args, "thread": thread}, {"thread": thread}
         capabilities = ctx.session.client_capabilities
         can_ask = capabilities is not None and capabilities.elicitation is not None
-        job = _Job(sender, params.name, params.arguments or {}, can_ask)
+        job = _Job(sender, caller, params.name, params.arguments or {}, can_ask)
         job.task = asyncio.create_task(self._done(job, id, action.name, args, meta))
         job.task.add_done_callback(lambda task: job.news.put_nowait(None))
         return await self._followed(ctx, job)
@@ -221,9 +231,12 @@ class MCPDoor:
         self, job: _Job, to: str, action: str, args: dict[str, Any], meta: Any
     ) -> types.CallToolResult:
         """Call an action, and return its outcome as a result."""
-        caller = Caller(asyncio.get_running_loop(), job.approve, job.answer, job.news.put_nowait)
+        loop, tell = asyncio.get_running_loop(), job.news.put_nowait
+        caller = Caller(loop, job.approve, job.answer, tell, name=job.caller)
         try:
             value = await self._served.call(job.sender, to, action, args, caller)
+        except BudgetExceeded as spent:
+            raise _refused(spent) from None
         except MoothallError as error:
             return _failed(str(error))
         return _result(value, meta)
@@ -302,9 +315,8 @@ class MCPDoor:
             raise MCPError(types.INVALID_PARAMS, text)
         asked = job.asked
         assert asked is not None
-        same = (params.name, params.arguments or {}, self._sender(ctx) or "mcp") == (
-            *(job.tool, job.args, job.sender),
-        )
+        sender = self._sender(ctx) or sender_of("mcp", _caller(ctx))
+        same = (params.name, params.arguments or {}, sender) == (*(job.tool, job.args, job.sender),)
         if not same:
             asked.settle(None)
             assert job.task is not None
@@ -322,12 +334,41 @@ class MCPDoor:
         session = ctx.request.headers.get("mcp-session-id")
         if not session or ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return None
-        return f"mcp-{hashlib.sha256(session.encode()).hexdigest()[:16]}"
+        sender = sender_of("mcp", _caller(ctx))
+        return f"{sender}-{hashlib.sha256(session.encode()).hexdigest()[:16]}"
 
     def _signed(self, name: str) -> str:
         """Return a thread's id, which nobody can make without this server's key."""
         seal = hmac.new(self._key, name.encode(), "sha256").hexdigest()[:32]
         return f"{name}.{seal}"
+
+
+class _Owned:
+    """An ASGI application that keeps the session of each caller with a name from the others."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, with its caller as the user to whom the session belongs."""
+        from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+        from mcp.server.auth.provider import AccessToken
+
+        owner = AccessToken(token="", client_id=caller_of(scope), scopes=[])
+        scope["user"] = AuthenticatedUser(owner)
+        await self._app(scope, receive, send)
+
+
+def _caller(ctx: ServerRequestContext[Any]) -> str:
+    """Return who calls; at the standard streams, it is the program that has started this one."""
+    return LOCAL if ctx.request is None else caller_of(ctx.request.scope)
+
+
+def _refused(spent: BudgetExceeded) -> MCPError:
+    """Return the error of the protocol for a caller that has spent its budget."""
+    from mcp import MCPError
+
+    return MCPError(TOO_MANY, str(spent))
 
 
 def _result(value: Any, meta: Any) -> types.CallToolResult:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import secrets
 from collections.abc import Callable, Coroutine
@@ -11,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from moothall.approval import ApprovalRequest, Question, Refused
 from moothall.approval.approval import Decision
+from moothall.doors.callers import caller_of, sender_of
 from moothall.doors.checks import Message, Receive, Scope, Send, body_of
 from moothall.doors.guard import MOST_BYTES
 from moothall.doors.openai_chain import SENDER, Chain, said, thread_of
@@ -25,9 +25,17 @@ from moothall.doors.openai_input import (
     response_request,
     settled,
 )
-from moothall.doors.openai_output import ChatCompletion, Outcome, Response, outcome_of
+from moothall.doors.openai_output import (
+    HEADERS,
+    ChatCompletion,
+    Outcome,
+    Response,
+    outcome_of,
+    send_json,
+)
+from moothall.doors.openai_stored import StoredResponses
 from moothall.doors.served import Caller, Served
-from moothall.errors import MoothallError, NobodyToAsk, NotPermitted, RequestError
+from moothall.errors import BudgetExceeded, MoothallError, NobodyToAsk, NotPermitted, RequestError
 from moothall.models.protocol import TextPiece
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.events import CallStarted, Done, MessageAdded
@@ -35,19 +43,16 @@ from moothall.reasoning.loop.react import ReActAgent
 from moothall.reasoning.reply import Reply
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.stream import ReplyStream
+from moothall.reasoning.thread import thread_of_sender
 from moothall.text import log_failure
 from moothall.threads import WORKERS
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
 
-Handle: TypeAlias = Callable[[dict[str, Any], Send], Coroutine[Any, Any, None]]
+Handle: TypeAlias = Callable[[dict[str, Any], Send, str], Coroutine[Any, Any, None]]
 Form: TypeAlias = ChatCompletion | Response
 
 _NO_WAY: Final = "it asks for approval, and a client of OpenAI's interface has no way to be asked"
-_HEADERS: Final = (
-    (b"cache-control", b"no-store"),
-    (b"x-content-type-options", b"nosniff"),
-)
 
 
 class OpenAIDoor:
@@ -66,39 +71,44 @@ class OpenAIDoor:
         """Return the routes of the door."""
         from starlette.routing import Route
 
+        stored = StoredResponses(self._served, self._chain)
         return [
-            Route("/v1/models", endpoint=Endpoint("GET", self._models)),
-            Route("/v1/models/{id:path}", endpoint=Endpoint("GET", self._model)),
-            Route("/v1/chat/completions", endpoint=Endpoint("POST", self._chat)),
-            Route("/v1/responses", endpoint=Endpoint("POST", self._respond)),
+            Route("/v1/models", endpoint=Endpoint(GET=self._models)),
+            Route("/v1/models/{id:path}", endpoint=Endpoint(GET=self._model)),
+            Route("/v1/chat/completions", endpoint=Endpoint(POST=self._chat)),
+            Route("/v1/responses", endpoint=Endpoint(POST=self._respond)),
+            Route("/v1/responses/{id}", endpoint=Endpoint(GET=stored.get, DELETE=stored.delete)),
+            Route("/v1/responses/{id}/input_items", endpoint=Endpoint(GET=stored.input_items)),
         ]
 
-    async def _models(self, given: dict[str, Any], send: Send) -> None:
+    async def _models(self, given: dict[str, Any], send: Send, caller: str) -> None:
         data = [_model_of(id) for id in self._served.replying()]
-        await _send_json(send, 200, {"object": "list", "data": data})
+        await send_json(send, 200, {"object": "list", "data": data})
 
-    async def _model(self, given: dict[str, Any], send: Send) -> None:
+    async def _model(self, given: dict[str, Any], send: Send, caller: str) -> None:
         self._agent(given["id"])
-        await _send_json(send, 200, _model_of(given["id"]))
+        await send_json(send, 200, _model_of(given["id"]))
 
-    async def _chat(self, given: dict[str, Any], send: Send) -> None:
+    async def _chat(self, given: dict[str, Any], send: Send, caller: str) -> None:
         asked = chat_completion(given)
         agent = self._agent(asked.model)
         check_conversation(asked.messages)
         run_id = secrets.token_hex(16)
         form = ChatCompletion(asked, run_id)
-        await self._answer(agent, asked, run_id, f"{SENDER}/{run_id}", [], form, send)
+        thread = thread_of_sender(sender_of(SENDER, caller), run_id)
+        await self._answer(agent, asked, run_id, thread, [], form, send, caller)
 
-    async def _respond(self, given: dict[str, Any], send: Send) -> None:
+    async def _respond(self, given: dict[str, Any], send: Send, caller: str) -> None:
         asked = response_request(given)
         agent, chain = self._agent(asked.model), self._chain
+        sender = sender_of(SENDER, caller)
         loop, previous, history = asyncio.get_running_loop(), None, list[dict[str, Any]]()
         if asked.previous is not None:
             before, name = chain.before, asked.previous
-            previous, history = await WORKERS.run(loop, lambda: before(agent, name))
+            previous, history = await WORKERS.run(loop, lambda: before(agent, sender, name))
         check_conversation([*history, *asked.messages])
         run_id = chain.next(agent, previous)
-        form, thread = Response(asked, run_id), thread_of(run_id)
+        form, thread = Response(asked, run_id), thread_of(sender, run_id)
 
         def keep(reply: Reply, new: Any) -> None:
             own = (
@@ -106,10 +116,11 @@ class OpenAIDoor:
                 if isinstance(agent, ReActAgent)
                 else None
             )
-            chain.keep(run_id, str(agent.id), [*history, *(own or said(new, reply.text))])
+            messages = [*history, *(own or said(new, reply.text))]
+            chain.keep(run_id, str(agent.id), sender, messages, asked.messages, form)
 
         kept = keep if asked.store else None
-        await self._answer(agent, asked, run_id, thread, history, form, send, kept)
+        await self._answer(agent, asked, run_id, thread, history, form, send, caller, kept)
 
     def _agent(self, model: str) -> ConversationalAgent:
         found = self._served.replying().get(model)
@@ -130,6 +141,7 @@ class OpenAIDoor:
         history: list[dict[str, Any]],
         form: Form,
         send: Send,
+        name: str,
         keep: Callable[[Reply, Any], None] | None = None,
     ) -> None:
         """Answer a request; `keep` gets the reply, and what was asked, before the client does."""
@@ -149,10 +161,11 @@ class OpenAIDoor:
                 keep(reply, content)
             return outcome
 
-        caller = Caller(asyncio.get_running_loop(), _refuse, _no_answer)
+        loop, sender = asyncio.get_running_loop(), sender_of(SENDER, name)
+        caller = Caller(loop, _refuse, _no_answer, name=name)
         try:
-            with self._served.calling(SENDER, str(agent.id), caller):
-                await self._served.permit(SENDER, agent, content)
+            with self._served.calling(sender, str(agent.id), caller):
+                await self._served.permit(sender, agent, content)
                 if isinstance(agent, ReActAgent):
                     request.memory, request.offered = ClientMemory(before), asked.tools
                 else:
@@ -166,7 +179,7 @@ class OpenAIDoor:
             raise _wrong(error) from error
         finally:
             self._served.forget(agent, thread)
-        await _send_json(send, 200, form.whole(outcome))
+        await send_json(send, 200, form.whole(outcome))
 
     async def _streamed(
         self,
@@ -236,7 +249,7 @@ class _Stream:
         if self.begun:
             return
         self.begun = True
-        headers = [(b"content-type", b"text/event-stream; charset=utf-8"), *_HEADERS]
+        headers = [(b"content-type", b"text/event-stream; charset=utf-8"), *HEADERS]
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         await self._write(self._form.begun())
 
@@ -285,6 +298,8 @@ def _wrong(error: Exception) -> Wrong:
         return error
     if isinstance(error, NotPermitted):
         return Wrong(str(error), None, "not_permitted", 403, "permission_error")
+    if isinstance(error, BudgetExceeded):
+        return Wrong(str(error), None, "insufficient_quota", 429, "insufficient_quota")
     if isinstance(error, TypeError):  # a DefinitionError
         return Wrong(str(error))
     return Wrong(str(error), None, type(error).__name__, 500, "server_error")
@@ -294,24 +309,11 @@ def _model_of(id: str) -> dict[str, Any]:
     return {"id": id, "object": "model", "created": 0, "owned_by": "moothall"}
 
 
-async def _send_json(send: Send, status: int, data: Any) -> None:
-    body = json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        *_HEADERS,
-    ]
-    if status >= 400:  # the same request would end the same way, and may cost the same again
-        headers.append((b"x-should-retry", b"false"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
 class Endpoint:
-    """An ASGI application for one path: it ends the work when the client goes."""
+    """An ASGI application for one path, by HTTP's verbs: it ends the work when the client goes."""
 
-    def __init__(self, method: str, handle: Handle) -> None:
-        self._method, self._handle = method, handle
+    def __init__(self, **handles: Handle) -> None:
+        self._handles = handles
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -323,22 +325,25 @@ class Endpoint:
             await send(message)
 
         try:
-            if scope["method"] != self._method:
-                raise Wrong(f"{scope['path']} takes {self._method}", status=405)
-            if self._method == "GET":
+            handle = self._handles.get(scope["method"])
+            if handle is None:
+                takes = " and ".join(self._handles)
+                raise Wrong(f"{scope['path']} takes {takes}", status=405)
+            if scope["method"] != "POST":
                 given: dict[str, Any] = dict(scope["path_params"])
+                given["query"] = scope["query_string"].decode("latin-1")
             else:
                 given = body_of_request(await body_of(receive, MOST_BYTES))
                 given["path:id"] = scope["path_params"].get("id")
-            await until_gone(self._handle(given, sending), receive)
+            await until_gone(handle(given, sending, caller_of(scope)), receive)
         except Wrong as wrong:
-            await _send_json(send, wrong.status, {"error": wrong.error})
+            await send_json(send, wrong.status, {"error": wrong.error})
         except Exception as error:
             log_failure(logger, f"a request of {scope['path']} failed", error)
             if begun:
                 raise
             failed = Wrong("the server has failed", None, None, 500, "server_error")
-            await _send_json(send, failed.status, {"error": failed.error})
+            await send_json(send, failed.status, {"error": failed.error})
 
 
 async def until_gone(work: Coroutine[Any, Any, None], receive: Receive) -> None:

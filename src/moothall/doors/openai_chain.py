@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from moothall.doors.openai_input import Wrong, settled
+from moothall.doors.openai_output import Response
 from moothall.errors import NoSuchRun
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.reply import GIVEN
@@ -24,7 +25,10 @@ _MOST_ID: Final = 200
 @dataclass(slots=True)
 class _Kept:
     agent: str
+    sender: str
     messages: list[dict[str, Any]]  # the whole conversation, the run's own included
+    asked: list[dict[str, Any]] | None = None  # what was new in the request
+    form: Response | None = None  # the response that was given
 
 
 class Chain:
@@ -37,11 +41,37 @@ class Chain:
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._given: OrderedDict[str, None] = OrderedDict()  # the ids that were given to runs
 
-    def keep(self, run_id: str, agent: str, messages: list[dict[str, Any]]) -> None:
+    def keep(
+        self,
+        run_id: str,
+        agent: str,
+        sender: str,
+        messages: list[dict[str, Any]],
+        asked: list[dict[str, Any]] | None = None,
+        form: Response | None = None,
+    ) -> None:
         """Keep the conversation up to the end of a run."""
-        self._kept[run_id] = _Kept(agent, messages)
+        self._kept[run_id] = _Kept(agent, sender, messages, asked, form)
         while len(self._kept) > _MOST:
             self._kept.popitem(last=False)
+
+    def response(self, run_id: str, sender: str) -> dict[str, Any] | None:
+        """Return a sender's response, if it is kept."""
+        kept = self._of(run_id, sender)
+        return None if kept is None or kept.form is None else kept.form.last
+
+    def asked(self, run_id: str, sender: str) -> list[dict[str, Any]] | None:
+        """Return what was new in the request for a sender's response, if it is kept."""
+        kept = self._of(run_id, sender)
+        return None if kept is None else kept.asked
+
+    def drop(self, run_id: str, sender: str) -> bool:
+        """Keep a sender's response no longer; return whether it was kept."""
+        return self._of(run_id, sender) is not None and bool(self._kept.pop(run_id, None))
+
+    def _of(self, run_id: str, sender: str) -> _Kept | None:
+        kept = self._kept.get(run_id)
+        return kept if kept is not None and kept.sender == sender else None
 
     def next(self, agent: ConversationalAgent, previous: str | None) -> str:
         """Return the id of a new run, which no other has."""
@@ -59,14 +89,14 @@ class Chain:
         return made
 
     def before(
-        self, agent: ConversationalAgent, response_id: str
+        self, agent: ConversationalAgent, sender: str, response_id: str
     ) -> tuple[str, list[dict[str, Any]]]:
         """Return the run of a response, and the conversation up to its end; it reads the file."""
         run_id = response_id.removeprefix("resp_")
         if not response_id.startswith("resp_") or not _ID.fullmatch(run_id):
             raise _unknown(response_id)
         kept = self._kept.get(run_id)
-        if kept is not None and kept.agent == str(agent.id):
+        if kept is not None and (kept.agent, kept.sender) == (str(agent.id), sender):
             self._kept.move_to_end(run_id)
             return run_id, kept.messages
         if kept is not None or getattr(agent, "journal", None) is None:
@@ -74,17 +104,34 @@ class Chain:
             raise _unknown(response_id, more)
         messages: list[dict[str, Any]] = []
         for each in _up_to(run_id):
-            found = _recorded(agent, each)
+            found = _recorded(agent, sender, each)
             if found is None:
                 raise _unknown(response_id)
             messages += found
-        self.keep(run_id, str(agent.id), messages)
+        self.keep(run_id, str(agent.id), sender, messages)
         return run_id, messages
 
 
-def thread_of(run_id: str) -> str:
+def thread_of(sender: str, run_id: str) -> str:
     """Return the thread of a run."""
-    return thread_of_sender(SENDER, run_id.rpartition(".")[0])
+    return thread_of_sender(sender, run_id.rpartition(".")[0])
+
+
+def run_of(response_id: str) -> str:
+    """Return the run of a response; refuse what is no id of one."""
+    run_id = response_id.removeprefix("resp_")
+    if not response_id.startswith("resp_") or not _ID.fullmatch(run_id):
+        text = f"Response with id '{response_id[:300]}' not found."
+        raise Wrong(text, "response_id", "response_not_found", 404)
+    return run_id
+
+
+def previous_of(run_id: str) -> str | None:
+    """Return the id of the response that a run continues, or None."""
+    line, _, number = run_id.rpartition(".")
+    if number != "1":
+        return f"resp_{line}.{int(number) - 1}"
+    return f"resp_{line.rpartition('_')[0]}" if "_" in line else None
 
 
 def _up_to(run_id: str) -> list[str]:
@@ -105,13 +152,16 @@ def _is_recorded(agent: Any, run_id: str) -> bool:
     return True
 
 
-def _recorded(agent: Any, run_id: str) -> list[dict[str, Any]] | None:
+def _recorded(agent: Any, sender: str, run_id: str) -> list[dict[str, Any]] | None:
     """Return the messages of a run in the agent's journal; None if it has no such answer."""
     try:
         run, entries = agent.journal.run(run_id), agent.journal.entries(run_id)
     except NoSuchRun:
         return None
-    if (run.agent, run.thread) != (str(agent.id), thread_of(run_id)) or run.state not in GIVEN:
+    if (run.agent, run.thread) != (
+        str(agent.id),
+        thread_of(sender, run_id),
+    ) or run.state not in GIVEN:
         return None
     task: Any = None
     messages: list[dict[str, Any]] = []

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Final
 
+from moothall.doors.checks import Send
 from moothall.doors.openai_input import Asked, Wrong
 from moothall.errors import ContextOverflow
 from moothall.jsonvalue import json_text
@@ -15,6 +16,11 @@ from moothall.reasoning.loop.run import CUT
 from moothall.reasoning.reply import GIVEN, Reply
 
 _REASONS: Final = {text: reason for reason, text in CUT.items()}
+
+HEADERS: Final = (
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+)
 
 
 @dataclass(slots=True)
@@ -64,6 +70,20 @@ def event(data: dict[str, Any], name: str = "") -> bytes:
     """Return one event of a stream."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     return (f"event: {name}\n" if name else "").encode() + f"data: {text}\n\n".encode()
+
+
+async def send_json(send: Send, status: int, data: Any) -> None:
+    """Send a whole answer."""
+    body = json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        *HEADERS,
+    ]
+    if status >= 400:  # the same request would end the same way, and may cost the same again
+        headers.append((b"x-should-retry", b"false"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 class ChatCompletion:
@@ -150,8 +170,9 @@ def _chat_usage(usage: Usage) -> dict[str, Any]:
 class Response:
     """A response: `whole` gives it, the other methods the events of its stream."""
 
-    def __init__(self, asked: Asked, run_id: str) -> None:
+    def __init__(self, asked: Asked, run_id: str, began: int | None = None) -> None:
         given, self._run_id = asked.given, run_id
+        self.last: dict[str, Any] | None = None  # as it has ended
         text = given.get("text") or {}
         self._number = -1  # of the last event
         self._output: list[dict[str, Any]] = []  # the items that have ended
@@ -159,7 +180,7 @@ class Response:
         self._made: dict[str, Any] = {
             "id": f"resp_{run_id}",
             "object": "response",
-            "created_at": int(time.time()),
+            "created_at": int(time.time()) if began is None else began,
             "completed_at": None,
             "status": "in_progress",
             "background": False,
@@ -193,12 +214,16 @@ class Response:
             "usage": None,
         }
 
-    def whole(self, outcome: Outcome) -> dict[str, Any]:
-        """Return the whole response."""
+    def open(self) -> dict[str, Any]:
+        """Return the response before its end."""
+        return self._made
+
+    def whole(self, outcome: Outcome, at: int | None = None) -> dict[str, Any]:
+        """Return the whole response; `at` is when it was completed, by default now."""
         if outcome.text or not outcome.calls:
             self._output.append(self._message(outcome.text, "completed"))
         self._output += [self._call(each) for each in outcome.calls]
-        return self._ended(outcome)
+        return self._ended(outcome, at)
 
     def begun(self) -> bytes:
         """Return the first events."""
@@ -236,9 +261,12 @@ class Response:
 
     def failed(self, wrong: Wrong) -> bytes:
         """Return the end of a stream that has failed."""
+        return self._event("response.failed", response=self.over(wrong))
+
+    def over(self, wrong: Wrong) -> dict[str, Any]:
+        """Return a response that has failed."""
         error = {"code": wrong.error["code"] or "server_error", "message": str(wrong)}
-        made = {**self._made, "status": "failed", "error": error, "output": self._output}
-        return self._event("response.failed", response=made)
+        return {**self._made, "status": "failed", "error": error, "output": self._output}
 
     @property
     def _place(self) -> dict[str, Any]:
@@ -293,13 +321,14 @@ class Response:
             "arguments": json_text(call["args"]),
         }
 
-    def _ended(self, outcome: Outcome) -> dict[str, Any]:
+    def _ended(self, outcome: Outcome, at: int | None = None) -> dict[str, Any]:
         usage, cut = outcome.usage, outcome.cut
         reason = "max_output_tokens" if cut == "length" else cut
-        return {
+        at = int(time.time()) if at is None else at
+        self.last = {
             **self._made,
             "status": "incomplete" if cut else "completed",
-            "completed_at": None if cut else int(time.time()),
+            "completed_at": None if cut else at,
             "incomplete_details": {"reason": reason} if cut else None,
             "output": self._output,
             "usage": {
@@ -313,3 +342,4 @@ class Response:
                 "total_tokens": usage.total,
             },
         }
+        return self.last

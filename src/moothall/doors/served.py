@@ -15,13 +15,14 @@ from moothall.action import ACCESS_DENIED, ACCESS_REQUESTED, Action
 from moothall.agent import CURRENT, Agent
 from moothall.approval import ApprovalRequest, Question, Refused
 from moothall.approval.approval import Decision, not_permitted
+from moothall.doors.callers import LOCAL, Callers
 from moothall.errors import DefinitionError, NobodyToAsk
 from moothall.message import Envelope, address
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.events import Event
 from moothall.reasoning.replying import RUNS_NAMED
 from moothall.reasoning.threaded import Threaded
-from moothall.spaces.delivery import REQUEST, RUNNING, Delivery
+from moothall.spaces.delivery import PAYERS, REQUEST, RUNNING, Delivery, of_chain
 from moothall.spaces.native import NativeSpace
 from moothall.threads import WORKERS, called, guard
 
@@ -40,6 +41,7 @@ class Caller:
         answer: asks a question
         tell: hears the events of replies; a plain function
         run_id: the id of the run of the `say` that is called; None for any
+        name: the caller, whose budget it spends
     """
 
     loop: asyncio.AbstractEventLoop
@@ -47,6 +49,7 @@ class Caller:
     answer: Callable[[Question], Awaitable[str]]
     tell: Callable[[Event], None] = lambda event: None
     run_id: str | None = None
+    name: str = LOCAL
 
 
 class _Sender(Agent):
@@ -61,36 +64,65 @@ class Served:
     Args:
         agents: agents of one space, whose approver decides; or agents in none, which are added to
             a new one, where the caller is asked
+        callers: the callers, with what each may spend
+        space: a space to which its owner adds the agents, and tells of each by `put`
 
     Raises:
         DefinitionError: there are none, some are in another space, or two have one id
+        ConfigError: an agent has a budget that the callers' is no part of
     """
 
-    def __init__(self, agents: Agent | Iterable[Agent]) -> None:
+    def __init__(
+        self,
+        agents: Agent | Iterable[Agent],
+        callers: Callers | None = None,
+        space: Any = None,
+    ) -> None:
         given = [agents] if isinstance(agents, Agent) else list(agents)
-        if not given or not all(isinstance(each, Agent) for each in given):
+        if (not given and space is None) or not all(isinstance(each, Agent) for each in given):
             raise DefinitionError(f"doors need agents, got {agents!r:.80}")
         spaces = {id(each.space): each.space for each in given}
         if len(spaces) > 1:
             raise DefinitionError("doors need agents of one space, or agents that are in none")
         self.agents: dict[str, Agent] = {address(each.id): each for each in given}
-        self._space: Any = given[0].space
+        self.callers: Callers = Callers() if callers is None else callers
+        for each in given:
+            self.callers.check(each)
+        self._space: Any = given[0].space if space is None else space
         self._own = self._space is None
         self._calls: dict[str, Caller] = {}
         self._senders: dict[str, tuple[Agent, float]] = {}
         self._busy: Counter[str] = Counter()  # how many calls of each sender are under way
         self._guard = guard()
         if self._own:
-            self._space = NativeSpace(approver=_Desk(self))
+            self._space = NativeSpace(approver=Desk())
             try:
                 for each in given:
                     self._space.add(each)
             except BaseException:
                 self._space.close()
                 raise
+        if isinstance(self._space.approver, Desk):
+            self._space.approver.served = self
         for each in given:
             if isinstance(each, Threaded):
                 each.watch(self._tell)
+
+    def put(self, agent: Agent) -> None:
+        """Serve an agent, in the place of one of its id; its owner adds it to the space."""
+        old = self.agents.get(address(agent.id))
+        if old is agent:
+            return
+        if isinstance(old, Threaded):
+            old.unwatch(self._tell)
+        self.agents[address(agent.id)] = agent
+        if isinstance(agent, Threaded):
+            agent.watch(self._tell)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call is under way."""
+        return any(self._busy.values())
 
     def actions(self) -> Sequence[tuple[str, Action]]:
         """Return what callers may call: each agent's id, and an action that it offers."""
@@ -108,9 +140,15 @@ class Served:
 
         Raises:
             RequestError: the outcome is another than the value
+            BudgetExceeded: the caller may not spend what it needs
         """
         id = f"door-{secrets.token_hex(16)}"
         message = {"id": id, "to": to, "action": {"name": action, "args": args}}
+        budget = self.callers.budget(caller.name)
+        if budget is not None:
+            if not (action == "say" and isinstance(self.agents[to], ConversationalAgent)):
+                budget.reserve(actions=1).settle()  # a reply counts what it does itself
+            PAYERS[id] = budget
         self._calls[id] = caller
         if caller.run_id is not None:
             RUNS_NAMED[id, to] = caller.run_id
@@ -124,8 +162,17 @@ class Served:
                 raise
         finally:
             self._calls.pop(id, None)
+            PAYERS.pop(id, None)
             RUNS_NAMED.pop((id, to), None)
             self._busy -= Counter((sender,))
+
+    def check(self, caller: str) -> None:
+        """Check that a caller may have something begin.
+
+        Raises:
+            BudgetExceeded: it has spent its budget
+        """
+        self.callers.budget(caller)
 
     def replying(self) -> dict[str, ConversationalAgent]:
         """Return the agents that callers may talk to, by id: those whose `say` is not denied."""
@@ -139,18 +186,26 @@ class Served:
 
     @contextmanager
     def calling(self, sender: str, to: str, caller: Caller) -> Iterator[None]:
-        """Have all that is asked of an agent in the `with` block be a call of this caller's."""
+        """Have all that is asked of an agent in the `with` block be a call of this caller's.
+
+        Raises:
+            BudgetExceeded: the caller has spent its budget
+        """
+        budget = self.callers.budget(caller.name)
         id = f"door-{secrets.token_hex(16)}"
         self._busy[sender] += 1
         delivery = Delivery(Envelope(sender, to, "say", {}, id), REQUEST)
         delivery.mailbox, delivery.state = self._sender(sender)._mailbox, RUNNING
         self._calls[id] = caller
+        if budget is not None:
+            PAYERS[id] = budget
         before = CURRENT.set(delivery)
         try:
             yield
         finally:
             CURRENT.reset(before)
             self._calls.pop(id, None)
+            PAYERS.pop(id, None)
             self._busy -= Counter((sender,))
 
     async def permit(self, sender: str, agent: ConversationalAgent, content: Any) -> None:
@@ -202,28 +257,21 @@ class Served:
 
     def _caller(self) -> Caller | None:
         """Return the caller whose call led to what runs now, or None."""
-        handling = CURRENT.get()
-        while handling is not None:
-            message = handling.message()
-            if message is not None and (found := self._calls.get(message.get("id", ""))):
-                return found
-            handling = handling.parent
-        return None
+        return of_chain(self._calls, CURRENT.get())
 
     def _tell(self, event: Event) -> None:
         if self._calls and (caller := self._caller()) is not None:
             caller.loop.call_soon_threadsafe(caller.tell, event)
 
 
-class _Desk:
-    """The approver of the space: it asks the caller whose call led to the question."""
+class Desk:
+    """The approver of a space: it asks the caller whose call led to the question."""
 
-    def __init__(self, served: Served) -> None:
-        self._served = served
+    served: Served | None = None
 
     async def approve(self, request: ApprovalRequest) -> Decision:
         """Ask the caller whether a call is permitted."""
-        caller = self._served._caller()
+        caller = None if self.served is None else self.served._caller()
         if caller is None:
             return Refused("nobody can be asked")
         decision: Decision = await _there(caller, caller.approve(request))
@@ -231,7 +279,7 @@ class _Desk:
 
     async def answer(self, question: Question) -> str:
         """Ask the caller a question."""
-        caller = self._served._caller()
+        caller = None if self.served is None else self.served._caller()
         if caller is None:
             raise NobodyToAsk(f"agent {question.agent!r} has a question and nobody to ask")
         said: str = await _there(caller, caller.answer(question))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import sqlite3
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import partial
@@ -12,9 +11,11 @@ from typing import Any
 
 from moothall.budget.shared import STATED
 from moothall.budget.stored import StoredBudget, limited, name_of, released, reset, stored
+from moothall.database import BUDGETS, Database
 from moothall.errors import ConfigError
-from moothall.journal.journal_file import JournalFile, as_text
 from moothall.journal.opening import Runs
+from moothall.journal.store.store import Store
+from moothall.journal.store.values import as_text
 
 
 class SharedBudgets:
@@ -23,7 +24,7 @@ class SharedBudgets:
     The name of a child has those of its parents before it, such as `service/anna`.
     """
 
-    def __init__(self, file: JournalFile, runs: Runs) -> None:
+    def __init__(self, file: Store, runs: Runs) -> None:
         self._file = file
         self._runs = runs
         self._holder = ""  # of this process, once it reserves
@@ -39,7 +40,7 @@ class SharedBudgets:
         change: Callable[[list[dict[str, Any] | None]], list[dict[str, Any]]],
     ) -> None:
         """Change accounts, alone among all processes."""
-        with self._file.writing() as db:
+        with self._file.writing(lock=BUDGETS) as db:
             accounts = change([self._account(db, name) for name in names])
             db.executemany(
                 "INSERT INTO budgets (name, account) VALUES (?, ?) ON CONFLICT (name) "
@@ -130,7 +131,7 @@ class SharedBudgets:
             JournalError: the file cannot be written
         """
         key = self._key_of(name)
-        with self._file.writing() as db:
+        with self._file.writing(lock=BUDGETS) as db:
             db.execute("DELETE FROM budgets WHERE name = ?", (key,))
         self._file.empty_log()
 
@@ -165,7 +166,7 @@ class SharedBudgets:
         self.change_accounts([key], changed)
         return stored(key, made[0], self._is_alive)
 
-    def _account(self, db: sqlite3.Connection, name: str) -> dict[str, Any] | None:
+    def _account(self, db: Database, name: str) -> dict[str, Any] | None:
         row = db.execute("SELECT account FROM budgets WHERE name = ?", (name,)).fetchone()
         if row is None:
             return None

@@ -7,22 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from moothall.errors import TooManyThreads
+from moothall.database import RUNS, Database
+from moothall.errors import JournalError, TooManyThreads
 from moothall.journal.entry import Entry
-from moothall.journal.journal_file import JournalFile, Place
+from moothall.journal.store.store import Place, Store, Unfinished
 from moothall.journal.tally import Tally
 from moothall.threads import WORKERS, guard, renewed
 
 Relied: TypeAlias = tuple[int | None, Callable[[], dict[str, bytes]]]
 """How many deletions were known when values were kept, and what makes the values again."""
+
+
+_TRIES: Final = 5
+"""So often a commit is made again after the connection to a server was lost."""
 
 
 class Taken(NamedTuple):
@@ -68,7 +72,7 @@ class OpenRun:
     _last: concurrent.futures.Future[None] | None = None  # a write that nobody awaits
 
     @property
-    def file(self) -> JournalFile:
+    def file(self) -> Store:
         """The journal's file."""
         return self._commits.file
 
@@ -172,6 +176,10 @@ class OpenRun:
             self._last.add_done_callback(lambda _: self.give_back(self.number))
 
 
+Written: TypeAlias = dict[OpenRun, tuple[Taken, Place]]
+"""What was written of runs, and where they end then."""
+
+
 class Commits:
     """Writes what runs of this process have noted.
 
@@ -179,10 +187,10 @@ class Commits:
     in which they were noted, whichever part of the run commits first, on whichever loop.
     """
 
-    def __init__(self, file: JournalFile, waits: bool) -> None:
+    def __init__(self, file: Store) -> None:
         self.file = file
         self.watching: set[Callable[[], None]] = set()  # called after each commit, by its thread
-        self._waits = waits
+        self._waits = file.waits
         self._writing = renewed(threading.Lock())
         self._guard = guard()  # for what follows
         self._waiting: list[tuple[OpenRun, concurrent.futures.Future[None]]] = []
@@ -235,14 +243,9 @@ class Commits:
             raise BlockingIOError(f"{self.file.name} is being written")
         now = time.time()
         try:
-            with self.file.writing(wait) as db:
-                written = [
-                    (run, taken, self._write(db, run, taken, now))
-                    for run in runs
-                    if (taken := run.take()) is not None
-                ]
-            for run, taken, place in written:
-                run.wrote(taken, place, now)
+            written = self._written(runs, wait, now)
+            for run, (each, place) in written.items():
+                run.wrote(each, place, now)
         except BlockingIOError:
             raise  # it is still to be written
         except BaseException as error:
@@ -253,20 +256,60 @@ class Commits:
             self._writing.release()
         for call in list(self.watching):
             call()
+        if len(runs) == 1 and runs[0].broken is not None:
+            raise runs[0].broken
 
-    def _write(self, db: sqlite3.Connection, run: OpenRun, taken: Taken, now: float) -> Place:
-        """Write what was taken from a run; return where it ends."""
-        kept = taken.kept
-        if taken.relied:
-            run.deletions = self.file.deletions(db)
-            for known, make in taken.relied:
-                if known is not None and known != run.deletions:
-                    kept = {**make(), **kept}
+    def _written(self, runs: Sequence[OpenRun], wait: bool, now: float) -> Written:
+        """Write what runs have noted; return what that was.
+
+        If the connection to a server is lost meanwhile, look whether it was written; if not, write
+        it again.
+        """
+        taken: dict[OpenRun, Taken] = {}
+        written: Written = {}
+        for left in reversed(range(_TRIES)):
+            try:
+                with self.file.writing(wait or bool(taken), RUNS) as db:
+                    if not any(self._is_there(db, run, *each) for run, each in written.items()):
+                        written.clear()
+                        if not taken:
+                            taken |= {run: each for run in runs if (each := run.take()) is not None}
+                        self._write(db, taken, now, written)
+                break
+            except Unfinished:
+                if not left:
+                    raise
+        return written
+
+    def _is_there(self, db: Database, run: OpenRun, taken: Taken, place: Place) -> bool:
+        return bool(taken.entries) and self.file.end(db, run.number) == place
+
+    def _write(
+        self, db: Database, taken: dict[OpenRun, Taken], now: float, written: Written
+    ) -> None:
+        """Write what was taken from runs, and note where they end."""
+        kept: dict[str, bytes] = {}
+        for run, each in list(taken.items()):
+            try:
+                self.file.check_held(db, run.number, run.id, run.place)
+            except JournalError as error:  # the others' are written
+                run.failed(error)
+                del taken[run]
+                continue
+            kept |= each.kept
+            if each.relied:
+                run.deletions = self.file.deletions(db)
+                for known, make in each.relied:
+                    if known is not None and known != run.deletions:
+                        kept = {**make(), **kept}
         if kept:
             self.file.insert(db, kept)
-        # A clock that was set back takes no time away.
-        work = taken.tally, max(now - run._since, 0.0), taken.waiting
-        return self.file.write(db, run.number, run.place, taken.entries, taken.state, work)
+        for run, each in taken.items():
+            # A clock that was set back takes no time away.
+            work = each.tally, max(now - run._since, 0.0), each.waiting
+            place = self.file.write(db, run.number, run.place, each.entries, each.state, work)
+            written[run] = each, place
+        self.file.wrote(db, [run.number for run in taken])
 
 
 async def until(written: concurrent.futures.Future[None]) -> None:

@@ -5,20 +5,20 @@ A process that dies in between leaves nothing half: the next deletion goes on.
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from moothall.arguments import check_integer
+from moothall.database import Database
 from moothall.errors import ConfigError, RunHeld
 from moothall.journal.doubt import in_doubt
 from moothall.journal.entry import ENDED
 from moothall.journal.find import OF_THREAD, threads_of
 from moothall.journal.holders import SLICE_S, Holders, Pace, holder_of
-from moothall.journal.journal_file import JournalFile
 from moothall.journal.opening import Runs
+from moothall.journal.store.store import Store
 
 _ROWS: Final = 50
 """So many entries are deleted before the clock is looked at."""
@@ -45,7 +45,7 @@ class Deleted:
 class Deletions:
     """Deletes runs of a journal."""
 
-    def __init__(self, file: JournalFile, runs: Runs) -> None:
+    def __init__(self, file: Store, runs: Runs) -> None:
         self._file = file
         self._runs = runs
         self._holders = Holders(file, runs)
@@ -154,11 +154,7 @@ class Deletions:
             return True
         with self._file.reading() as db:
             idle = self._runs.is_idle(n for (n,) in db.execute("SELECT number FROM runs"))
-        # Writing the file anew takes long if it is large, so only where nobody waits for it.
-        if idle:
-            return self._file.rewrite()
-        self._file.move_log()  # to empty it would have writers wait for the disk
-        return False
+        return self._file.after_deletion(idle)
 
     def remove(self) -> bool:
         """Remove what is left of runs that are marked; return whether there was any."""
@@ -195,7 +191,7 @@ class Deletions:
         with self._file.reading() as db:
             return any(db.execute(query, (holder_of(each),)).fetchone() for each in numbers)
 
-    def _remove_some(self, db: sqlite3.Connection, until: float) -> bool:
+    def _remove_some(self, db: Database, until: float) -> bool:
         """Remove a piece of the runs that are marked; return whether none is left, or is unread."""
         while time.monotonic() < until:
             row = db.execute("SELECT number FROM runs WHERE deleted AND NOT unread").fetchone()
@@ -204,12 +200,12 @@ class Deletions:
             self._remove(db, row[0], until)
         return False
 
-    def _remove(self, db: sqlite3.Connection, number: int, until: float) -> None:
+    def _remove(self, db: Database, number: int, until: float) -> None:
         """Remove a piece of a run that is marked."""
         first, end = number << 32, (number + 1) << 32
         while time.monotonic() < until:
             rows = db.execute(
-                "SELECT place FROM entries WHERE place >= ? AND place < ? LIMIT ?",
+                "SELECT place FROM entries WHERE place >= ? AND place < ? ORDER BY place LIMIT ?",
                 (first, end, _ROWS),
             ).fetchall()
             if not rows:
@@ -224,7 +220,7 @@ class Deletions:
             db.execute("DELETE FROM runs WHERE number = ?", (number,))
 
 
-def _hide(db: sqlite3.Connection, number: int) -> None:
+def _hide(db: Database, number: int) -> None:
     db.execute(
         "UPDATE runs SET forked_from = NULL WHERE forked_from = (SELECT id FROM runs WHERE "
         "number = ?)",
@@ -232,7 +228,7 @@ def _hide(db: sqlite3.Connection, number: int) -> None:
     )
     # An id that nobody can give, since it is not printable.
     db.execute(
-        "UPDATE runs SET deleted = 1, id = ?, kind = '', agent = '', task = '', thread = NULL, "
+        "UPDATE runs SET deleted = TRUE, id = ?, kind = '', agent = '', task = '', thread = NULL, "
         "forked_from = NULL, key = '', holder = '' WHERE number = ?",
         (f"\x01{number}", number),
     )

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from moothall.journal.doubt import Doubt
 from moothall.journal.entry import Entry
+from moothall.provenance import Origin, origins_of
 from moothall.text import counted, escaped, escaped_json
 
 
@@ -43,7 +44,31 @@ def call_line(name: str, args: Any) -> str:
 def is_refused(action: Any, result: Any) -> bool:
     """Return whether the recorded result of an action's call is that it was not permitted."""
     outcome = result.get("result") if isinstance(result, dict) else None
-    return isinstance(outcome, dict) and outcome.get("error") == f'"{action}" not permitted'
+    error = outcome.get("error") if isinstance(outcome, dict) else None
+    refused = f'"{action}" not permitted'
+    return error == refused or (isinstance(error, str) and error.startswith(f"{refused}: "))
+
+
+def origins_in(result: Any) -> tuple[dict[str, list[Origin]], list[str]]:
+    """Return the origins of a recorded call's arguments, and the sources of its result."""
+    kept = result.get("provenance") if isinstance(result, dict) else None
+    if not isinstance(kept, dict):
+        return {}, []
+    try:
+        return origins_of(kept.get("origins")), [str(each) for each in kept.get("sources", ())]
+    except (TypeError, AttributeError):  # a user's own orchestrator uses the name for another thing
+        return {}, []
+
+
+def _outside(result: Any) -> str:
+    """Return which arguments of a call came from outside, in words; empty for none."""
+    found = [
+        f"{name}: {origin}"
+        for name, origins in origins_in(result)[0].items()
+        for origin in origins
+        if origin.kind == "outside"
+    ]
+    return f" [{'; '.join(found)}]" if found else ""
 
 
 def fault_line(error: Any) -> str:
@@ -102,18 +127,22 @@ def _researched(key: str, result: dict[str, Any]) -> str:
 
 
 def _tool_result(action: str, result: Any) -> str:
+    came = ""
     if isinstance(result, dict) and isinstance(result.get("result"), dict):
+        came = _outside(result)
+        if sources := origins_in(result)[1]:
+            came = f" (from outside: {', '.join(sources)}){came}"
         outcome = result["result"]
         if is_refused(action, result):
-            return f"tool call refused: {call_line(action, result.get('args'))}"
+            return f"tool call refused{_outside(result)}: {call_line(action, result.get('args'))}"
         if outcome.get("error") is not None:
-            return f"tool error: {action}: {_text(outcome['error'])}"
+            return f"tool error: {action}{came}: {_text(outcome['error'])}"
         result = outcome.get("result")
         if isinstance(result, dict) and result.keys() == {"value", "resources"}:  # of research
             found = [each.get("description") or each["url"] for each in result["resources"]]
             names = "; ".join(map(str, found))
-            return f"tool result: {action}: {counted(len(found), 'resource')}: {names}"
-    return f"tool result: {action}: {escaped_json(result)}"
+            return f"tool result: {action}{came}: {counted(len(found), 'resource')}: {names}"
+    return f"tool result: {action}{came}: {escaped_json(result)}"
 
 
 def _answer(key: str, answer: Any) -> str:

@@ -45,7 +45,7 @@ class Doubt:
     args: dict[str, Any]
 
     def __str__(self) -> str:
-        from moothall.journal.journal_file import as_text
+        from moothall.journal.store.values import as_text
 
         text = f"{self.action} {as_text(self.args)}"
         return text if len(text) <= 200 else f"{text[:199]}…"

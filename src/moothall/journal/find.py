@@ -24,12 +24,13 @@ _COLUMNS: Final = (
     "seconds, state, forked_from, thread, waiting"
 )
 _SUMS: Final = (
-    "SELECT count(*), coalesce(sum(tokens), 0), coalesce(sum(usd), 0.0), "
-    "coalesce(sum(model_calls), 0), coalesce(sum(actions), 0), coalesce(sum(seconds), 0.0) "
+    "SELECT count(*), CAST(coalesce(sum(tokens), 0) AS BIGINT), coalesce(sum(usd), 0.0), "
+    "CAST(coalesce(sum(model_calls), 0) AS BIGINT), CAST(coalesce(sum(actions), 0) AS BIGINT), "
+    "coalesce(sum(seconds), 0.0) "
     "FROM runs"
 )
 _STATE: Final = (
-    "CASE WHEN number IN ({taken}) THEN iif(waiting, 'waiting', 'running') "
+    "CASE WHEN number IN ({taken}) THEN CASE WHEN waiting > 0 THEN 'waiting' ELSE 'running' END "
     "ELSE coalesce(state, 'stopped') END"
 )
 
@@ -99,8 +100,8 @@ class Wanted:
             states = NEEDS_A_PERSON if states is None else [*set(states) & {*NEEDS_A_PERSON}]
             terms.append("id NOT IN (SELECT forked_from FROM runs WHERE forked_from IS NOT NULL)")
         if states is not None:
-            now = _STATE.format(taken=", ".join(map(str, taken())))
-            terms.append(f"{now} IN ({', '.join('?' * len(states))})")
+            now = _STATE.format(taken=", ".join(map(str, taken())) or "NULL")
+            terms.append(f"{now} IN ({', '.join('?' * len(states)) or 'NULL'})")
             values += states
         return f" WHERE {' AND '.join(terms)}", values
 

@@ -7,13 +7,13 @@ is the hash of a kept value counts, whoever wrote it: at worst a value is kept t
 from __future__ import annotations
 
 import re
-import sqlite3
 import time
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from moothall.journal.journal_file import JournalFile
+from moothall.database import Database
 from moothall.journal.opening import Runs
+from moothall.journal.store.store import SEQUENCE, Store
 
 _HASH: Final = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 _HASH_BYTES: Final = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
@@ -37,7 +37,7 @@ def holder_of(run: int) -> bytes:
 class Pace:
     """Has a deletion leave time to others between its transactions."""
 
-    def __init__(self, file: JournalFile) -> None:
+    def __init__(self, file: Store) -> None:
         self._file = file
         self._count = 0
 
@@ -53,7 +53,7 @@ class Pace:
 class Holders:
     """The table `holders`: filled for entries that were written since the last time."""
 
-    def __init__(self, file: JournalFile, runs: Runs) -> None:
+    def __init__(self, file: Store, runs: Runs) -> None:
         self._file = file
         self._runs = runs
         self._pace = Pace(file)
@@ -71,12 +71,12 @@ class Holders:
                         numbers.pop()
             self._pace.rest(began)
 
-    def fill_rest(self, db: sqlite3.Connection) -> None:
+    def fill_rest(self, db: Database) -> None:
         """Read what was written since `fill`, in a transaction: then nothing is missing."""
         for (number,) in db.execute("SELECT number FROM runs WHERE unread").fetchall():
             self._fill(db, number, None)
 
-    def _fill(self, db: sqlite3.Connection, run: int, until: float | None) -> bool:
+    def _fill(self, db: Database, run: int, until: float | None) -> bool:
         """Read entries of a run; return whether all are read."""
         row = db.execute("SELECT last, read_upto FROM runs WHERE number = ?", (run,)).fetchone()
         if row is None:
@@ -84,7 +84,7 @@ class Holders:
         last, upto = row
         while upto < last:
             rows = db.execute(
-                "SELECT place & 0xFFFFFFFF, data FROM entries WHERE place > ? AND place < ? "
+                f"SELECT {SEQUENCE}, data FROM entries WHERE place > ? AND place < ? "
                 "ORDER BY place LIMIT ?",
                 (run << 32 | upto, (run + 1) << 32, _BATCH),
             ).fetchall()
@@ -97,10 +97,10 @@ class Holders:
                 return False
         if not self._runs.is_taken(run):
             # Nobody opens it in this transaction; whoever does later sets it again.
-            db.execute("UPDATE runs SET unread = 0 WHERE number = ?", (run,))
+            db.execute("UPDATE runs SET unread = FALSE WHERE number = ?", (run,))
         return True
 
-    def add(self, db: sqlite3.Connection, holder: bytes, hashes: Iterable[str]) -> None:
+    def add(self, db: Database, holder: bytes, hashes: Iterable[str]) -> None:
         """Note that a holder names values, if there are such, and what these name."""
         waiting = [(holder, hash) for hash in set(hashes)]
         while waiting:
@@ -110,12 +110,12 @@ class Holders:
             if row is None and not self._file.files.has(hash):
                 continue
             known = db.execute("SELECT 1 FROM holders WHERE value = ?", (value,)).fetchone()
-            db.execute("INSERT OR IGNORE INTO holders VALUES (?, ?)", (value, holder))
+            db.execute("INSERT INTO holders VALUES (?, ?) ON CONFLICT DO NOTHING", (value, holder))
             if known is None:  # read for the first time
                 data = self._file.files.get(hash) if row is None else row[0]
                 waiting += ((value, each) for each in set(named(data)) - {hash})
 
-    def release(self, db: sqlite3.Connection, run: int, until: float) -> tuple[bool, list[str]]:
+    def release(self, db: Database, run: int, until: float) -> tuple[bool, list[str]]:
         """Delete values that only this deleted run names; return whether all, and which files."""
         holder, files = holder_of(run), []
         deleted = False
@@ -132,7 +132,8 @@ class Holders:
             deleted = True
             # What it names is named by the run from now on, and deleted in a later round.
             db.execute(
-                "INSERT OR IGNORE INTO holders SELECT value, ? FROM holders WHERE holder = ?",
+                "INSERT INTO holders SELECT value, ? FROM holders WHERE holder = ? "
+                "ON CONFLICT DO NOTHING",
                 (holder, value),
             )
             db.execute("DELETE FROM holders WHERE holder = ?", (value,))
@@ -143,7 +144,7 @@ class Holders:
         left = db.execute("SELECT 1 FROM holders WHERE holder = ?", (holder,)).fetchone()
         return left is None, files
 
-    def orphans(self, db: sqlite3.Connection) -> list[str]:
+    def orphans(self, db: Database) -> list[str]:
         """Return files that nothing names, of processes that died before they named them."""
         now = time.time()
         return [

@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import os
 import secrets
-import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
@@ -14,21 +13,19 @@ from pathlib import Path
 from typing import Any, Self
 
 from moothall.arguments import check_integer
+from moothall.database import Database
 from moothall.journal.books import SharedBudgets
 from moothall.journal.commits import Commits
 from moothall.journal.deleting import Deleted, Deletions
 from moothall.journal.doubt import Decision, Doubt, decisions_for, in_doubt
 from moothall.journal.entry import Entry, Outline, Outlines, Sums, copied
 from moothall.journal.find import Moment, Wanted
-from moothall.journal.journal_file import JournalFile
 from moothall.journal.moving import backed_up, exported, imported
 from moothall.journal.opening import MAX_ID, Runs, check_id
 from moothall.journal.run_parts import Part, ReadPart, reply_of
+from moothall.journal.store.opened import opened
 from moothall.journal.tally import TASK_CHARS, Tally, searched
 from moothall.jsonvalue import readable
-
-_OTHERS_S = 0.25
-"""Seconds between looks for what another process has written: SQLite does not signal it."""
 
 
 class Journal:
@@ -60,9 +57,9 @@ class Journal:
     def __init__(
         self, path: str | os.PathLike[str], *, durability: str = "process", timeout: float = 10
     ) -> None:
-        self._file = JournalFile(path, durability, timeout)
+        self._file = opened(path, durability, timeout)
         self.durability = durability
-        self._commits = Commits(self._file, waits=durability == "power")
+        self._commits = Commits(self._file)
         self._runs = Runs(self._file, self._commits)
         self._budgets = SharedBudgets(self._file, self._runs)
         self._deletions = Deletions(self._file, self._runs)
@@ -214,8 +211,7 @@ class Journal:
         check_integer("most=", most, 0, optional=True)
         with self._file.reading() as db:
             number = self._file.number(db, run_id)
-            limit = -1 if most is None else most
-            return [entry for entry, _ in self._file.read(db, number, run_id, after, limit)]
+            return [entry for entry, _ in self._file.read(db, number, run_id, after, most)]
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Entry]:
         """Yield the entries of a run: the existing ones, then each as it is written.
@@ -242,22 +238,25 @@ class Journal:
 
         self._commits.watching.add(tell)
         try:
-            while True:
-                written.clear()
-                # Read before the entries: what is written in between is seen the next time.
-                now = self.run(run_id)
-                if now.entries > after:
-                    for entry in self.entries(run_id, after):
-                        after = entry.sequence
-                        yield entry
-                elif now.state not in ("running", "waiting"):
-                    return
-                else:
-                    try:
-                        async with asyncio.timeout(_OTHERS_S):
-                            await written.wait()
-                    except TimeoutError:
-                        pass
+            with self._file.reading() as db:
+                number = self._file.number(db, run_id)
+            async with self._file.told(number, tell):
+                while True:
+                    written.clear()
+                    # Read before the entries: what is written in between is seen the next time.
+                    now = self.run(run_id)
+                    if now.entries > after:
+                        for entry in self.entries(run_id, after):
+                            after = entry.sequence
+                            yield entry
+                    elif now.state not in ("running", "waiting"):
+                        return
+                    else:
+                        try:
+                            async with asyncio.timeout(self._file.look_s):
+                                await written.wait()
+                        except TimeoutError:
+                            pass
         finally:
             self._commits.watching.discard(tell)
 
@@ -369,16 +368,15 @@ class Journal:
                 new_id = next(id for id in ids if not db.execute(there, (id,)).fetchone())
             elif db.execute(there, (new_id,)).fetchone():
                 raise ValueError(f"there is a run {new_id!r} already: give the copy another id")
-            made = db.execute(
+            made = db.insert(
                 "INSERT INTO runs (id, kind, agent, task, thread, began, forked_from, key) "
                 "SELECT ?, kind, agent, task, thread, began, id, ? FROM runs WHERE number = ?",
                 (new_id, secrets.token_hex(8), number),
-            ).lastrowid
-            assert made is not None
+            )
             over = entries[-1] if entries and entries[-1].kind == "over" else None
             said = "" if over is None else over.data.get("text")
             text = searched(task, said if isinstance(said, str) else "")
-            db.execute("INSERT INTO texts (run, text) VALUES (?, ?)", (made, text))
+            self._file.describe(db, made, text)
             times = [entry.at for entry in entries]
             self._file.write(db, made, (0, b""), copies, state, (Tally(), 0.0, 0), times)
         return new_id
@@ -442,6 +440,14 @@ class Journal:
         """
         self._deletions.remove()
         return self._file.rewrite()
+
+    def size(self) -> int:
+        """Return how many bytes the journal takes: its file, or its tables with their indexes.
+
+        Raises:
+            JournalError: it cannot be read
+        """
+        return self._file.size()
 
     # -- moving ------------------------------------------------------------------------------------
 
@@ -535,7 +541,7 @@ class Journal:
     # -- what it says ------------------------------------------------------------------------------
 
     def _found(
-        self, db: sqlite3.Connection, wanted: Wanted, among: Iterable[int] | None = None
+        self, db: Database, wanted: Wanted, among: Iterable[int] | None = None
     ) -> list[Outline]:
         """Return the outlines of the wanted runs, `among` these numbers."""
         taken = self._taken(db) if among is None else set(self._runs.taken(among))
@@ -549,6 +555,6 @@ class Journal:
             found.append(Outline(*outline, forked, thread, *spent))
         return found
 
-    def _taken(self, db: sqlite3.Connection) -> set[int]:
+    def _taken(self, db: Database) -> set[int]:
         """Return the numbers of the runs that processes work on."""
         return set(self._runs.taken(n for (n,) in db.execute("SELECT number FROM runs")))

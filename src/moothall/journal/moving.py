@@ -5,20 +5,19 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import os
 import secrets
-import shutil
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from moothall.database import Database
 from moothall.errors import ConfigError, FileError, JournalError, NoSuchFile
 from moothall.files import written_whole
 from moothall.journal.holders import named
-from moothall.journal.journal_file import JournalFile, as_text, hash_of
 from moothall.journal.opening import check_id
 from moothall.journal.shapes import fault_of
+from moothall.journal.store.store import Store
+from moothall.journal.store.values import as_text, hash_of
 from moothall.journal.tally import Tally, searched
 
 VERSION: Final = 1
@@ -45,7 +44,7 @@ _MOST_CHARS: Final = 500
 _KEY_CHARS: Final = 64
 
 
-def exported(file: JournalFile, run_id: str, path: Path) -> None:
+def exported(file: Store, run_id: str, path: Path) -> None:
     """Write a run to a file: a line about it, then one for each of its values and entries."""
     with file.reading() as db, written_whole(path, 0o600) as part:
         number = file.number(db, run_id)
@@ -57,9 +56,7 @@ def exported(file: JournalFile, run_id: str, path: Path) -> None:
                 out.write(f"{line}\n")
 
 
-def _lines(
-    file: JournalFile, db: sqlite3.Connection, number: int, hashes: list[str]
-) -> Iterator[str]:
+def _lines(file: Store, db: Database, number: int, hashes: list[str]) -> Iterator[str]:
     names = ("id", "kind", "agent", "task", "began", "state", "thread", "key", "seconds", "last")
     row = db.execute(f"SELECT {', '.join(names)} FROM runs WHERE number = ?", (number,)).fetchone()
     about = dict(zip(names, row, strict=True))
@@ -83,7 +80,7 @@ def _lines(
         yield as_text({"path": path, "kind": kind, "at": at, **content, "sum": sum.hex()})
 
 
-def _values_of(file: JournalFile, db: sqlite3.Connection, number: int) -> list[str]:
+def _values_of(file: Store, db: Database, number: int) -> list[str]:
     """Return the hashes of all values that a run names, and that these name."""
     found: dict[str, None] = {}
     waiting: list[str] = []
@@ -100,7 +97,7 @@ def _values_of(file: JournalFile, db: sqlite3.Connection, number: int) -> list[s
     return list(found)
 
 
-def imported(file: JournalFile, path: Path, run_id: str | None) -> str:
+def imported(file: Store, path: Path, run_id: str | None) -> str:
     """Add the run of a file that `exported` wrote; return its id. Nothing else is believed."""
     if run_id is not None:
         check_id(run_id)
@@ -120,7 +117,7 @@ def imported(file: JournalFile, path: Path, run_id: str | None) -> str:
 class _Import:
     """Reads the lines of an exported run into a journal, in one transaction."""
 
-    def __init__(self, file: JournalFile, name: str, lines: Iterator[str]) -> None:
+    def __init__(self, file: Store, name: str, lines: Iterator[str]) -> None:
         self._file = file
         self._name = name
         self._lines = lines
@@ -147,22 +144,20 @@ class _Import:
                     f"{self._name!r} is not a run as moothall records it: {error}"
                 ) from error
             text = searched(head["task"], tally.said or "")
-            db.execute("INSERT OR REPLACE INTO texts (run, text) VALUES (?, ?)", (number, text))
+            self._file.describe(db, number, text)
         return id
 
-    def _made(self, db: sqlite3.Connection, id: str, head: dict[str, Any]) -> int:
+    def _made(self, db: Database, id: str, head: dict[str, Any]) -> int:
         key = head["key"]
         if db.execute("SELECT 1 FROM runs WHERE key = ?", (key,)).fetchone():
             key = secrets.token_hex(8)  # what one tells a memory is not taken for the other's
-        number = db.execute(
+        return db.insert(
             "INSERT INTO runs (id, kind, agent, task, thread, began, key) "
             "VALUES (?, ?, ?, ?, ?, ?, ?)",
             (id, *(head[name] for name in ("kind", "agent", "task", "thread", "began")), key),
-        ).lastrowid
-        assert number is not None
-        return number
+        )
 
-    def _put(self, db: sqlite3.Connection, number: int, head: dict[str, Any]) -> Tally:
+    def _put(self, db: Database, number: int, head: dict[str, Any]) -> Tally:
         """Write the entries; each has the checksum that it had."""
         tally, place = Tally(), (0, b"")
         entries: list[tuple[str, str, str]] = []
@@ -251,7 +246,7 @@ def _is_sendable(text: str) -> bool:
     return "\0" not in text
 
 
-def backed_up(file: JournalFile, path: Path) -> None:
+def backed_up(file: Store, path: Path) -> None:
     """Copy a journal as it is at one moment, while others write it."""
     folder = Path(f"{path}-kept")
     if path.exists() or folder.exists():
@@ -261,25 +256,11 @@ def backed_up(file: JournalFile, path: Path) -> None:
         raise FileError(f"there is no folder {str(path.parent)!r}: make it first")
     try:
         # Before and after: what is deleted meanwhile may be in the copy, what is new is.
-        _copy_kept(file, folder)
+        file.files.copy_all(folder)
         with written_whole(path, 0o600) as part:
             file.copy_to(part)
-            _copy_kept(file, folder)
+            file.files.copy_all(folder)
     except FileError:
         raise
     except OSError as error:
         raise FileError(f"{str(path)!r} cannot be written: {error.strerror}") from error
-
-
-def _copy_kept(file: JournalFile, folder: Path) -> None:
-    for hash, _ in file.files.all():
-        copy = folder / hash
-        if copy.exists():
-            continue
-        folder.mkdir(mode=0o700, exist_ok=True)
-        with written_whole(copy, 0o600) as part:
-            try:
-                shutil.copyfile(file.files.folder / hash, part)
-            except FileNotFoundError:
-                continue  # deleted since
-            os.chmod(part, 0o600)

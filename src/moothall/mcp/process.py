@@ -38,8 +38,12 @@ _GRACE_S: Final = 1.0
 _KEPT: Final = (
     *("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ"),
     *("LOGNAME", "SHELL", "TERM", "USER"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
 )
-"""The variables that a server inherits; others may be secrets of this program."""
+"""The variables that a server inherits; others may be secrets of this program.
+
+Without the last ones, `uvx` and `npx` reach no index from a network with certificates of its own.
+"""
 
 
 class ServerProcess:

@@ -137,6 +137,9 @@ class Actions:
             "access_policy": policy,
             "idempotent": name in self._idempotent,
             "note": note,
+            "outside": True,
+            # What a person has accepted, by a lock, is the program's text.
+            "described_by": "" if lock is not None else _source(self._id),
         }
         return call, options, made.fault
 
@@ -159,6 +162,8 @@ class Actions:
             ),
             "access_policy": self._policy("read_resource"),
             "idempotent": "read_resource" in self._idempotent,
+            "outside": True,
+            "described_by": _source(self._id) if known else "",
         }
         return call, options, ""
 
@@ -188,19 +193,25 @@ class Actions:
             "parameters": schema,
             "access_policy": self._policy("get_prompt"),
             "idempotent": "get_prompt" in self._idempotent,
+            "outside": True,
+            "described_by": _source(self._id) if known else "",
         }
         return call, options, ""
 
 
 def _made(name: str, call: Any, options: Mapping[str, Any], fault: str) -> Action:
     given = dict(options)
-    note = given.pop("note", "")
+    note, described_by = given.pop("note", ""), given.pop("described_by", "")
     made = ToolAction._described(
         name, call, given.pop("description"), given.pop("parameters"), **given
     )
-    made._note = note
+    made._note, made._described_by = note, described_by
     made._fault = fault  # type: ignore[attr-defined]
     return made
+
+
+def _source(id: str) -> str:
+    return f"what {id} says of its tools"
 
 
 def _list(names: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ _HOME = {
     "Memory": "memory",
     "MemoryFileError": "memory_file",
     "MemoryT": "memory_config",
+    "PostgresMemory": "postgres",
     "SQLiteMemory": "sqlite",
     "SummarizingMemory": "summarizing",
     "TokenBoundedMemory": "bounded",

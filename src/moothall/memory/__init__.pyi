@@ -6,5 +6,6 @@ from moothall.memory.embedder import HashEmbedder as HashEmbedder
 from moothall.memory.memory import Memory as Memory
 from moothall.memory.memory_config import MemoryT as MemoryT
 from moothall.memory.memory_file import MemoryFileError as MemoryFileError
+from moothall.memory.postgres import PostgresMemory as PostgresMemory
 from moothall.memory.sqlite import SQLiteMemory as SQLiteMemory
 from moothall.memory.summarizing import SummarizingMemory as SummarizingMemory

@@ -46,6 +46,8 @@ class TokenBoundedMemory(Memory):
         DefinitionError: `max_tokens` is not a positive integer
     """
 
+    _only_grows = True
+
     def __init__(
         self, max_tokens: int = DEFAULT_TOKENS, count: Callable[[str], int] | None = None
     ) -> None:

@@ -46,6 +46,8 @@ class Memory:
 
     _in_file = False
     """Whether its messages stay in a file."""
+    _only_grows: bool = True
+    """Whether new messages come only at the end of what `get_memories` returns."""
 
     def __init__(self) -> None:
         self._start_empty()
@@ -57,6 +59,7 @@ class Memory:
             for name in ("add_once", "thread"):
                 if name not in own:
                     setattr(cls, name, None)
+            cls._only_grows = own.get("_only_grows", False)
 
     def _start_empty(self) -> None:
         """Hold nothing; a copy calls it, too, to share nothing with its original."""

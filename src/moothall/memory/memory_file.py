@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sqlite3
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
+from moothall.database import ALONE, Database, Lock
 from moothall.errors import DefinitionError, MemoryFileError
+from moothall.memory.memory_tables import QUERY_WORDS, MemoryTables
 from moothall.sqlite import SQLiteFile, SQLitePool
+from moothall.sqlite.fulltext import any_of, distinct, indexed, query_words
 
 __all__ = ["MIGRATIONS", "MemoryFile", "MemoryFileError"]
 
 APPLICATION: Final = 0x63766D31
 """The application id in the file's header (`cvm1`): no other program's database is changed."""
-
-_BATCH: Final = 256
-_BATCH_CHARS: Final = 4_000_000
 
 # Append only. Each migration runs in one transaction with its record, `user_version`, so a file
 # always has a whole version.
@@ -77,7 +76,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
 )
 
 
-class MemoryFile(SQLitePool[MemoryFileError]):
+class MemoryFile(SQLitePool[MemoryFileError], MemoryTables):
     """An SQLite file in WAL mode, used by any number of threads and processes."""
 
     def __init__(self, path: str | os.PathLike[str], timeout: float) -> None:
@@ -95,84 +94,39 @@ class MemoryFile(SQLitePool[MemoryFileError]):
         settings = ("secure_delete = ON",)
         super().__init__(file, timeout, "SELECT count(*) FROM embedders", settings)
 
-    def thread_number(self, db: sqlite3.Connection, id: str) -> int | None:
-        """Return a thread's number; None if nothing was added to it yet."""
-        row = db.execute("SELECT number FROM threads WHERE id = ?", (id,)).fetchone()
-        return None if row is None else int(row[0])
+    def lock(self, id: str) -> Lock:
+        """Return what the writers of a thread exclude each other by: a file has one writer."""
+        return ALONE
 
-    def made_thread(self, db: sqlite3.Connection, id: str) -> int:
-        """Return a thread's number, made if it does not exist."""
-        thread = self.thread_number(db, id)
-        if thread is None:
-            thread = db.execute("INSERT INTO threads (id) VALUES (?)", (id,)).lastrowid
-            assert thread is not None
-        return thread
-
-    def thread_ids(self) -> list[str]:
-        """Return the ids of threads with messages, in the order in which they began."""
-        with self.reading() as db:
-            rows = db.execute(
-                "SELECT id FROM threads WHERE EXISTS "
-                "(SELECT 1 FROM memories WHERE thread = threads.number) ORDER BY number"
-            )
-            return [id for (id,) in rows]
-
-    def batch_after(
-        self, db: sqlite3.Connection, thread: int | None, after: int
-    ) -> list[tuple[int, dict[str, Any]]]:
-        """Return some messages after a number, limited in count and size."""
-        rows: list[tuple[int, dict[str, Any]]] = []
-        size = 0
-        for number, text in db.execute(
-            "SELECT number, item FROM memories WHERE thread = ? AND number > ? "
-            "ORDER BY number LIMIT ?",
-            (thread, after, _BATCH),
-        ):
-            rows.append((number, self.parsed(text)))
-            size += len(text)
-            if size > _BATCH_CHARS:
-                break
-        return rows
-
-    def items_of(self, db: sqlite3.Connection, numbers: list[int]) -> list[dict[str, Any]]:
-        """Return the messages that have these numbers."""
-        items = []
-        for number in numbers:
-            row = db.execute("SELECT item FROM memories WHERE number = ?", (number,)).fetchone()
-            if row is None:
-                raise self.damaged(f"memory {number} is in the index but not in the file")
-            items.append(self.parsed(row[0]))
-        return items
-
-    def parsed(self, text: Any) -> dict[str, Any]:
-        """Return a message from its text in the file."""
-        try:
-            item = json.loads(text)
-        except (ValueError, TypeError, RecursionError) as error:
-            raise self.damaged(f"a memory cannot be read, {error}") from None
-        if not isinstance(item, dict):
-            raise self.damaged("a memory is not a message")
-        return item
-
-    def extent(self, db: sqlite3.Connection, id: str, until: int) -> tuple[int, int]:
-        """Return how many messages a thread has up to a number, and the number of the last."""
-        count, newest = db.execute(
-            "SELECT count(*), max(number) FROM memories WHERE thread = ? AND number <= ?",
-            (self.thread_number(db, id), until),
-        ).fetchone()
-        return count, newest or 0
-
-    def run_offset(self, db: sqlite3.Connection, thread: int | None, run: str) -> int:
-        """Return how many messages of a run were added to the thread."""
-        row = db.execute(
-            "SELECT messages FROM told WHERE thread = ? AND run = ?", (thread, run)
-        ).fetchone()
-        return 0 if row is None else int(row[0])
-
-    def set_run_offset(self, db: sqlite3.Connection, thread: int, run: str, messages: int) -> None:
-        """Record how many messages of a run were added to the thread."""
+    def add_words(self, db: Database, thread: int, number: int, text: str) -> None:
+        """Have a message be found by the words of a text."""
         db.execute(
-            "INSERT INTO told (thread, run, messages) VALUES (?, ?, ?) ON CONFLICT (thread, run) "
-            "DO UPDATE SET messages = excluded.messages",
-            (thread, run, messages),
+            "INSERT INTO words (rowid, thread, text) VALUES (?, ?, ?)",
+            (number, f"t{thread}", indexed(text)),
         )
+
+    def remove_words(
+        self, db: Database, thread: int, after: int, texts: Iterable[tuple[int, str]]
+    ) -> None:
+        """Have a thread's messages after a number, of these numbers and texts, not be found."""
+        db.executemany(
+            "INSERT INTO words (words, rowid, thread, text) VALUES ('delete', ?, ?, ?)",
+            ((number, f"t{thread}", indexed(text)) for number, text in texts),
+        )
+
+    def with_words(self, db: Database, text: str, thread: int | None, limit: int) -> list[int]:
+        """Return the messages with the most and the rarest of a text's words, the best first."""
+        query = any_of(distinct(query_words(text), QUERY_WORDS))
+        if not query:
+            return []
+        within = "" if thread is None else f'thread:"t{thread}" AND '
+        rows = db.execute(
+            "SELECT rowid FROM words WHERE words MATCH ? "
+            "ORDER BY bm25(words, 0.0, 1.0), rowid DESC LIMIT ?",
+            (f"{within}text:({query})", limit),
+        )
+        return [number for (number,) in rows]
+
+    def tidy(self, db: Database) -> None:
+        """Leave nothing of removed words: before this, the index has them, marked as deleted."""
+        db.execute("INSERT INTO words (words) VALUES ('optimize')")

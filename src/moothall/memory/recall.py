@@ -5,53 +5,40 @@ from __future__ import annotations
 import heapq
 import json
 import math
-import sqlite3
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter, mul
 from typing import Any
 
+from moothall.database import Database
 from moothall.errors import DefinitionError
 from moothall.jsonvalue import copy_json
 from moothall.memory.embedder import Embedder
 from moothall.memory.memory import check_memory
-from moothall.memory.memory_file import MemoryFile
-from moothall.sqlite.fulltext import any_of, distinct, indexed, sendable, terms
+from moothall.memory.memory_tables import MemoryTables
+from moothall.sqlite.fulltext import sendable
 
 FOUND_CHARS = 100_000
 """How many characters of a message, from its start, are searched."""
 EMBEDDED_CHARS = 8_000
 """How many characters of a message, from its start, are embedded."""
-QUERY_WORDS = 64
-"""The most different words of a text that a search uses; more do not improve it."""
 
 
 class Recall:
     """Finds the messages of a memory file: of one thread, or of all if its id is None."""
 
-    def __init__(self, file: MemoryFile, embedder: Embedder | None) -> None:
+    def __init__(self, file: MemoryTables, embedder: Embedder | None) -> None:
         self._file = file
         self._embedder = embedder
 
     def by_words(self, text: str, limit: int, id: str | None) -> list[dict[str, Any]]:
         """Return the messages that have the most and the rarest of a text's words."""
-        query = any_of(distinct(terms(text[:FOUND_CHARS]), QUERY_WORDS))
-        if not query:
-            return []
         with self._file.reading() as db:
-            if id is not None:
-                thread = self._file.thread_number(db, id)
-                if thread is None:
-                    return []
-                query = f'thread:"t{thread}" AND text:({query})'
-            else:
-                query = f"text:({query})"
-            rows = db.execute(
-                "SELECT rowid FROM words WHERE words MATCH ? "
-                "ORDER BY bm25(words, 0.0, 1.0), rowid DESC LIMIT ?",
-                (query, limit),
-            )
-            return self._file.items_of(db, [number for (number,) in rows])
+            thread = None if id is None else self._file.thread_number(db, id)
+            if id is not None and thread is None:
+                return []
+            found = self._file.with_words(db, text[:FOUND_CHARS], thread, limit)
+            return self._file.items_of(db, found)
 
     def by_meaning(self, text: str, limit: int, id: str | None) -> list[dict[str, Any]]:
         """Return the messages whose vectors are nearest to a text's."""
@@ -92,17 +79,17 @@ class Recall:
         # Nothing is locked meanwhile, since embedding may take long.
         texts = [_text(item, EMBEDDED_CHARS) for _, item in rows]
         vectors = self._embedded(embedder, texts)
-        with self._file.writing() as db:
-            place = _embedder(db, embedder)
-            if place is None:
-                place = db.execute(
-                    "INSERT INTO embedders (name, dimensions) VALUES (?, ?)",
+        with self._file.writing(lock=self._file.lock(id)) as db:
+            if _embedder(db, embedder) is None:
+                db.execute(
+                    "INSERT INTO embedders (name, dimensions) VALUES (?, ?) ON CONFLICT DO NOTHING",
                     (embedder.name, embedder.dimensions),
-                ).lastrowid
+                )
+            place = _embedder(db, embedder)
             db.executemany(
                 # Skip messages that were forgotten, or embedded elsewhere, meanwhile.
-                "INSERT OR IGNORE INTO vectors (embedder, thread, memory, vector) "
-                "SELECT ?, thread, number, ? FROM memories WHERE number = ?",
+                "INSERT INTO vectors (embedder, thread, memory, vector) "
+                "SELECT ?, thread, number, ? FROM memories WHERE number = ? ON CONFLICT DO NOTHING",
                 (
                     (place, array("f", vector).tobytes(), number)
                     for (number, _), vector in zip(rows, vectors, strict=True)
@@ -111,22 +98,23 @@ class Recall:
             )
             db.execute(
                 "INSERT INTO embedded (embedder, thread, upto) VALUES (?, ?, ?) "
-                "ON CONFLICT DO UPDATE SET upto = max(upto, excluded.upto)",
+                "ON CONFLICT (embedder, thread) DO UPDATE SET upto = "
+                "CASE WHEN excluded.upto > embedded.upto THEN excluded.upto ELSE embedded.upto END",
                 (place, thread, rows[-1][0]),
             )
         return len(rows)
 
-    def forget_after(self, db: sqlite3.Connection, id: str, number: int) -> int:
+    def forget_after(self, db: Database, id: str, number: int) -> int:
         """Forget a thread's messages after a number; return how many they were."""
         thread = self._file.thread_number(db, id)
         after = (thread, number)
+        if thread is None:
+            return 0
         rows = db.execute(
             "SELECT number, item FROM memories WHERE thread = ? AND number > ?", after
         )
-        db.executemany(
-            "INSERT INTO words (words, rowid, thread, text) VALUES ('delete', ?, ?, ?)",
-            ((n, f"t{thread}", found_text(self._file.parsed(text))) for n, text in rows),
-        )
+        texts = ((each, found_text(self._file.parsed(text))) for each, text in rows)
+        self._file.remove_words(db, thread, number, texts)
         db.execute("DELETE FROM vectors WHERE thread = ? AND memory > ?", after)
         gone = db.execute("DELETE FROM memories WHERE thread = ? AND number > ?", after).rowcount
         if gone:
@@ -163,7 +151,7 @@ class Recall:
         return vectors
 
     def _scores(
-        self, rows: Iterator[tuple[int, bytes]], wanted: list[float]
+        self, rows: Iterable[tuple[int, bytes]], wanted: list[float]
     ) -> Iterator[tuple[float, int]]:
         """Return the cosine of each stored vector with the wanted one, and its memory's number."""
         size = 4 * len(wanted)
@@ -180,7 +168,7 @@ class Recall:
 
 
 def row_of(memory: Any) -> tuple[str | None, str, str]:
-    """Return a message as it is stored: its role, its JSON text, and its words for the search."""
+    """Return a message as it is stored: its role, its JSON text, and the text it is found by."""
     check_memory(memory)
     item = copy_json(memory, "memory")
     role = item.get("role")
@@ -188,20 +176,18 @@ def row_of(memory: Any) -> tuple[str | None, str, str]:
     return (role if isinstance(role, str) else None, text, found_text(item))
 
 
-def insert(db: sqlite3.Connection, thread: int, row: tuple[str | None, str, str]) -> None:
+def insert(file: MemoryTables, db: Database, thread: int, row: tuple[str | None, str, str]) -> None:
     """Store a message and its words for the search."""
     role, text, found = row
-    number = db.execute(
+    number = db.insert(
         "INSERT INTO memories (thread, role, item) VALUES (?, ?, ?)", (thread, role, text)
-    ).lastrowid
-    db.execute(
-        "INSERT INTO words (rowid, thread, text) VALUES (?, ?, ?)", (number, f"t{thread}", found)
     )
+    file.add_words(db, thread, number, found)
 
 
 def found_text(item: dict[str, Any]) -> str:
-    """Return the text by which a message is found, with its words separated."""
-    return indexed(_text(item, FOUND_CHARS))
+    """Return the text by which a message is found."""
+    return _text(item, FOUND_CHARS)
 
 
 def _text(item: dict[str, Any], chars: int) -> str:
@@ -222,7 +208,7 @@ def _text(item: dict[str, Any], chars: int) -> str:
     return sendable(" ".join(parts)[:chars])
 
 
-def _embedder(db: sqlite3.Connection, embedder: Embedder) -> int | None:
+def _embedder(db: Database, embedder: Embedder) -> int | None:
     row = db.execute(
         "SELECT number FROM embedders WHERE name = ? AND dimensions = ?",
         (embedder.name, embedder.dimensions),

@@ -15,6 +15,7 @@ from moothall.arguments import check_integer, names_checked
 from moothall.errors import ConfigError, ModelError, StateError, TooManyThreads
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from moothall.memory.memory import Memory, check_memory, last
+from moothall.provenance import OUTSIDE, sources_of, union
 from moothall.threads import WORKERS, guard, in_child
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class SummarizingMemory(TokenBoundedMemory):
     def _start_empty(self) -> None:
         super()._start_empty()
         self._summary = ""
+        self._sources: list[str] = []  # where what is summarised comes from, if from outside
         self._lock = guard()
         self._rest()
         in_child(self._rest)
@@ -146,7 +148,8 @@ class SummarizingMemory(TokenBoundedMemory):
         """Return the summary and the verbatim messages, as JSON data."""
         with self._lock:
             items = _copied(self.items)
-            return {"summary": self._summary, "items": items, **self._told_state()}
+            sources = {OUTSIDE: [*self._sources]} if self._sources else {}
+            return {"summary": self._summary, "items": items, **sources, **self._told_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Replace all memories by another memory's state. A summary in progress is dropped.
@@ -167,7 +170,7 @@ class SummarizingMemory(TokenBoundedMemory):
             )
         with self._lock:
             self._load_told(state)
-            self._summary = summary
+            self._summary, self._sources = summary, sources_of(state)
             self.items[:] = _copied(items)
             # The loaded list may be as long as the saved one.
             self._sizes = []
@@ -208,6 +211,8 @@ class SummarizingMemory(TokenBoundedMemory):
         """Replace the messages by a summary, or by nothing if the model failed."""
         if isinstance(outcome, str):
             self._summary = outcome
+            found = (source for each in batch for source in sources_of(each))
+            self._sources = union((*self._sources, *found))
         else:
             why = f"{type(outcome).__name__}: {outcome}"
             self._warn(len(batch), f"{self._name} failed ({why})")
@@ -261,7 +266,10 @@ class SummarizingMemory(TokenBoundedMemory):
 
     def _summary_message(self) -> list[dict[str, Any]]:
         # Not a system message: it may repeat text of a stranger's page or result.
-        return [{"role": "user", "content": _HEADING + self._summary}] if self._summary else []
+        if not self._summary:
+            return []
+        message: dict[str, Any] = {"role": "user", "content": _HEADING + self._summary}
+        return [message | {OUTSIDE: [*self._sources]} if self._sources else message]
 
     @property
     def _at_once(self) -> float:

@@ -15,7 +15,7 @@ _NAMES = {
     "wrappers.budgeted": "BudgetedModel",
     "wrappers.fallback": "FallbackModel",
     "wrappers.prices": "Price Prices",
-    "wrappers.rate_limit": "RateLimit",
+    "remote.rate_limit": "RateLimit",
     "wrappers.recorded": "RecordedModel",
     "wrappers.scripted": "ScriptedModel",
 }

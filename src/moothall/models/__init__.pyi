@@ -13,10 +13,10 @@ from moothall.models.protocol import Usage as Usage
 from moothall.models.remote.anthropic import AnthropicModel as AnthropicModel
 from moothall.models.remote.litellm import LiteLLMModel as LiteLLMModel
 from moothall.models.remote.openai import OpenAIModel as OpenAIModel
+from moothall.models.remote.rate_limit import RateLimit as RateLimit
 from moothall.models.wrappers.budgeted import BudgetedModel as BudgetedModel
 from moothall.models.wrappers.fallback import FallbackModel as FallbackModel
 from moothall.models.wrappers.prices import Price as Price
 from moothall.models.wrappers.prices import Prices as Prices
-from moothall.models.wrappers.rate_limit import RateLimit as RateLimit
 from moothall.models.wrappers.recorded import RecordedModel as RecordedModel
 from moothall.models.wrappers.scripted import ScriptedModel as ScriptedModel

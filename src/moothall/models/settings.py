@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,6 +24,21 @@ def check_key(key: str | None, name: str) -> None:
     """Check that a key can stand in a header; the error does not show it."""
     if key is not None and (not key.isascii() or not key.isprintable() or " " in key):
         raise ModelError(f"{name}: the key holds a character that no key has, such as a line break")
+
+
+def check_named(what: str, name: Any, options: Any) -> None:
+    """Check a provider's name of a model, and the further fields of its requests."""
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise ConfigError(f"{what}: name must be text, got {name!r:.80}")
+    if options is not None and not isinstance(options, Mapping):
+        raise ConfigError(f"{what}: options= must be a dict, got {options!r:.80}")
+
+
+def base_url_of(what: str, given: Any, variable: str, default: str) -> str:
+    """Return the checked address of a server: given, by a variable or the default."""
+    if given is not None:
+        return check_base_url(given, f"{what}: base_url=")
+    return check_base_url(os.environ.get(variable) or default, variable)
 
 
 def check_base_url(url: Any, what: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from moothall.errors import ConfigError
 from moothall.models import weights
 from moothall.orders.named_models import budget_of, check_model, made_model
+from moothall.postgres import is_url
 
 if TYPE_CHECKING:
     from moothall.action import Action
@@ -148,7 +149,7 @@ def check_reviewer(order: Order) -> None:
 
 def check_journal_apart(order: Order, path: str | None) -> None:
     """Check that a journal is out of reach of the agent in the folder; ConfigError if it is not."""
-    if path is None:
+    if path is None or is_url(path):
         return
     # A permitted command can write only below the folder. If it could write the journal, it could
     # change what was permitted, and the folder in which the run is resumed.

@@ -34,7 +34,14 @@ class SimulateOrder:
 
     command: ClassVar[str] = "simulate"
     part: ClassVar[str] = "moothall simulate"
-    may_change: ClassVar[tuple[str, ...]] = ("max_usd", "max_calls", "out", "parquet", "threads")
+    may_change: ClassVar[tuple[str, ...]] = (
+        "max_usd",
+        "max_calls",
+        "out",
+        "parquet",
+        "threads",
+        "trajectories",
+    )
     paths: ClassVar[tuple[str, ...]] = ("out",)
     addresses: ClassVar[tuple[str, ...]] = ("model",)
 
@@ -48,6 +55,7 @@ class SimulateOrder:
     out: str | None = None  # the folder of the tables
     parquet: bool | None = None  # or CSV; None for Parquet where pyarrow is installed
     threads: int = 1  # for citizens in columns
+    trajectories: bool = False  # whether the tables say who was where in each step
 
     @property
     def steps(self) -> int:
@@ -117,6 +125,8 @@ def _faults(order: SimulateOrder) -> Iterator[str]:
     if order.parquet is not None and order.out is None:
         which = "--parquet" if order.parquet else "--csv"
         yield f"{which} is for the tables: give --out DIR too"
+    if order.trajectories and order.out is None:
+        yield "--trajectories is a table: give --out DIR too"
     if order.model is None and (order.max_usd or order.max_calls):
         which = "--max-usd" if order.max_usd else "--max-calls"
         yield f"{which} is for a model: give --model too"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, overload
@@ -17,7 +17,8 @@ from moothall.context import Context
 from moothall.errors import ConfigError, HopLimitExceeded
 from moothall.jsonvalue import readable
 from moothall.message import REPLYING
-from moothall.reasoning.group import check_reply_budget
+from moothall.provenance import OUTSIDE
+from moothall.reasoning.group import budget_of_caller, check_reply_budget
 from moothall.reasoning.hooks import (
     NO_HOOKS,
     Hook,
@@ -40,15 +41,21 @@ from moothall.reasoning.reply_request import (
 from moothall.reasoning.replying import (
     JOINED,
     ONCE,
+    READ,
     RUNS_NAMED,
     Replying,
     approver_of_group,
+    asker,
+    checked_trusted,
+    has_read,
     own_reply,
+    take,
     thread_of_caller,
 )
 from moothall.reasoning.stream import ReplyStream
 from moothall.reasoning.thread import Interruption, Thread, steer
 from moothall.reasoning.threaded import Threaded
+from moothall.spaces.delivery import PAYERS
 from moothall.threads import refuse_on_loop
 from moothall.workflow import AgentOptions
 
@@ -75,6 +82,8 @@ class ConversationalAgent(Threaded):
         id: its id
         shared: whether it has one conversation with all senders: one memory, one reply at a time,
             each line of a message marked with its sender
+        trusted: the ids of agents in other processes whose messages count as the user's; else they
+            count as from outside (docs/provenance.md)
         **options: the options of `Agent`
     """
 
@@ -87,7 +96,12 @@ class ConversationalAgent(Threaded):
     """Whether another agent answers for it, in another place."""
 
     def __init__(
-        self, id: str | int, *, shared: bool = False, **options: Unpack[AgentOptions]
+        self,
+        id: str | int,
+        *,
+        shared: bool = False,
+        trusted: Iterable[str | int] = (),
+        **options: Unpack[AgentOptions],
     ) -> None:
         super().__init__(id, **options)
         if shared is not False:
@@ -96,6 +110,8 @@ class ConversationalAgent(Threaded):
                     f"agent {id!r}: shared= must be True or False, got {shared!r:.80}"
                 )
             self.shared = True
+        if trusted != ():
+            self.trusted: frozenset[str] = checked_trusted(trusted, id)
 
     # -- what a subclass defines -------------------------------------------------------------------
 
@@ -282,7 +298,7 @@ class ConversationalAgent(Threaded):
         request = ReplyRequest(text, schema, thread, run_id, deps, budget)
         return ReplyStream(str(self.id), request, self._reply_on_loop)
 
-    @action
+    @action(guard=())
     async def say(self, content: str, thread: str | None = None) -> str:
         """Say something to the agent.
 
@@ -326,7 +342,8 @@ class ConversationalAgent(Threaded):
             return self._said(await self.reply(text, **options))
 
         id = str(self.id)
-        return Action(id if name is None else name, ask, description or f"Ask the agent {id}.")
+        named = id if name is None else name
+        return Action(named, ask, description or f"Ask the agent {id}.", guard=())
 
     def _said(self, reply: Reply) -> str:
         """Return the text of a reply; raise its error if nobody may have the text."""
@@ -349,6 +366,8 @@ class ConversationalAgent(Threaded):
             HookError: a hook failed
         """
         item = as_memory(message)
+        if OUTSIDE not in item and (sources := asker(self)[0]):
+            item[OUTSIDE] = sources
         id = thread_id(thread)
         if self.shared and id is not None:
             item["content"], id = marked_with(id, item.get("content")), None
@@ -446,6 +465,8 @@ class ConversationalAgent(Threaded):
             JOINED.set(None)
         if request.budget is not None:
             check_reply_budget(self, request.budget)
+        elif PAYERS:
+            request.budget = budget_of_caller(self)
         if self.shared and request.thread is not None:
             request.content = request.given = marked_with(request.thread, request.content)
             request.thread = None
@@ -464,6 +485,8 @@ class ConversationalAgent(Threaded):
         handling = CURRENT.get()
         threads = self._kept
         thread = request.state = threads.take(request.thread)
+        if outer or handling is not None or thread.texts is not None:
+            take(request, self)
         turns = thread.turns
         # The thread's own reply waits for this one: to wait for its turn would be a deadlock.
         nested = any(each.turns is turns and each.open for each in outer) or (
@@ -488,6 +511,8 @@ class ConversationalAgent(Threaded):
                 turns.end()
         finally:
             mine.open = False
+            if READ.get() is not None:
+                has_read(self, thread)
             self._release(thread)
             try:
                 REPLYING.reset(token)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 from moothall.errors import ConfigError
 from moothall.jsonvalue import NotJSON, deep_json, readable, to_json
 from moothall.models.protocol import ChatMessage, ReasoningPiece, TextPiece
+from moothall.provenance import Origins
 from moothall.reasoning.reply import Reply
 from moothall.text import cut, escaped_json
 
@@ -226,6 +227,8 @@ class CallStarted(ReplyEvent):
         call_id: the call's id, unique within the reply
         action: the action's name
         args: its arguments
+        origins: where their values come from, by parameter; empty as long as the thread had read
+            nothing from outside
     """
 
     kind: ClassVar[Literal["call_started"]] = "call_started"
@@ -233,6 +236,7 @@ class CallStarted(ReplyEvent):
     call_id: str
     action: str
     args: dict[str, Any]
+    origins: Origins = field(default_factory=dict)
 
 
 @dataclass(slots=True)

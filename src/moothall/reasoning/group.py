@@ -8,8 +8,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from moothall.action import Action
-from moothall.agent import Agent
+from moothall.agent import CURRENT, Agent
 from moothall.errors import BudgetExceeded, ConfigError, DefinitionError, ModelError
+from moothall.spaces.delivery import PAYERS, of_chain
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
@@ -96,6 +97,28 @@ def check_reply_budget(owner: Any, budget: Budget) -> None:
             f"agent {owner.id!r} has a budget: give the reply a child() of it as budget="
         )
     _check_members(owner, owner, budget)
+
+
+def budget_of_caller(agent: Any) -> Budget | None:
+    """Return the budget of the caller from outside whom a reply serves, if the reply counts in it.
+
+    An agent that another one asks keeps a budget of its own.
+
+    Raises:
+        ConfigError: the caller called this agent, which has an unrelated budget
+    """
+    handling: Any = CURRENT.get()
+    found = of_chain(PAYERS, handling)
+    had: Budget | None = getattr(agent, "budget", None)
+    if found is None or (had is not None and had.is_part_of(found)):
+        return None
+    try:
+        check_reply_budget(agent, found)
+    except ConfigError:
+        if handling.envelope.id in PAYERS:
+            raise
+        return None
+    return found
 
 
 def _check_members(owner: Any, of: Any, budget: Budget) -> None:

@@ -31,7 +31,7 @@ from moothall.reasoning.step import Step as Step
 
 if TYPE_CHECKING:
     from moothall.journal import Journal, Part
-    from moothall.journal.journal_file import JournalFile
+    from moothall.journal.store.store import Store
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class Record(ReadRecord[S]):
         return self._part.path
 
     @property
-    def file(self) -> JournalFile:
+    def file(self) -> Store:
         """Return the file of the journal, as it was opened."""
         return self._part.run.file
 

@@ -88,6 +88,7 @@ class RecordedAgent(ConversationalAgent):
         *,
         deps: Callable[[Outline], Any] | None = None,
         budget: Callable[[Outline], Budget | None] | None = None,
+        which: Callable[[Outline], bool] | None = None,
         concurrency: int = 16,
     ) -> list[ResumedRun]:
         """Resume the runs of this agent in its journal that stopped because their process ended.
@@ -100,6 +101,7 @@ class RecordedAgent(ConversationalAgent):
         Args:
             deps: returns the `deps` of a run's reply; the run's outline has its `thread`
             budget: returns the budget of a run's reply
+            which: returns whether a run is to be resumed; all are, if it is left out
             concurrency: how many runs are resumed at a time
 
         Returns:
@@ -114,7 +116,7 @@ class RecordedAgent(ConversationalAgent):
                 f"agent {self.id!r} has no journal=, so there is no run to resume"
             )
         check_integer(f"agent {self.id!r}: resume_runs: concurrency=", concurrency)
-        for name, fn in (("deps", deps), ("budget", budget)):
+        for name, fn in (("deps", deps), ("budget", budget), ("which", which)):
             if fn is not None and not callable(fn):
                 raise ConfigError(
                     f"agent {self.id!r}: resume_runs: {name}= must be a function of the run, "
@@ -127,6 +129,7 @@ class RecordedAgent(ConversationalAgent):
             for each in all_runs
             if (each.kind, each.agent) == (self._kind, str(self.id))
             and each.state in ("stopped", "in_doubt")
+            and (which is None or which(each))
         ]
         found: dict[str, ResumedRun] = {}
         room = asyncio.Semaphore(concurrency)

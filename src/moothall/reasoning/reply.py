@@ -11,6 +11,7 @@ from typing_extensions import TypeVar
 from moothall.errors import BudgetExceeded, DeadlineExceeded, HookError, InDoubt, ModelError
 from moothall.jsonvalue import deep_json, json_line
 from moothall.models.protocol import ChatMessage, Usage
+from moothall.provenance import Origins
 from moothall.text import counted, cut, display, error_message, log_failure, shorten
 
 _LOGGER = logging.getLogger("moothall.reasoning")
@@ -65,6 +66,8 @@ class Step:
         error: what went wrong, or None
         run_id: the id of the run
         thread: the id of the conversation; None for the agent's own
+        origins: where the values of its arguments come from, by parameter; empty as long as the
+            thread had read nothing from outside
     """
 
     iteration: int
@@ -74,6 +77,7 @@ class Step:
     error: str | None
     run_id: str | None = None
     thread: str | None = None
+    origins: Origins = field(default_factory=dict)
 
     @property
     def executed(self) -> bool:

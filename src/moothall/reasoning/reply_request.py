@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from moothall.budget import Budget
     from moothall.journal import Part
     from moothall.memory.memory import Memory
+    from moothall.provenance import Texts
     from moothall.reasoning.reply import Reply
     from moothall.reasoning.thread import Thread
 
@@ -83,6 +84,9 @@ class ReplyRequest:
         self.record: Part | None = None  # the part of another's run that records it
         self.offered: tuple[Action, ...] = ()  # extra actions for its model in this reply
         self.memory: Memory | None = None  # in place of the thread's, for an agent with a loop
+        self.outside: list[str] = []  # of what is from outside in the content: the sources
+        self.on_behalf: Texts | None = None  # the texts of the reply that asks for this one
+        self.allowed: list[str] = []  # values from outside that a person has permitted in it
         self.resumed = False  # whether it resumes a stopped reply
 
     @property

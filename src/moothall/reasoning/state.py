@@ -11,6 +11,7 @@ from moothall.errors import StateError
 from moothall.jsonvalue import NotJSON, as_json, copy_json, deep_json, to_json
 from moothall.memory.memory import Memory
 from moothall.models.protocol import Usage, answer_json, answer_of_json, usage_json
+from moothall.provenance import origins_of
 from moothall.reasoning.reply import Reply, Step
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def reply_json(reply: Reply) -> dict[str, Any]:
 
 def reply_of_json(given: dict[str, Any]) -> Reply:
     """Return a reply from its JSON data."""
-    steps = [Step(**step) for step in given["steps"]]
+    steps = [Step(**{**s, "origins": origins_of(s.get("origins"))}) for s in given["steps"]]
     return Reply(**{**given, "steps": steps, "usage": Usage(*given["usage"])})
 
 

@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from moothall.memory.memory import Memory
+from moothall.provenance import Texts
 from moothall.threads import guard, in_child, settle
 
 if TYPE_CHECKING:
@@ -102,6 +103,8 @@ class Thread:
     shown: Any = None  # the actions as last shown to the model, and their source
     own: Any = None  # an orchestrator's data for the thread
     remembered: Any = None  # what it remembers from earlier runs, as a journal keeps it
+    texts: Texts | None = None  # its texts by origin; None until something outside was read
+    looked: Any = None  # the last message that was looked at for that; None before the first
     uses: int = 0  # how many replies and other calls are using it
     left: bool = False  # whether its sender has left: it goes when nothing uses it
 
@@ -199,6 +202,11 @@ class Threads:
             for id in ids:
                 self.drop(id)
         return ids
+
+    def of_sender(self, sender: str) -> list[Thread]:
+        """Return a sender's threads."""
+        key, prefix = thread_of_sender(sender), f"{_quoted(sender)}/"
+        return [each for each in self if each.id == key or str(each.id).startswith(prefix)]
 
     def under_way(self) -> list[Thread]:
         """Return the threads that have a reply under way."""

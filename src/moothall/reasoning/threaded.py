@@ -33,6 +33,9 @@ class Threaded(Agent):
     """An agent that keeps its threads, finds the thread of a message, and can be watched."""
 
     shared: bool = False
+    trusted: frozenset[str] = frozenset()
+    _untracked = False
+    """Whether nobody knows what it has read: its words count as from outside."""
     _together = False
     """Whether replies of different threads wait for each other."""
     _threads: Threads | None = None

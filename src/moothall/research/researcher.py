@@ -127,6 +127,7 @@ class Researcher(RecordedAgent):
     _judge: Model | str | None = None
     _state_type = Progress
     _gives = GIVEN | {"budget", "deadline"}
+    _untracked = True  # a report has what its sources say
 
     def __init__(
         self,

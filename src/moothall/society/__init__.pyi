@@ -25,6 +25,7 @@ from moothall.society.city.map import Mode as Mode
 from moothall.society.city.map import Place as Place
 from moothall.society.city.map import Road as Road
 from moothall.society.city.network import Network as Network
+from moothall.society.city.network import read_network as read_network
 from moothall.society.city.places import Capacities as Capacities
 from moothall.society.city.places import Hours as Hours
 from moothall.society.city.places import Near as Near
@@ -33,14 +34,19 @@ from moothall.society.city.places import Places as Places
 from moothall.society.city.places import Positions as Positions
 from moothall.society.city.places import Routes as Routes
 from moothall.society.city.places import needs as needs
+from moothall.society.city.plane import Plane as Plane
 from moothall.society.city.routes import Route as Route
 from moothall.society.columns.column import Column as Column
 from moothall.society.columns.ledger import BRACKETS as BRACKETS
 from moothall.society.columns.rows import Rows as Rows
+from moothall.society.decision_log import Decision as Decision
+from moothall.society.decision_log import decisions as decisions
+from moothall.society.experiments.fitting import Fit as Fit
 from moothall.society.experiments.pictures import draw_day as draw_day
 from moothall.society.experiments.pictures import draw_map as draw_map
 from moothall.society.experiments.results import Results as Results
 from moothall.society.experiments.results import compare as compare
+from moothall.society.experiments.sensitivity import Sensitivity as Sensitivity
 from moothall.society.experiments.study import Experiment as Experiment
 from moothall.society.kernel.citizen import AgentType as AgentType
 from moothall.society.kernel.citizen import CitizenAgent as CitizenAgent
@@ -85,3 +91,4 @@ from moothall.society.survey import Question as Question
 from moothall.society.survey import Respondent as Respondent
 from moothall.society.survey import Survey as Survey
 from moothall.society.survey import SurveyAnswer as SurveyAnswer
+from moothall.society.trajectories import Trajectories as Trajectories

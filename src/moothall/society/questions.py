@@ -20,7 +20,7 @@ from moothall.reasoning.reply_request import AnswerSchema
 from moothall.society.checkpoint import SocietyState
 from moothall.society.kernel.asking import AskedModel, Asking
 from moothall.society.kernel.intervention import Intervention, several
-from moothall.society.kernel.perception import Perception, View
+from moothall.society.kernel.perception import RULES, Perception, View
 from moothall.society.kernel.router import SocietyMailbox
 from moothall.society.kernel.wants import id_order
 from moothall.society.population.life import answers_of
@@ -288,8 +288,9 @@ class Experiments(Steps):
         model = None if citizen is None else citizen.llm
         if model is not None:
             asked = AskedModel(asking, citizen, model.model)
+            rules = getattr(citizen.params, "decision_prompt", RULES)
             try:
-                await ask_json(asked, survey.prompt(respondent), survey.schema, read)
+                await ask_json(asked, survey.prompt(respondent, rules), survey.schema, read)
             except Unusable as error:
                 failed = "" if given else f"the model's answer {error}"
             except ModelError as error:

@@ -10,9 +10,11 @@ import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
+from moothall import tracing
 from moothall.agent import Agent
 from moothall.approval import Approver
 from moothall.arguments import check_integer, names_checked
@@ -27,6 +29,7 @@ from moothall.reasoning.read_record import fingerprint
 from moothall.reasoning.record import NULL_RECORD, Record, recorded
 from moothall.society import arguments as given
 from moothall.society.checkpoint import KIND, SocietyState, as_bytes, load, restore, save, state_of
+from moothall.society.decision_log import Decision, decisions
 from moothall.society.kernel.asking import Asking
 from moothall.society.kernel.commit import CITY, Books, Service
 from moothall.society.kernel.intervention import Changed, Intervention
@@ -164,6 +167,7 @@ class Society(Experiments):
         save_every: int | None = None,
         progress: Callable[[dict[str, Any]], Any] | None = None,
         out: str | PathLike[str] | Tables | None = None,
+        trajectories: bool = False,
     ) -> list[dict[str, Any]]:
         """Run some days or steps.
 
@@ -186,6 +190,8 @@ class Society(Experiments):
                 resumed run calls it again with the last recorded row, then for each later step
             out: a folder only for this run, for `metrics`, `messages` and `citizens`, as Parquet,
                 or as CSV without pyarrow; a resumed run takes the same folder
+            trajectories: whether `out` also has the table `trajectories`: where each citizen was
+                after each step, which `Trajectories` reads
 
         Returns:
             the rows of metrics of these steps; with `out` only the last
@@ -205,8 +211,10 @@ class Society(Experiments):
         check_integer("save_every", every, 1, None)
         if not (progress is None or callable(progress)):
             raise ConfigError(f"progress must be a function of a row, got {progress!r:.80}")
+        if trajectories and out is None:
+            raise ConfigError("trajectories=True writes a table: give out=, its folder, too")
         rows: list[dict[str, Any]] = await self._from_outside(
-            self._run, length, count, run_id, every, progress, out
+            self._run, length, count, run_id, every, progress, out, trajectories
         )
         return rows
 
@@ -220,10 +228,12 @@ class Society(Experiments):
         save_every: int | None = None,
         progress: Callable[[dict[str, Any]], Any] | None = None,
         out: str | PathLike[str] | Tables | None = None,
+        trajectories: bool = False,
     ) -> list[dict[str, Any]]:
         """Call `run` from a script, and wait. RuntimeError: an event loop is running there."""
         refuse_on_loop("run_sync of a Society", "run()")
         options: Any = {"steps": steps, "run_id": run_id, "save_every": save_every, "out": out}
+        options["trajectories"] = trajectories
         return asyncio.run(self.run(days, step, progress=progress, **options))
 
     async def step(self) -> dict[str, Any]:
@@ -238,6 +248,7 @@ class Society(Experiments):
         every: int,
         progress: Callable[[dict[str, Any]], Any] | None,
         out: str | PathLike[str] | Tables | None,
+        trajectories: bool,
     ) -> list[dict[str, Any]]:
         if self._state is not None:
             raise DefinitionError("the society is running already: wait for that run to end")
@@ -252,7 +263,7 @@ class Society(Experiments):
             is_kept = out is not None or self._journal is not None
             program = self._program(length, count, made) if is_kept else {}
             if not isinstance(out, Tables | None):
-                out = Tables(out, fingerprint(**program))
+                out = Tables(out, fingerprint(**program), trajectories=trajectories)
             many = len(self.population or self.ids())
             async with recorded(
                 self._journal,
@@ -269,7 +280,11 @@ class Society(Experiments):
                         self._asking.charge_recorded(record, self._model, self.mailboxes)
                     set_length(self, length)
                     await record.commit()
-                await self._run_steps(record, state, count, every, progress, out)
+                work = partial(self._run_steps, record, state, count, every, progress, out)
+                if tracing.active is None or record.over is not None:
+                    await work()
+                else:
+                    await tracing.traced(tracing.active.workflow("society", record), work)
                 if record.over is None:
                     await record.end("done")
                 return state.rows
@@ -316,7 +331,10 @@ class Society(Experiments):
                     row = await self._step()
                     state.rows.append(row)
                     if tables is not None:
-                        tables.add(row)
+                        if tables.trajectories:  # of very many citizens it takes long
+                            await asyncio.to_thread(tables.add, row)
+                        else:
+                            tables.add(row)
                         del self.metrics[before:-1]
                     is_due = self.number == last or (self.number - state.first) % every == 0
                     if is_due and record is not NULL_RECORD:
@@ -360,6 +378,29 @@ class Society(Experiments):
             "model": getattr(self._model, "name", None),
             "interventions": [each.as_json() for each in made],
         }
+
+    def decisions(
+        self,
+        citizen: str | int | None = None,
+        step: int | None = None,
+        *,
+        run_id: str | None = None,
+    ) -> list[Decision]:
+        """Return what citizens have asked their models, with prompt, answer, reason and cost.
+
+        Args:
+            citizen: only those of this citizen
+            step: only those of this step
+            run_id: the run in the journal; the society's last one if left out
+
+        Raises:
+            ConfigError: there is no journal, or no run yet
+            NoSuchRun: there is no run of that id
+        """
+        run_id = self._given[0] if run_id is None else run_id
+        if self._journal is None or not run_id:
+            raise ConfigError("decisions are looked up in a journal: give journal= and run()")
+        return decisions(self._journal, run_id, citizen, step)
 
     # -- messages, news and state ------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from moothall.society.kernel.router import Interceptor, Sent, SocietyMailbox, So
 from moothall.society.kernel.wants import Move, Pay, want_of
 from moothall.society.metrics import METRICS, Measure
 from moothall.society.population.books import RowBooks
+from moothall.society.population.changing import change_rows
 from moothall.society.population.engine import Engine
 from moothall.society.population.life import leave_mailbox, measured, run_population, take_mailbox
 from moothall.society.population.messages import deliver_to_rows, row_messages
@@ -74,7 +75,7 @@ class Steps(Space):
         self._between = asyncio.Lock()  # held by a step, and by work between two steps
         self._order: list[SocietyMailbox] | None = []
         self._come: list[SocietyMailbox] = []
-        self._left: list[str] = []
+        self._gone: list[str] = []
         # What failed in this step: the sort key, who and what.
         self._failed: list[tuple[tuple[Any, ...], str, str]] = []
 
@@ -221,6 +222,8 @@ class Steps(Space):
         # In id order, independent of the order of turns.
         self._failed.sort(key=lambda each: each[0])
         self.failures.extend((self.number, who, what) for _, who, what in self._failed)
+        if self.population is not None:
+            change_rows(self)
         row = self._measured(heard, len(self._failed))
         self.metrics.append(row)
         self.number += 1
@@ -329,13 +332,13 @@ class Steps(Space):
         super()._detach(mailbox, *spared)
         self._order = None
         if self._in_step:
-            self._left.append(mailbox.id)  # until the commit stage all see it in its place
+            self._gone.append(mailbox.id)  # until the commit stage all see it in its place
         else:
             self.books.leave(mailbox.id)
 
     def _update_membership(self) -> None:
         """Update the books for agents that came or left in this step."""
-        left, self._left = self._left, []
+        left, self._gone = self._gone, []
         come, self._come = self._come, []
         for id in left:
             self.books.leave(id)
@@ -346,7 +349,7 @@ class Steps(Space):
             except ConfigError as error:
                 self._fail(mailbox, str(error), "could not come")
                 self._detach(mailbox)
-                self._left.clear()
+                self._gone.clear()
 
     def enter_books(self, mailbox: SocietyMailbox) -> None:
         """Enter a citizen into the books, and route its calls of models through the society."""

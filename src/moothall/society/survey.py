@@ -11,7 +11,7 @@ from moothall.errors import ConfigError
 from moothall.signature.schema import object_schema
 from moothall.society.kernel.intervention import several
 from moothall.society.kernel.mind import people_of, recalled, recent_talks
-from moothall.society.kernel.perception import Perception, planned
+from moothall.society.kernel.perception import RULES, Perception, planned
 from moothall.text import error_text, one_line
 from moothall.threads import is_async
 
@@ -210,8 +210,8 @@ class Survey:
         """The JSON schema of all answers of a citizen."""
         return object_schema(**{each.id: each.schema for each in self.questions})
 
-    def prompt(self, respondent: Respondent) -> list[dict[str, Any]]:
-        """Return the prompt for a citizen's model."""
+    def prompt(self, respondent: Respondent, rules: str = RULES) -> list[dict[str, Any]]:
+        """Return the prompt for a citizen's model; `rules` are said before the task."""
         who = respondent.name or f"citizen {respondent.id}"
         status, perceived = respondent.status, respondent.perceived
         about = " ".join(each.text for each in self.questions)
@@ -225,7 +225,7 @@ class Survey:
             "questions": {each.id: each.text for each in self.questions},
         }
         task = "Answer the questions as that citizen would."
-        return perceived.prompt(task, self.schema, {k: v for k, v in shown.items() if v})
+        return perceived.prompt(task, self.schema, {k: v for k, v in shown.items() if v}, rules)
 
 
 @dataclass

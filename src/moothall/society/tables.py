@@ -1,4 +1,4 @@
-"""The tables of a run in a folder: metrics and messages after each step, citizens at the end.
+"""The tables of a run in a folder: metrics, messages and trajectories after each step, citizens.
 
 Rows are appended to a CSV file after their step, so they survive a killed process. A resumed run
 cuts off the rows of the steps that it repeats. At the end the rows become Parquet, or stay CSV.
@@ -14,15 +14,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from moothall.errors import FileError, MissingExtra
 from moothall.files import written_whole
 from moothall.jsonvalue import read_json
 from moothall.society.arrays import package
 from moothall.society.kernel.citizen import CitizenAgent
-from moothall.society.people.table import COLUMNS
+from moothall.society.people.table import COLUMNS as OF_PEOPLE
 from moothall.society.steps import Steps
+from moothall.society.trajectories import NAME, TYPES, header, rows_of
 
 _MESSAGES: Final = ("step", "from", "to", "action", "args")
 _MANIFEST: Final = "manifest.json"
@@ -34,9 +35,14 @@ class Tables:
     """Writes the tables of one run, identified by its `settings`, into a folder."""
 
     def __init__(
-        self, folder: str | PathLike[str], settings: Mapping[str, Any], parquet: bool | None = None
+        self,
+        folder: str | PathLike[str],
+        settings: Mapping[str, Any],
+        parquet: bool | None = None,
+        trajectories: bool = False,
     ) -> None:
         """Prepare a folder; `parquet=None` writes Parquet if pyarrow is installed, else CSV."""
+        self.trajectories: bool = trajectories
         self.folder: Path = Path(folder)
         self.names: list[str] = []
         self._settings = dict(settings)
@@ -48,6 +54,7 @@ class Tables:
             if parquet:
                 raise
         self._from: int | None = None
+        self._where_from: int | None = None
         self._prompts: dict[str, str] = {}
         self._said: list[tuple[Any, ...]] = []
         with writing_errors(self.folder):
@@ -61,6 +68,8 @@ class Tables:
     def manifest(self, **more: Any) -> None:
         """Write the manifest: the run's settings, and which steps the tables have."""
         known: dict[str, Any] = {"settings": self._settings, "messages_from_step": self._from}
+        if self.trajectories:
+            known["trajectories_from_step"] = self._where_from
         whole = known | self._prompts | more
         text = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
         write_whole(self.folder / _MANIFEST, lambda to: Path(to).write_text(text, "utf-8"))
@@ -73,34 +82,45 @@ class Tables:
         Messages are kept if the folder's metrics equal these: then they cover every step.
         """
         step = society.number
-        path, messages = (self.folder / f"{name}.csv" for name in ("metrics", "messages"))
-        begun = complete = None
+        path = self.folder / "metrics.csv"
+        begun = complete = where = None
         with suppress(OSError, ValueError, KeyError, TypeError):
             before = json.loads((self.folder / _MANIFEST).read_bytes())
             if before["settings"] == self._settings:
                 begun, complete = before["messages_from_step"], before["complete"]
+                where = before.get("trajectories_from_step")
         text = _text([list(rows[0]), *(row.values() for row in rows)]) if rows else b""
         with writing_errors(self.folder):
             follows = complete is not None and text and path.exists()
             follows = follows and path.read_bytes().startswith(text)
             is_over = complete and step == last
-            has_all = follows or is_over
+            has_all = bool(follows or is_over)
             lives = society.population is None and step < last  # rows' messages are only counted
             self._from = begun if has_all else step if lives else None
+            has_where = self.trajectories and has_all and where is not None
+            self._where_from = where if has_where else step if step < last else None
             self.manifest(complete=bool(is_over))
-            if not has_all:
-                for suffix in (".csv", ".parquet"):
-                    messages.with_suffix(suffix).unlink(missing_ok=True)
-                if lives:
-                    self._append("messages", [_MESSAGES])
-            elif messages.exists():
-                os.truncate(messages, _size_before(messages, step))
+            self._open("messages", has_all, step, _text([_MESSAGES]) if lives else b"")
+            begins = self.trajectories and step < last
+            self._open(NAME, has_where, step, header() if begins else b"")
             if follows:
                 os.truncate(path, len(text))
             else:
                 write_whole(path, lambda to: Path(to).write_bytes(text))
+        self._society = society
         if society.population is None:  # an observer would turn rows' messages into real ones
             society.observe(self._say)
+
+    def _open(self, name: str, follows: bool, step: int, first: bytes) -> None:
+        """Go on with a table that has the steps before `step`, or begin it anew with `first`."""
+        path = self.folder / f"{name}.csv"
+        if follows and path.exists():
+            os.truncate(path, _size_before(path, step))
+        elif not follows:
+            for suffix in (".csv", ".parquet"):
+                path.with_suffix(suffix).unlink(missing_ok=True)
+            if first:
+                self._append(name, first)
 
     def _say(self, message: dict[str, Any]) -> None:
         action = message["action"]
@@ -108,20 +128,22 @@ class Tables:
         self._said.append((message["from"], message["to"], action["name"], args))
 
     def add(self, row: dict[str, Any]) -> None:
-        """Write a step's messages and its row of metrics. Raises FileError."""
+        """Write a step's messages, trajectories and row of metrics. Raises FileError."""
         said, self._said = self._said, []
         if said:
-            self._append("messages", [(row["step"], *each) for each in said])
+            self._append("messages", _text([(row["step"], *each) for each in said]))
+        if self.trajectories:
+            self._append(NAME, *rows_of(self._society, row["step"], self._arrow))
         new = (self.folder / "metrics.csv").stat().st_size == 0
-        self._append("metrics", [row, row.values()] if new else [row.values()])
+        self._append("metrics", _text([row, row.values()] if new else [row.values()]))
 
-    def _append(self, name: str, rows: Iterable[Iterable[Any]]) -> None:
+    def _append(self, name: str, *parts: bytes) -> None:
         path = self.folder / f"{name}.csv"
         size = path.stat().st_size if path.exists() else 0
         with writing_errors(path):
             try:
                 with path.open("ab") as file:
-                    file.write(_text(rows))
+                    file.writelines(parts)
             except OSError:
                 os.truncate(path, size)  # no partial rows
                 raise
@@ -139,10 +161,12 @@ class Tables:
             self.names.append(self._citizens(society))
         types = dict.fromkeys(_MESSAGES, "string") | {"step": "int64"}
         self.names += self._whole("messages", types)
+        if self.trajectories:
+            self.names += self._whole(NAME, TYPES)
         if society._asking.prompts:
             self._prompts = {"prompts_sha256": f"{society._asking.prompts:064x}"}
         self.manifest(complete=complete)
-        for name in ("metrics", "citizens", "messages") if complete else ():
+        for name in ("metrics", "citizens", "messages", NAME) if complete else ():
             other = ".parquet" if f"{name}.csv" in self.names else ".csv"
             (self.folder / f"{name}{other}").unlink(missing_ok=True)
 
@@ -153,18 +177,9 @@ class Tables:
             return [made.name] if made.exists() else []
         if self._arrow is None:
             return [path.name]
-        read = package("pyarrow.csv", "Parquet", "tables")
-        block = read.ReadOptions(block_size=_GROUP)
-        lines = read.ParseOptions(newlines_in_values=True)
-        kinds = read.ConvertOptions(column_types=types)
 
         def write(to: str) -> None:
-            with (
-                read.open_csv(path, block, lines, kinds) as batches,
-                self._parquet.ParquetWriter(to, batches.schema) as file,
-            ):
-                for batch in batches:
-                    file.write_batch(batch)
+            convert(path, to, types)
 
         try:
             write_whole(made, write)
@@ -206,6 +221,31 @@ class Tables:
         return path.name
 
 
+def convert(source: Path | IO[bytes], to: str, types: Mapping[str, str]) -> None:
+    """Write a table of CSV as Parquet, in parts.
+
+    Columns of the type `name` are few texts, stored as numbers of them; an empty one is null.
+    """
+    arrow_, parquet = arrow()
+    read = package("pyarrow.csv", "Parquet", "tables")
+    name = arrow_.dictionary(arrow_.int32(), arrow_.string())
+    kinds = {column: name if each == "name" else each for column, each in types.items()}
+    more: dict[str, Any] = {}
+    if "name" in types.values():
+        more = {"null_values": [""], "strings_can_be_null": True}
+    options = (
+        read.ReadOptions(block_size=_GROUP),
+        read.ParseOptions(newlines_in_values=True),
+        read.ConvertOptions(column_types=kinds, **more),
+    )
+    with (
+        read.open_csv(source, *options) as batches,
+        parquet.ParquetWriter(to, batches.schema) as file,
+    ):
+        for batch in batches:
+            file.write_batch(batch)
+
+
 def _text(rows: Iterable[Iterable[Any]]) -> bytes:
     """Return rows as CSV."""
     made = io.StringIO()
@@ -238,7 +278,7 @@ def _columns(society: Steps) -> dict[str, tuple[Any, Sequence[str | None] | None
         return {"id": (population.ids, None), **own}
     rows = [_cells(agent) for agent in society.agents if isinstance(agent, CitizenAgent)]
     more = {key for agent in society.agents for key in _attributes(agent)}
-    names = [*COLUMNS, *sorted(more - {*COLUMNS})]
+    names = [*OF_PEOPLE, *sorted(more - {*OF_PEOPLE})]
     return {name: (_alike([row.get(name) for row in rows]), None) for name in names}
 
 

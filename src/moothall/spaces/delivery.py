@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from moothall.agent import Agent, Pending
 from moothall.errors import RequestError
 from moothall.message import Envelope
 from moothall.spaces.loop import LoopThread
+
+if TYPE_CHECKING:
+    from moothall.budget import Budget
+
+T = TypeVar("T")
 
 # The kind of a message decides what is sent, and to whom, when the message ends.
 REQUEST: Final = 0  # one outcome, for the holder of the request
@@ -26,6 +31,9 @@ ENDED: Final = 3
 
 MAX_HOPS: Final = 32
 """How many requests a chain may have, each made while handling the one before."""
+
+PAYERS: Final[dict[str, Budget]] = {}
+"""The budgets of callers from outside, by the id of the message with which each came in."""
 
 
 class Delivery:
@@ -65,6 +73,7 @@ class Delivery:
     lane: Any = None  # the lane of its agent that it waits or runs in; only the mailbox uses it
     approved: bool = False
     shown: bool = False
+    since: float = 0.0  # when it was put into a mailbox, on the loop's clock, if that is measured
     cancelling: bool = False
     callbacks: list[Callable[[], None]] | None = None
     task: asyncio.Task[Any] | None = None
@@ -123,6 +132,15 @@ class Delivery:
         """Return the name of the action in errors, also in a broadcast: `Calculator.add`."""
         whose = self.envelope.to if self.mailbox is None else self.mailbox.id
         return f"{whose}.{self.envelope.name}"
+
+
+def of_chain(known: Mapping[str, T], handling: Any) -> T | None:
+    """Return what is known of a message, or of the nearest one whose handling led to it."""
+    while handling is not None:
+        if (found := known.get(handling.envelope.id or "")) is not None:
+            return found
+        handling = handling.parent
+    return None
 
 
 class RouterPort(Protocol):

@@ -17,7 +17,16 @@ from moothall.context import Context, filled, injected
 from moothall.errors import ActionError, RequestError
 from moothall.jsonvalue import NotJSON, to_json
 from moothall.message import Envelope
-from moothall.spaces.delivery import ANSWER, ASKING, ENDED, REQUEST, Delivery, RouterPort
+from moothall.spaces.delivery import (
+    ANSWER,
+    ASKING,
+    ENDED,
+    PAYERS,
+    REQUEST,
+    Delivery,
+    RouterPort,
+    of_chain,
+)
 from moothall.spaces.request import settle
 from moothall.text import error_message, log_failure, printable
 from moothall.threads import DATA, WORKERS, awaited, called, is_async
@@ -64,8 +73,11 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
     if mailbox.before:
         await call_callback(mailbox, agent.before_action, delivery.message())
     if offer.injected:
+        budget = agent.budget
+        if budget is None and PAYERS:
+            budget = of_chain(PAYERS, delivery)
         context: Context[Any] = Context(
-            agent, message=delivery.message(), budget=agent.budget, deps=agent.deps
+            agent, message=delivery.message(), budget=budget, deps=agent.deps
         )
         kwargs = filled(offer.injected, kwargs, context)
     value: Any = None

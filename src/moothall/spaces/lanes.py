@@ -33,6 +33,10 @@ class LanedMailbox(Mailbox):
         self._line: OrderedDict[str, None] = OrderedDict()  # lanes whose first message may start
         self._queued = 0
 
+    def side_by_side(self, lanes: int) -> None:
+        """Set how many lanes run at a time."""
+        self._side_by_side = lanes
+
     def waiting(self) -> int:
         """Return how many messages wait, those that await approval included."""
         return super().waiting() + self._queued

@@ -71,6 +71,8 @@ class Mailbox:
     here: bool = False  # whether the loop knows it, which the router's `mailboxes` has earlier
     ready: bool = False
     outside: bool = False  # whether threads sent what the loop may not have taken in yet
+    suspended: Callable[[], None] | None = None  # ends the pause until another agent takes over
+    retired: bool = False  # whether what the agent before was doing has ended
 
     def __post_init__(self) -> None:
         self.id = address(self.agent.id)

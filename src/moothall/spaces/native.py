@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from moothall.agent import Agent
+from moothall.approval import Approver
+from moothall.errors import ConfigError
 from moothall.spaces.delivery import Delivery
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.router import Router
-from moothall.spaces.space import Space
+from moothall.spaces.space import MAILBOX, Space
+
+_LONGEST_S: Final = 2_000_000
 
 
 class NativeSpace(Space):
@@ -15,6 +21,7 @@ class NativeSpace(Space):
     Args:
         approver: answers for the actions of policy `ACCESS_REQUESTED` of agents without their own
         mailbox: how many messages may wait for one agent
+        grace: seconds that `close` lets started actions continue; None cancels them at once
 
     Raises:
         DefinitionError: an argument is not valid
@@ -32,6 +39,18 @@ class NativeSpace(Space):
         3
     """
 
+    def __init__(
+        self,
+        *,
+        approver: Approver | None = None,
+        mailbox: int = MAILBOX,
+        grace: float | None = None,
+    ) -> None:
+        super().__init__(approver=approver, mailbox=mailbox)
+        if grace is not None and (type(grace) not in (int, float) or not 0 <= grace <= _LONGEST_S):
+            raise ConfigError(f"grace= must be 0 to {_LONGEST_S:,} seconds or None, got {grace!r}")
+        self._grace_s = grace
+
     # Agents that keep something for each sender, and drop it when the sender leaves.
     _keepers: dict[str, Agent] | None = None
 
@@ -42,6 +61,11 @@ class NativeSpace(Space):
                 self._keepers = {}
             self._keepers[mailbox.id] = agent
         return mailbox
+
+    def _took(self, mailbox: Mailbox, old: Agent) -> None:
+        keepers = self._keepers
+        if keepers is not None and keepers.get(mailbox.id) is old:
+            keepers[mailbox.id] = mailbox.agent
 
     def _detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
         super()._detach(mailbox, *spared)

@@ -54,6 +54,7 @@ class Outcomes:
         self.observers: tuple[Callable[[dict[str, Any]], Any], ...] = ()
         self.ending = False  # whether the space is being closed: no agent is added any more
         self.closed = False  # whether it is closed: nothing is delivered any more
+        self.meter: Callable[[Delivery], None] | None = None  # told of each request that ended
         self.thread = thread
         self.thread_id: int = thread.ident
         self.loop: asyncio.AbstractEventLoop = thread.loop
@@ -147,6 +148,9 @@ class Outcomes:
             # Before the sender continues: observers see what it does next after this.
             self._show_answer(delivery, value, error)
         delivery.answered = True
+        # A request to another process has no mailbox here: its receiver counts it.
+        if self.meter is not None and delivery.mailbox is not None and delivery.kind == REQUEST:
+            self.meter(delivery)
         if delivery.timer is not None:
             delivery.timer.cancel()
             delivery.timer = None

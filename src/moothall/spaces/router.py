@@ -176,6 +176,8 @@ class Router(Outcomes):
             delivery.mailbox = mailbox
             self.refuse(delivery, self._full(mailbox))
             return
+        if self.meter is not None:
+            delivery.since = self.loop.time()
         mailbox.accept(delivery)
         if delivery.timeout is not None:
             self._fresh.append(delivery)

@@ -11,18 +11,26 @@ from typing import Any, Self, TypeVar
 from moothall.agent import CURRENT, Agent, overrides
 from moothall.approval import Approver, check_approver
 from moothall.arguments import check_integer, names_checked
-from moothall.errors import AgentNotFound, DefinitionError, DuplicateAgent, SpaceClosed
+from moothall.errors import DefinitionError, DuplicateAgent, SpaceClosed
 from moothall.message import Envelope, address
 from moothall.spaces.delivery import CALLBACK, RUNNING, Delivery
 from moothall.spaces.handler import call_callback
 from moothall.spaces.lanes import LanedMailbox
 from moothall.spaces.loop import LoopThread, on_a_space
 from moothall.spaces.mailbox import Mailbox
-from moothall.spaces.request import Request, on_end, settle
+from moothall.spaces.replacing import (
+    check_successor,
+    drained,
+    ended,
+    not_here,
+    retire,
+    succeed,
+)
+from moothall.spaces.request import Request
 from moothall.spaces.router import Router
 from moothall.spaces.watchdog import WATCHDOG
 from moothall.text import counted, log_failure
-from moothall.threads import guard, is_async, loop_is_running
+from moothall.threads import guard, is_async, loop_is_running, refuse_on_loop
 
 logger: logging.Logger = logging.getLogger("moothall.space")
 
@@ -30,9 +38,6 @@ A = TypeVar("A", bound=Agent)
 
 MAILBOX = 10_000
 """How many messages may wait for one agent."""
-
-_LEAVE_S = 5.0
-"""How long `close` waits for the agents' `before_remove`."""
 
 
 @names_checked
@@ -44,6 +49,11 @@ class Space:
     """
 
     _Mailbox: type[Mailbox] | None = None  # the mailbox class of all agents, if they share one
+    _grace_s: float | None = None
+    """How long `close` lets started actions continue; None to cancel them at once."""
+    _left: Callable[[Agent], None] | None = None
+    """Told, on the loop, of each agent that leaves the space."""
+    _ended_request: Callable[[Delivery], None] | None = None
 
     def __init__(self, *, approver: Approver | None = None, mailbox: int = MAILBOX) -> None:
         check_integer("mailbox=", mailbox)
@@ -101,7 +111,7 @@ class Space:
         """
         router = self._router
         if router is None or self._closed:
-            raise _unknown(agent)
+            raise not_here(agent)
         handling = CURRENT.get()
         left = self._remove(agent, router, handling)
         # Without a `before_remove` this takes microseconds: any loop but a space's may wait.
@@ -109,9 +119,69 @@ class Space:
         if left is not handling and not (on_a_space() if quick else loop_is_running()):
             Request(left, router).result()
 
+    def replace(self, agent: Agent, new: Agent) -> None:
+        """Put an agent in the place of another of the same id, such as one that has died.
+
+        Messages that wait for the id wait for the new agent. What the old one was doing has a
+        second to end; then it is cancelled, and ends as `AgentStopped`. Then the old one's
+        `before_remove` runs and the new one's `after_add`; if that raises, messages wait until
+        another agent takes the place. Call it in a thread without a running event loop: it waits.
+
+        Raises:
+            AgentNotFound: the old agent is not in this space
+            DefinitionError: the new one has another id, is in a space, or keeps messages in lanes
+                where the old one does not
+            RuntimeError: called where an event loop is running, which it would block
+        """
+        refuse_on_loop("replace", "it in a thread: asyncio.to_thread(space.replace, …)")
+        mailbox = self._of(agent)
+        check_successor(agent, new)
+        new._before_add()
+        self._thread.run(self._replace, mailbox, new).result()
+
+    async def _replace(self, mailbox: Mailbox, new: Agent) -> None:
+        self._suspend(mailbox)
+        if not mailbox.retired:
+            await retire(mailbox)
+            mailbox.retired = True
+        old = mailbox.agent
+        await succeed(mailbox, new, partial(self._took, mailbox, old))
+        resume, mailbox.suspended, mailbox.retired = mailbox.suspended, None, False
+        if resume is not None:
+            resume()
+
+    def _suspend(self, mailbox: Mailbox) -> None:
+        """Handle no more messages of an agent until another takes its place; on the loop."""
+        if mailbox.suspended is None:
+            mailbox.suspended = mailbox.pause()
+
+    def _meter(self, ended: Callable[[Delivery], None]) -> None:
+        """Call `ended(delivery)`, on the loop, with each request to an agent here at its end."""
+        self._ended_request = ended
+        if self._router is not None:
+            self._router.meter = ended
+
+    def _took(self, mailbox: Mailbox, old: Agent) -> None:
+        """Note that the agent in a mailbox is another one."""
+
+    def _of(self, agent: Agent) -> Mailbox:
+        """Return the mailbox of an agent that is here."""
+        router = self._router
+        boxes = {} if router is None or self._closed else router.mailboxes
+        mailbox = boxes.get(address(agent.id))
+        if mailbox is None or mailbox.agent is not agent:
+            raise not_here(agent)
+        return mailbox
+
     def ids(self) -> list[str]:
         """Return the ids of the agents in the space, in the order in which they were added."""
         return [] if self._router is None or self._closed else list(self._router.mailboxes)
+
+    def _here(self, id: str) -> Agent | None:
+        """Return the agent of this id that is in this process; None if there is none."""
+        router = self._router
+        mailbox = None if router is None or self._closed else router.mailboxes.get(id)
+        return None if mailbox is None else mailbox.agent
 
     async def _everyone(self) -> list[str]:
         """Return the ids of the agents of all processes that share the space."""
@@ -210,6 +280,7 @@ class Space:
             self._thread.start()
             router = self._make_router()
             router.observers = self._observers
+            router.meter = self._ended_request
             self._router = router
             if self._closed:  # a signal handler did that meanwhile
                 self._thread.stop()
@@ -257,7 +328,7 @@ class Space:
         with self._members:
             mailbox = router.mailboxes.get(address(agent.id if isinstance(agent, Agent) else agent))
             if mailbox is None or (isinstance(agent, Agent) and mailbox.agent is not agent):
-                raise _unknown(agent)
+                raise not_here(agent)
             if mailbox.leaving is not None:
                 return mailbox.leaving
             spared = handling if handling is not None and handling.mailbox is mailbox else None
@@ -339,11 +410,15 @@ class Space:
                 mailbox.agent._mailbox = None
         if mailbox.open:
             mailbox.detach(router.stopped_error(mailbox.id), spared)
+        if self._left is not None:
+            self._left(mailbox.agent)
 
     async def _closing(self) -> None:
         """Remove all agents and close the router: the last work on the loop."""
         router = self._router
         assert router is not None
+        if self._grace_s is not None:
+            await drained(router, self._grace_s)
         with self._members:
             router.ending = True  # no agent is added any more
         leaving = [
@@ -351,7 +426,7 @@ class Space:
             for mailbox in list(router.mailboxes.values())
             if overrides(mailbox.agent, "before_remove")
         ]
-        await _ended(leaving)
+        await ended(leaving)
         self._closed = router.closed = True
         for mailbox in list(router.mailboxes.values()):
             self._detach(mailbox)
@@ -366,20 +441,3 @@ class Space:
             self._router.thread_id = 0
             if not self._thread.inherited:
                 self._router.tasks.abandon()
-
-
-async def _ended(callbacks: list[Delivery]) -> None:
-    """Wait for each `before_remove`, together at most `_LEAVE_S`; log the late ones."""
-    loop = asyncio.get_running_loop()
-    ended = {loop.create_future(): delivery for delivery in callbacks}
-    for future, delivery in ended.items():
-        on_end(delivery, partial(settle, future))
-    late = (await asyncio.wait(ended, timeout=_LEAVE_S))[1] if ended else ()
-    if late:
-        names = ", ".join(ended[future].envelope.to for future in late)
-        logger.warning("before_remove of %s took over %s s: not waited for", names, _LEAVE_S)
-
-
-def _unknown(agent: Agent | str | int) -> AgentNotFound:
-    id = agent.id if isinstance(agent, Agent) else agent
-    return AgentNotFound(f"no agent {id!r} in this space")

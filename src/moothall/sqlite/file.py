@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from moothall.errors import ConfigError, MoothallError
 from moothall.threads import guard, in_child
@@ -56,6 +56,12 @@ class SQLiteConnection(sqlite3.Connection):
         if self.patient is not (seconds > 0):
             self.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
             self.patient = seconds > 0
+
+    def insert(self, sql: str, values: Sequence[Any] = ()) -> int:
+        """Insert one row; return its number."""
+        number = self.execute(sql, values).lastrowid
+        assert number is not None
+        return number
 
     def close(self) -> None:
         """Close the connection."""

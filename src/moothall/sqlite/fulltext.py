@@ -26,7 +26,23 @@ def indexed(text: str) -> str:
     return text if text.isascii() else _UNSPACED.sub(r" \1 ", text)
 
 
-def terms(text: str) -> Iterator[str]:
+def pieces(text: str) -> Iterator[list[str]]:
+    """Yield the words of a text, each alone; in scripts without spaces, characters in a row."""
+    for word in _WORD.findall(sendable(text).replace("_", " ")):
+        row: list[str] = []
+        for piece in _UNSPACED.sub(r" \1 ", word).split():
+            if _UNSPACED.fullmatch(piece):
+                row.append(piece)
+                continue
+            if row:
+                yield row
+                row = []
+            yield [piece]
+        if row:
+            yield row
+
+
+def query_words(text: str) -> Iterator[str]:
     """Yield search terms: words, and pairs of characters in scripts without spaces."""
     for word in _WORD.findall(sendable(text)):
         pieces = _UNSPACED.sub(r" \1 ", word).split()

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
+from moothall.database import ALONE, Lock
 from moothall.errors import ConfigError, MoothallError
 from moothall.sqlite.file import Identity, SQLiteConnection, SQLiteFile
 from moothall.threads import guard, renewed
@@ -61,12 +62,14 @@ class SQLitePool(Generic[E]):
         if self._file.identity() != self._identity and not self._closed:
             raise self._file.missing_error()
 
-    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
+    def reading(self) -> AbstractContextManager[SQLiteConnection]:
         """Yield a connection that sees one state of the file, whatever is written meanwhile."""
         self._file.check_process()
         return self._in("BEGIN", self._timeout)
 
-    def writing(self, wait: bool = True) -> AbstractContextManager[sqlite3.Connection]:
+    def writing(
+        self, wait: bool = True, lock: Lock = ALONE
+    ) -> AbstractContextManager[SQLiteConnection]:
         """Yield a connection in a transaction: committed at the body's end, else rolled back."""
         return self._in("BEGIN IMMEDIATE", self._timeout if wait else -1, writes=True)
 
@@ -158,7 +161,7 @@ class SQLitePool(Generic[E]):
         self._writer = threading.get_ident()
 
     @contextmanager
-    def _in(self, begin: str, timeout: float, writes: bool = False) -> Iterator[sqlite3.Connection]:
+    def _in(self, begin: str, timeout: float, writes: bool = False) -> Iterator[SQLiteConnection]:
         """Yield a connection in a transaction; if `timeout` < 0, a lock raises BlockingIOError."""
         if writes:
             self._lock(timeout >= 0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from moothall.models import weights
 from moothall.orders.act import ITERATIONS
 from moothall.orders.order import Order
-from moothall.studio.page import begins, filled, folded, limits, start_button
+from moothall.studio.page import Field, Form, filled, limits
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -53,39 +53,38 @@ class ActTab:
         """Start what the form asks for, by fields of `Order`; return the run's id."""
         return self._jobs.start(Order(**{"task": "", **filled(given)}))
 
-    def form(self) -> None:
-        """Add the form: task, folder, model, reviewer and limits."""
-        import gradio
-
-        models = usable_models()
-        free: dict[str, Any] = {"allow_custom_value": True, "min_width": 140}
-        with gradio.Accordion("New work", open=False, elem_id="act-new") as form:
-            with gradio.Row():
-                fields = {
-                    "task": gradio.Textbox(
-                        label="Task", placeholder="Fix the typos in notes.md", lines=5, scale=3
-                    )
-                }
-                with gradio.Column(scale=2):
-                    fields["root"] = gradio.Textbox(os.getcwd(), label="Folder that it works on")
-                    with gradio.Row():
-                        fields["model"] = gradio.Dropdown(models, label="Model", **free)
-                        who = [("nobody", ""), ("me", "me"), *models]
-                        fields["review"] = gradio.Dropdown(who, value="", label="Reviewer", **free)
-            with gradio.Row():
-                fields["yes_read"] = gradio.Checkbox(True, label="May read without asking")
-                fields |= limits(max_iterations=("Answers", 0))
-                button = start_button()
-            gradio.Markdown(
-                "Writing, editing and commands are asked about one by one, in cards above. Keys "
-                "are those of the environment: `MOOTHALL_KEY`, else the provider's own variable. "
-                f"Without a limit, answers are {ITERATIONS}, and 1 of the model in the box (local)."
+    def forms(self) -> list[Form]:
+        """Return the form: task, folder, model, reviewer and limits."""
+        models = [(each, each) for each in usable_models()]
+        journal = self._hub.journal
+        fields = [
+            Field(
+                name="task", label="Task", kind="text", hint="Fix the typos in notes.md", wide=True
+            ),
+            Field(name="root", label="Folder that it works on", value=os.getcwd()),
+            Field(name="model", label="Model", kind="named", options=models, value=models[0][0]),
+            Field(
+                name="review",
+                label="Reviewer",
+                kind="named",
+                options=[("me", "you, at this page"), *models],
+                hint="nobody",
+            ),
+            Field(name="yes_read", label="May read without asking", kind="check", value=True),
+            *limits(max_iterations=("Answers", True)),
+        ]
+        return [
+            Form(
+                name="new",
+                title="New work",
+                fields=fields,
+                start=self.start,
+                is_open=not any(journal.runs(kind=k, agent=a, limit=1) for k, a in _RUNS),
+                about="Writing, editing and commands ask you one by one. Keys are those of the "
+                "environment: MOOTHALL_KEY, else the provider's own variable. Without a limit, "
+                f"answers are {ITERATIONS}, and 1 of the model in the box (local).",
             )
-
-        def now() -> Any:
-            return folded(self._hub.journal.runs(), lambda run: (run.kind, run.agent) in _RUNS)
-
-        begins(button, self.start, fields, form, now)
+        ]
 
 
 def usable_models() -> list[str]:

@@ -10,7 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from moothall.approval import ApprovalRequest, Question
+from moothall.approval import Always, ApprovalRequest, Question, Refused
+from moothall.approval.decision import Decision
 from moothall.errors import CardGone, ConfigError
 from moothall.jsonvalue import json_text
 from moothall.reasoning.dualact.conclusions import DECISION_SCHEMA
@@ -25,6 +26,10 @@ from moothall.reasoning.reply_request import ReplyRequest
 from moothall.studio.feed import Feed
 from moothall.threads import guard
 
+_ALWAYS: Final = "always"
+_REASON: Final = 2_000
+_MOST_ALWAYS: Final = 1_000
+"""How many permissions for whole runs are kept: the last ones."""
 _GONE: Final = "card {} is not open: it was answered, or what asked has ended"
 
 
@@ -55,14 +60,23 @@ class Cards:
         self._open: dict[int, Card] = {}
         self._numbers = itertools.count(1)
         self._guard = guard()
+        self._always: dict[tuple[str | None, str, str], None] = {}
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the open cards, the oldest first."""
         with self._guard:
             return [card.to_json() for card in self._open.values()]
 
-    async def approve(self, request: ApprovalRequest, **more: str) -> bool:
-        """Ask whether an action is permitted; show `more` too. Without an open page, wait."""
+    async def approve(self, request: ApprovalRequest, **more: str) -> Decision:
+        """Ask whether an action is permitted; show `more` too. Without an open page, wait.
+
+        What a person has permitted always in this run is permitted at once, unless it has a note or
+        values from outside.
+        """
+        run = request.run_id
+        same = (run, request.agent, request.action)
+        if run is not None and not request.note and not request.outside and same in self._always:
+            return True
         about = {
             **more,
             "agent": request.agent,
@@ -72,8 +86,15 @@ class Cards:
             "fingerprint": request.fingerprint,
             "run": request.run_id,
             "note": request.note,
+            "outside": list(request.outside),
         }
-        return (await self.ask("approval", about)) is True
+        answer = await self.ask("approval", about)
+        if answer == _ALWAYS and run is not None:
+            with self._guard:
+                self._always[same] = None
+                while len(self._always) > _MOST_ALWAYS:
+                    self._always.pop(next(iter(self._always)))
+        return answer if isinstance(answer, Refused | Always) else answer in (True, _ALWAYS)
 
     async def answer(self, question: Question) -> str:
         """Ask a person an action's question."""
@@ -151,13 +172,25 @@ class PageDesk:
         return str(await self._cards.ask("question", {**about, "text": text}))
 
 
-def _approval(about: dict[str, Any], answer: dict[str, Any]) -> tuple[bool, str]:
+def _approval(about: dict[str, Any], answer: dict[str, Any]) -> tuple[Decision | str, str]:
     permit = answer.get("permit")
     if type(permit) is not bool:
         raise ConfigError(f"permit must be true or false, got {permit!r:.80}")
     if permit and answer.get("fingerprint") != about["fingerprint"]:
         raise ConfigError("the fingerprint is not that of the call: look at it again")
-    return permit, "permitted" if permit else "refused"
+    always, reason = answer.get("always", False), answer.get("reason", "")
+    if permit and always is True and about["outside"]:
+        return Always(), "permitted for the thread"
+    if type(always) is not bool or (always and (about["run"] is None or about["note"])):
+        raise ConfigError(
+            "always must be true or false, and true for a call of a run, without note"
+        )
+    if not isinstance(reason, str) or len(reason) > _REASON:
+        raise ConfigError(f"the reason must be a text of at most {_REASON:,} characters")
+    if permit:
+        return (_ALWAYS, "permitted always in this run") if always else (True, "permitted")
+    reason = reason.strip()
+    return (Refused(reason) if reason else False), "refused"
 
 
 def _question(about: dict[str, Any], answer: dict[str, Any]) -> tuple[str, str]:

@@ -1,11 +1,15 @@
-"""Access control: the token, Host and Origin, the open routes of Gradio, and limits."""
+"""Access control: the token, Host and Origin, the open routes, the proxy in front, and limits."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote, unquote
 
 from fastapi.datastructures import Headers
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
@@ -30,22 +34,12 @@ _KEEP: Final = "surrogateescape"
 KEY: Final = "x-moothall-key"
 """The header in which an opened page sends its key; a link or socket sends `?key=`."""
 
-_SHELL: Final = (
-    *("/config", "/theme.css", "/favicon.ico", "/manifest.json"),
-    *("/assets/", "/static/", "/svelte/", "/studio/static/"),
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "font-src 'self'; connect-src 'self'; frame-src 'self'; manifest-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
 )
-"""The static parts of a page, before it shows anything."""
-# Everything else of Gradio is closed: its uploads, files, proxies and components' own servers.
-_GRADIO: Final = {
-    "GET": (*_SHELL, "/gradio_api/queue/data"),
-    "POST": ("/gradio_api/queue/join", "/gradio_api/cancel"),
-}
 _HEADERS: Final = {
-    b"content-security-policy": (
-        b"default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
-        b"img-src 'self' data:; font-src 'self' data:; connect-src 'self'; frame-src 'self'; "
-        b"manifest-src 'self'; base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
-    ),
     b"x-content-type-options": b"nosniff",
     b"referrer-policy": b"no-referrer",
     b"x-frame-options": b"SAMEORIGIN",
@@ -55,14 +49,86 @@ _HEADERS: Final = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Routes:
+    """Which paths of an application are open to who has the token, and how its page is shown.
+
+    Attributes:
+        page: matches the paths of the page, which alone the cookie opens, and a link from elsewhere
+        shell: static parts of the page, which the cookie opens; a prefix ends with `/`
+        open: by method the other open paths, likewise
+        socket: the path of the open socket; empty for none
+        kept: prefixes of files that a browser may keep
+        policy: the Content-Security-Policy of what states none
+    """
+
+    page: re.Pattern[str]
+    shell: Sequence[str]
+    open: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    socket: str = ""
+    kept: tuple[str, ...] = ()
+    policy: str = _POLICY
+
+    def is_shell(self, scope: Scope) -> bool:
+        """Return whether a request is for the page itself or its static parts."""
+        path = scope["path"]
+        return scope.get("method") in ("GET", "HEAD") and (
+            self.is_page(path) or _is_among(path, self.shell)
+        )
+
+    def is_page(self, path: str) -> bool:
+        """Return whether a path is one of the page's."""
+        return self.page.fullmatch(path) is not None
+
+    def are_open(self, method: str, path: str, is_socket: bool) -> bool:
+        """Return whether a path answers at all."""
+        if is_socket:
+            return path == self.socket
+        if self.is_page(path) or _is_among(path, self.open.get("*", ())):
+            return True
+        named = "GET" if method == "HEAD" else method
+        return _is_among(path, (*self.open.get(named, ()), *(self.shell if named == "GET" else ())))
+
+
+@dataclass(frozen=True)
+class Front:
+    """How people reach the studio through a proxy: the scheme and host of the address, its path.
+
+    Attributes:
+        origin: such as `https://agents.example`; empty without a proxy
+        base: where the studio's addresses begin, from `/` to `/`
+    """
+
+    origin: str = ""
+    base: str = "/"
+
+    @property
+    def host(self) -> str:
+        """The address's host, with its port if it has one."""
+        return self.origin.partition("://")[2].lower()
+
+
+_FRONT: Final = Front()
+
+
 class Guard:
     """The outermost ASGI layer: refuses what does not come from a page of this studio.
 
     At an address that is not loopback, requests may also name this machine as their host.
     """
 
-    def __init__(self, app: Any, secret: str, host: str, *, is_password: bool) -> None:
+    def __init__(
+        self,
+        app: Any,
+        secret: str,
+        host: str,
+        routes: Routes,
+        *,
+        is_password: bool,
+        front: Front = _FRONT,
+    ) -> None:
         self.app = app
+        self._routes, self._front = routes, front
         self._secret = secret.encode()
         self._is_password = is_password
         self._name = "password" if is_password else "token"
@@ -80,8 +146,11 @@ class Guard:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
-        send = _with_headers(send, scope["path"])
+        scope, inside = self._inside(scope)
+        send = self._with_headers(send, scope["path"])
         try:
+            if not inside:
+                raise Refused(404, "there is no such page")
             await self._answer(scope, receive, send)
         except Refused as refused:
             if scope["type"] == "websocket":  # with words, uvicorn would log each as a failure
@@ -97,22 +166,55 @@ class Guard:
         check_length(scope, MOST_BYTES)
         path, is_socket = scope["path"], scope["type"] == "websocket"
         known = self._is_known(scope, headers)
-        enters = path == "/login" or (path == "/" and b"token=" in scope["query_string"])
+        enters = path == "/login" or (
+            self._routes.is_page(path) and b"token=" in scope["query_string"]
+        )
         if not is_socket and (enters or not known):
             await (await self._enter(scope, headers, receive, known))(scope, receive, send)
             return
         if not known:
             raise Refused(401, "no token")
-        if not _is_open(scope.get("method", ""), path, is_socket):
+        if not self._routes.are_open(scope.get("method", ""), path, is_socket):
             raise Refused(404, "there is no such page")
         if not is_socket:
             receive = again(await body_of(receive, MOST_BYTES), receive)
         await self.app(scope, receive, send)
 
+    def _inside(self, scope: Scope) -> tuple[Scope, bool]:
+        """Return a request with its path below the base, and whether it is below it."""
+        path, base = scope["path"], self._front.base
+        if base == "/":
+            return scope, True
+        if path == base[:-1]:
+            path += "/"
+        if not path.startswith(base):
+            return scope, False
+        return {**scope, "path": path[len(base) - 1 :], "raw_path": None}, True
+
+    def _with_headers(self, send: Send, path: str) -> Send:
+        """Return a `send` that adds the headers of every answer."""
+        cached = path.startswith(self._routes.kept) if self._routes.kept else False
+        own = {**_HEADERS, b"content-security-policy": self._routes.policy.encode()}
+
+        async def sending(message: Message) -> None:
+            if message["type"].endswith("http.response.start"):
+                headers = dict(message.get("headers", ()))
+                may_keep = cached and message["status"] < 400
+                more = [
+                    (name, value)
+                    for name, value in own.items()
+                    if name not in headers and not (may_keep and name == b"cache-control")
+                ]
+                message["headers"] = [*message.get("headers", ()), *more]
+            await send(message)
+
+        return sending
+
     def _foreign(self, scope: Scope, headers: Headers) -> str:
         """Return why a request is not from a page of this studio; empty if it is."""
         host = headers.get("host", "")
-        if not self._hosts.has(host):
+        front = self._front
+        if not self._hosts.has(host) and not (front.host and host.lower() == front.host):
             return (
                 f"{host[:80]!r} is not a host of this studio: open it at 127.0.0.1, or start it "
                 "with --host"
@@ -120,10 +222,12 @@ class Guard:
         origin = headers.get("origin")
         # A studio that others can reach may be behind a proxy that speaks TLS.
         own = (f"http://{host}", f"https://{host}")[: 1 + self._hosts.anywhere]
+        if front.origin:  # a proxy may pass another Host on; a browser states this Origin
+            own = (front.origin,) if host.lower() == front.host else (*own, front.origin)
         if origin is not None and origin not in own:
             return f"a page of {origin[:80]!r} may not use this studio"
         is_link = (  # a link may open the page, and nothing else
-            scope["path"] == "/"
+            self._routes.is_page(scope["path"])
             and scope.get("method") == "GET"
             and headers.get("sec-fetch-mode") == "navigate"
             and headers.get("sec-fetch-dest") == "document"
@@ -140,7 +244,7 @@ class Guard:
             if key == self._cookie and secrets.compare_digest(value.encode(), self._pass.encode()):
                 found = headers.get(KEY) or _field(scope["query_string"], "key") or ""
                 has_key = secrets.compare_digest(found.encode("utf-8", _KEEP), self._key.encode())
-                if has_key or _is_shell(scope):
+                if has_key or self._routes.is_shell(scope):
                     return True
         scheme, _, given = headers.get("authorization", "").partition(" ")
         return scheme.lower() == "bearer" and self._is_secret(scope, given.encode("latin-1"))
@@ -159,40 +263,58 @@ class Guard:
         """Return the answer to a request that gives the secret or lacks it."""
         given: str | None = None
         path, method = scope["path"], scope["method"]
-        if path == "/" and method in ("GET", "HEAD") and not self._is_password:
+        to = path if self._routes.is_page(path) else "/"
+        if to == path and method in ("GET", "HEAD") and not self._is_password:
             given = _field(scope["query_string"], "token")
         elif path == "/login" and method == "POST":
-            given = _field(await body_of(receive, MOST_BYTES), "secret") or ""
+            form = await body_of(receive, MOST_BYTES)
+            given = _field(form, "secret") or ""
+            wanted = unquote(_field(form, "to") or "/")
+            to = wanted if self._routes.is_page(wanted) else "/"
         right = given is not None and self._is_secret(scope, given.encode("utf-8", _KEEP))
         if right or known:
-            answer = _opens(self._key if right else "")
+            answer = self._opens(to, self._key if right else "")
             if right:
-                cookie = f"{self._cookie}={self._pass}; HttpOnly; SameSite=Strict; Path=/"
-                answer.headers["set-cookie"] = cookie
+                front = self._front
+                secure = "; Secure" if front.origin.startswith("https:") else ""
+                cookie = f"{self._cookie}={self._pass}; HttpOnly; SameSite=Strict"
+                answer.headers["set-cookie"] = f"{cookie}; Path={front.base}{secure}"
             return answer
         if "text/html" not in headers.get("accept", ""):
             raise Refused(401, f"the {self._name} is missing or wrong")
         wrong = "" if given is None else f"This is not the {self._name}."
         if self._attempts.are_over(scope):
             wrong = "Too many wrong attempts: wait a minute."
-        return _asks(self._name, wrong)
+        return self._asks(to, wrong)
+
+    def _opens(self, to: str, key: str) -> HTMLResponse:
+        """Return a page that keeps the key and opens the studio, whose address has no token."""
+        # Not a redirect: a browser that follows one from elsewhere leaves the cookie out.
+        base = quote(self._front.base, safe="/%")
+        head = f'<meta http-equiv="refresh" content="0; url={base}{quote(to[1:])}">'
+        if key:  # a script of the studio's own keeps it, before the page is left
+            keeps = f'<script src="{base}studio/static/enter.js"></script>'
+            head = f'<meta name="moothall-studio-key" content="{key}">{keeps}{head}'
+        return self._page(head, "<p>Come in …</p>", "no-referrer")
+
+    def _asks(self, to: str, wrong: str) -> HTMLResponse:
+        """Return a page that asks for the secret; `wrong` says why one was refused."""
+        hint = "The program that serves this page has printed it." if self._name == "token" else ""
+        alert = f"<p role=alert>{wrong}</p>" if wrong else ""
+        base = quote(self._front.base, safe="/%")
+        form = _FORM.format(name=self._name, wrong=alert, hint=hint, base=base, to=quote(to))
+        # With `no-referrer`, a browser sends the form with the Origin `null`, which is foreign.
+        return self._page("", form, "same-origin", 401)
+
+    def _page(self, head: str, body: str, referrer: str, status: int = 200) -> HTMLResponse:
+        policy = f"default-src 'none'; script-src 'self'; style-src '{_STYLE_HASH}'; " + (
+            "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        )
+        headers = {"Referrer-Policy": referrer, "Content-Security-Policy": policy}
+        return HTMLResponse(_PAGE.format(style=_STYLE, head=head, body=body), status, headers)
 
 
-def _is_open(method: str, path: str, is_socket: bool) -> bool:
-    if is_socket:
-        return path == "/studio/events"
-    if path == "/" or path.startswith("/studio/"):
-        return True
-    return _is_among(path, _GRADIO.get("GET" if method == "HEAD" else method, ()))
-
-
-def _is_shell(scope: Scope) -> bool:
-    """Return whether a request is for the page itself or its static parts."""
-    path = scope["path"]
-    return scope.get("method") in ("GET", "HEAD") and (path == "/" or _is_among(path, _SHELL))
-
-
-def _is_among(path: str, listed: tuple[str, ...]) -> bool:
+def _is_among(path: str, listed: Sequence[str]) -> bool:
     if len(path) > 255:  # too long for a file's name
         return False
     return any(path == each or (path.startswith(each) and each.endswith("/")) for each in listed)
@@ -202,52 +324,19 @@ def _field(form: bytes, name: str) -> str | None:
     return parse_qs(form.decode("latin-1"), errors=_KEEP).get(name, [None])[0]
 
 
-def _with_headers(send: Send, path: str) -> Send:
-    """Return a `send` that adds the headers of every answer."""
-    cached = path.startswith(("/assets/", "/static/", "/svelte/"))
-
-    async def sending(message: Message) -> None:
-        if message["type"].endswith("http.response.start"):
-            headers = dict(message.get("headers", ()))
-            may_keep = cached and message["status"] < 400
-            own = [
-                (name, value)
-                for name, value in _HEADERS.items()
-                if name not in headers and not (may_keep and name == b"cache-control")
-            ]
-            message["headers"] = [*message.get("headers", ()), *own]
-        await send(message)
-
-    return sending
-
-
+_STYLE: Final = """:root { color-scheme: light dark }
+body { font: 1rem/1.5 system-ui, sans-serif; max-width: 26rem; margin: 20vh auto; padding: 1rem }
+input, button { font: inherit; padding: .4rem .6rem; box-sizing: border-box; width: 100%;
+  margin-top: .5rem }
+"""
+_STYLE_HASH: Final = f"sha256-{b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()}"
 _PAGE: Final = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>moothall studio</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">{head}
-<style>:root {{ color-scheme: light dark }}
-body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 26rem; margin: 20vh auto; padding: 1rem }}
-input, button {{ font: inherit; padding: .4rem .6rem; box-sizing: border-box; width: 100%;
-  margin-top: .5rem }}</style></head><body><main>{body}</main></body></html>
+<style>{style}</style></head><body><main>{body}</main></body></html>
 """
 _FORM: Final = """<h1>moothall studio</h1>
-<form method="post" action="/login"><label>The {name} of this studio
+<form method="post" action="{base}login"><input type="hidden" name="to" value="{to}">
+<label>The {name} of this studio
 <input type="password" name="secret" autofocus required autocomplete="current-password"></label>
 <button>Open</button></form>{wrong}<p>{hint}</p>"""
-
-
-def _opens(key: str) -> HTMLResponse:
-    """Return a page that stores the key and opens the studio, without the token in its address."""
-    # Not a redirect: a browser that follows one from elsewhere leaves the cookie out.
-    head = '<meta http-equiv="refresh" content="0; url=/">'
-    if key:
-        head += f'<script>localStorage.setItem("moothall-studio-key", "{key}")</script>'
-    return HTMLResponse(_PAGE.format(head=head, body="<p>Come in …</p>"))
-
-
-def _asks(name: str, wrong: str) -> HTMLResponse:
-    """Return a page that asks for the token or password; `wrong` says why one was refused."""
-    hint = "The program that serves this page has printed it." if name == "token" else ""
-    alert = f"<p role=alert>{wrong}</p>" if wrong else ""
-    form = _FORM.format(name=name, wrong=alert, hint=hint)
-    # With `no-referrer`, a browser sends the form with the Origin `null`, which is foreign.
-    return HTMLResponse(_PAGE.format(head="", body=form), 401, {"Referrer-Policy": "same-origin"})

@@ -1,46 +1,144 @@
-"""The Gradio page: its tabs, their forms, and the places of the live parts."""
+"""The page: its shell, and the forms of its tabs as data that the page draws."""
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from moothall.errors import ConfigError, MoothallError
 
-if TYPE_CHECKING:
-    from moothall.journal.entry import Outline
-
-# Gradio's own calls carry the key of the page, too.
-_HEAD: Final = """
-<script>{
-  const fetched = window.fetch;
-  window.fetch = async (to, how) => {
-    const asked = new Request(to, how);
-    asked.headers.set("X-Moothall-Key", localStorage.getItem("moothall-studio-key"));
-    const answer = await fetched(asked);
-    if (answer.status === 401) location.replace("/login");
-    return answer;
-  };
-}</script>
-<link rel="stylesheet" href="/studio/static/studio.css">
-<script type="module" src="/studio/static/studio.js"></script>
-"""
 STATIC: Final = Path(__file__).parent / "static"
-QUIET: Final[dict[str, Any]] = {"api_visibility": "private", "show_progress": "hidden"}
-"""Options of a form's calls: no public API, and no progress indicator over the fields."""
-_COLOURS: Final = {  # light, and dark
-    "button_primary_background_fill": ("#0f766e", "#2dd4bf"),
-    "button_primary_background_fill_hover": ("#115e59", "#5eead4"),
-    "button_primary_text_color": ("#ffffff", "#042f2c"),
-    "block_label_text_color": ("#334155", "#cbd5e1"),
-    "block_title_text_color": ("#334155", "#cbd5e1"),
-    "body_text_color_subdued": ("#475569", "#cbd5e1"),
-    "input_placeholder_color": ("#64748b", "#94a3b8"),
-}
+_TEXT: Final = 100_000
+"""The most characters of a field."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """One field of a form.
+
+    Attributes:
+        name: the argument of the form's `start` that it fills
+        label: what a person reads beside it
+        kind: `line`; `text`, of several lines; `number`; `whole`, a number without a fraction;
+            `check`; `choice`, one of the options; `named`, any text, with options to pick from
+        value: what it has at first
+        hint: an example, shown while it is empty
+        about: a sentence below it
+        options: pairs of a value and what a person reads
+        more: whether it is folded under “More”
+        wide: whether it takes a whole row
+    """
+
+    name: str
+    label: str
+    kind: Literal["line", "text", "number", "whole", "check", "choice", "named"] = "line"
+    value: str | float | bool | None = None
+    hint: str = ""
+    about: str = ""
+    options: Sequence[tuple[str, str]] = ()
+    more: bool = False
+    wide: bool = False
+
+    def read(self, given: object) -> Any:
+        """Return a value that a page sent; ConfigError in words if it is of another kind."""
+        if self.kind == "check":
+            if isinstance(given, bool):
+                return given
+            raise ConfigError(f"“{self.label}” must be true or false")
+        if self.kind in ("number", "whole"):
+            return self._number(given)
+        text = "" if given is None else given
+        if not isinstance(text, str) or len(text) > _TEXT:
+            raise ConfigError(f"“{self.label}” must be a text of at most {_TEXT:,} characters")
+        if self.kind == "choice" and text and text not in dict(self.options):
+            raise ConfigError(f"“{self.label}” must be one of those listed, got {text!r:.80}")
+        return text
+
+    def _number(self, given: object) -> float | None:
+        if given is None or given == "":
+            return None
+        if (
+            isinstance(given, bool)
+            or not isinstance(given, int | float)
+            or not math.isfinite(given)
+        ):
+            raise ConfigError(f"“{self.label}” must be a number, got {str(given)!r:.80}")
+        if given < 0:
+            raise ConfigError(f"“{self.label}” must be 0 or more, got {given}")
+        if self.kind == "whole" and given != int(given):
+            raise ConfigError(f"“{self.label}” must be a whole number, got {given}")
+        return int(given) if self.kind == "whole" else given
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """A form at the top of a tab; the page draws it, and posts what is filled in.
+
+    Attributes:
+        name: its part of the address, unique in its tab
+        title: what it begins
+        fields: its fields, in order
+        start: is called in a thread with a value for each field; returns a run's id or None
+        button: the word on its button
+        is_open: whether it is unfolded when the page loads
+        about: a sentence below its fields
+    """
+
+    name: str
+    title: str
+    fields: Sequence[Field]
+    start: Callable[..., str | None]
+    button: str = "Start"
+    is_open: bool = False
+    about: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form as a page gets it."""
+        told = {name: getattr(self, name) for name in ("name", "title", "button", "about")}
+        return told | {"open": self.is_open, "fields": [asdict(each) for each in self.fields]}
+
+    def begin(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Call `start` with what a page sent.
+
+        Return `{"run": …}`, or `{"error": …, "field": …}` with the name of the field at fault, or
+        None where it is none of them alone.
+        """
+        at: str | None = None
+        try:
+            if unknown := given.keys() - {each.name for each in self.fields}:
+                raise ConfigError(f"the form has no field {min(unknown)!r:.80}")
+            values = {}
+            for each in self.fields:
+                at = each.name
+                values[at] = each.read(given.get(at, each.value))
+            at = None
+            return {"run": self.start(**values)}
+        except MoothallError as error:
+            text = self._in_its_words(str(error))
+            return {"error": text, "field": at or self._field_in(text)}
+
+    def _in_its_words(self, text: str) -> str:
+        """Return an error with the form's labels in the place of a command's options."""
+        text = text.replace("give --", "fill in --")
+        for each in self.fields:
+            option = rf"(?<!\S)--{each.name.replace('_', '-')}(?: [A-Z]+)?(?![\w-])"
+            text = re.sub(option, f"“{each.label.partition(':')[0]}”", text)
+        return text
+
+    def _field_in(self, text: str) -> str | None:
+        """Return the first field that an error names, by its label or its name."""
+        found = []
+        for each in self.fields:
+            words = (f"“{each.label.partition(':')[0]}”", f"{each.name} must", f"the {each.name} ")
+            found += [(text.index(word), each.name) for word in words if word in text]
+        return min(found)[1] if found else None
 
 
 class Tab(Protocol):
@@ -52,87 +150,30 @@ class Tab(Protocol):
     def routes(self, router: Any) -> None:
         """Add the tab's routes, below `/studio/NAME`."""
 
-    def form(self) -> None:
-        """Add the tab's Gradio components, above what its script shows."""
+    def forms(self) -> Sequence[Form]:
+        """Return the tab's forms as they are now; a page asks for them when it loads."""
 
 
-def mount(name: str) -> None:
-    """Add a place that the script `static/NAME.js` fills."""
-    import gradio
-
-    # Not `gradio.HTML`: its templates are evaluated in the browser, which the page does not permit.
-    gradio.Column(elem_id=f"studio-{name}", elem_classes="studio-live")
-
-
-def begins(
-    button: Any,
-    work: Callable[..., object],
-    fields: Mapping[str, Any],
-    shown: Any,
-    now: Callable[[], Any],
-) -> None:
-    """Let a button call `work` with the fields' values; `now()` updates `shown`, also on load."""
-    import gradio
-
-    def answer(*values: Any) -> Any:
-        given = dict(zip(fields, values, strict=True))
-        try:
-            for name, each in given.items():  # Gradio's own check does not say which field
-                if isinstance(each, int | float) and each < 0:
-                    raise ConfigError(f"“{fields[name].label}” must be 0 or more, got {each}")
-            work(**given)
-        except MoothallError as error:
-            raise gradio.Error(escape(_of_form(error, fields)), print_exception=False) from error
-        return now()
-
-    button.click(answer, [*fields.values()], shown, **QUIET)
-    gradio.on(None, now, None, shown, **QUIET)
-
-
-def _of_form(error: MoothallError, fields: Mapping[str, Any]) -> str:
-    """Return an error with a form's labels in the place of a command's options."""
-    text = str(error).replace("give --", "fill in --")
-    for name, each in fields.items():
-        option = rf"(?<!\S)--{name.replace('_', '-')}(?: [A-Z]+)?(?![\w-])"
-        text = re.sub(option, f"“{each.label.partition(':')[0]}”", text)
-    return text
-
-
-def field(label: str, placeholder: str) -> Any:
-    """Return a text field of one line."""
-    import gradio
-
-    return gradio.Textbox(label=label, placeholder=placeholder, max_lines=1, min_width=140)
-
-
-def start_button() -> Any:
-    """Return the button that starts what a form asks for."""
-    import gradio
-
-    return gradio.Button("Start", variant="primary", min_width=120, elem_classes="studio-start")
+def limits(**more: tuple[str, bool]) -> list[Field]:
+    """Return fields for a run's limits; `more` has further names with (label, whole)."""
+    of = {**more, **_LIMITS}
+    return [
+        Field(
+            name=name,
+            label=label,
+            kind="whole" if whole else "number",
+            hint="no limit",
+            more=True,
+        )
+        for name, (label, whole) in of.items()
+    ]
 
 
 _LIMITS: Final = {
-    "max_usd": ("US dollars", None),
-    "max_tokens": ("Tokens", 0),
-    "max_seconds": ("Seconds", None),
+    "max_usd": ("US dollars", False),
+    "max_tokens": ("Tokens", True),
+    "max_seconds": ("Seconds", False),
 }
-
-
-def limits(**more: tuple[str, int | None]) -> dict[str, Any]:
-    """Return fields for a run's limits; `more` has further names with (label, decimal places)."""
-    import gradio
-
-    any: dict[str, Any] = {"min_width": 120, "info": "0: not set"}
-    of = {**more, **_LIMITS}
-    return {name: gradio.Number(0, label=of[name][0], precision=of[name][1], **any) for name in of}
-
-
-def folded(runs: Iterable[Outline], has: Callable[[Outline], bool]) -> Any:
-    """Return an update of a form's accordion: open unless `has` is true of a run."""
-    import gradio
-
-    return gradio.update(open=not any(map(has, runs)))
 
 
 def filled(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,35 +186,39 @@ def filled(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: each for name, each in said.items() if each or each is False}
 
 
-def look() -> dict[str, Any]:
-    """Return Gradio's options for the theme, with the machine's own fonts, scripts and icon."""
-    import gradio
-
-    theme = gradio.themes.Base(
-        primary_hue="teal",
-        neutral_hue="slate",
-        spacing_size="sm",
-        radius_size="sm",
-        text_size="md",
-        font=("system-ui", "sans-serif"),
-        font_mono=("ui-monospace", "Menlo", "Consolas", "monospace"),
-    ).set(
-        **{name: light for name, (light, _) in _COLOURS.items()},
-        **{f"{name}_dark": dark for name, (_, dark) in _COLOURS.items()},
+def shell(tabs: Iterable[Tab], opens: str, base: str) -> str:
+    """Return the empty page, which its scripts fill; all addresses begin with `base`."""
+    told = json.dumps(
+        [
+            {
+                "name": tab.name,
+                "title": tab.title,
+                "script": (STATIC / f"{tab.name}.js").exists(),  # a user's own tab has none
+            }
+            for tab in tabs
+        ]
     )
-    return {"theme": theme, "head": _HEAD, "favicon_path": STATIC / "icon.svg"}
+    return _SHELL.format(
+        base=escape(base), opens=escape(opens), tabs=escape(told), at=f"{escape(base)}studio/static"
+    )
 
 
-def blocks(tabs: Sequence[Tab], opens: str) -> Any:
-    """Return the whole page."""
-    import gradio
-
-    with gradio.Blocks(title="moothall studio", analytics_enabled=False, fill_width=True) as page:
-        mount("header")
-        with gradio.Tabs(selected=opens, elem_id="studio-tabs"):
-            for tab in tabs:
-                with gradio.Tab(tab.title, id=tab.name, elem_id=f"tab-{tab.name}"):
-                    tab.form()
-                    if (STATIC / f"{tab.name}.js").exists():  # a user's own tab has no script
-                        mount(tab.name)
-    return page
+_SHELL: Final = """<!DOCTYPE html>
+<html lang="en" data-base="{base}" data-opens="{opens}" data-tabs="{tabs}">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>moothall studio</title>
+<link rel="icon" href="{at}/icon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="{at}/studio.css">
+<script src="{at}/early.js"></script>
+<script type="module" src="{at}/studio.js"></script>
+</head>
+<body>
+<div id="studio-header"></div>
+<main id="studio-main"></main>
+<noscript>The studio needs JavaScript.</noscript>
+</body>
+</html>
+"""

@@ -10,7 +10,7 @@ from moothall.journal.entry import Entry, Outline
 from moothall.orders.order import ResearchOrder
 from moothall.research.recording import KIND
 from moothall.studio.act import usable_models
-from moothall.studio.page import begins, field, filled, folded, limits, start_button
+from moothall.studio.page import Field, Form, filled, limits
 from moothall.studio.research_view import research_view
 from moothall.threads import guard
 
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 # The page of a report runs no scripts; its links open elsewhere.
 _POLICY: Final = (
-    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
+    "default-src 'none'; style-src {style}; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'self'; sandbox allow-popups allow-popups-to-escape-sandbox"
 )
+_STYLE: Final = re.compile(r"'sha256-[A-Za-z0-9+/=]+'")
 
 
 class ResearchTab:
@@ -78,7 +79,9 @@ class ResearchTab:
         @router.get("/page")
         def shown(run: str, scheme: Literal["light", "dark"] = "light") -> Response:
             made = page(self.report(run), files=False, scheme=scheme)
-            headers = {"Content-Security-Policy": _POLICY}
+            style = _STYLE.search(made)  # the page states its own style sheet's hash
+            policy = _POLICY.format(style=style[0] if style else "'none'")
+            headers = {"Content-Security-Policy": policy}
             return Response(made, media_type="text/html", headers=headers)
 
         @router.get("/report.{ending}")
@@ -99,45 +102,36 @@ class ResearchTab:
             raise ConfigError("there is no objective: write what to find out, one a line")
         return self._jobs.start(ResearchOrder([*dict.fromkeys(wanted)], **filled(given)))
 
-    def form(self) -> None:
-        """Add the form: objectives, where to search, model and limits."""
-        import gradio
-
-        with gradio.Accordion("New research", open=False, elem_id="research-new") as form:
-            with gradio.Row():
-                fields = {
-                    "objectives": gradio.Textbox(
-                        label="Objectives, one a line",
-                        placeholder="How are messages lost?\nWhat does a budget limit?",
-                        lines=5,
-                        scale=3,
-                    )
-                }
-                with gradio.Column(scale=2):
-                    fields["folder"] = field("Folder to search", "~/documents")
-                    with gradio.Row():
-                        search_web = gradio.Checkbox(label="Search the web")
-                        fields["search_web"] = search_web
-                        fields["site"] = field("Of the web, only this site", "sqlite.org")
-            with gradio.Row():
-                fields["model"] = gradio.Dropdown(
-                    [("none: quotes and cites", ""), *usable_models()],
-                    value="",
-                    label="Model: listed, or any by name",
-                    allow_custom_value=True,
-                    min_width=220,
-                )
-                fields["role"] = field("Role of the model", "a patient librarian")
-                at = "http://localhost:8888"
-                fields["searxng"] = field("Search engine: the SearXNG at", at)
-            with gradio.Row():
-                fields["iterations"] = gradio.Number(
-                    3, label="Iterations", precision=0, min_width=140, info="at most; 0: 3"
-                )
-                fields |= limits()
-                button = start_button()
-
-        def now() -> Any:
-            return folded(self._hub.journal.runs(), lambda run: run.kind == KIND)
-
-        begins(button, self.start, fields, form, now)
+    def forms(self) -> list[Form]:
+        """Return the form: objectives, where to search, model and limits."""
+        fields = [
+            Field(
+                name="objectives",
+                label="Objectives, one a line",
+                kind="text",
+                hint="How are messages lost?\nWhat does a budget limit?",
+                wide=True,
+            ),
+            Field(name="folder", label="Folder to search", hint="~/documents"),
+            Field(name="search_web", label="Search the web", kind="check", value=False),
+            Field(
+                name="model",
+                label="Model: listed, or any by name",
+                kind="named",
+                options=[(each, each) for each in usable_models()],
+                hint="none: quotes and cites",
+            ),
+            Field(name="site", label="Of the web, only this site", hint="sqlite.org", more=True),
+            Field(
+                name="searxng",
+                label="Search engine: the SearXNG at",
+                hint="http://localhost:8888",
+                more=True,
+            ),
+            Field(name="role", label="Role of the model", hint="a patient librarian", more=True),
+            Field(name="iterations", label="Iterations", kind="whole", value=3, more=True),
+            *limits(),
+        ]
+        is_first = not self._hub.journal.runs(kind=KIND, limit=1)
+        title = "New research"
+        return [Form(name="new", title=title, fields=fields, start=self.start, is_open=is_first)]

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Final
 
 from moothall.errors import UnknownPrice
-from moothall.journal.describe import fault_line, is_refused
+from moothall.journal.describe import fault_line, is_refused, origins_in
 from moothall.journal.entry import ROOT, Entry, Outline
 from moothall.journal.run_parts import below
 from moothall.models.wrappers.prices import Prices
@@ -38,6 +38,11 @@ def shown(entry: Entry, *, whole: bool = False) -> dict[str, Any]:
         row["spent"] = {**spent, "usd": None if spent["usd"] is None else _plain(spent["usd"])}
     if fault := _fault(entry):
         row["fault"] = shorten(fault, _LINE)
+    origins, sources = origins_in(entry.data.get("result"))
+    if origins:
+        row["origins"] = {name: [asdict(each) for each in of] for name, of in origins.items()}
+    if sources:
+        row["outside"] = sources
     if _is_refused(entry):
         row["refused"] = True
     if entry.kind == "started" and isinstance(entry.data.get("part"), str):

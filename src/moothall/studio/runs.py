@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
+import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.errors import ConfigError, MoothallError
@@ -14,11 +18,14 @@ from moothall.journal.describe import doubt_line
 from moothall.journal.doubt import Decision, Done, in_doubt
 from moothall.journal.entry import Outline
 from moothall.jsonvalue import deep_json
-from moothall.orders.order import order_in
+from moothall.orders.order import line_of, order_in
 from moothall.reasoning.loop.given import given_for
+from moothall.studio.comparison import compared
 from moothall.studio.feed import as_json
+from moothall.studio.page import Form
 from moothall.studio.run_view import Totals, shown, told_of
-from moothall.threads import renewed
+from moothall.text import shorten
+from moothall.threads import guard, renewed
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -27,12 +34,29 @@ if TYPE_CHECKING:
     from moothall.studio.hub import Hub
     from moothall.studio.jobs import Jobs
 
+_FOUND: Final = 500
+"""The most runs, and the most entries of a run, that a search finds."""
+_LINE: Final = 200
+_SETTLED: Final = {"done", "terminal", "terminated", "max_loops", "max_iterations", "no_progress"}
+"""The ends after which no call of a run is in doubt."""
+_QUICK: Final = 4_000
+"""How many entries are read at once for a run's totals: of more, a page asks once it is drawn."""
+_KNOWN: Final = 100
+"""How many runs' totals are kept."""
 _PAGE: Final = 2_000
 """The most entries sent at once."""
 _LOOK_S: Final = 0.2
 """Seconds between two looks at the journal: SQLite does not signal what other processes write."""
 _ENTRIES: Final = 200
 """The most entries of a run published at once; a page loads the missing ones before them."""
+
+
+@dataclass
+class _Sums:
+    """What the entries of a run say together, as far as they were read."""
+
+    totals: Totals = field(default_factory=Totals)
+    order: dict[str, Any] | None = None
 
 
 class RunsTab:
@@ -47,14 +71,17 @@ class RunsTab:
         self._looking = renewed(threading.Lock())
         self._known: dict[str, Outline] | None = None
         self._totals: dict[str, Totals] = {}
+        self._summing = guard()
+        self._sums_of: dict[str, _Sums] = {}
         self._closed = threading.Event()
 
     @property
     def _journal(self) -> Journal:
         return self._hub.journal
 
-    def form(self) -> None:
-        """Add nothing: this tab has no Gradio components."""
+    def forms(self) -> list[Form]:
+        """Return none: runs begin in other tabs."""
+        return []
 
     # While a page is connected, one thread reads all runs and publishes the topics `run` (an
     # outline) and `entry`. It may publish the same again. A page sees by the numbers of entries
@@ -97,6 +124,8 @@ class RunsTab:
         self._closed.set()
         with self._looking:
             self._known = None
+        with self._summing:
+            self._sums_of.clear()
 
     def _publish_changes(self, journal: Journal, outline: Outline, after: int) -> None:
         id, told = outline.id, told_of(outline)
@@ -141,20 +170,77 @@ class RunsTab:
 
     def run(self, run: str) -> dict[str, Any]:
         """Return the outline of a run, its totals, the calls in doubt, and its `order` or None."""
-        outline, entries = self._journal.run(run), self._journal.entries(run)
-        doubts = [] if outline.under_way else in_doubt(entries)
-        orders = [asdict(order) for each in entries if (order := order_in(each)) is not None]
+        outline = self._journal.run(run)
+        settled = outline.under_way or outline.state in _SETTLED
+        doubts = [] if settled else in_doubt(self._journal.entries(run))
         return {
             **told_of(outline),
-            "totals": Totals(entries).to_json(),
-            "order": orders[-1] if orders else None,
+            **(self._sums(outline) if self._is_quick(outline) else _in_short(outline)),
             "in_doubt": [{"number": each.number, "line": doubt_line(each)} for each in doubts],
         }
+
+    def sums(self, run: str) -> dict[str, Any]:
+        """Return a run's totals and its order: the first time, all its entries are read."""
+        return self._sums(self._journal.run(run))
+
+    def _is_quick(self, outline: Outline) -> bool:
+        with self._summing:
+            known = self._sums_of.get(outline.id)
+        return outline.entries - (known.totals.sequence if known else 0) <= _QUICK
+
+    def _sums(self, outline: Outline) -> dict[str, Any]:
+        """Return a run's totals and order; of a run read before, only new entries are read."""
+        with self._summing:
+            sums = self._sums_of.pop(outline.id, None)
+            if sums is None or outline.entries < sums.totals.sequence:  # deleted, and begun anew
+                sums = _Sums()
+            for entry in self._journal.entries(outline.id, sums.totals.sequence):
+                sums.totals.add(entry)
+                order = order_in(entry)
+                sums.order = sums.order if order is None else asdict(order)
+            self._sums_of[outline.id] = sums
+            if len(self._sums_of) > _KNOWN:
+                del self._sums_of[next(iter(self._sums_of))]
+            return {"totals": sums.totals.to_json(), "order": sums.order}
 
     def prompt(self, run: str, path: str, sequence: int) -> dict[str, Any] | None:
         """Return the messages, tools and schema that a model was given for an entry's answer."""
         journal = self._journal
-        return given_for(journal.entries(run), path, sequence, journal.kept)
+        return given_for(journal.entries(run, 0, max(0, sequence)), path, sequence, journal.kept)
+
+    def find(self, text: str, most: int = _FOUND) -> list[str]:
+        """Return the ids of runs whose task or reply has all these words, the newest first."""
+        most = max(1, min(most, _FOUND))
+        return [each.id for each in self._journal.runs(text=text, sort="-changed", limit=most)]
+
+    def search(self, run: str, text: str) -> list[dict[str, Any]]:
+        """Return the entries of a run that contain a text, as sequence numbers and lines."""
+        wanted = text.strip().casefold()
+        if not wanted:
+            raise ConfigError("write what to search for")
+        found = []
+        for entry in self._journal.entries(run):
+            line = line_of(entry)
+            data = json.dumps(entry.data, ensure_ascii=False, default=str)
+            if wanted in line.casefold() or wanted in data.casefold():
+                found.append({"sequence": entry.sequence, "line": shorten(line, _LINE)})
+                if len(found) == _FOUND:
+                    break
+        return found
+
+    def compare(self, run: str, other: str) -> dict[str, Any]:
+        """Return two runs beside each other, by `compared`, and their outlines."""
+        journal = self._journal
+        pair = (run, other)
+        outlines = [told_of(journal.run(each)) for each in pair]
+        return {**compared(*(journal.entries(each) for each in pair)), "runs": outlines}
+
+    def export(self, run: str) -> bytes:
+        """Return a run as a file of JSON lines, which `Journal.import_run` reads."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "run.jsonl")
+            self._journal.export(run, path)
+            return path.read_bytes()
 
     def replay(self, run: str) -> Any:
         """Return a replayed run's result as JSON data."""
@@ -172,9 +258,9 @@ class RunsTab:
         self.refresh()
         return self.run(run)
 
-    def fork(self, run: str) -> dict[str, Any]:
-        """Copy a run; return the copy's outline."""
-        copy = self._journal.fork(run)
+    def fork(self, run: str, upto: int | None = None) -> dict[str, Any]:
+        """Copy a run, or its entries up to a number; return the copy's outline."""
+        copy = self._journal.fork(run, upto=upto)
         self.refresh()
         return asdict(self._journal.run(copy))
 
@@ -191,7 +277,23 @@ class RunsTab:
             return answered
 
         router.get("/list")(self.outlines)
-        for read in (self.entries, self.entry, self.run, self.prompt, self.replay):
+        reads = (self.entries, self.entry, self.run, self.prompt, self.replay)
+        for read in (*reads, self.sums, self.find, self.search, self.compare):
             router.get(f"/{read.__name__}", response_model=None)(whole(read))
+
+        @router.get("/export")
+        def exported(run: str) -> Response:
+            name = re.sub(r"[^A-Za-z0-9._-]+", "-", run)[:80].strip("-.") or "run"
+            headers = {"Content-Disposition": f'attachment; filename="{name}.jsonl"'}
+            return Response(self.export(run), media_type="application/x-ndjson", headers=headers)
+
         for change in (self.decide, self.fork):
             router.post(f"/{change.__name__}")(change)
+
+
+def _in_short(outline: Outline) -> dict[str, Any]:
+    """Return the totals that a run's outline has; `input` None says that a page is to ask again."""
+    told = {"began": outline.began, "seconds": outline.seconds, "usd": str(outline.usd)}
+    counted = {"tokens": outline.tokens, "model_calls": outline.model_calls}
+    nothing = {"input": None, "output": None, "unpriced": 0, "errors": 0, "refused": 0}
+    return {"totals": {**told, **counted, **nothing, "tool_calls": outline.actions}, "order": None}

@@ -1,29 +1,28 @@
-"""The studio's application: its routes, its one stream of events, and Gradio mounted in it.
+"""The studio's application: its page, its routes and its one stream of events.
 
-`Studio.launch` imports this module late, because Gradio takes seconds to load.
+`Studio.launch` imports this module late: FastAPI takes a moment to load.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
+import re
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # else Gradio reports usage to its makers
-
-import gradio
 import uvicorn
-from fastapi import APIRouter, FastAPI, Request, WebSocket, WebSocketDisconnect
+from fastapi import APIRouter, Body, FastAPI, Request, Response, WebSocket, WebSocketDisconnect
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
 from websockets import http11
 
-from moothall.errors import CardGone, MoothallError, NoSuchRun, SlashError
+from moothall.errors import CardGone, ConfigError, MoothallError, NoSuchRun, SlashError
 from moothall.studio.feed import as_json
-from moothall.studio.guard import Guard
-from moothall.studio.page import STATIC, blocks, look
+from moothall.studio.guard import Front, Guard, Routes
+from moothall.studio.page import STATIC, Tab, shell
+from moothall.text.prose import prose
 
 if TYPE_CHECKING:
     from moothall.studio.hub import Hub
@@ -44,7 +43,7 @@ class _Json(JSONResponse):
         return as_json(content).encode()
 
 
-def application(hub: Hub, secret: str, host: str, *, is_password: bool) -> Guard:
+def application(hub: Hub, secret: str, host: str, front: Front, *, is_password: bool) -> Guard:
     """Return the ASGI application of the studio's port."""
     app = FastAPI(
         title="moothall studio",
@@ -59,18 +58,32 @@ def application(hub: Hub, secret: str, host: str, *, is_password: bool) -> Guard
     for tab in hub.tabs:
         router = APIRouter(prefix=f"/studio/{tab.name}")
         tab.routes(router)
+        _forms(router, tab)
         app.include_router(router)
     app.mount("/studio/static", StaticFiles(directory=STATIC))
-    # These stay off, whatever Gradio's environment variables say.
-    off = {"mcp_server": False, "ssr_mode": False, "run_history": False}
-    gradio.mount_gradio_app(
-        app, blocks(hub.tabs, hub.opens), path="/", footer_links=[], **off, **look()
+    page = HTMLResponse(shell(hub.tabs, hub.opens, front.base))
+
+    async def opened() -> HTMLResponse:
+        return page
+
+    names = "|".join(re.escape(tab.name) for tab in hub.tabs)
+    named = [path for tab in hub.tabs for path in (f"/{tab.name}", f"/{tab.name}/{{rest:path}}")]
+    for path in ("/", *named, "/styleguide"):
+        app.get(path)(opened)
+    routes = Routes(
+        page=re.compile(rf"/|/(?:{names}|styleguide)(?:/.{{0,500}})?"),
+        shell=("/studio/static/",),
+        open={"*": ("/studio/",)},
+        socket="/studio/events",
     )
-    return Guard(app, secret, host, is_password=is_password)
+    return Guard(app, secret, host, routes, is_password=is_password, front=front)
 
 
-def serving(app: Guard) -> uvicorn.Server:
-    """Return a server for an application; its `serve` takes sockets that listen already."""
+def serving(app: Guard, proxies: Sequence[str] = ()) -> uvicorn.Server:
+    """Return a server for an application; its `serve` takes sockets that listen already.
+
+    What a proxy states of a client's address is believed of the `proxies` alone.
+    """
     config = uvicorn.Config(
         app,
         http="h11",
@@ -78,7 +91,8 @@ def serving(app: Guard) -> uvicorn.Server:
         log_level="warning",
         access_log=False,
         server_header=False,
-        proxy_headers=False,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
         ws_max_size=1 << 16,
         ws_per_message_deflate=False,
         h11_max_incomplete_event_size=_HEADERS_BYTES,
@@ -130,6 +144,32 @@ def _shared(app: FastAPI, hub: Hub) -> None:
 
     app.get("/studio/cards")(hub.cards.to_json)
 
+    @app.post("/studio/prose")
+    def read(texts: list[str] = Body(max_length=200)) -> list[Any]:  # noqa: B008
+        return [prose(each) for each in texts]
+
     @app.post("/studio/cards/{number}")
     def card(number: int, answer: dict[str, Any]) -> dict[str, Any]:
         return {"said": hub.cards.decide(number, answer)}
+
+
+def _forms(router: APIRouter, tab: Tab) -> None:
+    """Add the routes of a tab's forms: `forms`, and `forms/NAME` to begin what one asks for."""
+
+    @router.get("/forms")
+    def forms() -> list[dict[str, Any]]:
+        return [each.to_json() for each in tab.forms()]
+
+    @router.post("/forms/{name}")
+    def begins(
+        name: str,
+        response: Response,
+        given: dict[str, Any] = Body(),  # noqa: B008
+    ) -> dict[str, Any]:
+        form = next((each for each in tab.forms() if each.name == name), None)
+        if form is None:
+            raise ConfigError(f"there is no form {name!r:.80}: load the page again")
+        told = form.begin(given)
+        if "error" in told:
+            response.status_code = 400
+        return told

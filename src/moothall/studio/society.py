@@ -10,13 +10,14 @@ from collections.abc import Callable
 from os import environ
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
+from pydantic import Field as Checked
 
 from moothall.errors import ConfigError
 from moothall.orders.named_models import made_model
 from moothall.orders.order import order_of, without_keys
 from moothall.orders.simulate import SimulateOrder, check
-from moothall.studio.page import QUIET, begins
+from moothall.studio.page import Field, Form
 from moothall.studio.watched_society import MOST, Town, with_head
 from moothall.threads import guard
 
@@ -45,26 +46,26 @@ class Change(BaseModel):
     """An intervention that a page requests."""
 
     kind: Literal["news", "close", "open", "fact", "pay"]
-    text: str = Field("", max_length=2_000)
-    name: str = Field("", max_length=200)
-    amount: float = Field(0, ge=0, le=1e12)
+    text: str = Checked("", max_length=2_000)
+    name: str = Checked("", max_length=200)
+    amount: float = Checked(0, ge=0, le=1e12)
 
 
 class Asked(BaseModel):
     """A question of a page to one citizen."""
 
     citizen: str
-    question: str = Field(min_length=1, max_length=2_000)
+    question: str = Checked(min_length=1, max_length=2_000)
 
 
 class AskedAll(BaseModel):
     """A survey of one question that a page requests."""
 
-    text: str = Field(min_length=1, max_length=2_000)
+    text: str = Checked(min_length=1, max_length=2_000)
     kind: Literal["scale", "yes_no", "choice"]
     choices: list[str] = []
-    by: str = Field("", max_length=200)
-    citizens: int = Field(100, ge=1, le=MOST)
+    by: str = Checked("", max_length=200)
+    citizens: int = Checked(100, ge=1, le=MOST)
 
 
 class SocietyTab:
@@ -113,40 +114,45 @@ class SocietyTab:
             if town is not None:
                 town.close()
 
-    def form(self) -> None:
-        """Add the form that sets up or resumes a town; it is folded while there is a town."""
-        import gradio
-
-        with gradio.Accordion("Set up a town, or resume one", open=True) as form:
-            with gradio.Row():
-                step: Any = {"value": "15min", "label": "Length of a step", "min_width": 110}
-                number: Any = {"precision": 0, "min_width": 90}
-                given = {
-                    "citizens": gradio.Number(300, label="Citizens", **number),
-                    "days": gradio.Number(1, label="Days", min_width=70),
-                    "step": gradio.Dropdown(("5min", "15min", "30min", "1h"), **step),
-                    "seed": gradio.Number(0, label="Seed", **number),
-                    "model": gradio.Textbox(
-                        label="Model", placeholder="none: by rules", min_width=170
-                    ),
-                    "calls": gradio.Number(1000, label="Calls of it at most", **number),
-                }
-                low: Any = {"min_width": 90, "elem_classes": "studio-start"}
-                begin = gradio.Button("Set up", variant="primary", **low)
-            ends = gradio.Markdown(
-                "The town that is shown ends; it is kept under Recorded towns.", visible=False
-            )
-            with gradio.Row():
-                run = gradio.Dropdown([], value=None, label="Recorded towns", scale=5)
-                resume = gradio.Button("Resume", scale=1, **low)
-
-        def now() -> Any:
-            there = self.town is not None
-            return gradio.Accordion(open=not there), gradio.Markdown(visible=there)
-
-        begins(begin, lambda **given: self.set_up(_order(**given)), given, [form, ends], now)
-        begins(resume, self._chosen, {"run_id": run}, [form, ends], now)
-        run.focus(lambda: gradio.Dropdown(self._recorded()), None, run, **QUIET)
+    def forms(self) -> list[Form]:
+        """Return the form that sets up a town, and the one that resumes a recorded one."""
+        there = self.town is not None
+        ends = "The town that is shown ends; it is kept under Recorded towns." if there else ""
+        steps = [(each, each) for each in ("5min", "15min", "30min", "1h")]
+        fields = [
+            Field(name="citizens", label="Citizens", kind="whole", value=300),
+            Field(name="days", label="Days", kind="number", value=1),
+            Field(
+                name="step", label="Length of a step", kind="choice", options=steps, value="15min"
+            ),
+            Field(name="seed", label="Seed", kind="whole", value=0),
+            Field(name="model", label="Model", hint="none: by rules", more=True),
+            Field(name="calls", label="Calls of it at most", kind="whole", value=1000, more=True),
+        ]
+        new = Form(
+            name="new",
+            title="Set up a town",
+            fields=fields,
+            start=lambda **given: self.set_up(_order(**given)),
+            button="Set up",
+            is_open=not there,
+            about=ends,
+        )
+        recorded = self._recorded()
+        if not recorded:
+            return [new]
+        field = Field(
+            name="run_id", label="Recorded towns", kind="choice", options=recorded, wide=True
+        )
+        resume = Form(
+            name="resume",
+            title="Resume a recorded town",
+            fields=[field],
+            start=self._chosen,
+            button="Resume",
+            about=ends,
+        )
+        return [new, resume]
 
     def _chosen(self, run_id: str | None) -> None:
         if not run_id:
@@ -154,12 +160,11 @@ class SocietyTab:
         self.load(run_id)
 
     def _recorded(self) -> list[tuple[str, str]]:
-        """Return the runs of societies, the newest first, as (label, id)."""
+        """Return the runs of societies, the newest first, as (id, label)."""
         mine = None if self.town is None else self.town.run_id
         return [
-            (f"{run.task} · {'here' if run.id == mine else run.state} · {run.id}", run.id)
-            for run in reversed(self._hub.journal.runs())
-            if run.kind == "Society"
+            (run.id, f"{run.task} · {'here' if run.id == mine else run.state} · {run.id}")
+            for run in reversed(self._hub.journal.runs(kind="Society"))
         ]
 
     # -- what pages ask ----------------------------------------------------------------------------
@@ -212,6 +217,13 @@ class SocietyTab:
         if listed := list(itertools.islice(found, _LISTED)):
             return listed
         raise ConfigError(f"there is no citizen whose name begins with {name!r:.80}")
+
+    def kept(self) -> dict[str, int]:
+        """Return the step of the last checkpoint, from which a fork continues."""
+        entries = self._hub.journal.entries(self._living()[0].run_id)
+        states = (each for each in reversed(entries) if each.kind == "state" and not each.path)
+        last = next(states, None)
+        return {"step": 0 if last is None else int(last.data["state"]["step"])}
 
     def log(self) -> dict[str, Any]:
         """Return what was asked and changed, the newest first."""
@@ -282,20 +294,25 @@ class SocietyTab:
 
     def routes(self, router: APIRouter) -> None:
         """Add a route for each method that pages call, under its name."""
-        for shown in (self.frame, self.map, self.citizen, self.find, self.log):
+        for shown in (self.frame, self.map, self.citizen, self.find, self.kept, self.log):
             router.get(f"/{shown.__name__}")(shown)
         for done in (self.control, self.interview, self.survey, self.intervene):
             router.post(f"/{done.__name__}")(done)
 
 
 def _order(
-    citizens: float, days: float, step: str, seed: float, model: str, calls: float
+    citizens: int | None,
+    days: float | None,
+    step: str,
+    seed: int | None,
+    model: str,
+    calls: int | None,
 ) -> SimulateOrder:
     if not 10 <= (citizens or 0) <= MOST:
         raise ConfigError(f"citizens must be from 10 to {MOST:,}, got {citizens}")
-    named = (model or "").strip() or None
-    most = int(calls or 0) or None if named else None
-    town = (int(citizens), float(days or 0), int(seed or 0))
+    named = model.strip() or None
+    most = calls or None if named else None
+    town = (int(citizens or 0), float(days or 0), seed or 0)
     order = SimulateOrder(*town, step, named, max_calls=most)
     check(order)
     without_keys(order)

@@ -15,6 +15,7 @@ from moothall.errors import ConfigError
 from moothall.message import BROADCAST
 from moothall.slash import parse_slash
 from moothall.spaces.complete import Help, completions
+from moothall.studio.page import Form
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -91,6 +92,10 @@ class SpaceTab:
         self._messages.append(shown)
         self._hub.feed.publish("message", shown)
 
+    def messages(self) -> list[dict[str, Any]]:
+        """Return the messages that are kept, the oldest first."""
+        return list(self._messages)
+
     def agents(self) -> dict[str, Any]:
         """Return the agents of the space, and what they are handling."""
         space: Any = self.user.space
@@ -117,7 +122,7 @@ class SpaceTab:
         """Add the routes that pages call."""
         from fastapi import Body
 
-        router.get("/messages")(lambda: list(self._messages))
+        router.get("/messages")(self.messages)
 
         @router.get("/agents")
         async def agents() -> dict[str, Any]:
@@ -144,8 +149,9 @@ class SpaceTab:
             knows = self.user.is_shared or to in here
             return {"sent": sent, "stranger": None if knows else to}
 
-    def form(self) -> None:
-        """Add nothing: Gradio's own chat does not cope with 10,000 messages."""
+    def forms(self) -> list[Form]:
+        """Return none: a person writes a line."""
+        return []
 
 
 def _short(args: dict[str, Any]) -> dict[str, Any]:

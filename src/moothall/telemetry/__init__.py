@@ -72,8 +72,9 @@ def export(journal: Journal | str | os.PathLike[str], run_id: str, exporter: Spa
     Trace, ids, parents and names are those of the spans that the run makes while `instrument` is
     on; what was exported before is completed and not doubled in a back end that keeps one span for
     each id. The times are those of the journal's entries. Only what a journal records has a span:
-    replies, calls of models and actions, steps of research. A reply whose process ended, and that
-    was not resumed, ends with its last entry and the error type `stopped`.
+    replies, calls of models and actions, searches that are calls, steps of research and of
+    societies. A reply whose process ended, and that was not resumed, ends with its last entry and
+    the error type `stopped`.
 
     Returns:
         how many spans there are

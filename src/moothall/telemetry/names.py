@@ -17,6 +17,7 @@ CHAT: Final = "chat"
 INVOKE_AGENT: Final = "invoke_agent"
 INVOKE_WORKFLOW: Final = "invoke_workflow"
 EXECUTE_TOOL: Final = "execute_tool"
+RETRIEVAL: Final = "retrieval"
 PLAN: Final = "plan"
 SEND: Final = "send"
 PROCESS: Final = "process"
@@ -56,6 +57,7 @@ TOOL_NAME: Final = "gen_ai.tool.name"
 TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
 TOOL_TYPE: Final = "gen_ai.tool.type"
 TOKEN_TYPE: Final = "gen_ai.token.type"
+DATA_SOURCE_ID: Final = "gen_ai.data_source.id"
 
 # Only with `content=True`.
 INPUT_MESSAGES: Final = "gen_ai.input.messages"
@@ -64,6 +66,7 @@ SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
 TOOL_DEFINITIONS: Final = "gen_ai.tool.definitions"
 TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
 TOOL_RESULT: Final = "gen_ai.tool.call.result"
+QUERY_TEXT: Final = "gen_ai.retrieval.query.text"
 
 # -- attributes of other conventions ---------------------------------------------------------------
 ERROR_TYPE: Final = "error.type"

@@ -19,7 +19,8 @@ from moothall.telemetry import content, names
 from moothall.telemetry.beginning import TRACEPARENT, VERSION, context_of
 from moothall.telemetry.ids import span_id_of, trace_id_of
 
-_WORKFLOWS: Final = frozenset(("DualActAgent", "Conversation", "Researcher"))
+_SOCIETY: Final = "Society"
+_WORKFLOWS: Final = frozenset(("DualActAgent", "Conversation", "Researcher", _SOCIETY))
 _STEPS: Final = frozenset(("plan", "narrate", "evaluate"))
 """The recorded steps of research, whose keys are such as `1.plan`."""
 _STOPPED: Final = "stopped"
@@ -114,7 +115,10 @@ class RecordedSpans:
         before = reply.entries[0].at
         for entry in reply.entries:
             data, key = entry.data, entry.data.get("key")
-            if not isinstance(key, str):
+            if entry.kind == "state" and reply.begun.get("kind") == _SOCIETY:
+                for row in data["appended"].get("rows", ()):
+                    parts.setdefault(str(row["step"]), []).extend((before, entry.at))
+            elif not isinstance(key, str):
                 pass
             elif entry.kind == "started" and "part" not in data:
                 began[key] = entry.at
@@ -127,12 +131,26 @@ class RecordedSpans:
                 yield from self._step(reply, base, key, data, times, entry.kind == "failed")
             before = entry.at
         for part, all_times in parts.items():
+            if reply.begun.get("kind") == _SOCIETY:
+                yield self._society_step(reply, part, (min(all_times), max(all_times)))
+                continue
             id, name = str(reply.begun.get("agent")), part.rpartition(".")[2]
             about = {names.AGENT_ID: id, names.AGENT_NAME: id, names.STEP: part}
             if name == names.PLAN:
                 about[names.OPERATION] = names.PLAN
             child, span = _child(reply.id, f"part {part}"), (min(all_times), max(all_times))
             yield self._span(f"{name} {id}", child, _number(reply.id), about, span)
+
+    def _society_step(self, reply: _Reply, number: str, times: tuple[float, float]) -> ReadableSpan:
+        about = {
+            names.OPERATION: names.INVOKE_WORKFLOW,
+            names.WORKFLOW_NAME: _SOCIETY,
+            names.STEP: number,
+        }
+        title = f"{names.INVOKE_WORKFLOW} {_SOCIETY}"
+        return self._span(
+            title, _child(reply.id, f"part {number}"), _number(reply.id), about, times
+        )
 
     def _step(
         self,
@@ -162,6 +180,13 @@ class RecordedSpans:
             if isinstance(result, dict) and result.get("error") is not None:
                 error = content.type_in(result)
             id = _child(base, f"tool {key}")
+            if (source := about.get("source")) is not None:
+                searched = {names.OPERATION: names.RETRIEVAL, names.DATA_SOURCE_ID: source}
+                if thread is not None:
+                    searched[names.CONVERSATION_ID] = thread
+                name_of = f"{names.RETRIEVAL} {source}"
+                child = _child(id, names.RETRIEVAL)
+                yield self._span(name_of, child, _number(id), searched, times)
             yield self._span(f"{names.EXECUTE_TOOL} {name}", id, parent, made, times, error)
         elif "model" in about:
             model = str(about["model"])
@@ -177,7 +202,9 @@ class RecordedSpans:
                 for attribute, name in names.SPECIAL_TOKENS.items():
                     if count := getattr(usage, attribute):
                         made[name] = count
-            if base != reply.id:  # asked within a step that is recorded too
+            if (
+                base != reply.id and reply.begun.get("kind") != _SOCIETY
+            ):  # asked within a step that is recorded too
                 base = span_id_of(base, "step", key.rpartition(".")[0].rpartition(".")[0])
             id = _child(span_id_of(base, "step", key), names.CHAT)
             kind = SpanKind.CLIENT
@@ -225,6 +252,8 @@ def _number(id: bytes) -> int:
 
 def _part(reply: _Reply, key: str, data: Mapping[str, Any]) -> str | None:
     """Return the step of research that a recorded step belongs to, such as `1.plan`."""
+    if reply.begun.get("kind") == _SOCIETY:
+        return key.partition("/")[0]
     if reply.begun.get("kind") != "Researcher":
         return None
     iteration, _, rest = key.partition(".")

@@ -111,7 +111,8 @@ class Telemetry(Messages):
         stopped = sum(entry.kind == "over" for entry in record.entries())
         id = span_id_of("reply", record.run_id, path, str(stopped))
         scope, current = SCOPE.get(), otel_context.get_current()
-        if request.record is not None and scope is not None:  # a member, within its group's reply
+        inner = request is not None and request.record is not None
+        if inner and scope is not None:  # a member, within its group's reply
             return (None, id), scope.otel, []
         joined = context_of((record.begun or {}).get(TRACEPARENT), current)
         if joined is not None:
@@ -120,6 +121,19 @@ class Telemetry(Messages):
         links = [Link(around.get_span_context())] if around.get_span_context().is_valid else []
         clear = trace.set_span_in_context(trace.INVALID_SPAN, current)
         return (trace_id_of(record.run_id), id), clear, links
+
+    def workflow(self, name: str, record: Any) -> OpenSpan:
+        """Begin the span of the run of an orchestrator, such as a society."""
+        about: dict[str, Any] = {
+            names.OPERATION: names.INVOKE_WORKFLOW,
+            names.WORKFLOW_NAME: name,
+        }
+        title = f"{names.INVOKE_WORKFLOW} {name}"
+        if record is NULL_RECORD:
+            return self.begin(title, about, nothing)
+        about[names.RUN_ID] = record.run_id
+        ids, context, links = self._of_run(None, record)
+        return self.begin(title, about, nothing, ids=ids, context=context, links=links)
 
     def origin(self) -> str | None:
         """Return the context that a run joins even when another process resumes it, or None."""
@@ -233,6 +247,13 @@ class Telemetry(Messages):
                 span.scope.span.set_attribute(names.TOOL_RESULT, value)
 
         return self.begin(f"{names.EXECUTE_TOOL} {call.name}", about, end, label=f"tool {key}")
+
+    def retrieval(self, source: str, query: Any) -> OpenSpan:
+        """Begin the span of a search in a source, such as a folder."""
+        about: dict[str, Any] = {names.OPERATION: names.RETRIEVAL, names.DATA_SOURCE_ID: source}
+        if self._content and isinstance(query, str):
+            about[names.QUERY_TEXT] = query
+        return self.begin(f"{names.RETRIEVAL} {source}", about, nothing, label=names.RETRIEVAL)
 
     def part(self, name: str, agent: Any, key: str) -> OpenSpan:
         """Begin the span of a step of research, such as `plan`, or of a society."""

@@ -50,6 +50,14 @@ class Tracing(Protocol):
         """Begin the span of a call of an action."""
         ...
 
+    def workflow(self, name: str, record: Any) -> Span:
+        """Begin the span of the run of an orchestrator, such as a society."""
+        ...
+
+    def retrieval(self, source: str, query: Any) -> Span:
+        """Begin the span of a search in a source, such as a folder."""
+        ...
+
     def part(self, name: str, agent: Any, key: str) -> Span:
         """Begin the span of a step of research, such as `plan`, or of a society."""
         ...
@@ -81,6 +89,54 @@ class Tracing(Protocol):
 
 active: Tracing | None = None
 """The telemetry, or None: nothing else is looked at then."""
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def searches(source: str) -> Callable[[F], F]:
+    """Mark the function of an action as a search in a source, which has a span of its own."""
+
+    def mark(function: F) -> F:
+        function.searches = source  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+def source_of(action: Any) -> str | None:
+    """Return the source in which an action searches, if its function is marked so."""
+    return getattr(getattr(action, "function", None), "searches", None)
+
+
+def searching(call: Any, work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
+    """Return the work of a call of an action, within a span of its own if it is a search."""
+    source = source_of(call.action)
+    if source is None:
+        return work
+
+    async def within() -> T:
+        assert active is not None
+        return await traced(active.retrieval(source, call.args.get("query")), work)
+
+    return within
+
+
+def retrieved(source: str, query: Any, work: Callable[[], T]) -> T:
+    """Search by a plain function, within a span if there is somebody to tell."""
+    if active is None:
+        return work()
+    span = active.retrieval(source, query)
+    entered = span.enter()
+    try:
+        found = work()
+    except BaseException as error:
+        span.leave(entered)
+        span.end(error=error)
+        raise
+    span.leave(entered)
+    span.end(found)
+    return found
 
 
 async def traced(span: Span, work: Callable[[], Awaitable[T]]) -> T:

@@ -38,8 +38,17 @@ class Port:
         self.host = f"127.0.0.1:{self.number}"
         self.origin = f"http://{self.host}"
 
-    def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.number), timeout=20)
+    @classmethod
+    def at(cls, studio: Studio, number: int) -> Port:
+        """The port of a studio whose address is that of a proxy."""
+        port = cls.__new__(cls)
+        port.studio, port.number, port.host = studio, number, f"127.0.0.1:{number}"
+        port.origin = f"http://{port.host}"
+        return port
+
+    def connect(self, source: str = "") -> socket.socket:
+        own = (source, 0) if source else None
+        return socket.create_connection(("127.0.0.1", self.number), 20, own)
 
     def send(
         self,
@@ -48,6 +57,7 @@ class Port:
         method: str = "GET",
         body: bytes | None = None,
         hosts: Iterable[str] | None = None,
+        source: str = "",
     ) -> Answer:
         """Exactly these headers, after the Host (or several) and what ends the connection."""
         hosts = [self.host] if hosts is None else hosts
@@ -55,7 +65,7 @@ class Port:
         if body is not None:
             told.append(("Content-Length", str(len(body))))
         lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in told)]
-        with self.connect() as connection:
+        with self.connect(source) as connection:
             connection.sendall("\r\n".join([*lines, "", ""]).encode() + (body or b""))
             return answered(connection, method)
 
@@ -101,7 +111,7 @@ def key(port: Port) -> tuple[str, str]:
 
 def key_in(opened: Answer) -> tuple[str, str]:
     """The key, as the answer to the token or password has it."""
-    found = re.search(r'"moothall-studio-key", "(\w{64})"', opened.text)
+    found = re.search(r'name="moothall-studio-key" content="(\w{64})"', opened.text)
     assert found is not None
     return "X-Moothall-Key", found[1]
 

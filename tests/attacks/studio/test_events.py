@@ -80,7 +80,7 @@ def test_a_socket_needs_the_pages_origin_and_the_token(
 
 
 def test_no_other_socket_is_open(port: Port) -> None:
-    for path in ("/", "/gradio_api/queue/data", "/queue/join", "/studio/cards", "/studio/events/"):
+    for path in ("/", "/runs/x", "/queue/join", "/studio/cards", "/studio/events/"):
         with pytest.raises(InvalidStatus) as refused:
             connect(
                 f"ws://{port.host}{path}",
@@ -112,7 +112,7 @@ def test_another_epoch_is_answered_by_reset(port: Port) -> None:
             assert frame(page)["reset"] is True
 
 
-def test_what_is_no_number_is_refused(port: Port) -> None:
+def test_event_stream_after_that_is_no_number_is_refused(port: Port) -> None:
     for after in ("x", "1.5", "NaN", "", "1;2", "0x1"):
         with pytest.raises(InvalidStatus):
             listen(port, f"?after={after}")

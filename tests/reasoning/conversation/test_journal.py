@@ -299,7 +299,7 @@ def test_decided_it_goes_on_in_the_process_that_was_stopped(
     asyncio.run(go_on())
 
 
-def test_what_is_said_to_a_stopped_conversation_is_heard_when_it_goes_on(tmp_path: Path) -> None:
+def test_conversation_interrupted_while_stopped_hears_it_on_resume(tmp_path: Path) -> None:
     desk = Desk(tmp_path / "desk")
     assert desk.run("round", "b1", idempotent=False) is None
 
@@ -485,7 +485,7 @@ async def test_resume_goes_on_with_the_run_that_was_cancelled(tmp_path: Path) ->
 
 
 @on_a_loop
-async def test_what_a_long_thread_has_is_recorded_once_and_known_when_it_goes_on(
+async def test_conversation_long_thread_is_recorded_once_and_restored(
     tmp_path: Path,
 ) -> None:
     replies = 38
@@ -545,7 +545,9 @@ async def test_a_state_that_was_loaded_is_gone_on_with_in_a_run_of_its_own(tmp_p
 
 
 @on_a_loop
-async def test_what_participants_are_told_is_in_the_file_before_they_are(tmp_path: Path) -> None:
+async def test_conversation_lines_are_committed_before_participants_hear_them(
+    tmp_path: Path,
+) -> None:
     class Looks:
         def __init__(self, id: str) -> None:
             self.id = id
@@ -607,7 +609,7 @@ def test_a_choice_that_was_cut_off_is_charged(tmp_path: Path) -> None:
         assert reply.stop_reason == ("done" if number < 3 else "budget")
 
 
-def test_what_the_chooser_was_asked_is_recorded(tmp_path: Path) -> None:
+def test_conversation_chooser_calls_are_recorded(tmp_path: Path) -> None:
     with Journal(tmp_path / "0") as journal:
         chooser = Chooser(journal, tmp_path / "1", 0, '{"next": "b"}')
         chosen_by(chooser, journal, Budget()).reply_sync("go", run_id=RUN)
@@ -697,7 +699,7 @@ async def test_a_run_that_has_not_ended_cannot_be_replayed(tmp_path: Path) -> No
             journal.replay(RUN)
 
 
-def test_what_is_no_journal_is_refused() -> None:
+def test_conversation_wrong_journal_is_refused() -> None:
     with pytest.raises(DefinitionError, match="journal= must be a Journal"):
         Conversation(pair("one"), journal=3)  # type: ignore[arg-type]
 
@@ -727,7 +729,7 @@ async def test_a_copy_tells_durable_memories_nothing_twice(tmp_path: Path) -> No
     ]
 
 
-def test_it_goes_on_in_a_space(tmp_path: Path) -> None:
+def test_conversation_in_a_space_resumes(tmp_path: Path) -> None:
     def make_it(cut: bool) -> Conversation:
         def until(state: Any) -> None:
             if cut and state.turns == 2:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict
-from pathlib import Path
 from typing import Final
 
 import click
@@ -13,8 +13,26 @@ from moothall.cli.shared_options import journal_option, made_journal, opened, us
 from moothall.cli.values import Age, FileToWrite, Whole
 from moothall.errors import ConfigError
 from moothall.journal import Deleted, Journal
+from moothall.postgres import is_url
 from moothall.telemetry import export_otlp
 from moothall.text import counted, escaped
+
+
+class _Memory(click.Path):
+    """The path of a memory that exists, or the URL of a server's."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, exists=True)
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str:
+        """Return it as it was given."""
+        return str(value if is_url(value) else super().convert(value, param, ctx))
+
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 _EXISTING: Final = click.Path(dir_okay=False, exists=True)
@@ -36,9 +54,9 @@ _OLDER: Final = (
 @click.option(
     "--memory",
     metavar="PATH",
-    type=_EXISTING,
+    type=_Memory(),
     multiple=True,
-    help="Memory file in which thread T is forgotten too.",
+    help="Memory, a file or a URL, in which thread T is forgotten too.",
 )
 @click.option(
     "--inbox",
@@ -78,7 +96,7 @@ def delete(
         raise click.UsageError("--memory and --inbox are for --thread")
     with opened(journal) as found:
         deleted = found.delete(*run_ids, thread=thread)
-        forgotten = {path: _forget(path, str(thread)) for path in memory}
+        forgotten = dict(_forget(path, str(thread)) for path in memory)
         emptied = {path: _empty(path, str(thread)) for path in inbox}
         _tell(deleted, found, as_json, {"memory": forgotten, "inbox": emptied})
     if not as_json:
@@ -89,17 +107,17 @@ def delete(
     return 0
 
 
-def _forget(path: str, thread: str) -> int:
-    """Forget a thread in a memory file, and those below it; return how many."""
-    from moothall.memory import SQLiteMemory
+def _forget(path: str, thread: str) -> tuple[str, int]:
+    """Forget a thread in a memory, and those below it; return its name, and how many."""
+    from moothall.memory import PostgresMemory, SQLiteMemory
 
-    with SQLiteMemory(path, thread) as memory:
+    with PostgresMemory(path, thread) if is_url(path) else SQLiteMemory(path, thread) as memory:
         found = [id for id in memory.threads() if id == thread or id.startswith(f"{thread}/")]
         for id in found:
             memory.thread(id).forget()
         if not memory.compact():
             click.echo(f"moothall: {escaped(path)}: {_OLDER}", err=True)
-        return len(found)
+        return memory.path, len(found)
 
 
 def _empty(path: str, thread: str) -> int:
@@ -157,9 +175,11 @@ def _tell(
         click.echo(f"left: {escaped(id)}: {escaped(why)}")
     click.echo(f"{counted(len(deleted.runs), 'run')} deleted")
     if not deleted.overwritten:
+        why = "processes work on other runs, so the file was not written anew: copies"
+        if is_url(journal.path):
+            why = "the server keeps its files as they are: copies"
         click.echo(
-            "moothall: processes work on other runs, so the file was not written anew: copies of "
-            "some rows may be left in it until `moothall runs compact`",
+            f"moothall: {why} of some rows may be left in it until `moothall runs compact`",
             err=True,
         )
 
@@ -180,9 +200,9 @@ def compact(journal: str | None) -> int:
     130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     with opened(journal) as found:
-        before = Path(found.path).stat().st_size
+        before = found.size()
         whole = found.compact()
-        click.echo(f"{before:,} bytes before, {Path(found.path).stat().st_size:,} now")
+        click.echo(f"{before:,} bytes before, {found.size():,} now")
     if not whole:
         click.echo(f"moothall: {_OLDER}", err=True)
     return 0 if whole else 1

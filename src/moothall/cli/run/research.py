@@ -191,7 +191,7 @@ def _in_studio(order: ResearchOrder, journal: str | None, run_id: str | None, as
             named = click.core.ParameterSource.COMMANDLINE
             click.get_current_context().set_parameter_source("journal", named)
         print(f"moothall studio: {address}", file=sys.stderr, flush=True)
-        status = execute_order(run_research, order, page.journal.path, run_id, as_json)
+        status = execute_order(run_research, order, journal or page.journal.path, run_id, as_json)
         if status != INTERRUPTED:
             print("the page stays there until Ctrl-C", file=sys.stderr, flush=True)
             with redirect_stdout(sys.stderr):  # standard output is for the report

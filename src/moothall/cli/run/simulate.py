@@ -35,7 +35,7 @@ MANY_CALLS: Final = 1_000
 """Ask before more calls of a model than this."""
 _FIELDS: Final = {"days": "workflow", "seed": "seeds", "step": "society.step"}
 """The fields of an experiment that stand for options of a town."""
-_OF_EXPERIMENTS: Final = ("experiment", "sweep", "seeds", "jobs", "out", "yes", "as_json")
+_OF_EXPERIMENTS: Final = ("experiment", "sweep", "seeds", "jobs", "odd", "out", "yes", "as_json")
 
 
 @click.command()
@@ -87,6 +87,11 @@ _OF_EXPERIMENTS: Final = ("experiment", "sweep", "seeds", "jobs", "out", "yes", 
     help="Format of the tables.  [default: Parquet if pyarrow is installed]",
 )
 @click.option(
+    "--trajectories",
+    is_flag=True,
+    help="Write where each citizen was in each step, too.",
+)
+@click.option(
     "--sweep",
     metavar="NAME=V,V",
     multiple=True,
@@ -102,6 +107,12 @@ _OF_EXPERIMENTS: Final = ("experiment", "sweep", "seeds", "jobs", "out", "yes", 
     type=Whole(1, 1024),
     help="Processes that simulate EXPERIMENT side by side.  [default: 1]",
 )
+@click.option(
+    "--odd",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Describe EXPERIMENT by the ODD protocol in FILE, and run nothing.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print each step as a line of JSON.")
 def command(
     experiment: str | None,
@@ -112,6 +123,7 @@ def command(
     sweep: tuple[str, ...],
     seeds: int | None,
     jobs: int | None,
+    odd: str | None,
     **given: Any,
 ) -> int:
     """Simulate a town of citizens for some days, or run an EXPERIMENT.
@@ -150,7 +162,8 @@ def command(
 
     --out writes the tables metrics (a row per step), citizens (as they are at the end) and
     messages, manifest.json (settings, versions, hashes), and, with matplotlib, the pictures map.png
-    and day.png. `moothall.society.read_people` reads citizens again.
+    and day.png; with --trajectories also where each citizen was after each step.
+    `moothall.society.read_people` reads citizens again, `Trajectories` where they were.
 
     Exit codes: 0 done, 1 failed,
     2 wrong usage, 130 interrupted.
@@ -160,10 +173,14 @@ def command(
             if name not in _OF_EXPERIMENTS and is_typed(name):
                 raise click.UsageError(_of_a_town(name, experiment))
         instead: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
+        if odd is not None:
+            return _describe(experiment, odd)
         folder = Path(given["out"] or f"{Path(experiment).stem}-results")
         return _experiment(experiment, instead, sweep, jobs or 1, folder, yes, as_json)
-    if sweep or seeds is not None or jobs is not None:
-        raise click.UsageError("--sweep, --seeds and --jobs are for an EXPERIMENT: name its file")
+    if sweep or seeds is not None or jobs is not None or odd is not None:
+        raise click.UsageError(
+            "--sweep, --seeds, --jobs and --odd are for an EXPERIMENT: name its file"
+        )
     order = SimulateOrder(**given)
     with usage():
         check(order)
@@ -269,6 +286,16 @@ def _experiment(
         for first in totals["first_fallback"]:
             many = f"{totals['fallbacks']:,} of a model's {totals['model_calls']:,} decisions"
             click.echo(escaped(f"  by rule instead: {many}, the first: {first}"))
+    return 0
+
+
+def _describe(path: str, odd: str) -> int:
+    """Describe the experiment of a file by the ODD protocol; return the exit code."""
+    from moothall.society.experiments.study import Experiment
+
+    with usage():
+        Experiment.from_yaml(path).odd(odd)
+    click.echo(escaped(f"{odd}: {path} by the ODD protocol"))
     return 0
 
 

@@ -66,7 +66,7 @@ def run_simulation(order: SimulateOrder, as_json: bool, recorded: Recorded | Non
 
                 settings = {k: v for k, v in asdict(order).items() if k not in order.may_change}
                 settings |= {"steps": order.steps, "start": Clock().start.isoformat(), **hashes}
-                tables = Tables(order.out, settings, order.parquet)
+                tables = Tables(order.out, settings, order.parquet, order.trajectories)
             began, first = 0.0, -1
 
             def each(row: dict[str, Any]) -> None:

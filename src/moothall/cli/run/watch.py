@@ -15,10 +15,10 @@ from moothall.approval import (
     ApprovalRequest,
     Approver,
     CallbackApprover,
-    Refused,
     TerminalApprover,
     approve,
 )
+from moothall.approval.approval import Decision
 from moothall.cli.recorded_runs import Recorded
 from moothall.cli.run.ended import exit_code
 from moothall.cli.run.run_display import RunDisplay
@@ -83,7 +83,7 @@ class Permission:
         self.screen = screen
         self.turn: asyncio.Lock = asyncio.Lock()  # held by a question, or by what is shown
 
-    async def approve(self, request: ApprovalRequest) -> bool | Refused:
+    async def approve(self, request: ApprovalRequest) -> Decision:
         """Ask the person; return whether the action is permitted."""
         self.screen.hold()
         try:

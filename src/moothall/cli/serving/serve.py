@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from moothall.budget import Budget
 from moothall.cli.ending import NotBegun
 from moothall.cli.own_agents import named_agent
 from moothall.cli.serving.broker_commands import (
@@ -23,17 +25,25 @@ from moothall.cli.serving.broker_commands import (
     place_options,
     serve_over_broker,
 )
-from moothall.cli.shared_options import journal_option, recorded, usage
-from moothall.cli.values import FileToWrite, Number, OneOf
-from moothall.doors.checks import is_loopback_address
+from moothall.cli.serving.company import is_company, serve_company
+from moothall.cli.shared_options import (
+    is_typed,
+    journal_option,
+    made_journal,
+    recorded,
+    usage,
+)
+from moothall.cli.values import FileToWrite, Number, OneOf, Whole, above_0
 from moothall.errors import MissingExtra
 
 if TYPE_CHECKING:
     from moothall.agent import Agent
+    from moothall.budget.period import Per
+    from moothall.journal import Journal
 
 
 @click.command()
-@click.argument("agents", metavar="MODULE:AGENT...", nargs=-1, required=True)
+@click.argument("agents", metavar="MODULE:AGENT...|FILE.yaml", nargs=-1, required=True)
 @click.option("--id", metavar="ID", help="The agent's id.  [default: the class's name]")
 @click.option(
     "--http", metavar="HOST:PORT", help="Serve over HTTP: MCP at /mcp, OpenAI's interface at /v1."
@@ -45,6 +55,16 @@ if TYPE_CHECKING:
     envvar="MOOTHALL_TOKEN",
     help="Secret that callers state over HTTP.  [default: MOOTHALL_TOKEN]",
 )
+@click.option(
+    "--callers",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="In place of --token: file in which each line has a caller's name and its token.",
+)
+@click.option("--max-tokens", type=Whole(min=1), help="Tokens that each caller may use.")
+@click.option("--max-usd", type=above_0("US dollars"), help="US dollars that each may spend.")
+@click.option("--per", type=OneOf(("day", "month")), help="Renew these limits each day or month.")
+@click.option("--rate", type=Whole(min=1), help="Requests that each caller may make in a minute.")
 @place_options
 @click.option(
     "--inbox",
@@ -75,6 +95,11 @@ def command(
     http: str | None,
     mcp_stdio: bool,
     token: str | None,
+    callers: str | None,
+    max_tokens: int | None,
+    max_usd: float | None,
+    per: Per | None,
+    rate: int | None,
     place: Place,
     inbox: str | None,
     journal: str | None,
@@ -86,13 +111,18 @@ def command(
     AGENT is an agent, an agent class, or a function that returns an agent. MODULE is searched in
     the current folder first.
 
+    FILE.yaml is a company: agents that are supervised, schedules, health and metrics, with all
+    settings in the file; docs/supervision.md has them.
+
     Over RabbitMQ, all processes of the same broker and exchange reach the agent by its id;
     `moothall chat --amqp` is one of them. With --inbox, a message that was being handled when the
     process died is not handled twice.
 
     With --http, programs that speak MCP call the agents' actions as tools, at /mcp, and those that
     speak OpenAI's interface take agents that reply as models, at /v1. Without --token, only
-    programs of this machine may. With --mcp-stdio, the program that starts this
+    programs of this machine may. --callers gives each of several callers a token of its own;
+    --max-tokens, --max-usd and --rate are for each of them, and --journal keeps what each has
+    spent. With --mcp-stdio, the program that starts this
     command does so at its standard input and output, as editors and chat clients do.
 
     An agent that replies has a separate conversation with each sender, or, made with shared=True,
@@ -114,11 +144,19 @@ def command(
       moothall serve my_agents:Clerk --inbox clerk.inbox --journal runs.db
       moothall serve my_agents:Calculator my_agents:Clerk --http 127.0.0.1:8100
       moothall serve my_agents:Clerk --mcp-stdio
+      moothall serve company.yaml
 
     Exit codes: 0 stopped, 1 failed, 2 wrong usage,
     130 ended at once.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    if is_company(agents):
+        typed = [each.name for each in command.params if each.name != "agents" and each.name]
+        if any(map(is_typed, typed)):
+            raise click.UsageError("a company's settings are in its file: give no options")
+        return serve_company(agents)
+    limits = _Limits(max_tokens, max_usd, per, rate, callers)
     if http is None and not mcp_stdio:
+        limits.check_none()
         return serve_over_broker(agents, id, place, inbox, journal, grace, on_mismatch)
     if http is not None and mcp_stdio:
         raise click.UsageError("give either --http or --mcp-stdio")
@@ -141,18 +179,73 @@ def command(
             if journal is not None and hasattr(each, "journal"):
                 stack.enter_context(recorded((each,), journal, name))
         log_to_stderr()
+        books = stack.enter_context(made_journal(journal)) if journal and limits.spend else None
         if mcp_stdio:
-            return asyncio.run(_over_streams(served))
+            return asyncio.run(_over_streams(served, limits, books))
         assert http is not None
-        return _over_http(served, http, token)
+        return _over_http(served, http, token, limits, books)
 
 
-async def _over_streams(agents: Sequence[Agent]) -> int:
+@dataclass(frozen=True)
+class _Limits:
+    """What a command line says that each caller may do."""
+
+    max_tokens: int | None
+    max_usd: float | None
+    per: Per | None
+    rate: int | None
+    callers: str | None
+
+    @property
+    def spend(self) -> bool:
+        """Whether it limits what callers spend."""
+        return self.max_tokens is not None or self.max_usd is not None
+
+    def check_none(self) -> None:
+        """Refuse the options where they say nothing to a door."""
+        if self.spend or self.per or self.rate is not None or self.callers is not None:
+            raise click.UsageError(
+                "--callers, --max-tokens, --max-usd, --per and --rate are for --http"
+            )
+
+    def tokens(self, token: str | None) -> str | dict[str, str] | None:
+        """Return the token, or those of the file of callers."""
+        if self.callers is None:
+            return token
+        if is_typed("token"):
+            raise click.UsageError("give either --token or --callers")
+        named: dict[str, str] = {}
+        for number, line in enumerate(Path(self.callers).read_text("utf-8").splitlines(), 1):
+            words = line.split()
+            if words and len(words) != 2:
+                raise click.UsageError(f"{self.callers}, line {number}: must be a name and a token")
+            if words and named.setdefault(*words) != words[1]:
+                raise click.UsageError(f"{self.callers}, line {number}: {words[0]!r} comes twice")
+        return named
+
+    def budget(self, books: Journal | None) -> Callable[[str], Budget] | None:
+        """Return what makes the budget of a caller."""
+        if not self.spend:
+            if self.per is not None:
+                raise click.UsageError("--per is for --max-tokens and --max-usd")
+            return None
+        whole = Budget(name="callers", journal=books)
+
+        def of(caller: str) -> Budget:
+            return whole.child(name=caller, tokens=self.max_tokens, usd=self.max_usd, per=self.per)
+
+        return of
+
+
+async def _over_streams(agents: Sequence[Agent], limits: _Limits, books: Journal | None) -> int:
     """Serve MCP at the standard streams until the client closes them."""
+    from moothall.doors.callers import Callers
     from moothall.doors.mcp import MCPDoor
     from moothall.doors.served import Served
 
-    served = Served(agents)
+    if limits.rate is not None or limits.callers is not None:
+        raise click.UsageError("--callers and --rate are for --http")
+    served = Served(agents, Callers(None, limits.budget(books)))
     try:
         await MCPDoor(served, "moothall").over_standard_streams()
     finally:
@@ -160,46 +253,37 @@ async def _over_streams(agents: Sequence[Agent]) -> int:
     return 0
 
 
-def _over_http(agents: Sequence[Agent], place: str, token: str | None) -> int:
+def _over_http(
+    agents: Sequence[Agent], place: str, token: str | None, limits: _Limits, books: Journal | None
+) -> int:
     """Serve HTTP until SIGINT or SIGTERM."""
-    import uvicorn
-
     from moothall.doors import asgi
+    from moothall.doors.server import HTTPServer, needs_token, place_of
 
-    host, _, number = place.rpartition(":")
-    host = host.strip("[]")
-    if not host or not number.isdecimal() or not 0 <= int(number) < 65536:
-        raise click.UsageError(f"--http takes HOST:PORT, such as 127.0.0.1:8100, got {place!r:.80}")
-    if token is None and not is_loopback_address(host):
+    with usage():
+        host, port = place_of(place, "--http")
+    tokens = limits.tokens(token)
+    if tokens is None and needs_token(host):
         raise NotBegun(
             f"{host} can be reached from elsewhere: give --token TOKEN, or set MOOTHALL_TOKEN"
         )
-    with usage("--token"):
-        app = asgi(agents, token=token)
-    config: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            host=host,
-            port=int(number),
-            proxy_headers=False,
-            timeout_graceful_shutdown=5,
-            **config,
-        )
-    )
+    budget = limits.budget(books)
+    with usage("--token" if limits.callers is None else "--callers"):
+        app = asgi(agents, token=tokens, budget=budget, rate=limits.rate)
+    with usage("--http"):
+        server = HTTPServer(app, host, port)
     click.echo(
         f"MCP is served at http://{place}/mcp, OpenAI's interface at /v1, AG-UI at /ag-ui, and "
         "A2A. Ctrl-C ends it."
     )
-    # In a thread, since in the main one uvicorn ends the process by the signal that has ended it.
-    running = threading.Thread(target=server.run)
+    stopped = False
 
     def stop(number: int, frame: FrameType | None) -> None:
-        server.force_exit = server.should_exit
-        server.should_exit = True
+        nonlocal stopped
+        server.stop(at_once=stopped)
+        stopped = True
 
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, stop)
-    running.start()
-    running.join()
-    return 0 if server.started else 1
+    server.start()
+    return 0 if server.join() else 1

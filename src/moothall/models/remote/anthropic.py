@@ -16,10 +16,10 @@ from moothall.models.remote.context import listed_context
 from moothall.models.remote.http_model import HTTPModel
 from moothall.models.remote.messages_format import messages_body, messages_tools, tools_called
 from moothall.models.remote.messages_stream import MessageStream
-from moothall.models.settings import check_base_url
+from moothall.models.settings import base_url_of, check_named
 
 if TYPE_CHECKING:
-    from moothall.models.wrappers.rate_limit import RateLimit
+    from moothall.models.remote.rate_limit import RateLimit
 
 _ANTHROPIC = "https://api.anthropic.com"
 _VERSION = "2023-06-01"  # the version of the API whose form this is; a version is kept as it is
@@ -90,17 +90,10 @@ class AnthropicModel(HTTPModel):
         connections: int = 100,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        if not isinstance(name, str) or not name or not name.isprintable():
-            raise ConfigError(f"AnthropicModel: name must be text, got {name!r:.80}")
-        if options is not None and not isinstance(options, Mapping):
-            raise ConfigError(f"AnthropicModel: options= must be a dict, got {options!r:.80}")
+        check_named("AnthropicModel", name, options)
         if max_tokens is None:
             raise ConfigError("AnthropicModel: max_tokens= must be a number of tokens, got None")
-        if base_url is None:
-            stated = os.environ.get("ANTHROPIC_BASE_URL") or _ANTHROPIC
-            given = check_base_url(stated, "ANTHROPIC_BASE_URL")
-        else:
-            given = check_base_url(base_url, "AnthropicModel: base_url=")
+        given = base_url_of("AnthropicModel", base_url, "ANTHROPIC_BASE_URL", _ANTHROPIC)
         super().__init__(
             f"anthropic:{name}",
             given,

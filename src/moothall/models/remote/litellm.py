@@ -22,7 +22,7 @@ from moothall.models.settings import check_base_url
 
 if TYPE_CHECKING:
     from moothall.action import Action
-    from moothall.models.wrappers.rate_limit import RateLimit
+    from moothall.models.remote.rate_limit import RateLimit
 
 # Fields that this class sets itself, and fields that would make litellm bypass it.
 _OWN_FIELDS = frozenset(

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from moothall.arguments import names_checked
-from moothall.errors import ConfigError, ModelError
+from moothall.errors import ModelError
 from moothall.http import HTTPError, Response
 from moothall.http.network import check_allowed
 from moothall.models.chat_stream import AnswerStream
@@ -20,10 +20,10 @@ from moothall.models.remote.context import (
     stated_context,
 )
 from moothall.models.remote.http_model import HTTPModel
-from moothall.models.settings import check_base_url
+from moothall.models.settings import base_url_of, check_named
 
 if TYPE_CHECKING:
-    from moothall.models.wrappers.rate_limit import RateLimit
+    from moothall.models.remote.rate_limit import RateLimit
 
 _OPENAI = "https://api.openai.com/v1"
 # Fields of a request that complete() and stream() set themselves.
@@ -99,17 +99,11 @@ class OpenAIModel(HTTPModel):
         connections: int = 100,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        if not isinstance(name, str) or not name or not name.isprintable():
-            raise ConfigError(f"OpenAIModel: name must be text, got {name!r:.80}")
-        if options is not None and not isinstance(options, Mapping):
-            raise ConfigError(f"OpenAIModel: options= must be a dict, got {options!r:.80}")
+        check_named("OpenAIModel", name, options)
+        given = base_url_of("OpenAIModel", base_url, "OPENAI_BASE_URL", _OPENAI)
         limit = next((field for field in _LENGTHS if field in (options or {})), None)
         if limit is not None and options is not None:
             max_tokens = options[limit]
-        if base_url is None:
-            given = check_base_url(os.environ.get("OPENAI_BASE_URL") or _OPENAI, "OPENAI_BASE_URL")
-        else:
-            given = check_base_url(base_url, "OpenAIModel: base_url=")
         super().__init__(
             f"{given}#{name}" if base_url else f"openai:{name}",
             given,

@@ -21,7 +21,7 @@ from moothall.models.remote.chat_format import chat_messages, response_format, t
 from moothall.models.settings import check_key
 
 if TYPE_CHECKING:
-    from moothall.models.wrappers.rate_limit import RateLimit
+    from moothall.models.remote.rate_limit import RateLimit
 
 # In the text of a server, or of litellm, that does not keep to schemas, or not to this one.
 _NO_SCHEMA = re.compile("response[ _]format|json[ _]schema|output[ _](?:config|format)", re.I)

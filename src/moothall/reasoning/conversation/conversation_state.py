@@ -41,6 +41,7 @@ class ConversationState:
             unfinished, all of them
         steps: the calls of the participants in this reply
         values: the value of each speaker's reply in the last turn, by id
+        outside: what the participants had read from outside
         chars: how many characters the transcript has; not saved, like the next three
         budget: what may be spent, or None
         record: the record of the reply
@@ -61,6 +62,7 @@ class ConversationState:
     transcript: list[Utterance] = field(default_factory=list, metadata=APPENDED)
     steps: list[Step] = field(default_factory=list, metadata=APPENDED)
     values: dict[str, Any] = field(default_factory=dict)
+    outside: list[str] = field(default_factory=list)
     chars: int = field(default=0, metadata=LIVE)
     budget: Any = field(default=None, metadata=LIVE)
     record: Any = field(default=NULL_RECORD, metadata=LIVE)

@@ -97,6 +97,7 @@ class Progress:
     reactive_usage: Usage = field(default_factory=Usage)
     stop: StopReason | None = None
     detail: str = ""
+    outside: list[str] = field(default_factory=list)  # what its members had read from outside
 
     def want(self, schema: Any) -> None:
         """Set the schema or type of the answer."""

@@ -22,6 +22,7 @@ from moothall.action import Action
 from moothall.context import Context
 from moothall.errors import AskAgain, InvalidArguments
 from moothall.jsonvalue import NotJSON, Unreadable, copy_json, read_json, readable
+from moothall.provenance import Origins, origins_of
 from moothall.text import json_type, shorten
 from moothall.threads import awaited
 
@@ -73,11 +74,20 @@ _NOTHING: dict[str, str] = {}
 
 
 class OfferedActions:
-    """The actions that a model is shown; `public` has the names that differ from the safe ones."""
+    """The actions that a model is shown.
 
-    __slots__ = ("actions", "public")
+    `public` has the names that differ from the safe ones, `told` the descriptions that are not the
+    program's, each after who wrote it.
+    """
+
+    __slots__ = ("actions", "public", "told")
 
     def __init__(self, actions: list[Action]) -> None:
+        self.told: list[tuple[str, str]] = [
+            (each._described_by, f"{each.name}: {each.description}")
+            for each in actions
+            if each._described_by
+        ]
         by_name = {action.name: action for action in actions}
         if len(by_name) == len(actions) and all(map(_SAFE.fullmatch, by_name)):
             self.actions: list[Action] = actions
@@ -102,6 +112,8 @@ MAX_CALLS = 128
 MAX_ARGS_CHARS = 1_000_000
 """How long the JSON text of one call's arguments may be."""
 
+_NO_ORIGINS: Origins = {}
+
 
 @dataclass(slots=True)
 class RequestedCall:
@@ -116,6 +128,35 @@ class RequestedCall:
     fault: str | None = None  # what is wrong with the call
     begun: bool = False  # whether its execution has begun
     result: dict[str, Any] | None = None  # the environment's, once it has ended
+    # All of one value until something was read from outside: a call costs nothing more then.
+    origins: Origins = field(
+        default_factory=lambda: _NO_ORIGINS
+    )  # of its arguments, by parameter; read-only
+    from_outside: tuple[tuple[str, str], ...] = ()  # its guarded values that are from outside
+    derived: bool = False  # whether a value of it, guarded or not, is from outside
+    read: tuple[str, ...] = ()  # what the agents that it asked had read
+    always: tuple[str, ...] = ()  # values that a person permitted for the thread
+    said: tuple[str, ...] = ()  # what a person answered to its questions
+
+    def hear(self, said: str) -> None:
+        """Note what a person answered."""
+        self.said += (said,)
+
+    def provenance(self, sources: list[str]) -> dict[str, Any]:
+        """Return what a record keeps of where its values, and its result, come from."""
+        if not (self.origins or self.read or self.always or self.said or sources):
+            return {}
+        kept = {"origins": self.origins, "derived": self.derived, "said": self.said}
+        kept |= {"sources": sources}
+        return {name: each for name, each in {**kept, "always": self.always}.items() if each}
+
+    def restore(self, kept: Any) -> None:
+        """Take what a record has kept."""
+        if isinstance(kept, dict):
+            self.origins = origins_of(kept.get("origins"))
+            self.derived = kept.get("derived", False)
+            self.read, self.always = tuple(kept.get("sources", ())), tuple(kept.get("always", ()))
+            self.said = tuple(kept.get("said", ()))
 
 
 @dataclass(slots=True)

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import tracing
 from moothall.action import ACCESS_DENIED, ACCESS_PERMITTED
-from moothall.agent import CURRENT
-from moothall.approval import ApprovalRequest
+from moothall.approval import ABOUT, Always, ApprovalRequest, Refused
 from moothall.approval.approval import Decision, not_permitted
-from moothall.context import Context, filled, injected
+from moothall.context import filled, injected
 from moothall.environment import execute_in_thread, failed
 from moothall.errors import (
     BudgetExceeded,
@@ -28,11 +27,13 @@ from moothall.reasoning.events import CallEnded, CallStarted
 from moothall.reasoning.hooks import as_hooked, expect, expect_args, run_hooks
 from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.loop.given import error_of
-from moothall.reasoning.loop.parts import Looping
+from moothall.reasoning.loop.parts import Looping, context_of
+from moothall.reasoning.loop.provenance import note_of, questions, sources_of_result, trace
 from moothall.reasoning.members import side_by_side
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
 from moothall.reasoning.reply import Stop
 from moothall.reasoning.reply_request import ReplyRequest
+from moothall.reasoning.replying import READ
 from moothall.reasoning.state import Codec
 from moothall.text import cut, log_failure
 from moothall.threads import called, is_cancelled
@@ -153,7 +154,9 @@ class Call:
         """Return what the step records besides."""
         wanted = self._wanted
         id = {"action": wanted.name, "id": wanted.id}
-        return {**id, "iteration": self._of.iteration, "call": self._place}
+        about = {**id, "iteration": self._of.iteration, "call": self._place}
+        source = tracing.source_of(wanted.action)
+        return about if source is None else {**about, "source": source}
 
     async def run(self) -> None:
         """Give the call its result: the recorded one, or that of executing it now."""
@@ -161,7 +164,7 @@ class Call:
             await self._run()
         else:
             span = tracing.active.tool(self._agent, self._wanted, self.key)
-            await tracing.traced(span, self._run)
+            await tracing.traced(span, tracing.searching(self._wanted, self._run))
 
     async def _run(self) -> None:
         agent, record, chosen = self._agent, self._record, self._wanted.action
@@ -203,12 +206,16 @@ class Call:
     # -- as it is recorded -------------------------------------------------------------------------
 
     def _dump(self, result: dict[str, Any]) -> dict[str, Any]:
-        data = {"args": self._wanted.args, "result": as_json(result)}
+        data, texts = {"args": self._wanted.args}, self._request.state.texts
+        data["result"] = as_json(result)
+        if kept := self._wanted.provenance(sources_of_result(self._wanted, texts, result)):
+            data["provenance"] = as_json(kept)
         return {**data, "refused": True} if self._refused else data
 
     def _load(self, data: dict[str, Any]) -> dict[str, Any]:
         _change(self._wanted, data["args"])
         self._refused = data.get("refused", False)
+        self._wanted.restore(data.get("provenance"))
         result: dict[str, Any] = data["result"]
         return result
 
@@ -226,7 +233,11 @@ class Call:
         refused = await self._before() if agent._hooks.get("pre_acting") else None
         if isinstance(step.args, dict):  # those of the first attempt hold, not the hooks'
             _change(wanted, step.args)
-        request.tell(CallStarted, *self._named, wanted.args)
+        if request.state.texts is not None:
+            trace(wanted, request.state.texts)
+            if step is not NULL_STEP:
+                step.tell(origins=as_json(wanted.origins))
+        request.tell(CallStarted, *self._named, wanted.args, wanted.origins)
         if refused is not None:
             self._refused = True
             return refused
@@ -287,8 +298,9 @@ async def execute(
     chosen = call.action
     assert chosen is not None
     environment = agent.environment
+    token = READ.set(call)
     try:
-        if chosen.access_policy != ACCESS_PERMITTED:
+        if chosen.access_policy != ACCESS_PERMITTED or request.state.texts is not None:
             decision = await _permits(agent, call, request, step)
             if decision is not True:
                 return failed(not_permitted(call.name, decision))
@@ -297,7 +309,7 @@ async def execute(
             await step.begins(call.args)
         kwargs = call.kwargs
         if kinds := injected(chosen):
-            kwargs = filled(kinds, kwargs, context_of(agent, request))
+            kwargs = filled(kinds, kwargs, context_of(agent, request, call))
         method = getattr(environment, "aexecute_action", None)
         if method is None:  # a user's own environment may have only the sync method
             result = await execute_in_thread(environment, chosen, kwargs)
@@ -312,31 +324,30 @@ async def execute(
     except Exception as error:
         log_failure(logger, f"the environment of agent {agent.id!r} failed on {call.name!r}", error)
         return failed(error)
+    finally:
+        READ.reset(token)
     if not isinstance(result, dict):
         return failed(TypeError(f"an environment must give a dict, got {type(result).__name__}"))
     return result
-
-
-def context_of(agent: Any, request: ReplyRequest) -> Context[Any]:
-    """Return what a reply's own functions may know about it."""
-    handling = CURRENT.get()
-    message = None if handling is None else handling.message()
-    return Context(
-        agent,
-        run_id=request.run_id,
-        thread=request.thread,
-        sender=None if message is None else message["from"],
-        budget=agent.budget if request.budget is None else request.budget,
-        deps=agent.deps if request.deps is None else request.deps,
-    )
 
 
 async def _permits(
     agent: Looping, call: RequestedCall, request: ReplyRequest, step: Step
 ) -> Decision:
     """Return whether this call may be executed; the approver gets a copy of its arguments."""
-    if call.action is None or call.action.access_policy == ACCESS_DENIED:
+    chosen, texts = call.action, request.state.texts
+    if chosen is None or chosen.access_policy == ACCESS_DENIED:
         return False
+    asked: list[tuple[str, str]] = []
+    if texts is not None:
+        if not call.origins:
+            trace(call, texts)
+        if call.from_outside and agent.outside_policy != ACCESS_PERMITTED:
+            asked = questions(call, texts, request)
+    if asked and agent.outside_policy == ACCESS_DENIED:
+        return Refused(note_of(asked[:1]))
+    if not asked and chosen.access_policy == ACCESS_PERMITTED:
+        return True
     id = str(agent.id)
     args = copy_json(call.args)
     message = {"from": id, "to": id, "action": {"name": call.name, "args": args}}
@@ -345,19 +356,30 @@ async def _permits(
         if request.seen is not None:
             await request.seen()  # the reader sees the call before it is asked
         # An override may be a plain function that waits for a person.
-        return await called(agent.request_permission, message)
-
-    try:
-        note = getattr(call.action, "_note", "")
-        asked = ApprovalRequest.of(message, note=note).fingerprint
-        decision: Decision = await step.permitted(asked, asks)
+        decision = await called(agent.request_permission, message)
+        if isinstance(decision, Always):
+            call.always = tuple(keys)
+            return True
         return decision
+
+    keys = [key for key, _ in asked]
+    token = ABOUT.set((call.name, args, note_of(asked), tuple(keys)) if asked else None)
+    try:
+        note = getattr(chosen, "_note", "")
+        exact = ApprovalRequest.of(message, note=note).fingerprint
+        permitted: Decision = await step.permitted(exact, asks)
+        if permitted is True and texts is not None:
+            request.allowed += keys
+            texts.always.update(call.always)
+        return permitted
     except asyncio.CancelledError:
         call.fault = _NOT_BEGUN
         raise
     except JournalError:
         raise
     except Exception as error:
-        about = f"request_permission of agent {agent.id!r} failed on {call.name!r}"
-        log_failure(logger, about, error)
+        failure = f"request_permission of agent {agent.id!r} failed on {call.name!r}"
+        log_failure(logger, failure, error)
         return False
+    finally:
+        ABOUT.reset(token)

@@ -17,6 +17,7 @@ from moothall.action import Action
 from moothall.agent import Agent
 from moothall.errors import MoothallError
 from moothall.message import MAX_ID
+from moothall.reasoning.replying import READ, here, told_to
 from moothall.text import escaped, shorten
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
@@ -88,11 +89,25 @@ def _action(
     agent: Agent, id: str, name: str, described: dict[str, Any], parameters: dict[str, Any]
 ) -> Action:
     async def call(**args: Any) -> Any:
-        return await agent.ask(id, name, **args)
+        value = await agent.ask(id, name, **args)
+        if (read := READ.get()) is not None and is_here:
+            read.read += tuple(told_to(here(agent, id)[0], str(agent.id)))
+        return value
 
     text = _line(described.get("description")) or "not described"
     described_as = f"Action of the agent {_line(id)!r}: {text}"
-    return Action._described(_joined(id, name), call, described_as, parameters)
+    # An agent of this process is the program's: its own action says what it is.
+    found, is_here = here(agent, id)
+    offer = None if found is None else found.offers.get(name)
+    options: dict[str, Any] = {"guard": () if name == "say" else None}
+    if offer is not None:
+        options = {"outside": offer.outside, "guard": offer.guarded}
+    elif id not in getattr(agent, "trusted", ()):
+        options["outside"] = not is_here
+    made = Action._described(_joined(id, name), call, described_as, parameters, **options)
+    if not is_here and id not in getattr(agent, "trusted", ()):
+        made._described_by = f"what {_line(id)} says of its actions"
+    return made
 
 
 def _joined(id: str, name: str) -> str:

@@ -18,7 +18,7 @@ from moothall.text import cut
 
 if TYPE_CHECKING:
     from moothall.journal import Entry
-    from moothall.journal.journal_file import JournalFile
+    from moothall.journal.store.store import Store
     from moothall.reasoning.loop.answer import OfferedActions
     from moothall.reasoning.record import Record
     from moothall.reasoning.thread import Thread
@@ -159,7 +159,7 @@ def given_for(
 class _Kept(NamedTuple):
     """A list as a journal has it."""
 
-    file: ref[JournalFile]  # another one of the same path need not have the values
+    file: ref[Store]  # another one of the same path need not have the values
     items: list[Any]
     digests: list[bytes]  # of the items
     groups: frozenset[bytes]  # the digests of its groups

@@ -7,8 +7,15 @@ from collections.abc import Callable, Iterable
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from moothall.action import Action, ActionRegistry
-from moothall.agent import Agent
+from moothall.action import (
+    ACCESS_DENIED,
+    ACCESS_PERMITTED,
+    ACCESS_REQUESTED,
+    AccessPolicy,
+    Action,
+    ActionRegistry,
+)
+from moothall.agent import CURRENT, Agent
 from moothall.context import Context, SystemPrompt
 from moothall.environment import AnyEnvironment
 from moothall.errors import ConfigError, DefinitionError, InvalidId
@@ -17,7 +24,8 @@ from moothall.memory.memory import AnyMemory
 from moothall.message import address
 from moothall.reasoning.group import check_part
 from moothall.reasoning.hooks import Hooks
-from moothall.reasoning.loop.answer import OfferedActions
+from moothall.reasoning.loop.answer import OfferedActions, RequestedCall
+from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.thread import Thread
 from moothall.workflow import ReplyingOptions
 
@@ -86,6 +94,7 @@ class LoopOptions(ReplyingOptions, total=False):
     max_result_chars: int
     check: Check | None
     tries: int
+    outside_policy: AccessPolicy
     budget: Budget | None
     journal: Journal | str | os.PathLike[str] | None
 
@@ -102,6 +111,7 @@ class Looping(Protocol):
     max_result_chars: int
     model: Model
     system_prompt: SystemPrompt | None
+    outside_policy: AccessPolicy
     tries: int
     _goals: list[Goal] | None
     _hooks: Hooks
@@ -154,6 +164,15 @@ def registry_of(actions: Actions | None) -> ActionRegistry:
     return registry
 
 
+def checked_policy(policy: Any, id: str | int) -> AccessPolicy:
+    """Return an outside policy."""
+    if policy not in (ACCESS_PERMITTED, ACCESS_DENIED, ACCESS_REQUESTED):
+        wanted = "must be one of ACCESS_REQUESTED, ACCESS_DENIED, ACCESS_PERMITTED"
+        raise ConfigError(f"agent {id!r}: outside_policy= {wanted}, got {policy!r:.80}")
+    given: AccessPolicy = policy
+    return given
+
+
 def checked_goals(goals: Iterable[Goal], id: str | int) -> list[Goal]:
     """Return goals as a list, each with a priority that has an order."""
     if isinstance(goals, str) or not isinstance(goals, Iterable):
@@ -183,3 +202,20 @@ def checked_discover(discover: str | Iterable[str | int], id: str | int) -> str 
         return tuple(map(address, discover))
     except InvalidId as error:
         raise DefinitionError(f"agent {id!r}: discover= has an invalid id: {error}") from None
+
+
+def context_of(
+    agent: Any, request: ReplyRequest, call: RequestedCall | None = None
+) -> Context[Any]:
+    """Return what a reply's own functions may know about it."""
+    handling = CURRENT.get()
+    message = None if handling is None else handling.message()
+    return Context(
+        agent,
+        run_id=request.run_id,
+        thread=request.thread,
+        sender=None if message is None else message["from"],
+        budget=agent.budget if request.budget is None else request.budget,
+        deps=agent.deps if request.deps is None else request.deps,
+        _heard=None if call is None else call.hear,
+    )

@@ -6,7 +6,13 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from moothall.action import ACCESS_DENIED, Action, ActionRegistry
+from moothall.action import (
+    ACCESS_DENIED,
+    ACCESS_REQUESTED,
+    AccessPolicy,
+    Action,
+    ActionRegistry,
+)
 from moothall.arguments import check_integer
 from moothall.context import SystemPrompt, check_system_prompt
 from moothall.environment import AnyEnvironment, Environment
@@ -23,6 +29,7 @@ from moothall.reasoning.loop.parts import (
     Check,
     checked_discover,
     checked_goals,
+    checked_policy,
     makes_memories,
     registry_of,
 )
@@ -78,6 +85,9 @@ class ReActAgent(RecordedAgent):
             the model is told that and answers again. It must return None or the value.
         tries: how often in a row the model is asked again after an answer that cannot be used,
             before the reply ends as `unreadable`
+        outside_policy: what happens to a call of which a guarded value comes from outside, such as
+            from a web page: `ACCESS_REQUESTED` asks the approver, `ACCESS_DENIED` refuses,
+            `ACCESS_PERMITTED` executes it (docs/provenance.md)
         budget: what its replies together may spend; a reply stops before it would spend more
         journal: a `Journal`, or the path of one, that records its replies, so that they can be
             resumed after a crash
@@ -104,6 +114,7 @@ class ReActAgent(RecordedAgent):
     max_result_chars: int = MAX_RESULT_CHARS
     check: Check | None = None
     tries: int = TRIES
+    outside_policy: AccessPolicy = ACCESS_REQUESTED
     environment: AnyEnvironment = _ENVIRONMENT
     discover: str | tuple[str, ...] | None = None
     _memory: AnyMemory | Callable[[str | None], AnyMemory] | None = None
@@ -124,6 +135,7 @@ class ReActAgent(RecordedAgent):
         max_result_chars: int = MAX_RESULT_CHARS,
         check: Check | None = None,
         tries: int = TRIES,
+        outside_policy: AccessPolicy = ACCESS_REQUESTED,
         budget: Budget | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
         **options: Unpack[ReplyingOptions],
@@ -167,6 +179,8 @@ class ReActAgent(RecordedAgent):
         if tries != TRIES:
             check_integer(f"agent {id!r}: tries=", tries, low=0)
             self.tries = tries
+        if outside_policy != ACCESS_REQUESTED:
+            self.outside_policy = checked_policy(outside_policy, id)
         if discover is not None:
             self.discover = checked_discover(discover, id)
         if budget is not None:
@@ -211,7 +225,7 @@ class ReActAgent(RecordedAgent):
         self._memory = memory
         if self._threads is not None:
             for thread in (self._threads.default, *self._threads):
-                thread.memory = None
+                thread.memory = thread.looked = None
 
     def _memory_of(self, thread: Thread) -> Memory:
         if thread.memory is None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from moothall.errors import MoothallError
 from moothall.models.protocol import Usage, usage_json
+from moothall.provenance import origins_of
 from moothall.reasoning.charging import charge_spent, spending
 from moothall.reasoning.events import CallEnded, CallStarted, MessageAdded
 from moothall.reasoning.loop.given import error_of
@@ -42,6 +43,7 @@ class LoopState:
     # The last calls, each with its name, arguments and the result that the model was shown.
     before: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
+    allowed: list[str] = field(default_factory=list)  # values from outside that were permitted
     messages: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
     steps: list[Step] = field(default_factory=list, metadata=APPENDED)
 
@@ -202,7 +204,7 @@ def call_events(agent: str, entry: Entry, begun: set[tuple[str, str]]) -> Iterat
     # A refused call has no recorded start.
     if (entry.path, data["key"]) not in begun:
         args = data["result"]["args"] if is_over else data.get("args")
-        yield CallStarted, *common, args or {}
+        yield CallStarted, *common, args or {}, origins_of(data.get("origins"))
     begun.add((entry.path, data["key"]))
     if is_over:
         result = data["result"]["result"]

@@ -28,7 +28,7 @@ from moothall.reasoning.loop.answer import (
     fault_of,
     read_answer,
 )
-from moothall.reasoning.loop.calls import Calls, context_of, doubts_of, execute
+from moothall.reasoning.loop.calls import Calls, doubts_of, execute
 from moothall.reasoning.loop.given import (
     MAX_RESULT_CHARS,
     NOT_RUN,
@@ -37,7 +37,8 @@ from moothall.reasoning.loop.given import (
     result_content,
     system_text,
 )
-from moothall.reasoning.loop.parts import Looping
+from moothall.reasoning.loop.parts import Looping, context_of
+from moothall.reasoning.loop.provenance import Shown, look, mark_fault, mark_result, marked
 from moothall.reasoning.loop.recording import (
     LoopState,
     as_it_ended,
@@ -100,6 +101,7 @@ class Run:
         self.record = record
         self._system: str | None = None  # what the function of the system prompt returned
         self._given = Given(record, self.thread)
+        self._without_marks = Shown()
         self._remembered = 0  # how many messages are in the memory
         self._saved = 0  # how many messages are recorded
         self._ids: set[str] = set()  # of the calls
@@ -138,14 +140,14 @@ class Run:
         return await self._reply()
 
     async def _reply(self) -> Reply:
-        agent, state = self.agent, self.state
+        agent, state, request = self.agent, self.state, self.request
         is_new = not state.messages
         if self.thread.unheard:
             self._told.extend(self.thread.hear())
             if not self.record.past(f"{state.iteration + 1}"):
                 self._hear()
         if is_new:
-            self._add(role="user", content=self.request.content)
+            self._add(**marked({"role": "user", "content": request.content}, request.outside))
             self.save()
         elif state.messages[-1]["role"] == "tool":
             # A run that was cancelled beside a terminal action that had succeeded.
@@ -207,7 +209,7 @@ class Run:
             return self.end(Stop("unreadable", faults)) if state.unusable > agent.tries else None
         state.faults, state.unusable = "", 0
         if not answer.calls:
-            self._add(role="assistant", content=answer.text)
+            self._add(role="assistant", content=answer.text, **self._after_reading)
             state.same, state.before = 0, []
             self.save()
             if self._told:
@@ -265,6 +267,8 @@ class Run:
         record.at_end = partial(mark_known, record, self.agent._model, self.budget)
         if record.state is not None:
             self.state = record.state
+            self.request.allowed = self.state.allowed
+            look(self.thread, self.request, self.state.messages, self._named)
             calls = (call for each in record.state.messages for call in each.get("tool_calls", ()))
             self._ids = {call["id"] for call in calls}
             self._saved = self._remembered = len(record.state.messages)
@@ -403,6 +407,8 @@ class Run:
         actions = self.shown.actions or None
         schema = None if self.schema is None else self.schema.json
         given: Any = None
+        if self.thread.texts is not None:
+            prompt = self._without_marks.of(prompt)
         if self.emit is None:
             # Pass a schema only if there is one: a user's own model may not have the parameter.
             more = {} if schema is None else {"schema": schema}
@@ -437,12 +443,19 @@ class Run:
             system := system_text(own, agent._goals or (), guidance)
         ):
             prompt = [{"role": "system", "content": system}, *prompt]
+        told = getattr(getattr(self, "shown", None), "told", None)
+        look(self.thread, self.request, prompt, self._named, self.memory, told)
         return prompt
 
     def find(self, name: str) -> tuple[str, Action | None]:
         """Return the public name and the action for a name that the model used."""
         public = self.shown.public.get(name, name)
         return public, self.action(public)
+
+    def _named(self, name: str) -> Action | None:
+        """Return the action of a name in a message."""
+        shown = getattr(self, "shown", None)
+        return self.action(name if shown is None else shown.public.get(name, name))
 
     def action(self, name: str) -> Action | None:
         """Return the action of a public name."""
@@ -494,11 +507,13 @@ class Run:
             if result is None:
                 result = self._calls(answer).cut_off(place)
             error = error_of(result)
-            step = Step(iteration, wanted.name, wanted.args, result, error, run_id, thread)
+            of_run = (run_id, thread, dict(wanted.origins))
+            step = Step(iteration, wanted.name, wanted.args, result, error, *of_run)
             self.state.steps.append(step)
             content = result_content(result, limit)
             contents.append(content)
             self._add_result(wanted, content)
+            mark_result(self.state.messages[-1], wanted, self.thread, self.request)
         return contents
 
     def _room(self, results: int) -> int:
@@ -539,6 +554,12 @@ class Run:
             for message in new:
                 self.request.tell(MessageAdded, self.id, message)
 
+    @property
+    def _after_reading(self) -> dict[str, Any]:
+        """Return the mark of what the model writes after it read something from outside."""
+        texts = self.thread.texts
+        return {} if texts is None else marked({}, texts.sources)
+
     def _add(self, **message: Any) -> None:
         """Add a message to the reply; the next `save` adds it to memory."""
         self.state.messages.append(message)
@@ -550,16 +571,19 @@ class Run:
             for call in answer.calls:
                 content = result_content({"error": call.fault or NOT_RUN}, MAX_RESULT_CHARS)
                 self._add_result(call, content)
+                mark_fault(self.state.messages[-1], call, self.thread.texts)
         else:
             # Some chat formats require an answer between two messages of the user.
-            self._add(role="assistant", content=answer.text or "(no answer)")
-            self._add(role="user", content=faults)
+            text = answer.text or "(no answer)"
+            self._add(role="assistant", content=text, **self._after_reading)
+            self._add(role="user", content=faults, **self._after_reading)
 
     def _add_calls(self, answer: Answer) -> None:
         calls = [{"id": c.id, "name": c.shown, "args": c.args} for c in answer.calls]
         made = {"role": "assistant", "content": answer.text, "tool_calls": calls}
         if answer.thinking:
             made["thinking"] = answer.thinking
+        made |= self._after_reading
         self.state.messages.append(made)
 
     def _add_result(self, call: RequestedCall, content: str) -> None:

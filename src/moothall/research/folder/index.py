@@ -15,6 +15,7 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, Final
 
+from moothall import tracing
 from moothall.action import Action
 from moothall.agents.folder import Folder
 from moothall.arguments import check_integer
@@ -126,6 +127,7 @@ def search_folder(
         raise ConfigError(f"search_folder: pattern must be a text, got {pattern!r:.80}")
     files = FolderIndex(path, None if index is None else os.fspath(index), pattern)
 
+    @tracing.searches(os.path.basename(files.root))
     def search(query: str) -> list[Resource]:
         """Search the files of a folder for the passages that answer a question best.
 

@@ -7,7 +7,7 @@ from sqlite3 import Connection
 from typing import Final
 
 from moothall.research.sentences import is_stop_word, subject
-from moothall.sqlite.fulltext import any_of, distinct, terms
+from moothall.sqlite.fulltext import any_of, distinct, query_words
 
 QUERY_WORDS: Final = 32
 """How many different words of a question are used; more would add nothing."""
@@ -26,7 +26,7 @@ Scoring it takes 10 ms or more.
 
 def ranked(db: Connection, query: str, most: int) -> list[int]:
     """Return the numbers of the passages that fit a question best, best first."""
-    said = list(terms(subject(query[:_QUERY_CHARS])))
+    said = list(query_words(subject(query[:_QUERY_CHARS])))
     given = [word.lower() for word in said]
     words = [word.lower() for word in said if not is_stop_word(word)] or given
     counted = sorted(

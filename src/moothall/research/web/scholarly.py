@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
+from moothall import tracing
 from moothall.action import Action
 from moothall.arguments import check_integer
 from moothall.errors import DefinitionError, MissingExtra, PageError, SearchError
@@ -19,7 +20,7 @@ from moothall.research.scope import Scope
 from moothall.research.sentences import is_stop_word
 from moothall.research.web.addresses import address_check
 from moothall.research.web.fetching import USER_AGENT, checked, status_text
-from moothall.sqlite.fulltext import distinct, terms
+from moothall.sqlite.fulltext import distinct, query_words
 from moothall.text import one_line
 
 ARXIV: Final = "https://export.arxiv.org/api/query"
@@ -64,6 +65,7 @@ def search_arxiv(
     check_integer("search_arxiv: results", results)
     ask = _Service("search_arxiv", "arXiv", url, timeout_s, delay_s)
 
+    @tracing.searches("arxiv")
     async def search(query: str) -> list[Resource]:
         """Search arXiv for preprints of physics, mathematics, computer science and more.
 
@@ -83,7 +85,7 @@ def search_arxiv(
                 break
         return [each for each in found if scope.takes(each)][: 2 * results]
 
-    return Action("search_arxiv", search, idempotent=True)
+    return Action("search_arxiv", search, outside=True, idempotent=True)
 
 
 def search_crossref(
@@ -114,6 +116,7 @@ def search_crossref(
     check_integer("search_crossref: results", results)
     ask = _Service("search_crossref", "Crossref", url, timeout_s, 0.0)
 
+    @tracing.searches("crossref")
     async def search(query: str) -> list[Resource]:
         """Search Crossref for articles, books and conference papers.
 
@@ -133,7 +136,7 @@ def search_crossref(
             raise SearchError(f"{ask.where} answered without a list of works") from None
         return [each for each in found if each is not None and scope.takes(each)][:results]
 
-    return Action("search_crossref", search, idempotent=True)
+    return Action("search_crossref", search, outside=True, idempotent=True)
 
 
 class _Service:
@@ -175,7 +178,7 @@ class _Service:
 
 
 def _words(query: str, what: str) -> list[str]:
-    said = [each for each in terms(plain(query)[:10_000]) if each.isalnum()]
+    said = [each for each in query_words(plain(query)[:10_000]) if each.isalnum()]
     words = [each for each in said if not is_stop_word(each)] or said
     if not words:
         raise SearchError(f"{what}: the query is empty")

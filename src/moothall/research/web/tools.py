@@ -11,6 +11,7 @@ from datetime import date
 from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
 
+from moothall import tracing
 from moothall.action import Action
 from moothall.arguments import check_integer
 from moothall.errors import (
@@ -103,6 +104,7 @@ def search_web(
     else:
         ask = _ddgs(results, region, timeout_s, scope.range)
 
+    @tracing.searches("web")
     async def search(query: str) -> list[Resource]:
         """Search the web. Read what it finds with visit_page.
 
@@ -115,7 +117,7 @@ def search_web(
         listed = await ask(scope.asked(words))
         return [each for each in _resources(listed) if scope.takes(each)][:results]
 
-    return Action("search_web", search, idempotent=True)
+    return Action("search_web", search, outside=True, idempotent=True)
 
 
 def _scope(
@@ -274,7 +276,7 @@ def visit_page(
         """
         return await _visited(fetcher, url, pool)
 
-    return Action("visit_page", read_page, idempotent=True)
+    return Action("visit_page", read_page, idempotent=True, outside=True, guard=("url",))
 
 
 def read_pdf(
@@ -300,7 +302,7 @@ def read_pdf(
         """
         return await _visited(fetcher, url, pool, pdf=True)
 
-    return Action("read_pdf", read_document, idempotent=True)
+    return Action("read_pdf", read_document, idempotent=True, outside=True, guard=("url",))
 
 
 async def _visited(

@@ -19,7 +19,7 @@ from moothall.society.blocks.columns import DOES, code
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.draw import Draws
 from moothall.society.kernel.mind import told
-from moothall.society.kernel.perception import Perception, item_of
+from moothall.society.kernel.perception import RULES, Perception, item_of
 from moothall.society.kernel.wants import Want
 from moothall.text import error_text, one_line
 
@@ -34,6 +34,11 @@ class CitizenBlockParams(BlockParams):
 
     by_model: bool = Field(
         default=True, description="whether the citizen's model decides, where it has one"
+    )
+    prompt: str | None = Field(
+        default=None,
+        min_length=1,
+        description="what the citizen's model is told to decide, instead of the block's own words",
     )
 
 
@@ -193,7 +198,8 @@ class CitizenBlock(Block):
         The model is told what is wrong with an answer that cannot be used, and asked once more.
 
         Args:
-            task: the decision that the model is to make, in words
+            task: the decision that the model is to make, in words; the block's parameter
+                `prompt` is said instead
             schema: the JSON schema of the answer, an object
             read: makes a value of the object, or raises `Unreadable`; by default the object itself
             shown: JSON data that the model is shown besides what the citizen perceives, is, and
@@ -201,8 +207,10 @@ class CitizenBlock(Block):
         """
         if self.llm is None or not getattr(self.params, "by_model", True):
             return None
+        task = getattr(self.params, "prompt", None) or task
         known = await told(self.agent, f"{task} {json.dumps(shown, default=str)}")
-        prompt = self.perceived.prompt(task, schema, {**known, **shown})
+        rules = getattr(self.agent.params, "decision_prompt", RULES)
+        prompt = self.perceived.prompt(task, schema, {**known, **shown}, rules)
         answer = AnswerSchema(schema)
 
         def value_of(text: str) -> Any:

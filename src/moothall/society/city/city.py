@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from moothall.arguments import check_integer
@@ -13,6 +14,7 @@ from moothall.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.city.columns import PlaceColumns
 from moothall.society.city.generate import generated
+from moothall.society.city.geo import city_of, of_geojson, of_osm
 from moothall.society.city.map import (
     MODES,
     Mode,
@@ -95,6 +97,58 @@ class City(NumberedPlaces):
         """
         places, roads, nodes = generated(seed, citizens)
         return cls(places, roads, nodes=nodes, modes=modes)
+
+    @classmethod
+    def from_osm(
+        cls,
+        path: str | PathLike[str],
+        *,
+        citizens: int | None = None,
+        modes: Iterable[Mode] = MODES,
+    ) -> City:
+        """Return the city of an extract of OpenStreetMap: `.osm.pbf`, or `.osm`.
+
+        Ways with `highway` are roads, between their crossings; nodes and closed ways are places by
+        their tags `building`, `amenity`, `shop`, `office`, `leisure`. Relations are left out. What
+        tags do not state, such as most capacities, is assumed: see `moothall.society.city.geo`.
+
+        Args:
+            path: the file
+            citizens: how many citizens are to find a home: capacities of homes are changed evenly
+            modes: the modes of travel
+
+        Raises:
+            ConfigError: the file cannot be read, or has no roads, places or homes
+            MissingExtra: osmium is not installed
+        """
+        found = city_of(of_osm(path), modes := tuple(modes), citizens, str(path))
+        return cls(found[0], found[1], nodes=found[2], modes=modes)
+
+    @classmethod
+    def from_geojson(
+        cls,
+        source: str | PathLike[str] | Mapping[str, Any],
+        *,
+        citizens: int | None = None,
+        modes: Iterable[Mode] = MODES,
+    ) -> City:
+        """Return the city of GeoJSON, in longitude and latitude.
+
+        Points and polygons are places: by their property `kind`, with `capacity`, `opening_hours`
+        (`08:00-18:00`) and `name`, or by the tags of OpenStreetMap. Lines are roads, which meet in
+        common corners, by `highway`, or `modes` and `oneway`.
+
+        Args:
+            source: the file, or its data: a FeatureCollection
+            citizens: as of `from_osm`
+            modes: the modes of travel
+
+        Raises:
+            ConfigError: it is not such data; the text names the feature
+        """
+        name = "GeoJSON" if isinstance(source, Mapping) else str(source)
+        found = city_of(of_geojson(source), modes := tuple(modes), citizens, name)
+        return cls(found[0], found[1], nodes=found[2], modes=modes)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> City:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import functools
 from collections.abc import Iterable
+from os import PathLike
+from pathlib import Path
 from typing import Any, Final
 
 from moothall.arguments import check_integer, check_text
@@ -290,3 +293,67 @@ class Network(SteppedPlaces):
 def _check_degree(degree: float, n: int) -> None:
     if not isinstance(degree, (int, float)) or not 0 < degree < n:
         raise ConfigError(f"degree must be above 0 and below {n}, got {excerpt(degree)}")
+
+
+def read_network(path: str | PathLike[str], *, edge_seconds: int = 60) -> Network:
+    """Return the network of a table of edges: CSV with a header, or Parquet.
+
+    The ends of an edge are the columns `source` and `target`, or `from` and `to`, else the first
+    two. Ids are taken as texts. An edge to itself is left out, since a network has none; direction
+    and other columns do not count.
+
+    Args:
+        path: the file
+        edge_seconds: the travel time of an edge
+
+    Raises:
+        ConfigError: the file cannot be read, or a row has no two ids; the text names it
+        MissingExtra: it is Parquet, and pyarrow is not installed
+    """
+    file = Path(path)
+    try:
+        if file.suffix == ".parquet":
+            table = package("pyarrow.parquet", "read_network", "tables").read_table(file)
+            names = table.column_names
+            rows: Iterable[Iterable[Any]] = zip(
+                *(table[name].to_pylist() for name in _ends(names, file)), strict=True
+            )
+            return _of_rows(rows, file, edge_seconds)
+        with file.open(encoding="utf-8", newline="") as lines:
+            read = csv.reader(lines)
+            names = next(read, [])
+            at = [names.index(name) for name in _ends(names, file)]
+            width = len(names)
+            rows = ([row[each] for each in at] if len(row) == width else row for row in read if row)
+            return _of_rows(rows, file, edge_seconds)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError(f"{file} is not CSV: {error}") from None
+    except ValueError as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{file} cannot be read: {error}") from None
+
+
+def _ends(names: list[str], file: Path) -> list[str]:
+    """Return the names of the columns that hold the ends of an edge."""
+    for pair in (["source", "target"], ["from", "to"]):
+        if {*pair} <= {*names}:
+            return pair
+    if len(names) < 2:
+        raise ConfigError(f"{file} must have two columns, such as source and target")
+    return names[:2]
+
+
+def _of_rows(rows: Iterable[Iterable[Any]], file: Path, edge_seconds: int) -> Network:
+    nodes: dict[str, None] = {}
+    edges = []
+    for number, row in enumerate(rows, 1):
+        pair = [str(each).strip() for each in row if each is not None]
+        if len(pair) != 2 or not all(pair):
+            raise ConfigError(f"{file}: row {number} must have two ids, got {excerpt(pair)}")
+        nodes |= dict.fromkeys(pair)
+        if pair[0] != pair[1]:
+            edges.append((pair[0], pair[1]))
+    return Network([*nodes], edges, edge_seconds=edge_seconds)

@@ -11,7 +11,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
@@ -24,7 +24,8 @@ from moothall.clock import seconds_of
 from moothall.errors import ConfigError, FileError, MoothallError, StateError
 from moothall.society.experiments.models import TOWN, Source, function_of, importable
 from moothall.society.experiments.pictures import draw_map
-from moothall.society.experiments.results import Measurements, Row
+from moothall.society.experiments.results import Measurements, Row, trajectories_path
+from moothall.society.experiments.trajectory_file import TrajectoryFile
 from moothall.society.experiments.workflow import Item, Run, Surveyed, steps_of
 from moothall.society.kernel.intervention import Intervention
 from moothall.society.metrics import METRICS
@@ -53,6 +54,7 @@ class Cell:
     metrics: list[tuple[str, Source | None]]
     every: int
     has_map: bool = False
+    trajectories: bool = False
 
     def __str__(self) -> str:
         values = "".join(f", {name}={json.dumps(each)}" for name, each in self.values.items())
@@ -79,9 +81,30 @@ class Cell:
         values = json.dumps(self.values, sort_keys=True)
         same = {"experiment": self.experiment, "parameters": values, "seed": self.seed}
         with importable(self.folder), closing(Measurements(part, **same)) as rows:
-            run = _CellRun(self, lived, part.with_suffix(".png"), rows)
+            run = _CellRun(self, lived, part, rows)
             await run.run(self.workflow, self.condition)
             rows.write(run.totals)
+
+
+def maker(cell: Cell) -> Callable[[], Society]:
+    """Return the function that makes the society of a cell."""
+    make = function_of(cell.source, cell.folder)
+    parameters = dict(cell.parameters)
+    if "folder" in inspect.signature(make).parameters:
+        parameters["folder"] = cell.folder
+
+    def made() -> Society:
+        if cell.source == TOWN:
+            found = make(seed=cell.seed, **parameters)
+        else:
+            found = make(cell.seed, **parameters)
+        if isinstance(found, Population):
+            found = Society(found)
+        if not isinstance(found, Society):
+            raise ConfigError(f"society.make must return a Society, got {found!r:.80}")
+        return found
+
+    return made
 
 
 @functools.cache
@@ -93,17 +116,10 @@ class _CellRun:
     """A running cell: the rows that it measures, and totals of failures."""
 
     def __init__(
-        self, cell: Cell, lived: Callable[[int], None], picture: Path, rows: Measurements
+        self, cell: Cell, lived: Callable[[int], None], part: Path, rows: Measurements
     ) -> None:
-        self._cell, self._lived, self._picture, self.rows = cell, lived, picture, rows
-        make = function_of(cell.source, cell.folder)
-        parameters = dict(cell.parameters)
-        if "folder" in inspect.signature(make).parameters:
-            parameters["folder"] = cell.folder
-        if cell.source == TOWN:
-            self._make = functools.partial(make, seed=cell.seed, **parameters)
-        else:
-            self._make = functools.partial(make, cell.seed, **parameters)
+        self._cell, self._lived, self._part, self.rows = cell, lived, part, rows
+        self._make = maker(cell)
         self._metrics = [
             (name, None if by is None else function_of(by, cell.folder))
             for name, by in cell.metrics
@@ -121,12 +137,10 @@ class _CellRun:
         """Run a workflow in a new society, from a saved state or from the start."""
         saved = dict(saved or {})
         coming: list[Intervention] = []  # made at the next step, so that no state has them yet
-        made = self._make()
-        if isinstance(made, Population):
-            made = Society(made)
-        if not isinstance(made, Society):
-            raise ConfigError(f"society.make must return a Society, got {made!r:.80}")
-        async with made as society:
+        async with self._make() as society, AsyncExitStack() as stack:
+            where = self._trajectories(society, condition)
+            if where is not None:
+                stack.callback(where.close)
             if start:
                 state, coming = saved[start][0], [*saved[start][1]]
                 society.load_state_dict(state)
@@ -136,7 +150,7 @@ class _CellRun:
             for item in workflow:
                 if item.run is not None or item.step is not None:
                     count = item.step or (item.run or Run()).count(seconds_of(self._cell.step))
-                    await self._run(society, condition, count)
+                    await self._run(society, condition, count, where)
                     coming = []
                 elif item.survey is not None:
                     await self._survey(society, condition, item.survey)
@@ -153,19 +167,33 @@ class _CellRun:
                 elif item.branch is not None:
                     name = f"{condition}/{item.branch.name}"
                     await self.run(item.branch.workflow, name, saved, item.branch.of)
+            if where is not None:
+                where.write()
             if self._cell.has_map and not start:
-                write_whole(self._picture, functools.partial(draw_map, society))
+                write_whole(self._part.with_suffix(".png"), functools.partial(draw_map, society))
             lines = [f"step {n}, {who}: {what}" for n, who, what in society.failures]
             self.totals["first_failures"] = (self.totals["first_failures"] + lines)[:3]
             if society._asking.unused:
                 self.totals["first_fallback"] = [society._asking.unused]
 
-    async def _run(self, society: Society, condition: str, steps: int) -> None:
+    def _trajectories(self, society: Society, condition: str) -> TrajectoryFile | None:
+        """Return the file of where citizens are in a condition, if it is asked for."""
+        if not self._cell.trajectories:
+            return None
+        values = json.dumps(self._cell.values, sort_keys=True)
+        folder = self._part.parent.parent
+        path = trajectories_path(folder, condition, self._cell.seed, values)
+        return TrajectoryFile(society, path)
+
+    async def _run(
+        self, society: Society, condition: str, steps: int, where: TrajectoryFile | None
+    ) -> None:
         every = self._cell.every
+        add = None if where is None else where.add
         while steps > 0:
             chunk = min(steps, every - society.number % every)
             society.metrics.clear()  # a run of years takes no more memory than one of a day
-            rows = await society.run(step=self._cell.step, steps=chunk)
+            rows = await society.run(step=self._cell.step, steps=chunk, progress=add)
             if society.unmade:
                 number, why = society.unmade[0]
                 raise ConfigError(

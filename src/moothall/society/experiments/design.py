@@ -6,32 +6,43 @@ import functools
 import inspect
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
     PrivateAttr,
     StrictInt,
     TypeAdapter,
     ValidationError,
     field_validator,
-    model_validator,
 )
 
+from moothall.block import Block
 from moothall.clock import seconds_of
 from moothall.errors import ConfigError
 from moothall.jsonvalue import NotJSON, copy_json
 from moothall.society.experiments.cell import Cell
+from moothall.society.experiments.fields import faults_of, placed, there
 from moothall.society.experiments.models import (
-    TOWN,
     Source,
+    block_of,
     function_of,
     in_words,
+    is_of_file,
     town_parameters,
+)
+from moothall.society.experiments.parts import (
+    ELEMENTS,
+    Chart,
+    Condition,
+    Metric,
+    Published,
+    SocietyDesign,
+    metric_of,
 )
 from moothall.society.experiments.workflow import (
     FieldError,
@@ -43,77 +54,12 @@ from moothall.society.experiments.workflow import (
     surveys_of,
 )
 from moothall.society.people.table import read_people
+from moothall.text import nearest
 
 _NONE: Final = "the society has no such parameter"
 _CELLS: Final = 100_000
-_TAGS: Final = frozenset(("int", "constrained-int", "str", "float", "list[int]", "callable"))
-"""The names of a type's alternatives, which pydantic puts into a path."""
-
-
-_WORDS: Final = {
-    "extra_forbidden": "there is no such field",
-    "model_type": "must be a mapping of fields, such as {label: all open}, or {}",
-    "string_pattern_mismatch": "must be letters, digits and _, after the first also spaces, . or -",
-}
-"""What is said instead of pydantic's words, by the type of its error."""
-
-
-class SocietyDesign(BaseModel):
-    """A society to run: a town or what your own function makes, a step, and its parameters."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow", frozen=True)
-
-    make: Source | None = None
-    step: str | int = "15min"
-
-    @field_validator("step")
-    @classmethod
-    def _length(cls, given: str | int) -> str | int:
-        seconds_of(given)
-        return given
-
-    @property
-    def source(self) -> Source:
-        """The function, or the text that names it."""
-        return TOWN if self.make is None else self.make
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The arguments of the function, except the seed."""
-        return dict(self.model_extra or {})
-
-
-class Metric(Part):
-    """A metric: a column of a society's metrics or a function, with label and unit of its axis."""
-
-    name: str = Field(min_length=1, max_length=100)
-    by: Source | None = None
-    label: str = ""
-    unit: str = ""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_name(cls, given: Any) -> Any:
-        return {"name": given} if isinstance(given, str) else given
-
-
-class Condition(Part):
-    """A condition: other parameters (of the society or for `$name`s) or workflow; a label."""
-
-    parameters: dict[str, Any] = Field(default_factory=dict)
-    workflow: list[dict[str, Any]] | None = None
-    label: str = ""
-
-
-class Published(Part):
-    """A published figure, to compare with a metric, times `scale`, after `step` steps."""
-
-    quantity: str
-    published: str
-    metric: str
-    condition: str = "base"
-    scale: float = 1
-    step: int | None = None
+_DOT: Final = re.compile(r"\.(?!py:)")
+"""What is between the names of a parameter deep inside: no dot of `file.py:Block`."""
 
 
 class Design(Part):
@@ -123,25 +69,43 @@ class Design(Part):
     question: str = ""
     society: SocietyDesign = Field(default_factory=SocietyDesign)
     metrics: list[Metric] = Field(default_factory=list)
+    charts: dict[str, Chart | None] = Field(default_factory=dict)
     every: int = Field(default=1, ge=1)
     workflow: list[dict[str, Any]] = Field(min_length=1)
     conditions: dict[str, Condition] = Field(default_factory=lambda: {"base": Condition()})
     seeds: StrictInt | list[StrictInt] = 1
     parameters: dict[str, list[Any]] = Field(default_factory=dict)
     maps: bool = False
+    trajectories: bool = False
     published: list[Published] = Field(default_factory=list)
     source: str = ""
     notes: str = ""
+    about: dict[str, str] = Field(default_factory=dict)
     folder: Path = Field(default=Path(), exclude=True)
+
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _by_name(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            return given
+        return [
+            {**metric_of(name), **(about or {})} if isinstance(about, Mapping | None) else about
+            for name, about in given.items()
+        ]
+
     _command: str | None = PrivateAttr(default=None)
     _cells: list[Cell] = PrivateAttr(default_factory=list)
 
     def __init__(self, **fields: Any) -> None:
+        metrics = fields.get("metrics")
         try:
             super().__init__(**fields)
         except ValidationError as error:
-            raise FieldError(*faults_of(error)) from None
-        self._check()
+            raise self._faulty(faults_of(error, type(self)), metrics) from None
+        try:
+            self._check()
+        except FieldError as error:
+            raise self._faulty(error.faults, metrics) from None
 
     # -- what it asks for --------------------------------------------------------------------------
 
@@ -179,7 +143,7 @@ class Design(Part):
                 lived = (*same, *self._resolved(name, values), metrics, self.every)
                 for seed in self.all_seeds:
                     has_map = self.maps and at == 0 and seed == self.all_seeds[0]
-                    made.append(Cell(name, seed, values, *lived, has_map))
+                    made.append(Cell(name, seed, values, *lived, has_map, self.trajectories))
         return made
 
     def _resolved(self, name: str, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[Item]]:
@@ -195,7 +159,9 @@ class Design(Part):
             filled = _filled(raw, given, used, where)
             workflow = TypeAdapter(list[Item]).validate_python(filled, context=self.folder)
         except ValidationError as error:
-            raise FieldError(*(((*where, *at), what) for at, what in faults_of(error))) from None
+            raise FieldError(
+                *(((*where, *at), what) for at, what in faults_of(error, list[Item]))
+            ) from None
         steps_of(workflow, seconds_of(self.society.step), where)
         parameters = copy_json(self.society.parameters)
         known = self.arguments()
@@ -207,10 +173,11 @@ class Design(Part):
                 at = ("conditions", name, *at)
                 if key in values:
                     raise FieldError((at, "it is swept, so no condition can set it"))
-            root, *path = key.split(".")
+            root, *path = _DOT.split(key)
             if known is not None and root not in known:
                 if key not in used:
-                    what = f"{_NONE}, and no ${key} is in the workflow; {_there(known)}"
+                    near = nearest(root, known)
+                    what = f"{_NONE}{near}, and no ${key} is in the workflow; {there(known)}"
                     raise FieldError((at, what))
                 continue
             into, places[key] = parameters, at
@@ -220,11 +187,25 @@ class Design(Part):
                     raise FieldError((at, f"{step!r} has no {each!r}"))
             into[path[-1] if path else root] = copy_json(value)  # another cell adds to its own
         if self.society.make is None:
+            kind = self._town(parameters, places)
             try:
-                town_parameters().model_validate(parameters, context=self.folder)
+                kind.model_validate(parameters, context=self.folder)
             except ValidationError as error:
-                raise FieldError(*_placed(faults_of(error), places)) from None
+                raise FieldError(*placed(faults_of(error, kind), places)) from None
         return parameters, workflow
+
+    def _town(self, parameters: Mapping[str, Any], places: Mapping[str, Where]) -> type[BaseModel]:
+        """Return the model of a town's parameters, with the blocks of files that they name."""
+        own: list[tuple[str, type[Block]]] = []
+        blocks = parameters.get("blocks")
+        for name in blocks if isinstance(blocks, Mapping) else ():
+            if is_of_file(name):
+                try:
+                    own.append((name, block_of(name, self.folder)))
+                except ConfigError as error:
+                    fault = (("blocks", name), str(error))
+                    raise FieldError(*placed([fault], places)) from None
+        return town_parameters(tuple(own))
 
     def arguments(self) -> list[str] | None:
         """Return the names of the society's parameters; None if it takes any."""
@@ -278,15 +259,22 @@ class Design(Part):
         known = self.arguments()
         for name in self.society.parameters:
             if known is not None and name not in known:
-                raise FieldError((("society", name), f"{_NONE}; {_there(known)}"))
+                what = f"{_NONE}{nearest(name, known)}; {there(known)}"
+                raise FieldError((("society", name), what))
         self._cells = self._all_cells()
         asked = dict.fromkeys(name for each in self.surveys() for name in each.metrics)
         for index, metric in enumerate(self.metrics):
             if metric.by is not None:
                 self._function(("metrics", index, "by"), metric.by)
             elif "." in metric.name and metric.name not in asked:
-                what = f"no survey measures it; {_there(asked or ['none'])}"
+                what = f"no survey measures it; {there(asked or ['none'])}"
                 raise FieldError((("metrics", index, "name"), what))
+        for name in self.about:
+            if name not in ELEMENTS:
+                what = f"it is no element of ODD{nearest(name, ELEMENTS)}; {there(ELEMENTS)}"
+                raise FieldError((("about", name), what))
+        for name, chart in self.charts.items():
+            self._check_chart(("charts", name), name, chart or Chart(), (*measured, *asked))
         for index, figure in enumerate(self.published):
             if figure.metric not in (*measured, *asked):
                 what = f"no metric {figure.metric!r} is measured"
@@ -294,6 +282,30 @@ class Design(Part):
             if figure.condition.partition("/")[0] not in self.conditions:
                 what = f"there is no condition {figure.condition!r}"
                 raise FieldError((("published", index, "condition"), what))
+
+    def _check_chart(self, where: Where, name: str, chart: Chart, measured: Iterable[str]) -> None:
+        if is_of_file(name):
+            self._function(where, name)
+            if chart.metrics:
+                raise FieldError(((*where, "metrics"), "the function chooses what it draws"))
+        elif not chart.metrics:
+            raise FieldError((where, "must have metrics, or be named file.py:function"))
+        for index, each in enumerate(chart.metrics):
+            if each not in (known := [*measured]):
+                what = f"no metric {each!r} is measured{nearest(each, known)}; {there(known)}"
+                raise FieldError(((*where, "metrics", index), what))
+
+    @staticmethod
+    def _faulty(faults: Iterable[tuple[Where, str]], metrics: Any) -> FieldError:
+        """Return faults as an error; metrics by name have that name in their paths."""
+        names = [*metrics] if isinstance(metrics, Mapping) else ()
+        made: list[tuple[Where, str]] = []
+        for where, what in faults:
+            at = where[1] if where[:1] == ("metrics",) and len(where) > 1 else None
+            if isinstance(at, int) and at < len(names):
+                where = ("metrics", names[at], *where[2:])
+            made.append((where, what))
+        return FieldError(*made)
 
     def _function(self, where: Where, source: Source) -> Callable[..., Any]:
         try:
@@ -321,32 +333,6 @@ class Design(Part):
         """Return the design as JSON data, with functions by name."""
         made: dict[str, Any] = in_words(self.model_dump(exclude_defaults=True))
         return {"society": {}, **made}
-
-
-def _there(known: Iterable[str]) -> str:
-    return f"there are: {', '.join(known)}"
-
-
-def _placed(
-    faults: Iterable[tuple[Where, str]], places: Mapping[str, Where]
-) -> Iterator[tuple[Where, str]]:
-    """Yield faults of a society's parameters, each with the path where its parameter is set."""
-    for path, what in faults:
-        name = ".".join(map(str, path))
-        pairs = ((f"{key}.", f"{name}.", at) for key, at in places.items())
-        set_at = (at for a, b, at in pairs if a.startswith(b) or b.startswith(a))
-        yield next(set_at, ("society", *path)), what
-
-
-def faults_of(error: ValidationError) -> list[tuple[Where, str]]:
-    """Return pydantic's errors as (path, what is wrong), without names of alternatives."""
-    found: dict[Where, str] = {}
-    for each in error.errors(include_url=False, include_context=False):
-        loc = each["loc"]
-        where = tuple(itertools.takewhile(lambda part: str(part) not in _TAGS, loc))
-        what = _WORDS.get(each["type"], each["msg"].removeprefix("Value error, "))
-        found.setdefault(where, what)
-    return list(found.items())
 
 
 def _filled(value: Any, given: Mapping[str, Any], used: set[str], at: Where) -> Any:

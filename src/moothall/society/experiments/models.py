@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
 import importlib.util
@@ -15,11 +16,13 @@ from weakref import WeakValueDictionary
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, create_model
 
+from moothall.block import Block
 from moothall.budget import Budget
 from moothall.clock import Clock
 from moothall.errors import ConfigError, ModelError
 from moothall.journal import Journal
 from moothall.models.names import check_spelling, model
+from moothall.params import BlockParams
 from moothall.society import blocks as known
 from moothall.society.city.city import City
 from moothall.society.kernel.citizen import CitizenAgentParams
@@ -33,17 +36,32 @@ from moothall.society.society import Society
 from moothall.text import error_text
 from moothall.threads import is_async
 
-_BLOCKS: Final[dict[str, Any]] = {
-    type(each).__name__: (type(each).ParamsType, None) for each in known.all_blocks()
-}
+_BLOCKS: Final = (*known.NAMES, "Reflection")
+_PROMPTS: Final = {"citizen": "decision_prompt", "dispatcher": "block_dispatch_prompt"}
+"""The prompts that are of no block, and the parameter of a citizen that has each."""
+_Text = Annotated[str, Field(min_length=1)] | None
 _RECORDED: WeakValueDictionary[tuple[str, Path], Any] = WeakValueDictionary()
 
 
 @functools.cache
-def town_parameters() -> type[BaseModel]:
-    """Return the parameters of a town with their types, as a pydantic model."""
+def town_parameters(own: tuple[tuple[str, type[Block]], ...] = ()) -> type[BaseModel]:
+    """Return the parameters of a town with their types, as a pydantic model.
+
+    `own` are the blocks of files, by `file.py:Block`.
+    """
+    blocks: dict[str, Any] = {
+        f"{name}Block": (getattr(known, f"{name}BlockParams") | None, None) for name in _BLOCKS
+    }
+    prompts: dict[str, Any] = dict.fromkeys((*_PROMPTS, *blocks), (_Text, None))
+    for number, (name, block) in enumerate(own):
+        kind = block.ParamsType or BlockParams
+        blocks[f"own{number}"] = (kind | None, Field(None, alias=name))
+        if "prompt" in kind.model_fields:
+            prompts[f"own{number}"] = (_Text, Field(None, alias=name))
+    forbid = ConfigDict(extra="forbid")
     kinds = get_type_hints(town, include_extras=True)
-    kinds["blocks"] = create_model("Blocks", __config__=ConfigDict(extra="forbid"), **_BLOCKS)
+    kinds["blocks"] = create_model("Blocks", __config__=forbid, **blocks)
+    kinds["prompts"] = create_model("Prompts", __config__=forbid, **prompts)
     llm = Annotated[str, AfterValidator(_model_name)] | None
     kinds |= {"params": CitizenAgentParams, "llm": llm}
     fields: dict[str, Any] = {name: (kind, None) for name, kind in kinds.items()}
@@ -57,10 +75,13 @@ def _file(given: Any, info: ValidationInfo) -> Any:
     return given
 
 
-def _model_name(given: str) -> str:
+def _model_name(given: str, info: ValidationInfo) -> str:
     try:
-        check_spelling(given)
-    except ModelError as error:
+        if is_of_file(given):
+            function_of(given, info.context or Path())
+        else:
+            check_spelling(given)
+    except (ConfigError, ModelError) as error:
         raise ValueError(str(error)) from None
     return given
 
@@ -77,7 +98,8 @@ def town(
         Annotated[int, Field(ge=1, strict=True)] | str, AfterValidator(_file)
     ] = 100,
     city: Annotated[str | None, AfterValidator(_file)] = None,
-    blocks: Mapping[str, Mapping[str, Any]] | None = None,
+    blocks: Mapping[str, Mapping[str, Any] | None] | None = None,
+    prompts: Mapping[str, str] | None = None,
     params: Mapping[str, Any] | None = None,
     facts: Mapping[str, Any] | None = None,
     start: Annotated[str, AfterValidator(_start)] = "2026-01-05T00:00",
@@ -94,23 +116,20 @@ def town(
     journal: Journal | None = None,
 ) -> Society:
     """Return a town drawn from its seed; `moothall simulate` alone gives budget and journal."""
-    given = {name: dict(each) for name, each in (blocks or {}).items()}
+    many = citizens if isinstance(citizens, int) else len(read_people(folder / citizens))
     if city is not None:
-        try:
-            place = City.from_json((folder / city).read_bytes())
-        except OSError as error:
-            raise ConfigError(f"city: {city!r} cannot be read: {error.strerror}") from None
+        place = _city_of(folder / city, many)
     else:
-        many = citizens if isinstance(citizens, int) else len(read_people(folder / citizens))
         place = City.generate(seed=seed, citizens=max(10, many))
     if columns and (not isinstance(citizens, int) or llm is not None or params):
         raise ConfigError("columns: citizens must be a number, without a model and params")
-    own = CitizenAgentParams(**dict(params or {}))
-    made = {name: getattr(known, f"{name}Params")(**each) for name, each in given.items()}
-
-    def all_blocks() -> list[Any]:
-        return [type(b)(block_params=made.get(type(b).__name__)) for b in known.all_blocks()]
-
+    said = dict(prompts or {})
+    told = {_PROMPTS[name]: said.pop(name) for name in [*said] if name in _PROMPTS}
+    own = CitizenAgentParams(**{**dict(params or {}), **told})
+    given = {name: dict(each or {}) for name, each in (blocks or {}).items()}
+    for name, text in said.items():
+        given.setdefault(name, {})["prompt"] = text
+    all_blocks = _blocks_of(given, folder)
     if not (max_usd is None and max_calls is None):
         budget = Budget(usd=max_usd, model_calls=max_calls, name="an experiment's cell")
     services = make_economy(place, seed=seed) if economy else []
@@ -128,7 +147,7 @@ def town(
         people,
         place,
         seed=seed,
-        model=model_of(llm, None if answers is None else folder / answers),
+        model=model_of(llm, None if answers is None else folder / answers, folder),
         services=[*services, *([Feed()] if feed else [])],
         budget=budget,
         journal=journal,
@@ -138,18 +157,50 @@ def town(
     )
 
 
-def model_of(name: Any, answers: Path | None = None) -> Any:
-    """Return the model of a name, its answers recorded in a file and replayed; a model as it is."""
+def _city_of(path: Path, citizens: int) -> City:
+    """Return the city of a file: a map, by its suffix, or JSON of `City.to_json`."""
+    if path.suffix == ".geojson":
+        return City.from_geojson(path, citizens=citizens)
+    if path.suffix == ".osm" or path.name.endswith(".osm.pbf"):
+        return City.from_osm(path, citizens=citizens)
+    try:
+        return City.from_json(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"city: {path.name!r} cannot be read: {error.strerror}") from None
+
+
+def _blocks_of(given: Mapping[str, dict[str, Any]], folder: Path) -> Callable[[], list[Any]]:
+    """Return a function that makes a citizen's blocks: the shipped ones, then those of files."""
+    shipped = [f"{name}Block" for name in known.NAMES]
+    names = [*shipped, *(name for name in given if name not in shipped)]
+    made = []
+    for name in names:
+        kind = block_of(name, folder) if is_of_file(name) else getattr(known, name)
+        parameters = kind.ParamsType or BlockParams
+        made.append((kind, parameters(**given[name]) if name in given else None))
+    return lambda: [kind(block_params=parameters) for kind, parameters in made]
+
+
+def model_of(name: Any, answers: Path | None = None, folder: Path = Path()) -> Any:
+    """Return the model of a name, its answers recorded in a file and replayed; a model as it is.
+
+    `file.py:function` is what a function of a file below `folder` returns, which takes nothing.
+    """
     from moothall.models.wrappers.recorded import RecordedModel
 
     if not isinstance(name, str):
         return name
+    asked: Any = name
+    if is_of_file(name):
+        asked = function_of(name, folder)()
+        if not callable(getattr(asked, "complete", None)):
+            raise ConfigError(f"llm: {name!r} must return a model, got {asked!r:.80}")
     if answers is None:
-        return model(name)
+        return model(asked)
     # A branch has the answers that are given to its trunk, and the trunk those of its branch.
     made = _RECORDED.get((name, answers))
     if made is None:
-        made = _RECORDED[name, answers] = RecordedModel(name, answers)
+        made = _RECORDED[name, answers] = RecordedModel(asked, answers)
     return made
 
 
@@ -201,6 +252,19 @@ def function_of(source: Source, folder: Path) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
+def is_of_file(name: Any) -> bool:
+    """Return whether a name is that of something in a file: `file.py:name`."""
+    return isinstance(name, str) and ".py:" in name
+
+
+def block_of(source: str, folder: Path) -> type[Block]:
+    """Return the class of a block in a file below `folder`."""
+    found: Any = function_of(source, folder)
+    if not (isinstance(found, type) and issubclass(found, Block)):
+        raise ConfigError(f"{source!r} must be a class of Block, got {found!r:.80}")
+    return found
+
+
 def _module(path: Path, name: str, root: Path) -> ModuleType:
     """Return the module of a file, run once for each version of it."""
     try:
@@ -230,10 +294,31 @@ def in_words(value: Any) -> Any:
 
 
 def code_of(source: Source, folder: Path) -> bytes:
-    """Return the text of a function's file, which tells results of different code apart."""
+    """Return the text of a function's file, which tells results of different code apart.
+
+    The files of the folder that it imports, and those that they import, count as well.
+    """
     if isinstance(source, str) and source != TOWN:
-        return (folder / source.rpartition(":")[0]).read_bytes()
+        files: dict[Path, bytes] = {}
+        _read_with_imports(folder / source.rpartition(":")[0], folder, files)
+        return b"\0".join(files.values())
     try:
         return inspect.getsource(function_of(source, folder)).encode()
     except (OSError, TypeError):  # typed at a prompt
         return repr(in_words(source)).encode()
+
+
+def _read_with_imports(path: Path, folder: Path, files: dict[Path, bytes]) -> None:
+    """Read a file of Python, and the files of a folder that it imports, into `files`."""
+    files[path] = path.read_bytes()
+    for node in ast.walk(ast.parse(files[path])):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [each.name for each in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [node.module, *(f"{node.module}.{each.name}" for each in node.names)]
+        for name in names:
+            at = folder.joinpath(*name.split("."))
+            for file in (at.with_name(f"{at.name}.py"), at / "__init__.py"):
+                if file not in files and file.is_file():
+                    _read_with_imports(file, folder, files)

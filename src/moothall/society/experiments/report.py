@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.clock import DAY_S, seconds_of
 from moothall.errors import ConfigError
-from moothall.society.experiments.design import Design, Metric, Published
+from moothall.society.experiments.design import Design
+from moothall.society.experiments.models import function_of, importable, is_of_file
+from moothall.society.experiments.parts import Chart, Metric, Published
 from moothall.society.experiments.pictures import COLOURS, SHAPES, drawn, figure_of
 from moothall.society.experiments.results import Interval, Results, file_name
 from moothall.society.tables import write_whole
-from moothall.text import counted
+from moothall.text import counted, error_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,6 +40,8 @@ _TEXTS: Final = 12  # how many interviews are shown
 _LINES: Final = ("-", "--", "-.", ":")
 _MOST: Final = 12  # how many curves a picture has at most; more could not be told apart
 _NARROW: Final = 36  # how many letters fit into half of a picture's width
+_Curve = tuple[str, tuple[str, str, str]]
+"""A curve of a picture: its name; the metric, the condition and the parameters as JSON."""
 _FEW: Final = 4  # with fewer seeds than this Student's t makes intervals wide
 
 
@@ -49,15 +53,24 @@ def write_report(design: Design, results: Results, folder: Path) -> Path:
         path = folder / file_name(metric, ".png")
         write_whole(path, functools.partial(draw_metric, design, results, metric))
         pictures[metric] = path
+    charts = {}
+    for name in design.charts:
+        path = folder / file_name(f"chart-{name}", ".png")
+        write_whole(path, functools.partial(draw_chart, design, results, name))
+        charts[name] = path
     manifest = json.loads((folder / "experiment.json").read_text(encoding="utf-8"))
-    page = _page(design, results, pictures, manifest)
+    page = _page(design, results, pictures, charts, manifest)
     path = folder / "report.html"
     write_whole(path, lambda to: Path(to).write_text(page, encoding="utf-8"))
     return path
 
 
 def _page(
-    design: Design, results: Results, pictures: dict[str, Path], manifest: dict[str, Any]
+    design: Design,
+    results: Results,
+    pictures: dict[str, Path],
+    charts: dict[str, Path],
+    manifest: dict[str, Any],
 ) -> str:
     totals = manifest["totals"]
     by = "rules alone; no model was asked"
@@ -90,6 +103,7 @@ def _page(
         parts.append(_figure(path, f"{label}: {said}. Intervals are by Student's t."))
         head = ("", "at the end", f"above {_label_of(design, shown[0][1])!r}, seed by seed")
         parts.append(_table(head, _last(results, metric, shown)))
+    parts += [_figure(path, _titled(design, name)) for name, path in charts.items()]
     first = f", with {json.dumps(design.grid()[0])}" if design.parameters else ""
     if design.maps:
         for name in design.conditions:
@@ -208,20 +222,64 @@ def _caption(results: Results, metric: str, shown: list[tuple[str, str, str]]) -
 def draw_metric(design: Design, results: Results, metric: str, path: str | None = None) -> Figure:
     """Return a picture of a metric: a curve for each condition, or means if there are no curves."""
     about = _about_of(design, metric)
-    axis = _wrapped(about.label or metric, _NARROW)
-    axis += f"\n({_wrapped(about.unit, _NARROW)})" if about.unit else ""
-    every = _series(design, results, metric)
+    shown = _series(design, results, metric)
+    every: list[_Curve] = [(label, (metric, at, values)) for label, at, values in shown]
+    axis = (about.label or metric, about.unit)
+    return _draw(design, results, every, axis, _caption(results, metric, shown), path)
+
+
+def draw_chart(design: Design, results: Results, name: str, path: str | None = None) -> Figure:
+    """Return a chart of the design: several metrics in one picture, or what its function draws."""
+    chart = design.charts[name] or Chart()
+    if is_of_file(name):
+        picture, axes = figure_of(6.5, 4.2)
+        with importable(design.folder):
+            try:
+                function_of(name, design.folder)(results, axes)
+            except Exception as error:
+                raise ConfigError(f"charts: {name!r} cannot draw: {error_text(error)}") from error
+        return drawn(picture, path)
+    every: list[_Curve] = []
+    for metric in chart.metrics:
+        said = _about_of(design, metric).label or metric
+        many = len(found := _series(design, results, metric)) > 1
+        for label, at, values in found:
+            every.append((f"{said}, {label}" if many else said, (metric, at, values)))
+    if not every:
+        raise ConfigError(f"charts: none of the metrics of {name!r} was measured")
+    first = every[0][1][0]
+    caption = _caption(results, first, [(label, at, values) for label, (_, at, values) in every])
+    return _draw(design, results, every, (chart.label or name, chart.unit), caption, path)
+
+
+def _titled(design: Design, name: str) -> str:
+    """Return the caption of a chart below its picture."""
+    label = (design.charts[name] or Chart()).label
+    return label or name.rpartition(":")[2]
+
+
+def _draw(
+    design: Design,
+    results: Results,
+    every: list[_Curve],
+    about: tuple[str, str],
+    caption: str,
+    path: str | None,
+) -> Figure:
+    """Return a picture of curves, or of means if there are no curves."""
+    label, unit = about
+    axis = _wrapped(label, _NARROW)
+    axis += f"\n({_wrapped(unit, _NARROW)})" if unit else ""
     shown = every[:_MOST]
-    is_short = all(len(name) <= _NARROW for name, _, _ in shown)
+    is_short = all(len(name) <= _NARROW for name, _ in shown)
     styles = _styles(shown)
-    curves = [results.curve(metric, condition, values) for _, condition, values in shown]
     means = [
-        {step: _drawn(Interval.of(list(of.values())), about.unit) for step, of in curve.items()}
-        for curve in curves
+        {step: _drawn(Interval.of([*by.values()]), unit) for step, by in results.curve(*of).items()}
+        for _, of in shown
     ]
     has_curves = max(map(len, means)) > 2
     width = _NARROW if is_short or not has_curves else 2 * _NARROW
-    names = [_wrapped(name, width) for name, _, _ in shown]
+    names = [_wrapped(name, width) for name, _ in shown]
     lines = sum(text.count("\n") + 1 for text in (*names, axis))
     height = 3.2 + 0.22 * lines if has_curves else 1.0 + 0.2 * (lines + len(shown))
     picture, axes = figure_of(6.5, height)
@@ -240,15 +298,17 @@ def draw_metric(design: Design, results: Results, metric: str, path: str | None 
         axes.margins(x=0.15)
     axes.ticklabel_format(axis="y" if has_curves else "x", useOffset=False)
     axes.grid(color="#e5e5e5")
-    picture.suptitle(_caption(results, metric, every), fontsize=9, x=0.01, ha="left")
+    picture.suptitle(caption, fontsize=9, x=0.01, ha="left")
     return drawn(picture, path)
 
 
-def _styles(shown: list[tuple[str, str, str]]) -> list[dict[str, Any]]:
-    """Return each curve's style; a colour per condition if values vary, too."""
-    conditions, values = (list(dict.fromkeys(each[at] for each in shown)) for at in (1, 2))
+def _styles(shown: list[_Curve]) -> list[dict[str, Any]]:
+    """Return each curve's style; a colour per metric and condition if values vary, too."""
+    conditions = list(dict.fromkeys(of[:2] for _, of in shown))
+    values = list(dict.fromkeys(of[2] for _, of in shown))
     styles = []
-    for number, (_, condition, value) in enumerate(shown):
+    for number, (_, of) in enumerate(shown):
+        condition, value = of[:2], of[2]
         colour = line = shape = number
         if len(conditions) > 1 and len(values) > 1:
             colour, line = conditions.index(condition), values.index(value)

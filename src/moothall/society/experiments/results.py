@@ -22,6 +22,7 @@ from urllib.parse import quote
 from moothall.errors import ConfigError
 from moothall.society.arrays import package
 from moothall.society.tables import arrow, write_whole, writing_errors
+from moothall.society.trajectories import Trajectories
 from moothall.text import counted, display, error_text, one_line
 
 if TYPE_CHECKING:
@@ -138,6 +139,38 @@ class Results:
         frame: DataFrame = package("pandas", "Results.to_pandas()", "pandas").DataFrame(self.rows)
         return frame
 
+    def trajectories(
+        self,
+        condition: str = "base",
+        seed: int = 0,
+        parameters: Mapping[str, Any] | str | None = None,
+    ) -> Trajectories:
+        """Return who was where when in a cell; its experiment has `trajectories: true`.
+
+        Args:
+            condition: the condition or branch
+            seed: the seed
+            parameters: the values of the swept parameters; not needed if none is swept
+
+        Raises:
+            ConfigError: the folder of the results has no such table
+        """
+        path = trajectories_path(self.path.parent, condition, seed, self._grid(parameters))
+        if not path.is_file():
+            raise ConfigError(
+                f"{path.parent} has no trajectories of condition {condition!r} and seed {seed}: "
+                "run the experiment with trajectories: true and out="
+            )
+        return Trajectories(path)
+
+    def _grid(self, parameters: Mapping[str, Any] | str | None) -> str:
+        """Return a combination of swept parameters as JSON; the only one if None."""
+        if parameters is None:
+            if len(self.grid) > 1:
+                raise ConfigError(f"say which parameters, one of {', '.join(self.grid)}")
+            return self.grid[0] if self.grid else ""
+        return parameters if isinstance(parameters, str) else _sorted(parameters)
+
     def measured(self, metric: str) -> list[tuple[str, str]]:
         """Return the conditions and parameters for which a metric was measured, in order."""
         pairs = itertools.product(self.conditions, self.grid)
@@ -150,12 +183,7 @@ class Results:
         parameters: Mapping[str, Any] | str | None = None,
     ) -> dict[int, dict[int, float]]:
         """Return the values by number of steps, then by seed; arguments as of `values`."""
-        if parameters is None:
-            if len(self.grid) > 1:
-                raise ConfigError(f"say which parameters, one of {', '.join(self.grid)}")
-            parameters = self.grid[0] if self.grid else ""
-        elif not isinstance(parameters, str):
-            parameters = json.dumps(dict(parameters), sort_keys=True)
+        parameters = self._grid(parameters)
         found = self._values.get((condition, parameters, metric))
         if found is None:
             raise ConfigError(
@@ -210,6 +238,16 @@ class Results:
         one = self.values(metric, condition, step, parameters)
         two = self.values(metric, other, step, parameters)
         return Interval.of([one[seed] - two[seed] for seed in one if seed in two])
+
+
+def _sorted(parameters: Mapping[str, Any]) -> str:
+    return json.dumps(dict(parameters), sort_keys=True)
+
+
+def trajectories_path(folder: Path, condition: str, seed: int, values: str) -> Path:
+    """Return the file of a cell's trajectories in a folder of results; `values` are JSON."""
+    name = file_name(f"{condition}, seed {seed}, {values}", ".parquet")
+    return folder / "trajectories" / name
 
 
 def _short(value: float) -> str:

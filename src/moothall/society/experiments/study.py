@@ -6,22 +6,21 @@ import asyncio
 import shlex
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from moothall.errors import ConfigError
-from moothall.society.arrays import package
-from moothall.society.experiments.design import Condition, Design, Metric, Published, SocietyDesign
+from moothall.files import read_yaml
+from moothall.society.experiments.design import Design
+from moothall.society.experiments.parts import Chart, Condition, Metric, Published, SocietyDesign
 from moothall.society.experiments.results import Results
 from moothall.society.experiments.sweep import Progress, sweep
-from moothall.society.experiments.workflow import FieldError, Where, field_path
-from moothall.text import excerpt
+from moothall.society.experiments.workflow import FieldError, field_path
 from moothall.threads import refuse_on_loop
 
-_LARGEST: Final = 1_000_000  # how many bytes a file has at most
-_PARTS: Final = 100_000  # how many values a file has at most, including those that aliases repeat
-_PLAIN: Final = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+if TYPE_CHECKING:
+    from moothall.society.experiments.fitting import Fit
+    from moothall.society.experiments.sensitivity import Sensitivity
 
 
 class Experiment(Design):
@@ -34,7 +33,9 @@ class Experiment(Design):
         question: the question that it is to answer
         society: the society: `model` of `moothall.society.experiments.models` (`town` if left out)
             or `make` of your own, `step`, and the parameters of that function
-        metrics: what is measured: columns of `Society.metrics`, or functions of a society
+        metrics: what is measured: columns of `Society.metrics`, or functions of a society; a list,
+            or a mapping by name, with label and unit
+        charts: more pictures of the report: curves of several metrics, or drawn by a function
         every: how many steps there are from one measurement to the next
         workflow: the items: `run`, `step`, `interview`, `survey`, `intervene`, `save`, `branch`
         conditions: by name, other parameters or another workflow; one, `base`, if left out
@@ -42,9 +43,11 @@ class Experiment(Design):
         parameters: values of parameters of the society, or of `$name`s in the workflow, in all
             combinations
         maps: whether a map is drawn for each condition, at the end of its first seed
+        trajectories: whether `out` has a table for each cell of who was where in each step
         published: published figures, which the report compares with ours
         source: where the figures are published
         notes: what readers of the report should know
+        about: texts for elements of the ODD protocol, such as `emergence`; see `odd`
         folder: the folder of the file; functions are looked up below it
 
     Raises:
@@ -60,15 +63,19 @@ class Experiment(Design):
             workflow: Sequence[Mapping[str, Any]],
             question: str = "",
             society: Mapping[str, Any] | SocietyDesign = ...,
-            metrics: Sequence[str | Mapping[str, Any] | Metric] = (),
+            metrics: Sequence[str | Mapping[str, Any] | Metric]
+            | Mapping[str, Mapping[str, Any] | None] = (),
+            charts: Mapping[str, Mapping[str, Any] | Chart | None] = ...,
             every: int = 1,
             conditions: Mapping[str, Mapping[str, Any] | Condition] = ...,
             seeds: int | Sequence[int] = 1,
             parameters: Mapping[str, Sequence[Any]] = ...,
             maps: bool = False,
+            trajectories: bool = False,
             published: Sequence[Mapping[str, Any] | Published] = (),
             source: str = "",
             notes: str = "",
+            about: Mapping[str, str] = ...,
             folder: Path = ...,
         ) -> None: ...
 
@@ -86,7 +93,7 @@ class Experiment(Design):
             MissingExtra: PyYAML is not installed
         """
         path = Path(path)
-        data, lines = _read_yaml(path)
+        data, lines = read_yaml(path, "Experiment", "society")
         if not isinstance(data, dict):
             raise ConfigError(f"{path} must be a mapping of fields, such as name and workflow")
         try:
@@ -141,6 +148,126 @@ class Experiment(Design):
             await asyncio.to_thread(write_report, self, results, folder_)
         return results
 
+    def odd(self, path: str | Path | None = None) -> str:
+        """Return a description of the study by the ODD protocol (Grimm et al. 2020), in Markdown.
+
+        It is written from the study itself: its fields, the docstrings and parameters of its blocks
+        and services, and the society of the first cell, which is made and not run. What only
+        the author knows stands in the field `about`.
+
+        Args:
+            path: the file that it is written to; None for no file
+
+        Raises:
+            ConfigError: the society cannot be made
+            FileError: the file cannot be written
+        """
+        from moothall.society.experiments.odd import odd_page
+        from moothall.society.tables import write_whole
+
+        page = odd_page(self)
+        if path is not None:
+            write_whole(Path(path), lambda to: Path(to).write_text(page, encoding="utf-8"))
+        return page
+
+    async def sensitivity(
+        self,
+        method: str = "sobol",
+        bounds: Mapping[str, Sequence[float]] | None = None,
+        *,
+        samples: int = 64,
+        condition: str | None = None,
+        seed: int = 0,
+        jobs: int = 1,
+        out: str | Path | None = None,
+        progress: Callable[[Progress], Any] | None = None,
+    ) -> Sensitivity:
+        """Measure how much each parameter moves each metric, by SALib.
+
+        Each point is run with all seeds of the experiment, and its metrics are their means at the
+        end. `sobol` (Saltelli 2010) runs `samples * (parameters + 2)` points, `morris` (1991)
+        `samples * (parameters + 1)`. With `out`, the same call goes on where a killed one stopped.
+
+        Args:
+            method: `sobol`, for shares of the variance, or `morris`, which screens with fewer runs
+            bounds: the lowest and highest value by parameter, or `$name` of the workflow; two whole
+                numbers have whole values; those of `parameters` if left out
+            samples: the size of the sample: a power of 2 for `sobol`, the trajectories for `morris`
+            condition: the condition; needed if there are several
+            seed: the seed of the sample
+            jobs: as of `run`
+            out: as of `run`
+            progress: as of `run`
+
+        Raises:
+            ConfigError: an argument is wrong, or a cell cannot run
+            MissingExtra: SALib is not installed
+        """
+        from moothall.society.experiments.sensitivity import analyse
+
+        folder = None if out is None else Path(out)
+        return await analyse(self, method, bounds, samples, condition, seed, jobs, folder, progress)
+
+    def sensitivity_sync(
+        self,
+        method: str = "sobol",
+        bounds: Mapping[str, Sequence[float]] | None = None,
+        **options: Any,
+    ) -> Sensitivity:
+        """Call `sensitivity` from a script, and wait for it; the arguments are the same."""
+        refuse_on_loop("sensitivity_sync of an Experiment", "sensitivity()")
+        return asyncio.run(self.sensitivity(method, bounds, **options))
+
+    async def fit(
+        self,
+        targets: Mapping[str, Any],
+        priors: Mapping[str, Any],
+        *,
+        points: int = 64,
+        rounds: int = 10,
+        least: float = 0.05,
+        seed: int = 0,
+        jobs: int = 1,
+        out: str | Path | None = None,
+        progress: Callable[[Progress], Any] | None = None,
+    ) -> Fit:
+        """Find the values of parameters with which metrics come near known figures.
+
+        Approximate Bayesian computation in rounds (Lenormand et al. 2013). The first runs `points`
+        points drawn from the priors. Each later round keeps the nearer half, and runs as many new
+        points near these. Each point is run with all seeds of the experiment, and its metrics are
+        their means. With `out`, the same call continues where a killed one stopped.
+
+        Args:
+            targets: the known figure by metric; or a dict with `value` and any of `condition`,
+                `step` (after how many steps; the last if left out) and `scale`, the error that
+                counts as 1; the metric's deviation in the first round if left out
+            priors: by parameter, or `$name` of the workflow, (low, high), evenly; of two whole
+                numbers all whole ones between; or a distribution of `scipy.stats`, such as
+                `norm(0.3, 0.1)`
+            points: how many points the first round runs, 4 or more
+            rounds: how many rounds there are at most
+            least: it ends when a smaller share of the new points is nearer than the old bound
+            seed: the seed of the draws
+            jobs: as of `run`
+            out: as of `run`; each round has a folder in it
+            progress: as of `run`, for each round
+
+        Raises:
+            ConfigError: an argument is wrong, or a cell cannot run
+        """
+        from moothall.society.experiments.fitting import fit
+
+        folder = None if out is None else Path(out)
+        return await fit(self, targets, priors, points, rounds, least, seed, jobs, folder, progress)
+
+    def fit_sync(
+        self, targets: Mapping[str, Any], priors: Mapping[str, Any], **options: Any
+    ) -> Fit:
+        """Call `fit` from a script, and wait for it; the arguments are the same."""
+        refuse_on_loop("fit_sync of an Experiment", "fit()")
+        return asyncio.run(self.fit(targets, priors, **options))
+
     def run_sync(
         self,
         *,
@@ -156,61 +283,3 @@ class Experiment(Design):
         """
         refuse_on_loop("run_sync of an Experiment", "run()")
         return asyncio.run(self.run(jobs=jobs, out=out, progress=progress, report=report))
-
-
-def _read_yaml(path: Path) -> tuple[Any, dict[Where, int]]:
-    """Return a YAML file as JSON data, and the line, from 1, of each part's path.
-
-    Dates become texts. Duplicate keys, keys that are not texts, merge keys and tags of classes
-    are refused, and so is a file that is too large, or that aliases make too large.
-    """
-    yaml = package("yaml", "YAML")
-    lines: dict[Where, int] = {}
-    count = 0
-
-    def wrong(node: Any, what: str) -> ConfigError:
-        return ConfigError(f"{path}:{node.start_mark.line + 1}: {what}")
-
-    def read(node: Any, where: Where) -> Any:
-        nonlocal count
-        count += 1
-        lines.setdefault(where, node.start_mark.line + 1)
-        if count > _PARTS:
-            raise wrong(node, f"the file has more than {_PARTS:,} values, aliases included")
-        if isinstance(node, yaml.ScalarNode):
-            try:
-                value = loader.construct_object(node)
-            except (ValueError, LookupError, AttributeError):  # such as the date 2026-02-30
-                raise wrong(node, f"{node.tag!r:.80} cannot be {excerpt(node.value)}") from None
-            return value.isoformat() if isinstance(value, date) else value
-        if node.tag not in _PLAIN:
-            raise wrong(node, f"no objects of {node.tag!r:.80} are made")
-        if isinstance(node, yaml.SequenceNode):
-            return [read(each, (*where, index)) for index, each in enumerate(node.value)]
-        made: dict[str, Any] = {}
-        for key, value in node.value:
-            if key.tag != "tag:yaml.org,2002:str":
-                raise wrong(key, f"a key must be a text, got {excerpt(key.value)}")
-            if key.value in made:
-                raise wrong(key, f"{key.value!r:.80} appears twice")
-            lines[*where, key.value] = key.start_mark.line + 1
-            made[key.value] = read(value, (*where, key.value))
-        return made
-
-    try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
-        if len(data) > _LARGEST:
-            raise ConfigError(f"{path} has more than {_LARGEST:,} bytes")
-        loader = yaml.SafeLoader(data)
-        node = loader.get_single_node()
-        return (None if node is None else read(node, ())), lines
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = "" if mark is None else f":{mark.line + 1}"
-        said = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        raise ConfigError(f"{path}{line}: this is not YAML: {said}") from None
-    except RecursionError:
-        raise ConfigError(f"{path} is nested too deep") from None

@@ -30,7 +30,7 @@ from moothall.errors import ConfigError, FileError, MoothallError, StateError
 from moothall.reasoning.members import side_by_side
 from moothall.society.experiments.cell import Cell, kind_of
 from moothall.society.experiments.design import Design
-from moothall.society.experiments.models import code_of, in_words
+from moothall.society.experiments.models import code_of, in_words, is_of_file
 from moothall.society.experiments.results import file_name, join
 from moothall.society.tables import arrow, write_whole
 
@@ -118,6 +118,14 @@ def _determined_by(design: Design) -> dict[str, str]:
     asked = [question.by for one in design.surveys() for question in one.questions]
     rules = [each for each in asked if not (isinstance(each, str) and each.startswith("status."))]
     named = (*(each.by for each in design.metrics), *rules)
+    parts = (
+        [*(cell.parameters.get("blocks") or ()), cell.parameters.get("llm")]
+        for cell in design.cells()
+    )
+    own = [each for some in parts for each in some if is_of_file(each)]
+    if design.society.make is not None:
+        own = []  # what a function of one's own takes as blocks is its own matter
+    named = (*named, *dict.fromkeys(own))
     sources = [design.society.source, *dict.fromkeys(each for each in named if each is not None)]
     said = {
         "name": design.name,
@@ -139,7 +147,8 @@ def _key(fingerprint: str, cell: Cell, known: Callable[[Path], str]) -> str:
     """Return the name of a cell's part; a town's table and city count by their bytes."""
     given = [cell.parameters.get(name) for name in ("citizens", "city") if cell.source == "town"]
     files = [known(cell.folder / each) for each in given if isinstance(each, str)]
-    return _hash([fingerprint, cell.condition, cell.seed, cell.values, *files])[:24]
+    more = ["trajectories"] if cell.trajectories else []
+    return _hash([fingerprint, cell.condition, cell.seed, cell.values, *files, *more])[:24]
 
 
 def _claim(design: Design, folder: Path, shared: dict[str, str]) -> None:

@@ -22,7 +22,7 @@ from moothall.society.survey import Question, Respondent, Survey
 from moothall.text import render_path
 
 Where = tuple[str | int, ...]
-_CHANGES: Final = ("facts", "close", "open", "status", "citizens", "pay", "news")
+_CHANGES: Final = ("facts", "close", "open", "status", "citizens", "pay", "news", "tell")
 _SHOWN: Final = 5  # how many faults are shown at once
 
 

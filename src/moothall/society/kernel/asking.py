@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
@@ -115,7 +115,10 @@ class Asking:
                     with await begun(step, budget, model, *prompt, args={"messages": prompt[0]}):
                         ask = partial(answer_of, model, prompt[0])
                         work = partial(ask, actions=prompt[1], schema=prompt[2])
-                        given = await (tracing.below(self.span, work) if self.span else work())
+                        if self.span is None:
+                            given = await work()
+                        else:
+                            given = await tracing.below(self.span, partial(_keyed, key, work))
                         return {"answer": answer_json(given)}
             except JournalError:
                 raise
@@ -177,3 +180,11 @@ class AskedModel:
     ) -> ModelReply:
         """Answer a conversation; see `Asking.complete`."""
         return await self._asking.complete(self, (messages, actions, schema))
+
+
+async def _keyed(key: str, work: Callable[[], Awaitable[ModelReply]]) -> ModelReply:
+    """Ask with the ids of spans derived from the key of the recorded step."""
+    if tracing.active is None:
+        return await work()
+    with tracing.active.step(key):
+        return await work()

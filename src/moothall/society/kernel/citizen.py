@@ -17,7 +17,7 @@ from moothall.memory.memory import Memory, last
 from moothall.params import AgentParams
 from moothall.society.kernel.draw import Draws
 from moothall.society.kernel.mind import told
-from moothall.society.kernel.perception import Perception, View
+from moothall.society.kernel.perception import RULES, Perception, View
 from moothall.society.kernel.wants import Want
 from moothall.text import one_line
 
@@ -48,6 +48,11 @@ class CitizenAgentParams(AgentParams):
     enable_mobility: bool = Field(default=True, description="whether it moves")
     enable_social: bool = Field(default=True, description="whether it writes to others")
     enable_economy: bool = Field(default=True, description="whether it works and buys")
+    decision_prompt: str = Field(
+        default=RULES,
+        min_length=1,
+        description="what its model is told before each decision, survey and interview",
+    )
     memory_tokens: int = Field(
         default=600,
         ge=0,

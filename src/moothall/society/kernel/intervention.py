@@ -14,8 +14,12 @@ from moothall.clock import Clock
 from moothall.errors import ConfigError
 from moothall.jsonvalue import NotJSON, copy_json
 from moothall.society.kernel.facts import Facts
+from moothall.society.kernel.mind import HEARD
 from moothall.society.kernel.wants import id_order
+from moothall.text import excerpt
 
+_CHANGES: Final = ("facts", "close", "open", "status", "pay", "news", "tell")
+_LONGEST: Final = 2_000  # characters of a text that citizens are told
 _SETTLED: Final = ("money", "place", "moving")
 """The parts of a citizen's status that only the commit stage writes."""
 
@@ -39,11 +43,12 @@ class Intervention:
         status: values that replace those in the status of citizens, by name; a dict in it, such
             as `{"needs": {"hunger": 200}}`, replaces only what it names; money, place and moving
             cannot be set
-        citizens: whose status is set: ids; or a dict, such as `{"work": "office-1"}`, for all
-            whose status has these values; all citizens if left out
+        citizens: whose status is set, and who is told: ids; or a dict, such as
+            `{"work": "office-1"}`, for all whose status has these values; all if left out
         pay: payments between citizens and services, as `(from, to, cents)` or as a dict with
             these names: money only moves; `everyone` is each citizen
         news: announcements, each JSON data, that citizens perceive in that step
+        tell: texts that the same `citizens` hear and remember; the others do not
 
     Raises:
         ConfigError: an argument is wrong, or nothing would change
@@ -59,6 +64,7 @@ class Intervention:
     citizens: Sequence[str | int] | Mapping[str, Any] | None = None
     pay: Sequence[Sequence[Any]] = ()
     news: Sequence[Any] = ()
+    tell: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if (self.at_step is None) == (self.when is None):
@@ -70,12 +76,16 @@ class Intervention:
             if not isinstance(given := getattr(self, name) or {}, Mapping):
                 raise ConfigError(f"{name} must be a dict, got {given!r:.80}")
             made[name] = dict(given)
-        for name in ("close", "open", "pay", "news"):
+        for name in ("close", "open", "pay", "news", "tell"):
             made[name] = several(made[name], name)
         made["pay"] = [_payment(each) for each in made["pay"]]
         if self.citizens is not None and not isinstance(self.citizens, Mapping):
             made["citizens"] = [str(id) for id in several(self.citizens, "citizens")]
-        if not any(made[name] for name in ("facts", "close", "open", "status", "pay", "news")):
+        for text in made["tell"]:
+            if not isinstance(text, str) or not 0 < len(text.strip()) <= len(text) <= _LONGEST:
+                what = f"must be texts of 1 to {_LONGEST} characters"
+                raise ConfigError(f"tell {what}, got {excerpt(text)}")
+        if not any(made[name] for name in _CHANGES):
             raise ConfigError("an intervention must change something: facts, status, close, …")
         for name in _SETTLED:
             if name in made["status"]:
@@ -101,7 +111,10 @@ class Intervention:
 
     def as_json(self) -> dict[str, Any]:
         """Return the arguments that make it, as JSON data."""
-        return asdict(self)
+        made = asdict(self)
+        if not self.tell:
+            del made["tell"]  # earlier versions have recorded none
+        return made
 
     def falls_in(self, step: int, clock: Clock) -> bool:
         """Return whether it is made at the start of `step`, which begins at the clock's time."""
@@ -140,8 +153,37 @@ class Intervention:
             failed += [f"pay: {each}" for each in why if each]
             if all(why):
                 unmade.append(f"pay: {why[0]}" if why else "pay: there is nobody who could pay")
+        if self.tell:
+            failed += (untold := self._tell(society))
+            unmade += untold
         society.unmade += [(society.number, each) for each in unmade]
         society.news += copy_json(self.news)
+        return failed
+
+    def _tell(self, society: Any) -> list[str]:
+        """Have citizens remember what they are told; return why some cannot."""
+        agents = {mailbox.id: mailbox.agent for mailbox in society._citizens}
+        whose, failed = self.citizens, list[str]()
+        if isinstance(whose, list):
+            for id in whose:
+                if id not in agents:
+                    known = id in society.books.where
+                    why = (
+                        "is a row, which remembers no words: promote it"
+                        if known
+                        else "is not there"
+                    )
+                    failed.append(f"tell: citizen {id!r} {why}")
+            told = [agents[id] for id in whose if id in agents]
+        else:
+            values = whose if isinstance(whose, dict) else {}
+            failed = unknown(values, [each.memory.status for each in agents.values()])
+            told = [each for each in agents.values() if has_values(each.memory.status, values)]
+            if not told and not failed:
+                failed = ["tell: there is nobody who could remember it"]
+        for agent in told:
+            for text in self.tell:
+                agent.memory.note(society.number, f"{HEARD}somebody: {text}")
         return failed
 
 

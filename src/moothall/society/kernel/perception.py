@@ -208,16 +208,18 @@ class Perception:
             return f"{self.label(sender)} says to you: {said}"
         return f"{self.label(sender)} ({name}): {said}"
 
-    def prompt(self, task: str, schema: dict[str, Any], shown: Any) -> list[dict[str, Any]]:
+    def prompt(
+        self, task: str, schema: dict[str, Any], shown: Any, rules: str = RULES
+    ) -> list[dict[str, Any]]:
         """Return the messages that ask a model for JSON, with this perception and what is shown.
 
-        The system message has nothing of the citizen, so that it is the same for all who are asked
-        the same; the schema stands in it once, in words.
+        `rules` say what holds for every decision. The system message has nothing of the citizen, so
+        that it is the same for all who are asked the same; the schema stands in it once, in words.
         """
         return [
             {
                 "role": "system",
-                "content": f"{RULES} {task} Answer with JSON alone: {in_short(schema)}",
+                "content": f"{rules} {task} Answer with JSON alone: {in_short(schema)}",
             },
             {
                 "role": "user",

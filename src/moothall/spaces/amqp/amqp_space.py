@@ -14,7 +14,7 @@ from moothall.arguments import names_checked
 from moothall.errors import ConfigError, MissingExtra, RequestError
 from moothall.spaces.amqp.amqp_options import AMQPOptions, Names
 from moothall.spaces.amqp.inbox import Inbox
-from moothall.spaces.delivery import CALLBACK, Delivery
+from moothall.spaces.delivery import Delivery
 from moothall.spaces.loop import on_a_space
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.router import Router
@@ -34,7 +34,6 @@ GRACE_S = 5.0
 """How long `close` lets started actions continue."""
 
 _LONGEST_KEEP_S = 2_000_000
-_LOOK_S = 0.01
 
 
 @names_checked
@@ -119,6 +118,11 @@ class AMQPSpace(Space):
         asked = self._thread.run(self._router.requests.everyone)
         return [*self.ids(), *await asyncio.wrap_future(asked)]
 
+    async def _stand_by(self, id: str) -> bool:
+        """Have requests to an id wait, since this process takes it over once it is released."""
+        self._start()
+        return await asyncio.wrap_future(self._thread.run(self._router.queues.stand_by, id))
+
     def _prepare(self) -> None:
         self._inbox = Inbox(self._inbox_path)
 
@@ -188,17 +192,6 @@ class AMQPSpace(Space):
         self._detach(mailbox)
 
     async def _closing(self) -> None:
-        loop, mailboxes = self._thread.loop, self._router.mailboxes
-        for mailbox in list(mailboxes.values()):
-            mailbox.closing = True
-        until = loop.time() + self._grace_s
-
-        def started() -> bool:
-            here = list(mailboxes.values())
-            return any(each.kind != CALLBACK for mailbox in here for each in mailbox.active)
-
-        while started() and loop.time() < until:  # noqa: ASYNC110 - handlers end without an event
-            await asyncio.sleep(_LOOK_S)
         await super()._closing()
         await self._router.shut_down()
 

@@ -254,7 +254,12 @@ class Presence:
                 self.absent(request)
 
     async def _is_there(self, id: str) -> bool:
-        return await self.queues.is_consumed(id) or await self.queues.is_claimed(id)
+        queues = self.queues
+        return (
+            await queues.is_consumed(id)
+            or await queues.is_claimed(id)
+            or await queues.is_awaited(id)
+        )
 
     # -- messages that were returned ---------------------------------------------------------------
 
@@ -283,7 +288,9 @@ class Presence:
         there = True
         try:
             while not await queues.is_consumed(to):
-                if to not in self.here and not await queues.is_claimed(to):
+                if to not in self.here and not (
+                    await queues.is_claimed(to) or await queues.is_awaited(to)
+                ):
                     there = any(each.kind == wire.REQUEST and each.about.wait for each in held(to))
                     if there:
                         await queues.declare(to)

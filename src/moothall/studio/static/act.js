@@ -1,9 +1,11 @@
 // Act and review: a run of `moothall act` as it happens, its steps on the left, H's decisions on the right.
 
-import { attempt, button, call, clock, count, day, duration, empty, fillWindow, h, json, parsed, replace, result, runState, sent, stateBadge, update } from "./dom.js";
+import { attempt, button, call, clock, count, day, duration, empty, fillWindow, h, json, parsed, replace, runState, sent, stateBadge, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
-import { cardKind } from "./header.js";
+import { arrange, cardKind, cardSlot, openCards } from "./inbox.js";
 import { ENDED, further, learn, listed, runs, stands } from "./journal.js";
+import { go, onPlace, place } from "./place.js";
+import { given, outcome, prose } from "./values.js";
 
 const isAct = (run) => (run.kind === "ReActAgent" && run.agent === "files") || (run.kind === "DualActAgent" && run.agent === "act");
 const RECENT = 50; // runs that can be picked, the newest
@@ -14,7 +16,7 @@ const pretty = (args) => { // as a model wrote them, perhaps no JSON
 
 // -- what a run is, of its entries ------------------------------------------------------------------
 
-class Run {
+export class Run {
   constructor(outline) {
     this.last = 0;
     this.lanes = new Map();
@@ -104,7 +106,7 @@ class Run {
 
 const BADGES = { done: "good", runs: "busy", "asked for": "warn", permitted: "busy", failed: "bad" }; // of calls
 const badge = (state) => h("span", { class: `s-badge ${BADGES[state] || "warn"}` }, state);
-const quote = (label, said) => (said ? h("div", { class: "s-said" }, h("span", { class: "s-soft" }, label), h("div", { class: "s-text" }, text(said))) : null);
+const quote = (label, said) => (said ? h("div", { class: "s-said" }, h("span", { class: "s-soft" }, label), prose(text(said))) : null);
 const lasted = (from, to) => (from && to ? duration(to - from) : null);
 
 function argsOf(args) {
@@ -114,7 +116,7 @@ function argsOf(args) {
 
 function showCall(view, made, fault) {
   const outcome = made.result === undefined ? null
-    : h("pre", { class: `s-result ${made.state}`, tabindex: "0", "aria-label": `Result of ${made.name}` }, result(made.result));
+    : h("div", { class: `s-result ${made.state}`, role: "group", "aria-label": `Result of ${made.name}` }, given(made.result));
   return h("div", { class: "s-call" },
     h("div", { class: "s-row" }, h("b", { class: "s-action" }, text(made.name)), badge(fault && made.state === "asked for" ? "not called" : made.state), h("span", { class: "s-soft" }, lasted(made.began, made.ended))),
     argsOf(made.args), outcome, made.cut ? whole(view, made) : null);
@@ -134,7 +136,7 @@ function showItem(view, item) {
         h("span", { class: "s-soft" }, [lasted(item.began, item.ended), item.spent && count(item.spent.tokens, "token")].filter(Boolean).join(" · ")),
         item.began ? h("time", {}, clock(item.began)) : null),
       item.ended || item.fault ? null : h("p", { class: "s-soft" }, "the model is asked …"),
-      item.said ? h("div", { class: "s-text" }, text(item.said)) : null,
+      item.said ? outcome(text(item.said)) : null,
       item.cut ? whole(view, item) : null,
       item.calls.map((made) => showCall(view, made, item.fault)),
       item.fault ? h("p", { class: "s-fault" }, text(item.fault)) : null);
@@ -149,11 +151,11 @@ function showEvidence(evidence) {
   if (!evidence.length) return h("p", { class: "s-soft" }, "Nothing was called.");
   return h("ul", { class: "s-evidence" }, evidence.map((each) => h("li", {},
     h("b", { class: "s-action" }, text(each.agent ? `${each.agent}: ${each.action}` : each.action)), " ", h("code", {}, text(each.args)),
-    h("pre", { class: each.error ? "s-result failed" : "s-result" }, result(each.error ?? each.result)))));
+    h("div", { class: each.error ? "s-result failed" : "s-result" }, given(each.error ?? each.result)))));
 }
 
 const showConclusion = (made) => h("div", { class: "s-conclusion" }, h("h3", {}, "Conclusion"),
-  h("div", { class: "s-text" }, text(made.summary) || "(nothing)"),
+  made.summary ? outcome(text(made.summary)) : h("p", {}, "(nothing)"),
   made.steps?.length ? h("ul", {}, made.steps.map((each) => h("li", {}, text(each)))) : null,
   made.error ? h("p", { class: "s-fault" }, text(made.error)) : null,
   typeof made.confidence === "number" ? h("p", { class: "s-soft" }, `confidence ${made.confidence}`) : null);
@@ -164,14 +166,26 @@ function showRound(view, number) {
   const of = (who) => [...view.lanes.values()].filter((lane) => new RegExp(`^${who}${number}(\\.again)?(/|$)`).test(lane.path));
   const reactive = of("R"), human = of("H"), conclusion = view.conclusions[number - 1], decision = view.decisions[number - 1];
   const right = [h("h2", {}, `Reviewer (H), round ${number}`)];
-  if (conclusion) right.push(h("h3", {}, "Evidence: what was really called"), showEvidence(conclusion.evidence || []));
+  const yours = !decision && openCards().some((each) => each.kind === "decision" && each.run === view.outline.id); // its card has the rest
+  if (conclusion && !yours) right.push(h("h3", {}, "Evidence: what was really called"), showEvidence(conclusion.evidence || []));
   right.push(...human.flatMap((lane) => showLane(view, lane)));
   if (decision) right.push(h("div", { class: `s-decision ${decision.action}` }, h("h3", {}, WORDS[decision.action] || decision.action),
     quote("Instruction", text(decision.new_instruction)), quote("Reasoning", decision.reasoning)));
-  else if (conclusion && view.deciding) right.push(h("p", { class: "s-soft" }, "Waits for H's decision."));
+  else if (conclusion && view.deciding) right.push(h("p", { class: "s-soft" }, yours ? "You decide, below." : "Waits for H's decision."));
   const left = [h("h2", {}, `Worker (R), round ${number}`), reactive[0] && number > 1 ? quote("Instruction", reactive[0].instruction) : null,
-    ...reactive.flatMap((lane) => showLane(view, lane)), conclusion ? showConclusion(conclusion) : null];
+    ...reactive.flatMap((lane) => showLane(view, lane)), conclusion && !yours ? showConclusion(conclusion) : null];
   return h("section", { class: "s-round" }, h("div", { class: "s-lane" }, left), h("div", { class: "s-lane" }, right));
+}
+
+// Show all that a run has told in a place.
+export function drawStory(root, view) {
+  update(root, story(view));
+}
+
+function story(view) {
+  if (!view.isDual) return [...view.lanes.values()].flatMap((lane) => [lane.path ? h("h3", {}, lane.path) : null, ...showLane(view, lane)]);
+  const numbers = [...view.lanes.keys()].map((path) => Number(/^R(\d+)/.exec(path)?.[1] || 0));
+  return [...Array.from({ length: Math.max(0, ...numbers) }, (_, at) => showRound(view, at + 1)), showEnd(view.lanes.get("")?.over)];
 }
 
 // -- the tab ----------------------------------------------------------------------------------------
@@ -182,7 +196,7 @@ export function mount(root) {
   const here = new Set(); // those under way in this process
   const newest = () => [...runs.values()].filter(isAct).reverse();
   let view = null, asked = false, atEnd = true;
-  const pick = h("select", { class: "s-input", "aria-label": "Run", onchange: () => attempt(() => show(pick.value))() });
+  const pick = h("select", { class: "s-input", "aria-label": "Run", onchange: () => go(["act", pick.value]) });
   const about = h("div", { class: "s-about" });
   const said = h("input", { class: "s-input", "aria-label": "Tell the agent", placeholder: "Send it a message while it works", required: true });
   const post = (what, body = {}) => call(`act/${what}`, { run: view.outline.id, ...body });
@@ -194,10 +208,12 @@ export function mount(root) {
     said, h("button", { class: "s-button" }, "Steer"));
   const body = h("div", { class: "s-scroll s-steps", role: "log", "aria-label": "Steps" });
   const more = h("span");
-  const head = h("div", { class: "s-panel s-act-head" }, h("div", { class: "s-row" }, pick, Object.values(buttons), more), about, steer);
+  const whole = h("button", { type: "button", class: "s-link", onclick: () => go(["runs", view.outline.id]) }, "Steps and cost");
+  const head = h("div", { class: "s-panel s-act-head" }, h("div", { class: "s-row" }, pick, Object.values(buttons), more, whole), about, steer);
   const none = empty("No work yet. Say above what is to be done with the files of which folder, and press Start.");
   none.hidden = head.hidden = body.hidden = true; // until it is known what there is
-  replace(root, none, head, body);
+  const slot = cardSlot(h("div"), (card) => card.run === view?.outline.id);
+  replace(root, none, head, body, slot);
   fillWindow(root);
   body.addEventListener("scroll", () => { atEnd = body.scrollHeight - body.scrollTop - body.clientHeight < 60; });
   new ResizeObserver(() => { if (atEnd) body.scrollTop = body.scrollHeight; }).observe(body);
@@ -224,18 +240,14 @@ export function mount(root) {
   }
 
   function drawBody() {
-    if (view.isDual) {
-      const numbers = [...view.lanes.keys()].map((path) => Number(/^R(\d+)/.exec(path)?.[1] || 0));
-      const rounds = Array.from({ length: Math.max(0, ...numbers) }, (_, at) => showRound(view, at + 1));
-      update(body, rounds, showEnd(view.lanes.get("")?.over));
-    } else update(body, view.lanes.has("") ? showLane(view, view.lanes.get("")) : []);
+    update(body, view.isDual ? story(view) : view.lanes.has("") ? showLane(view, view.lanes.get("")) : []);
     if (atEnd) body.scrollTop = body.scrollHeight;
   }
 
   draw = () => {
     if (asked) return;
     asked = true;
-    requestAnimationFrame(() => { asked = false; drawHead(); if (view) drawBody(); });
+    requestAnimationFrame(() => { asked = false; drawHead(); if (view) drawBody(); arrange(); });
   };
 
   async function load() { // what the run has beyond what is shown
@@ -267,6 +279,7 @@ export function mount(root) {
     draw();
   }
 
+  onPlace(([tab, id]) => { if (tab === "act" && id && id !== view?.outline.id) attempt(() => show(id))(); });
   for (const topic of ["run", "card", "card_gone"]) on(topic, tell);
   on("entry", attempt(async (batch) => {
     for (const { run, entry } of batch) {
@@ -291,7 +304,8 @@ export function mount(root) {
     const found = newest();
     here.clear();
     for (const each of found) if (each.job) here.add(each.id);
-    const first = view?.outline.id || (found.find((each) => each.job) || found[0])?.id;
+    const [tab, id] = place();
+    const first = (tab === "act" && runs.has(id) && id) || view?.outline.id || (found.find((each) => each.job) || found[0])?.id;
     if (first) await show(first);
     draw();
   }));
@@ -304,6 +318,9 @@ cardKind("decision", (card, decide) => {
   const why = h("textarea", { class: "s-input", rows: 2, "aria-label": "Reasoning", placeholder: "Reasoning (may be left out)" });
   const choose = (label, choice, kind) => button(label, () => decide({ choice, instruction: instruction.value, reasoning: why.value }), kind);
   const found = card.conclusion;
+  const accept = choose("Accept", "accept", "primary");
+  accept.dataset.key = "a";
+  instruction.dataset.key = "r";
   return [
     h("summary", { class: "s-card-title" }, h("b", {}, "You are the reviewer (H)"), card.round ? `: the worker (R) has concluded round ${card.round}` : ": the worker (R) has done nothing yet", h("time", {}, clock(card.asked))),
     quote("Task", card.task),
@@ -311,7 +328,7 @@ cardKind("decision", (card, decide) => {
       found ? h("div", {}, h("h3", {}, "Evidence: what was really called"), showEvidence(found.evidence)) : null),
     ...card.told.map((each) => quote("Messages from the user", each)),
     h("div", { class: "s-answer" }, h("div", { class: "s-beside" }, instruction, why),
-      h("div", { class: "s-row" }, choose("Accept", "accept", "primary"), choose("Continue with instruction", "continue"), choose("Redirect with instruction", "redirect"),
+      h("div", { class: "s-row" }, accept, choose("Continue with instruction", "continue"), choose("Redirect with instruction", "redirect"),
         h("span", { class: "s-soft" }, "Accept ends the run with this conclusion; continue works on from it; redirect takes another way."))),
   ].filter(Boolean);
 });

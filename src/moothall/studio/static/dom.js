@@ -1,6 +1,8 @@
 // Elements, calls and words that every part of the page uses. Nothing received becomes HTML: text
 // is set as text, `plain`, and a link that a stranger wrote shows where it goes.
 
+import { BASE } from "./place.js";
+
 const given = (children) => children.flat(9).filter((each) => each !== null && each !== undefined && each !== false)
   .map((each) => (typeof each === "string" ? plain(each) : each));
 
@@ -10,6 +12,7 @@ export function h(tag, attrs = {}, ...children) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
     else if (name === "value" || name === "checked" || name === "disabled") made[name] = value;
+    else if (name === "style") made.style.cssText = value; // an attribute is not permitted by the page's policy
     else made.setAttribute(name, value === true ? "" : value);
   }
   made.append(...given(children));
@@ -40,19 +43,28 @@ export function update(node, ...children) {
 const exact = (name, value, { source } = {}) => (JSON.rawJSON && Number.isInteger(value) && !Number.isSafeInteger(value) ? JSON.rawJSON(source) : value);
 export const parsed = (text) => (/\d{16}/.test(text) ? JSON.parse(text, exact) : JSON.parse(text));
 
+// A request of the studio, with the key of this page; where another token is asked for now, the
+// page that asks for it comes.
+export async function request(to, options = {}) {
+  const headers = { "X-Moothall-Key": localStorage.getItem("moothall-studio-key") || "", ...options.headers };
+  let answer;
+  try {
+    answer = await fetch(`${BASE}studio/${to}`, { credentials: "same-origin", ...options, headers });
+  } catch {
+    throw new Error("the studio does not answer: is its program running?");
+  }
+  if (answer.status === 401) location.replace(`${BASE}login`);
+  return answer;
+}
+
 // A call of the studio; throws an Error whose message is for a person, with `column` where there is one.
 export async function call(path, body, method) {
-  const options = { method: method || (body === undefined ? "GET" : "POST"), credentials: "same-origin" };
+  const options = { method: method || (body === undefined ? "GET" : "POST") };
   if (body !== undefined) {
     options.headers = { "Content-Type": "application/json" };
     options.body = JSON.stringify(body);
   }
-  let answer;
-  try {
-    answer = await fetch("/studio/" + path, options);
-  } catch {
-    throw new Error("the studio does not answer: is its program running?");
-  }
+  const answer = await request(path, options);
   const type = answer.headers.get("content-type") || "";
   const told = type.includes("json") ? parsed(await answer.text()) : { error: (await answer.text()).trim() };
   if (!answer.ok) throw Object.assign(new Error(told.error || `failed (${answer.status})`), told);
@@ -60,7 +72,7 @@ export async function call(path, body, method) {
 }
 
 // The address of a link or a socket, which cannot have a header, with the key of this page.
-export const keyed = (path) => `${path}&key=${localStorage.getItem("moothall-studio-key")}`;
+export const keyed = (to) => `${BASE}studio/${to}&key=${localStorage.getItem("moothall-studio-key")}`;
 
 // Tell a person what a click came to; screen readers read it.
 export function toast(text, bad = true) {
@@ -150,6 +162,9 @@ export const json = (value) => plain(typeof value === "string" ? value : JSON.st
 export const result = (value) => json(Array.isArray(value) && value.length && value.every((each) => typeof each === "string") ? value.join("\n") : value ?? "");
 export const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
 
+export const number = (n) => n.toLocaleString("en");
+export const dollars = (usd) => (+usd === 0 ? "$0" : +usd < 0.01 ? `$${(+usd).toPrecision(2)}` : `$${(+usd).toFixed(2)}`);
+
 export function duration(seconds) {
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 60) return `${seconds.toFixed(1)} s`;
@@ -165,6 +180,9 @@ export const meter = (label, value, most, kind = "") => h("div", { role: "meter"
 
 // Empty states say what to do.
 export const empty = (...text) => h("p", { class: "s-empty" }, ...text);
+
+// What scrolls an element: itself, or the page where a narrow window shows all of it.
+export const scroller = (element) => (getComputedStyle(element).overflowY === "visible" ? document.scrollingElement : element);
 
 // Give an element the height that the window has left below its top: `--s-room`.
 export function fillWindow(root, least = 360) {

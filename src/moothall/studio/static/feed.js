@@ -1,7 +1,7 @@
 // The one stream of events. Who shows something says what it is about, and what to do when events
 // were missed; the stream is opened again by itself.
 
-import { keyed, parsed } from "./dom.js";
+import { keyed, parsed, request } from "./dom.js";
 
 const handlers = new Map();
 const loads = [];
@@ -63,7 +63,7 @@ function deliver(frame) {
 
 export function connect() {
   const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-  const socket = new WebSocket(keyed(`${scheme}//${location.host}/studio/events?epoch=${epoch}&after=${last}`));
+  const socket = new WebSocket(`${scheme}//${location.host}${keyed(`events?epoch=${epoch}&after=${last}`)}`);
   let silence;
   const hear = () => {
     clearTimeout(silence);
@@ -74,7 +74,7 @@ export function connect() {
     socket.onclose = socket.onmessage = null;
     socket.close();
     become("lost");
-    fetch("/studio/cards").catch(() => {}); // where another token is asked for now, the page that asks for it comes
+    request("cards").catch(() => {}); // where another token is asked for now, the page that asks for it comes
     setTimeout(connect, wait);
     wait = Math.min(wait * 2, 5000);
   }

@@ -248,7 +248,7 @@ export function makeMap(onPick) {
     if (whole) fit();
     changed();
   }).observe(canvas);
-  new MutationObserver(look).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+  new MutationObserver(look).observe(document.documentElement, { attributes: true, attributeFilter: ["class"] });
   new IntersectionObserver(look).observe(root);
 
   return {

@@ -2,7 +2,9 @@
 
 import { attempt, button, call, count, day, duration, empty, fillWindow, h, keyed, meter, oneAtATime, replace, runState, toast, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
+import { fold } from "./forms.js";
 import { further, listed, runs } from "./journal.js";
+import { go, onPlace, place as address } from "./place.js";
 
 const STEPS = { plan: "Plan", research: "Research", update: "Update", narrate: "Narrate", evaluate: "Evaluate" };
 const DOES = {
@@ -16,7 +18,7 @@ const GOES_ON = new Set(["cancelled", "error"]);
 const taskState = (state) => (["waiting", "not done"].includes(state) ? { word: state, kind: "" } : runState(state));
 
 export function mount(root) {
-  const choose = h("select", { class: "s-input s-which", "aria-label": "Research run", onchange: () => pick(choose.value) });
+  const choose = h("select", { class: "s-input s-which", "aria-label": "Research run", onchange: () => go(["research", choose.value]) });
   const badge = h("span", { class: "s-badge", role: "status" });
   const tools = h("span", { class: "s-row" });
   const parts = Object.fromEntries(Object.keys(PARTS).map((name) => [name, h("div")]));
@@ -40,9 +42,10 @@ export function mount(root) {
 
   function list() {
     const [first] = newest(), kept = sessionStorage.getItem(KEPT);
+    const [tab, id] = address();
+    if (run === null && tab === "research" && runs.has(id)) [run, isChosen] = [id, true];
     if (run === null && runs.has(kept)) [run, isChosen] = [kept, true];
-    const form = document.querySelector("#research-new");
-    if (run === null && first && !form?.contains(document.activeElement)) form?.querySelector(".label-wrap.open")?.click();
+    if (run === null && first) fold("research", "new", false);
     if (!isChosen && first) run = first.id;
     drawList();
     return soon();
@@ -57,6 +60,8 @@ export function mount(root) {
     if (run !== null) choose.value = run;
   }
 
+  onPlace(([tab, id]) => { if (tab === "research" && runs.has(id) && (id !== run || !isChosen)) { pick(id); drawList(); } });
+
   function pick(id) {
     [run, isChosen] = [id, true];
     sessionStorage.setItem(KEPT, id);
@@ -64,11 +69,13 @@ export function mount(root) {
   }
 
   // The next run that begins is the one that this page has started.
-  document.addEventListener("click", (event) => {
-    if (!event.target.closest?.("#research-new .studio-start")) return;
+  document.addEventListener("form-begun", ({ detail }) => {
+    if (detail.tab !== "research") return;
     isChosen = false;
     sessionStorage.removeItem(KEPT);
-  }, true);
+    go(["research"]);
+    list();
+  });
 
   // -- how far it is -------------------------------------------------------------------------------
 
@@ -97,18 +104,19 @@ export function mount(root) {
     const goesOn = !isRunning && (state.run.state === "stopped" || GOES_ON.has(state.over?.reason));
     const query = `?run=${encodeURIComponent(run)}`;
     update(tools,
+      h("button", { type: "button", class: "s-link", onclick: () => go(["runs", run]) }, "Steps and cost"),
       isRunning && state.here && state.here !== "stopping" ? button("Stop", () => call("act/stop", { run })) : null,
       isRunning && !state.here ? h("span", { class: "s-soft" }, "begun by a command or program, which alone can stop it") : null,
       goesOn ? button("Resume", () => call("act/resume", { run }), "primary") : null,
       isRunning ? null : further(run, state.over?.reason, state.order, state.done),
       state.run.state === "in_doubt" ? h("span", { class: "s-soft" }, "decide about the call in doubt in the tab Runs") : null,
       state.narrative ? [["md", "Markdown"], ["html", "HTML"]].map(([kind, title]) => 
-        h("a", { class: "s-button", href: keyed(`/studio/research/report.${kind}${query}`), download: true, "aria-label": `Download ${title}` }, `↓ ${title}`)) : null);
+        h("a", { class: "s-button", href: keyed(`research/report.${kind}${query}`), download: true, "aria-label": `Download ${title}` }, `↓ ${title}`)) : null);
   }
 
   function drawReport(state, isRunning) {
     const { narrative } = state;
-    const scheme = document.body.classList.contains("dark") ? "dark" : "light";
+    const scheme = document.documentElement.classList.contains("dark") ? "dark" : "light";
     const version = `${narrative?.at}.${isRunning ? "" : state.last}&scheme=${scheme}`;
     if (drawn.report === version) return;
     drawn.report = version;
@@ -122,7 +130,7 @@ export function mount(root) {
     const before = [...report.children];
     const frame = h("iframe", {
       class: "s-page", sandbox: "allow-popups allow-popups-to-escape-sandbox",
-      src: keyed(`/studio/research/page?run=${encodeURIComponent(run)}&at=${version}`),
+      src: keyed(`research/page?run=${encodeURIComponent(run)}&at=${version}`),
     });
     frame.addEventListener("load", () => {
       before.forEach((each) => each.remove());
@@ -131,7 +139,7 @@ export function mount(root) {
     report.append(frame);
   }
 
-  new MutationObserver(soon).observe(document.body, { attributeFilter: ["class"] }); // light or dark
+  new MutationObserver(soon).observe(document.documentElement, { attributeFilter: ["class"] }); // light or dark
   on("entry", (batch) => batch.some((each) => each.run === run) && soon());
   on("job", (batch) => batch.filter((each) => each.run === run).forEach(({ reason, text }) => {
     if (reason === "error") toast(text);

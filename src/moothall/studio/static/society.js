@@ -1,9 +1,10 @@
 // The tab Society: a town that plays, its map and curves, a citizen's card, and what a person asks
 // of it and changes in it.
 
-import { attempt, button, call, count, empty, fillWindow, h, json, meter, oneAtATime, replace, sent, toast, update } from "./dom.js";
+import { attempt, button, call, count, empty, fillWindow, h, json, meter, oneAtATime, replace, request, sent, toast, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { GROUPS, SHAPES, makeMap } from "./map.js";
+import { go } from "./place.js";
 
 const NAMES = { sleep: "asleep", work: "at work or school", food: "eat or shop", social: "with others", leisure: "free time", travel: "on the way", idle: "else" };
 const ROWS = 3000;
@@ -23,11 +24,18 @@ export function mount(root) {
 
   const play = button("Play", () => post("control", { do: head.state === "playing" ? "pause" : "play" }), "primary");
   const step = button("Step", () => post("control", { do: "step" }));
-  const branch = button("Branch", async () => {
+  const sure = h("span", { class: "s-row s-sure", role: "alert" });
+  const branch = button("Branch", async () => { // how much time it goes back is said before
+    const to = (await call("society/kept")).step + 1, back = head.step - to; // it lives one step, then pauses
+    if (back <= 0) return fork();
+    replace(sure, h("b", {}, `${count(back, "step")} back, to ${began(to)}.`), button("Branch there", fork, "primary"), button("Stay", () => replace(sure), "quiet"));
+  });
+  async function fork() {
+    replace(sure);
     const copy = await call(`runs/fork?run=${encodeURIComponent(head.run)}`, undefined, "POST");
     await call("act/resume", { run: copy.id });
     toast("A fork of this town continues from its last checkpoint. The original is kept under Recorded towns.", false);
-  });
+  }
   branch.title = "Continue with a fork from the last checkpoint";
   const speed = h("select", { class: "s-input", "aria-label": "Speed", onchange: attempt(() => post("control", { speed: Number(speed.value) })) },
     [1, 2, 4, 10].map((each) => h("option", { value: each }, `${each} step${each > 1 ? "s" : ""} a second`)), h("option", { value: 0 }, "as fast as it can"));
@@ -114,7 +122,7 @@ export function mount(root) {
   pane("Citizen");
 
   const town = h("div", { class: "s-town" },
-    h("div", { class: "s-row s-control" }, play, step, speed, branch, time, bar, told),
+    h("div", { class: "s-row s-control" }, play, step, speed, branch, sure, time, bar, told, h("button", { type: "button", class: "s-link", onclick: () => go(["runs", head.run]) }, "Steps and cost")),
     h("div", { class: "s-middle" }, map.root, legend, curves), h("aside", { class: "s-aside" }, tabs, ...Object.values(panes)));
   replace(root, nothing, town);
   fillWindow(root, 560);
@@ -123,7 +131,7 @@ export function mount(root) {
 
   const svg = (tag, attrs, ...children) => {
     const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-    Object.entries(attrs).forEach(([key, value]) => made.setAttribute(key, value));
+    Object.entries(attrs).forEach(([key, value]) => (key === "style" ? (made.style.cssText = value) : made.setAttribute(key, value)));
     made.append(...children);
     return made;
   };
@@ -235,8 +243,8 @@ export function mount(root) {
   const load = oneAtATime(async () => {
     waits = !root.offsetParent;
     if (waits) return;
-    const answer = await fetch(`/studio/society/frame?town=${head.town}&after=${rows.length ? rows[rows.length - 1][0] + 1 : 0}`);
-    if (!answer.ok) throw new Error("the studio does not answer: is its program running?");
+    const answer = await request(`society/frame?town=${head.town}&after=${rows.length ? rows[rows.length - 1][0] + 1 : 0}`);
+    if (!answer.ok) throw new Error(`failed (${answer.status})`);
     const packed = await answer.arrayBuffer();
     const length = new DataView(packed).getUint32(0, true);
     const told = JSON.parse(new TextDecoder().decode(packed.slice(4, 4 + length)));

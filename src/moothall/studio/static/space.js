@@ -1,7 +1,9 @@
 // The tab Space: the agents, their messages, and the line that a person writes.
 
-import { attempt, call, clock, count, empty, fillWindow, h, json, oneAtATime, replace, result, sent, toast, update } from "./dom.js";
+import { attempt, call, clock, count, empty, fillWindow, h, json, oneAtATime, replace, result, scroller, sent, toast, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
+import { cardSlot } from "./inbox.js";
+import { outcome } from "./values.js";
 
 const MOST = 10000; // messages that are kept here, as at the server
 const WINDOW = 300; // rows in the page at once: more are shown by scrolling up
@@ -24,6 +26,7 @@ export function mount(root) {
     h("section", { class: "s-chat" },
       h("div", { class: "s-row s-tools" }, filter, total),
       h("div", { class: "s-scroll" }, older, rows),
+      cardSlot(h("div"), (card) => !card.run),
       h("form", { class: "s-write", onsubmit: (event) => send(event) },
         choices, line, h("button", { class: "s-button primary" }, "Send")),
       fault));
@@ -102,7 +105,7 @@ export function mount(root) {
     const { name, args } = message.action;
     const text = name === "say" ? args.content : name === "error" ? args.error : name === "response" ? args.data : undefined;
     const body = text !== undefined
-      ? [h("div", { class: "s-text", dir: "auto" }, result(text))]
+      ? [name === "error" ? h("div", { class: "s-text", dir: "auto" }, result(text)) : outcome(text)]
       : Object.entries(args).map(([key, value]) => h("div", { class: "s-arg" }, h("span", {}, key), h("code", {}, json(value))));
     message.row = h("article", { class: `s-message ${name === "error" ? "error" : ""} ${message.from === me ? "mine" : ""}` },
       h("header", {},
@@ -116,9 +119,16 @@ export function mount(root) {
   }
 
   let ends = true; // the end is looked at, and stays so when cards take room above
-  scroll.addEventListener("scroll", () => (ends = nearEnd()));
-  new ResizeObserver(() => { if (ends) scroll.scrollTop = scroll.scrollHeight; }).observe(scroll);
-  const nearEnd = () => scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 80;
+  for (const each of [scroll, window]) each.addEventListener("scroll", () => (ends = nearEnd()));
+  new ResizeObserver(() => { if (ends) toEnd(); }).observe(scroll);
+  const nearEnd = () => {
+    const it = scroller(scroll);
+    return it.scrollHeight - it.scrollTop - it.clientHeight < 80;
+  };
+  const toEnd = () => {
+    const it = scroller(scroll);
+    it.scrollTop = it.scrollHeight;
+  };
 
   function tell() {
     older.hidden = from === 0;
@@ -132,16 +142,17 @@ export function mount(root) {
     from = Math.max(0, shown.length - WINDOW);
     replace(rows, shown.slice(from).map(row));
     tell();
-    scroll.scrollTop = scroll.scrollHeight;
+    toEnd();
   }
 
   function widen() {
-    const before = scroll.scrollHeight - scroll.scrollTop;
+    const it = scroller(scroll);
+    const before = it.scrollHeight - it.scrollTop;
     const first = Math.max(0, from - WINDOW);
     rows.prepend(...shown.slice(first, from).map(row));
     from = first;
     tell();
-    scroll.scrollTop = scroll.scrollHeight - before;
+    it.scrollTop = it.scrollHeight - before;
   }
 
   function add(told) {
@@ -162,7 +173,7 @@ export function mount(root) {
       from = shown.length - rows.childElementCount;
     }
     tell();
-    if (follows) scroll.scrollTop = scroll.scrollHeight;
+    if (follows) toEnd();
   }
 
   on("message", (batch) => {
@@ -247,7 +258,7 @@ export function mount(root) {
     place = lines.length;
     grow();
     line.focus();
-    scroll.scrollTop = scroll.scrollHeight;
+    toEnd();
   });
 
   function grow() {

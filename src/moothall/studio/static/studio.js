@@ -1,73 +1,71 @@
-// Fills the places that the page has for live parts, whenever Gradio puts them there.
+// The frame of the page: what stands above the tabs, the tab bar, and in each tab its forms and its
+// live part, loaded when it is first shown.
 
 import "./act.js"; // its cards may come before its tab is opened
-import { connect } from "./feed.js";
+import { h, replace } from "./dom.js";
+import { connect, onReset } from "./feed.js";
+import { showForms } from "./forms.js";
+import { mount as mountHeader } from "./header.js";
+import { go, onPlace, place } from "./place.js";
 
-const kept = new Map();
+const { tabs, opens } = document.documentElement.dataset;
+const listed = JSON.parse(tabs);
+const names = listed.map((each) => each.name);
+const shown = new Map(); // of each tab its button and its panel
+const before = new Map(); // of each tab what it showed last
+let current = null;
 
-// Gradio may take a tab's content out of the page and put a new one in: what was shown goes along.
-async function fill(place) {
-  const name = place.id.slice("studio-".length);
-  let root = kept.get(name);
-  const isNew = root === undefined;
-  if (isNew) {
-    root = document.createElement("div");
-    root.className = `s-root s-${name}`;
-    kept.set(name, root);
+function panelOf({ name, title, script }) {
+  const forms = h("div", { class: "s-root s-forms" });
+  const live = h("div", { class: `s-root s-${name}`, id: `studio-${name}` });
+  const panel = h("section", { role: "tabpanel", id: `tab-${name}`, "aria-labelledby": `to-${name}`, class: "s-tab", hidden: true }, forms, live);
+  const button = h("button", { type: "button", role: "tab", id: `to-${name}`, "aria-controls": `tab-${name}`, "aria-selected": "false", tabindex: -1, onclick: () => go(name === current ? [name] : before.get(name) || [name]) }, title);
+  let loaded = null;
+  const load = () => (loaded ??= (async () => {
+    onReset(() => showForms(name, forms));
+    if (script) (await import(`./${name}.js`)).mount(live);
+  })());
+  return { button, panel, load };
+}
+
+function walk(event) { // arrow keys go from tab to tab
+  const at = names.indexOf(current);
+  const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: names.length - 1 }[event.key];
+  if (to === undefined) return;
+  event.preventDefault();
+  const name = names[(to + names.length) % names.length];
+  go([name]);
+  shown.get(name).button.focus();
+}
+
+function show([first]) {
+  const name = names.includes(first) ? first : opens;
+  before.set(name, place());
+  if (name === current) return;
+  for (const [each, { button, panel }] of shown) {
+    const is = each === name;
+    button.setAttribute("aria-selected", String(is));
+    button.tabIndex = is ? 0 : -1;
+    panel.hidden = !is;
   }
-  if (root.parentElement !== place) place.append(root);
-  if (isNew) (await import(`./${name}.js`)).mount(root);
+  current = name;
+  const { button, load } = shown.get(name);
+  button.scrollIntoView({ block: "nearest", inline: "nearest" });
+  load();
 }
 
-function look() {
-  for (const place of document.querySelectorAll(".studio-live"))
-    if (!place.querySelector(":scope > .s-root")) fill(place);
-  come();
+if (place()[0] === "styleguide") (await import("./styleguide.js")).mount(document.getElementById("studio-main"));
+else {
+  for (const each of listed) shown.set(each.name, panelOf(each));
+  const all = [...shown.values()];
+  const bar = h("nav", { class: "s-tabs-bar" }, h("div", { role: "tablist", id: "studio-tabs", "aria-label": "Parts of the studio", onkeydown: walk }, all.map((each) => each.button)));
+  replace(document.getElementById("studio-main"), bar, all.map((each) => each.panel));
+  const header = document.getElementById("studio-header");
+  header.className = "s-root";
+  mountHeader(header);
+  const old = location.hash.slice(1); // an address of before: #runs
+  if (!place().length) go([names.includes(old) ? old : opens], { instead: true });
+  onPlace(show);
+  show(place());
+  connect();
 }
-
-// The tab stands in the address, so that a reload and the browser's Back come to it; arrow keys go
-// from tab to tab. Those that a narrow window has no room for are in Gradio's list, without ids.
-const tabs = () => [...document.querySelectorAll("#studio-tabs [role=tab]")];
-const listed = "#studio-tabs .overflow-dropdown button";
-const current = () => tabs().find((each) => each.getAttribute("aria-selected") === "true")?.dataset.tabId;
-let wanted = location.hash.slice(1);
-
-function come() {
-  const now = current();
-  const all = [...tabs(), ...document.querySelectorAll(listed)];
-  const there = wanted !== now && all.find((each) => wanted && each.textContent.trim().toLowerCase().startsWith(wanted));
-  if (now && there) {
-    there.click();
-    setTimeout(come, 100); // until it is the current one: a click on a list that is just drawn anew is lost
-  }
-  if (!now || there) return;
-  wanted = "";
-  if (!location.hash) history.replaceState(null, "", `#${tabs()[0].dataset.tabId}`);
-  if (location.hash !== `#${now}`) history.pushState(null, "", `#${now}`);
-}
-addEventListener("popstate", () => {
-  wanted = location.hash.slice(1) || tabs()[0]?.dataset.tabId;
-  come();
-});
-
-document.addEventListener("click", (event) => {
-  if (event.target.closest?.("#studio-tabs button.primary")) // a form's faults of the try before
-    for (const each of document.querySelectorAll(".toast-body.error .toast-close")) each.click();
-  if (event.target.closest?.(`#studio-tabs [role=tab], ${listed}`)) setTimeout(come);
-});
-document.addEventListener("keydown", (event) => {
-  // Gradio's lists stay open over what is below them when Tab leads away.
-  if (event.key === "Tab" && event.target.matches("[role=combobox][aria-controls$=-options]"))
-    event.target.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
-  const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-  const at = tabs().indexOf(event.target);
-  if (!by || at < 0) return;
-  const next = tabs()[(at + by + tabs().length) % tabs().length];
-  next.focus();
-  next.click();
-});
-
-document.documentElement.lang = "en";
-connect();
-look();
-new MutationObserver(look).observe(document.body, { childList: true, subtree: true });

@@ -1,0 +1,141 @@
+"""Marking functions as actions: access policies, the options of an action, `@action`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar, Unpack, overload
+
+from moothall.arguments import unknown_argument
+from moothall.errors import ConfigError, DefinitionError
+from moothall.jsonvalue import copy_json
+from moothall.signature import check_parameters, check_returns
+from moothall.text import printable
+
+AccessPolicy: TypeAlias = Literal["permitted", "denied", "requested"]
+
+ACCESS_PERMITTED: Final = "permitted"
+"""Any agent may use the action at any time."""
+ACCESS_DENIED: Final = "denied"
+"""No agent may use the action."""
+ACCESS_REQUESTED: Final = "requested"
+"""Each use awaits the answer of the agent's `request_permission`."""
+
+_BOOLEANS: Final = frozenset(("terminal", "idempotent", "detached", "outside"))
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class ActionOptions(TypedDict, total=False):
+    """The options of `@action` and `Action`. To add one, add an attribute of `Action`, too."""
+
+    access_policy: AccessPolicy
+    idempotent: bool
+    timeout: float | None
+    detached: bool
+    outside: bool
+    guard: Sequence[str] | None
+    help: Any
+
+
+class MarkedOptions(ActionOptions, total=False):
+    """The options of `@action`, with those that `Action` takes by position, too."""
+
+    name: str | None
+    terminal: bool
+
+
+@overload
+def action(function: F, /) -> F: ...
+@overload
+def action(**options: Unpack[MarkedOptions]) -> Callable[[F], F]: ...
+def action(function: Callable[..., Any] | None = None, /, **options: Unpack[MarkedOptions]) -> Any:
+    """Mark a method (or function) as an action; with or without parentheses.
+
+    Args:
+        name: the action's name; the method's name if left out
+        help: replaces the whole generated help object
+        access_policy: `ACCESS_PERMITTED`, `ACCESS_DENIED` or `ACCESS_REQUESTED`
+        terminal: a successful call ends a model's run; its result is the reply
+        idempotent: two calls have the effect of one, so a call may be repeated after a crash
+        timeout: seconds that one call may take
+        detached: a call may run for long, so the space stores its message in the inbox and
+            acknowledges it to the message broker before the call runs
+        outside: its results come from outside: web pages, mail, files of others. A value that was
+            read there does not count as the user's (docs/provenance.md)
+        guard: the names of the parameters that decide where an effect goes, such as
+            `("to", "amount")`: once a thread has read anything from outside, their values must
+            stand in a text of the user or the program, or the call is asked for. Without it, all
+            parameters are guarded unless the action is `idempotent`; `guard=()` guards none
+
+    Raises:
+        DefinitionError: an option is not one of its values, a parameter cannot be given by name,
+            or `guard` names none of its parameters
+    """
+    if unknown := unknown_argument(action, options, MarkedOptions.__annotations__):
+        raise unknown
+
+    def mark(function: F) -> F:
+        where = getattr(function, "__qualname__", repr(function))
+        if isinstance(function, str):
+            raise DefinitionError(f"@action takes its options by name: @action(name={function!r})")
+        if not callable(function) or isinstance(function, staticmethod | classmethod):
+            raise DefinitionError(
+                f"@action marks a function or method of an agent, not {function!r}; "
+                "a static or class method has no agent to act for"
+            )
+        if (name := options.get("name")) is not None:
+            check_name(name, where)
+        check_options(where, options)
+        # Whether the first parameter is `self` is known only on use; the kinds of the parameters
+        # are known now, so a bad definition fails on import rather than on first call.
+        parameters = check_parameters(function, bound_to_self=False, where=where)
+        check_guard(where, options.get("guard"), [each.name for each in parameters])
+        check_returns(function, where)
+        function.__moothall_action__ = options  # type: ignore[attr-defined]
+        return function
+
+    return mark if function is None else mark(function)
+
+
+def check_options(where: str, options: Mapping[str, Any]) -> None:
+    """Raise unless each option has one of its values."""
+    access_policy = options.get("access_policy", ACCESS_PERMITTED)
+    if access_policy not in (ACCESS_PERMITTED, ACCESS_DENIED, ACCESS_REQUESTED):
+        wanted = "access_policy must be one of ACCESS_PERMITTED, ACCESS_DENIED, ACCESS_REQUESTED"
+        raise DefinitionError(f"{where}: {wanted}, not {access_policy!r}")
+    for option, given in options.items():
+        if type(given) is not bool and option in _BOOLEANS:
+            raise ConfigError(f"{where}: {option}= must be True or False, got {given!r:.80}")
+    timeout = options.get("timeout")
+    positive = isinstance(timeout, int | float) and timeout is not True and timeout > 0
+    if timeout is not None and not positive:
+        raise ConfigError(f"{where}: timeout= must be a number above 0, got {timeout!r}")
+    try:
+        copy_json(options.get("help"))
+    except ValueError as error:
+        raise ConfigError(f"{where}: help= must be a JSON value: {error}") from None
+
+
+def check_guard(where: str, guard: object, parameters: Sequence[str]) -> None:
+    """Raise unless the value of `guard=` is None or names some of the parameters."""
+    if guard is None:
+        return
+    if isinstance(guard, str) or not isinstance(guard, Sequence):
+        raise ConfigError(
+            f'{where}: guard= must be a list of parameters, such as ("to",), got {guard!r:.80}'
+        )
+    for name in guard:
+        if name not in parameters:
+            known = ", ".join(parameters) or "none"
+            raise ConfigError(
+                f"{where}: guard= must name parameters of the action, got {name!r:.80}; it has "
+                f"{known}"
+            )
+
+
+def check_name(name: object, where: str) -> None:
+    """Raise unless the value can be the name of an action."""
+    if not isinstance(name, str) or not 0 < len(name) <= 255:
+        raise ConfigError(f"{where}: a name must be 1 to 255 characters, got {name!r}")
+    if printable(name) != name:
+        raise DefinitionError(f"{where}: the name {name!r} has characters that no text can carry")

@@ -1,0 +1,80 @@
+"""`moothall serve FILE.yaml`: a company, until a signal or until it is given up."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from moothall.cli.ending import INTERRUPTED
+from moothall.cli.serving.broker_commands import log_to_stderr
+from moothall.cli.shared_options import usage
+from moothall.errors import GivenUp
+from moothall.text import escaped
+
+_ENDINGS = (".yaml", ".yml")
+
+
+def is_company(names: tuple[str, ...]) -> bool:
+    """Return whether what is to be served is a company's file."""
+    return any(Path(each).suffix.lower() in _ENDINGS for each in names)
+
+
+def serve_company(names: tuple[str, ...]) -> int:
+    """Serve the company of a file; every setting is in that file."""
+    if len(names) > 1:
+        raise click.UsageError("one process serves one company: name one file")
+    with usage():
+        from moothall.company import Company
+
+        company = Company.from_yaml(names[0])
+    log_to_stderr()
+    return asyncio.run(_served(company))
+
+
+async def _served(company: object) -> int:
+    from moothall.company import Company
+
+    assert isinstance(company, Company)
+    loop = asyncio.get_running_loop()
+    signals = 0
+
+    def stop() -> None:
+        nonlocal signals
+        signals += 1
+        if signals > 1 or not started:
+            with suppress(OSError):
+                sys.stdout.flush()
+            os._exit(INTERRUPTED)
+        _print_line(f"{company.name} drains, within {company.settings.drain:g} s.")
+        company.stop()
+
+    started = False
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    try:
+        with usage():
+            await company.__aenter__()
+        started = True
+        where = "" if company.port is None else f", with HTTP at port {company.port}"
+        agents = escaped(", ".join(company.settings.agents))
+        _print_line(f"{escaped(company.name)} serves {agents}{where}. Ctrl-C ends it.")
+        await company.ended()
+    except GivenUp as error:
+        click.echo(f"moothall: {escaped(str(error))}", err=True)
+        return 1
+    finally:
+        if started:
+            await company.__aexit__()
+    _print_line(f"{escaped(company.name)} has stopped.")
+    return 0
+
+
+def _print_line(text: str) -> None:
+    with suppress(OSError):  # a closed output is no reason to end
+        print(text, flush=True)

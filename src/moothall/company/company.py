@@ -1,0 +1,439 @@
+"""A company: the agents of a file, supervised, with schedules, health and metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Self
+
+from moothall.agent import Agent
+from moothall.company.door import Status, routes
+from moothall.company.kinds import agent_of
+from moothall.company.metrics import Metrics
+from moothall.company.place import Place
+from moothall.company.scheduler import Call, Scheduler
+from moothall.company.settings import AgentSettings, Settings, read_settings
+from moothall.company.supervisor import Supervised, Supervisor
+from moothall.errors import AgentDied, ConfigError, GivenUp, MissingExtra, MoothallError
+from moothall.orders.named_agents import AgentSource
+from moothall.reasoning.conversational import ConversationalAgent
+from moothall.reasoning.recorded_agent import RecordedAgent
+from moothall.reasoning.threaded import Threaded
+from moothall.text import log_failure
+from moothall.threads import called
+
+logger: logging.Logger = logging.getLogger("moothall.company")
+
+_DECIDED_S: Final = 3.0
+"""Seconds between looks for runs that a person has decided about."""
+
+_STOPPED_S: Final = 1.0
+"""Seconds between looks for firings whose process has died, or that a person has decided about."""
+
+_LOOK_S: Final = 0.01
+_STREAMS_S: Final = 1.0
+"""How long streams that no call uses may stay open at the end."""
+
+
+class Company:
+    """The agents of one process, by name, each supervised. `moothall serve FILE.yaml` runs one.
+
+    An agent dies if making it or its `after_add` raises, if it leaves its space, or if its
+    coroutine `background()` raises; an action that raises is an outcome and no death. A dead agent
+    is made anew and takes its place; messages that wait for it wait for the new one.
+
+    Use it as `async with`, which starts it, and drains it at the end; or call `run`.
+
+    Attributes:
+        settings: what the file says
+        space: the space of the agents
+
+    Example:
+        >>> import asyncio
+        >>> from moothall.company import Company
+        >>> async def main() -> None:
+        ...     async with Company.from_yaml("company.yaml") as company:
+        ...         print(company.health()["ready"])
+        >>> asyncio.run(main())  # doctest: +SKIP
+        True
+    """
+
+    def __init__(self, settings: Settings, folder: Path, name: str = "company") -> None:
+        self.settings: Settings = settings
+        self.name: str = name
+        self._folder = folder
+        self._agents: dict[str, Agent] = {}
+        self._calls: dict[str, Call] = {
+            each: Call(each, given.schedule(), given.to, given.action, given.args, given.time_as)
+            for each, given in settings.schedules.items()
+        }
+        self._sources = {
+            each: None if given.ref is None else AgentSource(given.ref, f"agent {each!r}:", folder)
+            for each, given in settings.agents.items()
+        }
+        self._on_given_up = self._hook(settings.on_given_up)
+        self._place = Place(settings, folder, self._lost_too_long)
+        self.space: Any = self._place.space
+        self._supervisor = Supervisor(
+            settings.restart.over(Supervisor().restart), changed=lambda part: self._changed.set()
+        )
+        self._metrics = Metrics(
+            lambda: self._parts().values(),
+            self.space.statistics,
+            lambda: self._place.budgets,
+            lambda: self._place.connected,
+        )
+        self._gone: dict[str, asyncio.Event] = {}
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._scheduler: Scheduler | None = None
+        self._failed: BaseException | None = None
+        self._draining = False
+        self._server: Any = None
+        self._served: Any = None
+        self._began = time.time()
+
+    @classmethod
+    def from_yaml(
+        cls, path: str | os.PathLike[str], *, environment: Mapping[str, str] | None = None
+    ) -> Self:
+        """Return the company of a file; nothing is started.
+
+        Args:
+            path: the file; paths in it are meant from its folder
+            environment: the variables that fields for secrets may name; default: those of this
+                process
+
+        Raises:
+            ConfigError: the file cannot be read, or something in it is wrong: all of it is named,
+                each with its line
+            MissingExtra: an extra is not installed
+        """
+        file = Path(path)
+        settings = read_settings(file, environment)
+        return cls(settings, file.resolve().parent, file.stem)
+
+    # -- what an operator sees ---------------------------------------------------------------------
+
+    @property
+    def agents(self) -> dict[str, Agent]:
+        """The agents that live now, by name."""
+        return dict(self._agents)
+
+    @property
+    def port(self) -> int | None:
+        """The port at which HTTP is served, or None."""
+        return None if self._server is None else int(self._server.port)
+
+    def health(self) -> dict[str, Any]:
+        """Return what `GET /health` says: live, ready, each agent, the broker, the schedules."""
+        parts = self._parts()
+        all_run = len(parts) == len(self.settings.agents) and all(
+            each.state == "running" for each in parts.values()
+        )
+        connected = self._place.connected
+        said: dict[str, Any] = {
+            "live": self._failed is None,
+            "ready": all_run and connected is not False and not self._draining,
+            "draining": self._draining,
+            "agents": {
+                name: {
+                    "state": each.state,
+                    "since": each.since,
+                    "deaths": each.deaths,
+                    "restarts": each.restarts,
+                    "error": each.error,
+                }
+                for name, each in parts.items()
+            },
+        }
+        if connected is not None:
+            said["broker"] = {"connected": connected}
+        return said
+
+    def metrics(self) -> str:
+        """Return what `GET /metrics` says: OpenMetrics text."""
+        return self._metrics.text()
+
+    # -- its life ----------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Start it, and keep it at work until `stop`; then drain it.
+
+        Raises:
+            GivenUp: an agent has died too often, or the broker was away for too long
+            MoothallError: it could not be started
+        """
+        async with self:
+            await self.ended()
+
+    async def ended(self) -> None:
+        """Wait until `stop` is called.
+
+        Raises:
+            GivenUp: an agent has died too often, or the broker was away for too long
+        """
+        await self._over.wait()
+        if self._failed is not None:
+            raise self._failed
+
+    def stop(self) -> None:
+        """End `run` and `ended`; in any thread."""
+        self._loop.call_soon_threadsafe(self._over.set)
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self._over = asyncio.Event()
+        self._changed = asyncio.Event()
+        try:
+            await asyncio.to_thread(self._check)
+            await self._place.open(self.name)
+            self._start()
+            await self._settled()
+            self._listen()
+        except BaseException:
+            await self._drain(0)
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._drain(self.settings.drain)
+
+    def _check(self) -> None:
+        """Import what the file names, so that a mistake shows at once."""
+        for source in self._sources.values():
+            if source is not None:
+                source.checked()
+
+    def _start(self) -> None:
+        self.space._left = self._on_left
+        self.space._meter(self._metrics.ended)
+        if self.settings.http is not None:
+            MissingExtra.unless("http", "mcp", "mcp", "mcp_types", "starlette")
+            from moothall.doors.callers import Callers
+            from moothall.doors.served import Served
+
+            self._served = Served((), Callers(self.settings.http.token), self.space)
+        for name, given in self.settings.agents.items():
+            self._task(self._keep(name, given))
+        if self._place.journal is not None and self._calls:
+            self._scheduler = Scheduler(
+                self._place.journal, self._perform, self._repeats, self._metrics.fired
+            )
+            self._task(self._keep_up(self._scheduler))
+
+    def _task(self, work: Any) -> None:
+        self._tasks.append(asyncio.create_task(work))
+
+    async def _settled(self) -> None:
+        """Wait until each agent runs, stands by or has died once."""
+        while True:
+            self._changed.clear()
+            parts = self._parts()
+            begun = [each for each in parts.values() if each.state != "starting" or each.deaths]
+            if len(begun) == len(self.settings.agents) or self._over.is_set():
+                return
+            await self._changed.wait()
+
+    def _listen(self) -> None:
+        """Serve the doors, `/health` and `/metrics`."""
+        given = self.settings.http
+        if given is None:
+            return
+        from moothall.doors.application import application
+        from moothall.doors.server import HTTPServer, needs_token, place_of
+
+        host, port = place_of(given.listen, "http.listen")
+        if given.token is None and needs_token(host):
+            raise ConfigError(f"{host} can be reached from elsewhere: set http.token")
+        made, open_paths = routes(Status(self.health, self.metrics))
+        app = application(self._served, self._served.callers, self.name, made, open_paths)
+        self._server = HTTPServer(app, host, port, self.settings.drain)
+        self._server.start()
+
+    async def _drain(self, seconds: float) -> None:
+        """Begin nothing new; let what runs end within some seconds; then end it."""
+        self._draining = True
+        until = self._loop.time() + seconds
+
+        def left() -> float:
+            return max(0.0, until - self._loop.time())
+
+        if self._server is not None:
+            self._server.stop()
+        for task in self._tasks:
+            task.cancel()
+        if self._scheduler is not None and self._scheduler.firing:
+            await asyncio.wait(self._scheduler.firing, timeout=left())
+        while self._served is not None and self._served.busy and left():  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_S)  # calls end without an event
+        for firing in list(() if self._scheduler is None else self._scheduler.firing):
+            firing.cancel()
+            with suppress(asyncio.CancelledError, MoothallError):
+                await firing
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._server is not None:
+            await asyncio.to_thread(self._server.join, _STREAMS_S)
+            self._server.stop(at_once=True)
+            await asyncio.to_thread(self._server.join, _STREAMS_S)
+        self.space._grace_s = left()
+        self.space._left = None
+        await asyncio.to_thread(self._place.close)
+
+    # -- agents ------------------------------------------------------------------------------------
+
+    def _parts(self) -> dict[str, Supervised]:
+        return self._supervisor.parts
+
+    async def _keep(self, name: str, given: AgentSettings) -> None:
+        """Keep one agent alive; what becomes of the company if that fails is the file's to say."""
+        rule = given.restart.over(self._supervisor.restart)
+        try:
+            await self._supervisor.keep(name, partial(self._live, name, given), restart=rule)
+        except GivenUp as error:
+            await self._give_up(name, error)
+
+    async def _live(self, name: str, given: AgentSettings, part: Supervised) -> None:
+        """Make an agent, put it into its place, and wait for its death."""
+        old = self._agents.get(name)
+        agent = await asyncio.to_thread(self._made, name, given)
+        gone = self._gone[name] = asyncio.Event()
+        self._agents[name] = agent
+        beside: list[asyncio.Task[Any]] = []
+        try:
+            await self._place.enter(agent, old, part)
+            gone.clear()  # an attempt to add it that failed set this
+            if agent._mailbox is None:
+                gone.set()
+            if self._served is not None:
+                self._served.put(agent)
+            if isinstance(agent, Threaded) and agent is not old:
+                agent.watch(partial(self._metrics.told, name))
+            part.running()
+            left = asyncio.create_task(gone.wait())
+            beside = [left, asyncio.create_task(self._in_background(agent))]
+            if isinstance(agent, RecordedAgent) and agent.journal is not None:
+                beside.append(asyncio.create_task(self._resume(agent)))
+            await asyncio.wait(beside[:2], return_when=asyncio.FIRST_COMPLETED)
+            if not left.done():
+                beside[1].result()  # raises, if the agent has died of it
+                await left
+            raise AgentDied(f"agent {name!r} has left its space")
+        except Exception:
+            self._place.suspend(agent)
+            raise
+        finally:
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+
+    def _made(self, name: str, given: AgentSettings) -> Agent:
+        source = self._sources[name]
+        agent = agent_of(name, given, source, self._folder)
+        return self._place.equip(agent, name, given)
+
+    async def _in_background(self, agent: Agent) -> None:
+        """Run what an agent does by itself; one that does nothing is done at once, and lives on."""
+        background = getattr(agent, "background", None)
+        mailbox = agent._mailbox
+        if background is None or "background" in agent.offers or mailbox is None:
+            return
+        await mailbox.carry(partial(called, background))
+
+    def _on_left(self, agent: Agent) -> None:
+        """Wake the supervisor of an agent that has left; called on the space's loop."""
+        name = str(agent.id)
+        if self._agents.get(name) is agent and name in self._gone:
+            self._loop.call_soon_threadsafe(self._gone[name].set)
+
+    async def _give_up(self, name: str, error: GivenUp) -> None:
+        """Tell people of an agent that is not started again, and end, if the file says so."""
+        logger.error("%s", error)
+        self._metrics.gave_up()
+        agent = self._agents.pop(name, None)
+        await self._place.bury(name, str(error))
+        if self._on_given_up is not None:
+            try:
+                await called(self._on_given_up, self._parts()[name])
+            except Exception as wrong:
+                log_failure(logger, "on_given_up failed", wrong)
+        if self.settings.given_up == "exit":
+            self._end(error)
+        elif agent is not None:
+            await asyncio.to_thread(self._place.leave, agent)
+
+    def _lost_too_long(self, text: str) -> None:
+        """End, since the broker was away for longer than `lost_after`; in any thread."""
+        logger.error("%s", text)
+        self._loop.call_soon_threadsafe(self._end, GivenUp(text))
+
+    def _end(self, error: BaseException) -> None:
+        if self._failed is None:
+            self._failed = error
+        self._over.set()
+
+    def _hook(self, reference: str | None) -> Callable[[Any], Any] | None:
+        if reference is None:
+            return None
+        found = AgentSource(reference, "on_given_up:", self._folder).found()
+        if not callable(found):
+            raise ConfigError(f"on_given_up: {reference!r} is no function")
+        return found  # type: ignore[no-any-return]
+
+    # -- runs and schedules ------------------------------------------------------------------------
+
+    async def _resume(self, agent: RecordedAgent) -> None:
+        """Go on with what was stopped, and then with what a person decides about."""
+        name = str(agent.id)
+        try:
+            for each in await agent.resume_runs(which=partial(self._place.resumes, name)):
+                logger.info("run %r is resumed: %s", each.run.id, each.outcome)
+            while True:
+                await asyncio.sleep(_DECIDED_S)
+                for each in await agent.resume_decided():
+                    logger.info("run %r is decided: %s", each.run.id, each.outcome)
+        except MoothallError as error:
+            logger.error("what agent %r had begun cannot be looked up: %s", name, error)
+
+    async def _keep_up(self, scheduler: Scheduler) -> None:
+        """Fire the schedules once their agents have a place, and resume firings that stopped."""
+        await self._settled()
+        while any(self._parts()[each.to].state == "standby" for each in self._calls.values()):
+            self._changed.clear()
+            await self._changed.wait()
+        async with asyncio.TaskGroup() as group:
+            for call in self._calls.values():
+                group.create_task(scheduler.keep(call))
+            while True:
+                try:
+                    await scheduler.resume(self._calls)
+                except MoothallError as error:
+                    logger.error("firings that stopped cannot be looked up: %s", error)
+                await asyncio.sleep(_STOPPED_S)
+
+    def _repeats(self, call: Call) -> bool:
+        """Return whether a call whose outcome is unknown is made again."""
+        agent = self._agents.get(call.to)
+        if agent is None:
+            return False
+        offer = agent.offers.get(call.action)
+        return bool(agent._resumes(call.action) or (offer is not None and offer.idempotent))
+
+    async def _perform(self, call: Call, args: dict[str, Any], run_id: str) -> Any:
+        """Make the call of a firing."""
+        agent = self._agents.get(call.to)
+        timeout = self.settings.schedules[call.name].timeout
+        if isinstance(agent, ConversationalAgent) and agent._resumes(call.action):
+            # Its run has the firing's id, so that it goes on if the process dies.
+            content, thread = args.get("content", ""), args.get("thread") or f"schedule/{call.name}"
+            async with asyncio.timeout(timeout):
+                reply = await agent.reply(content, thread=thread, run_id=f"{run_id}/reply")
+            return reply.text
+        sender = await self._place.sender(f"schedule.{call.name}")
+        action = {"name": call.action, "args": args}
+        return await sender.request({"id": run_id, "to": call.to, "action": action}, timeout, True)

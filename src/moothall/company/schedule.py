@@ -1,0 +1,137 @@
+"""When a schedule fires: every so often, or at the times of a cron expression."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from zoneinfo import ZoneInfo
+
+from moothall.errors import ConfigError, MissingExtra
+
+if TYPE_CHECKING:
+    from cronsim import CronSim
+
+Missed: TypeAlias = Literal["skip", "once", "all"]
+"""Which firings are made up for whose time passed while no process ran."""
+
+_MOST: Final = 1000
+"""How many missed firings are made up for at most."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The times at which something happens.
+
+    Args:
+        every: seconds between two firings; they are at multiples of it since 1970 in UTC, so that
+            all processes agree on the times
+        cron: a cron expression of five fields, as Debian's cron reads it, instead of `every`
+        timezone: the time zone of `cron`, such as `Europe/Berlin`. A time that daylight saving
+            leaves out fires right after the gap, one that comes twice fires once
+        missed: what to do about times that passed while no process ran: `skip` them, fire `once`,
+            for the last one, or fire for `all`, a thousand at most
+
+    Raises:
+        ConfigError: an argument is not valid
+        MissingExtra: `cron` needs the extra `company`
+    """
+
+    every: float | None = None
+    cron: str | None = None
+    timezone: str = "UTC"
+    missed: Missed = "once"
+    _zone: ZoneInfo = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if (self.every is None) is (self.cron is None):
+            raise ConfigError("a schedule needs either every or cron")
+        if self.every is not None and (
+            type(self.every) not in (int, float) or not 0.01 <= self.every <= 1e8
+        ):
+            raise ConfigError(f"every must be 0.01 to 1e8 seconds, got {self.every!r:.80}")
+        if self.missed not in ("skip", "once", "all"):
+            raise ConfigError(f"missed must be skip, once or all, got {self.missed!r:.80}")
+        try:
+            object.__setattr__(self, "_zone", ZoneInfo(self.timezone))
+        except (ValueError, LookupError, OSError, TypeError):
+            raise ConfigError(
+                f"timezone must be the name of a time zone, such as Europe/Berlin, "
+                f"got {self.timezone!r:.80}"
+            ) from None
+        if self.cron is not None:
+            self._checked_cron()
+
+    def after(self, moment: datetime) -> Iterator[datetime]:
+        """Yield the times of the firings after a moment, in UTC, in order."""
+        if self.every is not None:
+            number = math.floor(round(moment.timestamp() / self.every, 6)) + 1
+            while True:
+                yield datetime.fromtimestamp(number * self.every, UTC)
+                number += 1
+        for each in self._simulated(moment.astimezone(self._zone)):
+            at = each.astimezone(UTC)
+            if at > moment:
+                yield at
+
+    def due(self, last: datetime, now: datetime) -> list[datetime]:
+        """Return the times after `last` up to `now` at which to fire, by the rule for missed ones.
+
+        The latest one is not missed if `now` is its very moment; the caller says so by `last`.
+        """
+        if self.missed == "all":
+            times: list[datetime] = []
+            for at in islice(self.after(last), _MOST):
+                if at > now:
+                    break
+                times.append(at)
+            return times
+        if self.missed == "skip":
+            return []
+        latest = self.latest(last, now)
+        return [] if latest is None else [latest]
+
+    def latest(self, last: datetime, now: datetime) -> datetime | None:
+        """Return the last firing after `last` and up to `now`, or None."""
+        if self.every is not None:
+            number = math.floor(round(now.timestamp() / self.every, 6))
+            at = datetime.fromtimestamp(number * self.every, UTC)
+        else:
+            back = self._simulated(now.astimezone(self._zone), reverse=True)
+            # The simulation begins before `now`: a firing at this very moment comes first.
+            at = next((each.astimezone(UTC) for each in back), last)
+            forward = next(self.after(at), None)
+            if forward is not None and forward <= now:
+                at = forward
+        return at if last < at <= now else None
+
+    def _simulated(self, moment: datetime, reverse: bool = False) -> CronSim:
+        from cronsim import CronSim
+
+        assert self.cron is not None
+        return CronSim(self.cron, moment, reverse=reverse)
+
+    def _checked_cron(self) -> None:
+        MissingExtra.unless("a schedule with cron", "company", "cronsim")
+        from cronsim import CronSimError
+
+        if not isinstance(self.cron, str) or len(self.cron.split()) != 5:
+            raise ConfigError(
+                "cron must be five fields: minute, hour, day of the month, month and day of the "
+                f'week, such as "0 7 * * mon", got {self.cron!r:.80}'
+            )
+        try:
+            first = next(self._simulated(datetime(2024, 1, 1, tzinfo=self._zone)), None)
+        except CronSimError as error:
+            raise ConfigError(f"cron {self.cron!r:.80}: {str(error).lower()}") from None
+        if first is None:
+            raise ConfigError(f"cron {self.cron!r:.80} never fires")
+
+
+def stamp(at: datetime) -> str:
+    """Return a firing's time as it stands in the id of its run: `2026-11-24T07:00:00Z`."""
+    text = at.astimezone(UTC).isoformat(timespec="auto" if at.microsecond else "seconds")
+    return text.replace("+00:00", "Z")

@@ -1,0 +1,217 @@
+"""The firings of schedules: each is in the journal before it runs, and fires once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.company.schedule import Schedule, stamp
+from moothall.errors import InDoubt, MoothallError, RequestError, RunHeld, RunMismatch
+from moothall.jsonvalue import as_json
+from moothall.reasoning.record import recorded
+from moothall.text import error_text, log_failure
+
+if TYPE_CHECKING:
+    from moothall.journal import Journal
+    from moothall.reasoning.step import Step
+
+logger: logging.Logger = logging.getLogger("moothall.company")
+
+KIND: Final = "Schedule"
+"""The kind of the runs of firings."""
+
+_LONGEST_WAIT_S: Final = 30.0
+"""So often the clock is read again: it may be set, and the machine may have slept."""
+
+_HELD_S: Final = 0.2
+_LOOKED_AT: Final = 20
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a firing calls.
+
+    Attributes:
+        name: the schedule's name
+        schedule: its times
+        to: the id of the agent
+        action: its action
+        args: the arguments
+        time_as: the argument that gets the firing's time, if one does
+    """
+
+    name: str
+    schedule: Schedule
+    to: str
+    action: str = "say"
+    args: Mapping[str, Any] = field(default_factory=dict)
+    time_as: str | None = None
+
+    def args_at(self, at: datetime) -> dict[str, Any]:
+        """Return the arguments of a firing."""
+        return {**self.args, **({} if self.time_as is None else {self.time_as: stamp(at)})}
+
+
+@dataclass
+class _Fired:
+    """The state of a firing's run."""
+
+    outcome: str = ""
+
+
+Perform = Callable[[Call, dict[str, Any], str], Awaitable[Any]]
+
+
+@dataclass(eq=False)
+class Scheduler:
+    """Fires schedules, each time once, whatever process dies when.
+
+    A firing is a run of the journal, whose id is the schedule's name and the time. It is begun in
+    the file before the call is made; its lease keeps other processes from making it too. If the
+    process dies during the call, an idempotent one is made again; of any other the outcome is
+    unknown, and a person decides. The firings of one schedule do not overlap: times that pass
+    during a call are missed ones.
+
+    Args:
+        journal: the journal that all processes share
+        perform: makes a call: gets the call, its arguments and the id of its run
+        repeats: says whether a call may be made again, since two have the effect of one
+        fired: told of each firing's outcome
+        now: the clock
+    """
+
+    journal: Journal
+    perform: Perform
+    repeats: Callable[[Call], bool]
+    fired: Callable[[str, str], None]
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    firing: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def keep(self, call: Call) -> None:
+        """Fire at the times of a schedule, until this is cancelled."""
+        last, now = await self._known_since(call), self.now()
+        for at in call.schedule.due(last, now):
+            await self.fire(call, at)
+            last = at
+        if call.schedule.missed == "skip":
+            last = max(last, now)
+        while True:
+            following = next(call.schedule.after(last), None)
+            if following is None:
+                return
+            while (left := (following - self.now()).total_seconds()) > 0:  # noqa: ASYNC110
+                await asyncio.sleep(min(left, _LONGEST_WAIT_S))
+            latest = call.schedule.latest(last, self.now()) or following
+            if latest > following and call.schedule.missed == "all":
+                latest = following
+            await self.fire(call, latest)
+            last = latest
+
+    async def fire(self, call: Call, at: datetime) -> None:
+        """Make the call of one firing, unless that has happened, or another process does it.
+
+        If this is cancelled, the firing goes on, as one of `firing`.
+        """
+        task = asyncio.create_task(self._fire(call, at))
+        self.firing.add(task)
+        task.add_done_callback(self.firing.discard)
+        await asyncio.shield(task)
+
+    async def _fire(self, call: Call, at: datetime) -> None:
+        run_id = f"{call.name}@{stamp(at)}"
+        try:
+            outcome = await self._run(call, run_id, call.args_at(at))
+        except RunHeld:
+            return  # another process fires it
+        except (InDoubt, RunMismatch) as error:
+            logger.error("%s", error)
+            outcome = "InDoubt" if isinstance(error, InDoubt) else "RunMismatch"
+        except MoothallError as error:
+            log_failure(logger, f"firing {run_id!r} failed", error)
+            outcome = type(error).__name__
+        if outcome is not None:
+            self.fired(call.name, outcome)
+
+    async def resume(self, calls: Mapping[str, Call]) -> None:
+        """Go on with firings whose process died, and with those that a person has decided about."""
+        for run in self.journal.runs(state="stopped", kind=KIND, needs_person=True):
+            name, _, time = run.id.rpartition("@")
+            call = calls.get(name)
+            if call is None:
+                continue
+            entries = self.journal.entries(run.id)
+            if self.journal.in_doubt(run.id) and not self.repeats(call):
+                continue  # nobody has decided
+            if any(entry.kind == "over" for entry in entries):
+                continue
+            await self.fire(call, datetime.fromisoformat(time))
+
+    async def _run(self, call: Call, run_id: str, args: dict[str, Any]) -> str | None:
+        """Return the outcome of a firing; None if it has been made before."""
+        about = f"{call.to}.{call.action}"
+        program = {"to": call.to, "action": call.action}
+        async with recorded(
+            self.journal, run_id, KIND, call.name, _Fired, task=about, program=program
+        ) as record:
+            if record.over is not None:
+                return None
+
+            async def make(step: Step) -> dict[str, Any]:
+                await step.begins(args)
+                given = args if step.args is None else step.args
+                try:
+                    return {
+                        "outcome": "ok",
+                        "value": as_json(await self._made(call, given, run_id)),
+                    }
+                except (RequestError, InDoubt) as error:
+                    return {"outcome": type(error).__name__, "error": error_text(error, 1000)}
+
+            way: Any = "repeat" if self.repeats(call) else "ask"
+            ended = await record.step("call", make, outcome=way, action=about, decided=_decided)
+            outcome = str(ended.get("outcome", "ok"))
+            said = ended.get("value") if outcome == "ok" else ended.get("error")
+            reason = "done" if outcome == "ok" else "terminated"
+            await record.end(reason, text="" if said is None else str(said)[:1000])
+            return outcome
+
+    async def _made(self, call: Call, args: dict[str, Any], run_id: str) -> Any:
+        """Make the call; wait for a reply's run while another process, or a resumption, has it."""
+        while True:
+            try:
+                return await self.perform(call, args, run_id)
+            except RunHeld:
+                await asyncio.sleep(_HELD_S)
+
+    async def _known_since(self, call: Call) -> datetime:
+        """Return the last time that the journal has of a schedule; note it, if it has none."""
+        found = self.journal.runs(kind=KIND, agent=call.name, sort="-began", limit=_LOOKED_AT)
+        times = [_time_of(run.id) for run in found]
+        known = [each for each in times if each is not None]
+        if known:
+            return max(known)
+        since = self.now()
+        run_id = f"{call.name}@since {stamp(since)}"
+        async with recorded(
+            self.journal, run_id, KIND, call.name, _Fired, task="the schedule begins"
+        ) as record:
+            await record.end("done", text="")
+        return since
+
+
+def _decided(past: Any) -> dict[str, Any]:
+    """Return the result of a call that a person has decided about."""
+    if past.decision == "skip":
+        return {"outcome": "skipped", "error": "a person decided so"}
+    return {"outcome": "ok", "value": past.value}
+
+
+def _time_of(run_id: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(run_id.rpartition("@")[2].removeprefix("since "))
+    except ValueError:
+        return None

@@ -1,0 +1,281 @@
+"""A company's file: what may stand in it, and where an error is."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    model_validator,
+)
+
+from moothall.company.schedule import Missed, Schedule
+from moothall.company.supervisor import Restart
+from moothall.errors import ConfigError, MoothallError
+from moothall.files import Where, read_yaml
+from moothall.message import address
+from moothall.text import escaped, excerpt, nearest
+
+_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+")
+_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
+_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_SECRETS: Final = (("http", "token"), ("broker", "username"), ("broker", "password"), ("journal",))
+
+
+def seconds(value: object) -> float:
+    """Return a duration, such as `10m`, `1h30m`, `250ms` or a number of seconds, in seconds."""
+    if type(value) in (int, float):
+        return float(value)  # type: ignore[arg-type]
+    if not isinstance(value, str) or not _DURATION.fullmatch(value):
+        raise ValueError(
+            "must be a duration, such as 10m, 1h30m, 250ms or a number of seconds, "
+            f"got {excerpt(value)}"
+        )
+    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
+
+
+Seconds: TypeAlias = Annotated[float, BeforeValidator(seconds), Field(ge=0, le=1e8)]
+Count: TypeAlias = Annotated[StrictInt, Field(ge=0)]
+
+
+class _Part(BaseModel):
+    """A part of the file: it has no other keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class BudgetSettings(_Part):
+    """Limits, as of `Budget`."""
+
+    tokens: Count | None = None
+    usd: Annotated[float, Field(ge=0)] | None = None
+    model_calls: Count | None = None
+    actions: Count | None = None
+    per: Literal["day", "month"] | None = None
+
+    def limits(self) -> dict[str, Any]:
+        """Return the arguments for `Budget`."""
+        return {name: value for name, value in self.model_dump().items() if value is not None}
+
+
+class RestartSettings(_Part):
+    """How often, and after which delays, an agent that has died is started again."""
+
+    most: Count | None = None
+    within: Seconds | None = None
+    first: Seconds | None = None
+    longest: Seconds | None = None
+    steady: Seconds | None = None
+
+    def over(self, other: Restart) -> Restart:
+        """Return the rule, with that of `other` for what is left out."""
+        given = {name: value for name, value in self.model_dump().items() if value is not None}
+        return Restart(**{**vars(other), **given})
+
+
+class BrokerSettings(_Part):
+    """Where the broker is; what is left out is read from `AMQP_HOST` and the other variables."""
+
+    host: StrictStr | None = None
+    port: StrictInt | None = None
+    username: StrictStr | None = None
+    password: StrictStr | None = Field(default=None, repr=False)
+    virtual_host: StrictStr | None = None
+    tls: StrictBool | None = None
+    ca_file: StrictStr | None = None
+    cert_file: StrictStr | None = None
+    key_file: StrictStr | None = None
+    heartbeat: StrictInt | None = None
+    exchange: StrictStr = "moothall"
+    quorum: StrictBool = False
+    inbox: StrictStr | None = None
+    keep: Seconds = 86_400.0
+    lost_after: Seconds | None = None
+
+
+class HTTPSettings(_Part):
+    """Where the doors, `/health` and `/metrics` are served."""
+
+    listen: StrictStr
+    token: StrictStr | None = Field(default=None, repr=False)
+
+
+class AgentSettings(_Part):
+    """One agent: a program's, or one of a built-in kind."""
+
+    ref: StrictStr | None = None
+    kind: Literal["chatty", "function", "host", "mcp", "react"] | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
+    secrets: dict[str, StrictStr] = Field(default_factory=dict, repr=False)
+    budget: BudgetSettings | None = None
+    restart: RestartSettings = RestartSettings()
+    on_mismatch: Literal["stop", "fork"] = "stop"
+
+    @model_validator(mode="after")
+    def _one_source(self) -> AgentSettings:
+        if (self.ref is None) is (self.kind is None):
+            raise ValueError("needs either ref, such as agents.py:Clerk, or kind")
+        for name in self.secrets:
+            if name in self.options:
+                raise ValueError(f"{name!r} stands under options and under secrets")
+        return self
+
+
+class ScheduleSettings(_Part):
+    """When an action of an agent is called."""
+
+    every: Seconds | None = None
+    cron: StrictStr | None = None
+    timezone: StrictStr = "UTC"
+    missed: Missed = "once"
+    to: StrictStr
+    action: StrictStr = "say"
+    args: dict[str, Any] = Field(default_factory=dict)
+    time_as: StrictStr | None = None
+    timeout: Seconds = 3600.0
+
+    @model_validator(mode="after")
+    def _has_times(self) -> ScheduleSettings:
+        try:
+            self.schedule()
+        except MoothallError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    def schedule(self) -> Schedule:
+        """Return the times."""
+        return Schedule(self.every, self.cron, self.timezone, self.missed)
+
+
+class Settings(_Part):
+    """A whole file."""
+
+    agents: dict[str, AgentSettings] = Field(min_length=1)
+    schedules: dict[str, ScheduleSettings] = Field(default_factory=dict)
+    journal: StrictStr | None = None
+    broker: BrokerSettings | None = None
+    http: HTTPSettings | None = None
+    budget: BudgetSettings | None = None
+    restart: RestartSettings = RestartSettings()
+    given_up: Literal["exit", "stay"] = "exit"
+    on_given_up: StrictStr | None = None
+    drain: Seconds = 30.0
+    mailbox: Annotated[StrictInt, Field(ge=1)] = 10_000
+
+
+def read_settings(path: Path, environment: Mapping[str, str] | None = None) -> Settings:
+    """Return the settings of a file; ConfigError names what is wrong, with its line."""
+    data, lines = read_yaml(path, "a company's file", "company")
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} must be a mapping with `agents:`")
+    variables = os.environ if environment is None else environment
+    faults = [*_fill_secrets(data, variables)]
+    made: Settings | None = None
+    try:
+        made = Settings.model_validate(data)
+    except ValidationError as error:
+        faults += [_fault(each, data) for each in error.errors(include_url=False)]
+    if made is not None:
+        faults += _across(made)
+    if made is None or faults:
+        raise ConfigError("\n".join(_told(path, lines, *each) for each in dict(faults).items()))
+    return made
+
+
+def _told(path: Path, lines: Mapping[Where, int], where: Where, what: str) -> str:
+    inner = (where[:end] for end in range(len(where), 0, -1))
+    line = next((f":{lines[each]}" for each in inner if each in lines), "")
+    named = ".".join(map(str, where))
+    return f"{path}{line}: {escaped(named)}{': ' if named else ''}{what}"
+
+
+def _fill_secrets(data: dict[str, Any], variables: Mapping[str, str]) -> list[tuple[Where, str]]:
+    """Put the values of variables into the fields for secrets, and into no others."""
+    places: list[Where] = [*_SECRETS]
+    agents = data.get("agents")
+    for name, agent in agents.items() if isinstance(agents, dict) else ():
+        secrets = agent.get("secrets") if isinstance(agent, dict) else None
+        if isinstance(secrets, dict):
+            places += [("agents", name, "secrets", each) for each in secrets]
+    faults: list[tuple[Where, str]] = []
+    for where in places:
+        part: Any = data
+        for key in where[:-1]:
+            part = part.get(key) if isinstance(part, dict) else None
+        value = part.get(where[-1]) if isinstance(part, dict) else None
+        found = _VARIABLE.fullmatch(value) if isinstance(value, str) else None
+        if found is None:
+            continue
+        if not variables.get(found[1]):
+            faults.append((where, f"the variable {found[1]} is not set"))
+        part[where[-1]] = variables.get(found[1], "")
+    return faults
+
+
+_KNOWN: Final[dict[str, type[_Part]]] = {
+    "agents": AgentSettings,
+    "schedules": ScheduleSettings,
+    "broker": BrokerSettings,
+    "http": HTTPSettings,
+    "budget": BudgetSettings,
+    "restart": RestartSettings,
+}
+
+
+def _fault(error: Any, data: Any) -> tuple[Where, str]:
+    """Return where a fault is, and what it is."""
+    where: Where = tuple(error["loc"])
+    kind, given = error["type"], excerpt(error["input"])
+    if kind == "extra_forbidden":
+        known = _keys_at(where[:-1])
+        near = nearest(str(where[-1]), known)
+        return where, f"there is no such key{near}; there are {', '.join(sorted(known))}"
+    if kind == "missing":
+        return where[:-1], f"{where[-1]!r} is missing"
+    if kind == "value_error":
+        return where, str(error["ctx"]["error"])
+    if kind == "too_short":
+        return where, "there must be at least one"
+    said = error["msg"][0].lower() + error["msg"][1:]
+    return where, f"{said.replace('input should be', 'must be')}, got {given}"
+
+
+def _keys_at(where: Where) -> list[str]:
+    part: type[_Part] = Settings
+    for key in where:
+        part = _KNOWN.get(str(key), part)
+    return [*part.model_fields]
+
+
+def _across(made: Settings) -> list[tuple[Where, str]]:
+    """Return what is wrong between the parts."""
+    faults: list[tuple[Where, str]] = []
+    for name in made.agents:
+        try:
+            address(name)
+        except MoothallError as error:
+            faults.append((("agents", name), str(error)))
+    for name, each in made.schedules.items():
+        where = ("schedules", name)
+        if not name.isprintable() or not 0 < len(name) <= 100 or "@" in name:
+            faults.append((where, "a schedule's name has 1 to 100 printable characters, and no @"))
+        if each.to not in made.agents:
+            near = nearest(each.to, made.agents)
+            faults.append(((*where, "to"), f"there is no agent {each.to!r}{near}"))
+        if each.time_as is not None and each.time_as in each.args:
+            faults.append(((*where, "time_as"), f"{each.time_as!r} stands under args too"))
+    if made.schedules and made.journal is None:
+        faults.append((("schedules",), "need a journal, which has each firing before it runs"))
+    return faults

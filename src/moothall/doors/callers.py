@@ -1,0 +1,157 @@
+"""Who calls at the doors: the names of callers, what each may spend, and how often each may ask."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+from moothall.arguments import check_integer
+from moothall.doors.checks import Scope
+from moothall.errors import BudgetExceeded, ConfigError
+from moothall.reasoning.group import check_reply_budget
+from moothall.threads import guard
+
+if TYPE_CHECKING:
+    from moothall.budget import Budget
+
+LOCAL: Final = "local"
+"""The caller without a token: any program of this machine."""
+NOBODY: Final = ""
+"""Who states no token, at the few paths that answer without one."""
+TOKEN: Final = "token"
+"""Whoever states the one token."""
+_KEY: Final = "moothall.caller"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
+
+Budgets: TypeAlias = "Budget | Callable[[str], Budget | None] | None"
+
+
+class Callers:
+    """The callers of a server.
+
+    Args:
+        tokens: the token, or one for each caller by its name; None without any
+        budget: what callers may spend: a budget of which each has a part, or a function that
+            returns the budget of a caller's name
+        rate: how many requests a caller may make in a minute; None for any number
+
+    Raises:
+        ConfigError: an argument is another
+    """
+
+    def __init__(
+        self,
+        tokens: str | Mapping[str, str] | None = None,
+        budget: Budgets = None,
+        rate: int | None = None,
+    ) -> None:
+        self.tokens: dict[str, str] | None = _checked(tokens)
+        if budget is not None and not callable(getattr(budget, "child", budget)):
+            raise ConfigError(f"budget= must be a Budget or a function, got {budget!r:.80}")
+        check_integer("rate=", rate, optional=True)
+        self._given = budget
+        self._rate = rate
+        self._budgets: dict[str, Budget | None] = {}
+        self._made: dict[str, tuple[float, float]] = {}  # requests left, and when that was so
+        self._guard = guard()
+
+    def check(self, agent: Any) -> None:
+        """Check that an agent can keep to the budget of all callers.
+
+        Raises:
+            ConfigError: it, or a member of it, has a budget that this one is no part of
+        """
+        if callable(getattr(self._given, "child", None)):
+            check_reply_budget(agent, cast("Budget", self._given))
+
+    def named(self, given: bytes) -> str | None:
+        """Return whose token this is, or None; it takes as long for each."""
+        found = None
+        for name, token in (self.tokens or {}).items():
+            if secrets.compare_digest(given, token.encode()):
+                found = name
+        return found
+
+    def wait_s(self, caller: str) -> float:
+        """Note a request of a caller; or return the seconds after which it may make one."""
+        if self._rate is None:
+            return 0.0
+        now, each_s = time.monotonic(), 60 / self._rate
+        left, at = self._made.get(caller, (self._rate, now))
+        left = min(self._rate, left + (now - at) / each_s)
+        if left < 1:
+            return (1 - left) * each_s
+        self._made[caller] = left - 1, now
+        return 0.0
+
+    def budget(self, caller: str) -> Budget | None:
+        """Return what a caller may spend, or None without a limit.
+
+        Raises:
+            BudgetExceeded: it has spent it
+            ConfigError: the function of the program returned something else
+            JournalError: the budget's journal cannot be read
+        """
+        if self._given is None:
+            return None
+        with self._guard:
+            if caller not in self._budgets:
+                self._budgets[caller] = self._made_for(caller)
+            budget = self._budgets[caller]
+        if budget is not None:
+            budget.check()
+            left = budget.left
+            for name in ("tokens", "usd", "model_calls"):
+                if getattr(left, name) == 0:
+                    raise BudgetExceeded(f"{budget}: the {name} of {caller!r} are spent", name)
+        return budget
+
+    def _made_for(self, caller: str) -> Budget | None:
+        given: Any = self._given
+        if callable(getattr(given, "child", None)):
+            child: Budget = given.child(name=caller)
+            return child
+        made: Budget | None = given(caller)
+        if made is not None and not callable(getattr(made, "is_part_of", None)):
+            raise ConfigError(f"budget= must return a Budget or None for {caller!r}, got {made!r}")
+        return made
+
+
+def note_caller(scope: Scope, caller: str) -> None:
+    """Note who makes a request."""
+    scope[_KEY] = caller
+
+
+def caller_of(scope: Scope) -> str:
+    """Return who makes a request."""
+    found: str = scope.get(_KEY, LOCAL)
+    return found
+
+
+def sender_of(protocol: str, caller: str) -> str:
+    """Return the sender in whose name a caller calls agents by a protocol."""
+    return protocol if caller in (LOCAL, TOKEN) else f"{protocol}-{caller}"
+
+
+def _checked(tokens: Any) -> dict[str, str] | None:
+    """Return the tokens by the caller's name."""
+    if tokens is None:
+        return None
+    named = dict(tokens) if isinstance(tokens, Mapping) else {TOKEN: tokens}
+    if not named or not all(isinstance(t, str) and t and t.isascii() for t in named.values()):
+        raise ConfigError(
+            "token= must be a text of ASCII characters, one for each caller by its name, or None"
+        )
+    if isinstance(tokens, Mapping):
+        for name in named:
+            if not isinstance(name, str) or not _NAME.fullmatch(name) or name in (LOCAL, TOKEN):
+                raise ConfigError(
+                    "token= must name callers by letters, digits, '_', '.' and '-', 40 at most, "
+                    f"and not {LOCAL!r} or {TOKEN!r}, got {name!r:.80}"
+                )
+        if len({*named.values()}) < len(named):
+            raise ConfigError("token= has the same token for two callers")
+    return named

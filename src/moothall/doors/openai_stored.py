@@ -1,0 +1,157 @@
+"""Responses that were given: fetched, deleted, and what was asked in them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from moothall.doors.callers import sender_of
+from moothall.doors.checks import Send
+from moothall.doors.openai_chain import SENDER, Chain, previous_of, run_of, thread_of
+from moothall.doors.openai_input import LEFT, Asked, Wrong, meant_by
+from moothall.doors.openai_output import Outcome, Response, failure, send_json
+from moothall.doors.served import Served
+from moothall.errors import NoSuchRun, RunHeld, StateError
+from moothall.journal import Outline
+from moothall.jsonvalue import json_text
+from moothall.reasoning.reply import GIVEN, Reply
+from moothall.threads import WORKERS
+
+_MOST_ITEMS: Final = 100
+
+
+class StoredResponses:
+    """The responses of callers, each found by its own caller alone.
+
+    Args:
+        served: the agents, in whose journals they are
+        chain: those that this process has kept
+    """
+
+    def __init__(self, served: Served, chain: Chain) -> None:
+        self._served = served
+        self._chain = chain
+
+    async def get(self, given: dict[str, Any], send: Send, caller: str) -> None:
+        """Send a response."""
+        await send_json(send, 200, await _in_thread(self._found, given["id"], caller))
+
+    async def delete(self, given: dict[str, Any], send: Send, caller: str) -> None:
+        """Delete a response, in the agent's journal too."""
+        await _in_thread(self._deleted, given["id"], caller)
+        await send_json(send, 200, {"id": given["id"], "object": "response", "deleted": True})
+
+    async def input_items(self, given: dict[str, Any], send: Send, caller: str) -> None:
+        """Send what was asked in a response, the last first."""
+        query = dict(parse_qsl(given["query"]))
+        limit, order = query.get("limit", "20"), query.get("order", "desc")
+        if not (limit.isdecimal() and len(limit) < 4 and 1 <= int(limit) <= _MOST_ITEMS):
+            raise Wrong(f"limit must be from 1 to {_MOST_ITEMS}", "limit")
+        if order not in ("asc", "desc"):
+            raise Wrong("order must be asc or desc", "order")
+        items = await _in_thread(self._items, given["id"], caller)
+        if order == "desc":
+            items.reverse()
+        ids = [each["id"] for each in items]
+        if (after := query.get("after")) is not None:
+            if after not in ids:
+                raise Wrong("after names no item of this response", "after")
+            items = items[ids.index(after) + 1 :]
+        page = items[: int(limit)]
+        edges = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {}
+        more = {"has_more": len(items) > len(page), "first_id": None, "last_id": None}
+        await send_json(send, 200, {"object": "list", "data": page, **more, **edges})
+
+    # -- finding; these read files -----------------------------------------------------------------
+
+    def _found(self, id: str, caller: str) -> dict[str, Any]:
+        run_id, sender = run_of(id), sender_of(SENDER, caller)
+        kept = self._chain.response(run_id, sender)
+        if kept is not None:
+            return kept
+        agent, run = self._recorded(run_id, sender)
+        asked = Asked(run.agent, [], (), None, False, previous=previous_of(run_id))
+        response = Response(asked, run_id, int(run.began))
+        try:
+            reply = agent.journal.replay(run_id)
+        except StateError:
+            return response.open()
+        if reply.stop_reason not in GIVEN:
+            return response.over(failure(reply))
+        return response.whole(_outcome(reply), int(run.changed))
+
+    def _deleted(self, id: str, caller: str) -> None:
+        run_id, sender = run_of(id), sender_of(SENDER, caller)
+        kept = self._chain.drop(run_id, sender)
+        try:
+            agent, _ = self._recorded(run_id, sender)
+            agent.journal.delete(run_id)
+        except RunHeld:
+            raise Wrong("this response is under way", None, "response_in_progress", 409) from None
+        except (Wrong, NoSuchRun):
+            if not kept:
+                raise
+
+    def _items(self, id: str, caller: str) -> list[dict[str, Any]]:
+        run_id, sender = run_of(id), sender_of(SENDER, caller)
+        messages = self._chain.asked(run_id, sender)
+        if messages is None:
+            agent, _ = self._recorded(run_id, sender)
+            task = next(
+                (e.data["task"] for e in agent.journal.entries(run_id) if e.kind == "begun"), ""
+            )
+            messages = meant_by({"role": "user", "content": task})
+        items = [item for each in messages for item in _items_of(each)]
+        return [{**item, "id": f"in_{run_id}_{number}"} for number, item in enumerate(items)]
+
+    def _recorded(self, run_id: str, sender: str) -> tuple[Any, Outline]:
+        """Return the agent and the run of a caller's response."""
+        for id, agent in self._served.replying().items():
+            if getattr(agent, "journal", None) is None:
+                continue
+            try:
+                run: Outline = agent.journal.run(run_id)  # type: ignore[attr-defined]
+            except NoSuchRun:
+                continue
+            if (run.agent, run.thread) == (id, thread_of(sender, run_id)):
+                return agent, run
+        text = f"Response with id 'resp_{run_id}' not found."
+        raise Wrong(text, "response_id", "response_not_found", 404)
+
+
+def _outcome(reply: Reply) -> Outcome:
+    """Return the outcome of a recorded reply: calls that were left to the caller are its own."""
+    left = {each["tool_call_id"] for each in reply.messages if each.get("content") == LEFT}
+    made = [call for each in reply.messages for call in each.get("tool_calls") or ()]
+    calls = [call for call in made if call["id"] in left]
+    return Outcome("" if calls else reply.text, calls, "", reply.usage)
+
+
+def _items_of(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a chat message as the items of a response's input."""
+    role, content = message["role"], message["content"]
+    if role == "tool":
+        about = {"call_id": message["tool_call_id"], "status": "completed"}
+        return [{"type": "function_call_output", **about, "output": json_text(content)}]
+    kind = "output_text" if role == "assistant" else "input_text"
+    parts: list[dict[str, Any]] = []
+    for each in content if isinstance(content, list) else [{"type": "text", "text": content}]:
+        if each.get("type") == "image_url":
+            image = each["image_url"]
+            detail = image.get("detail", "auto")
+            parts.append({"type": "input_image", "image_url": image["url"], "detail": detail})
+        elif each.get("text"):
+            more: dict[str, Any] = {"annotations": []} if role == "assistant" else {}
+            parts.append({"type": kind, "text": each["text"], **more})
+    made: list[dict[str, Any]] = []
+    if parts:
+        made.append({"type": "message", "role": role, "status": "completed", "content": parts})
+    for call in message.get("tool_calls") or ():
+        args = {"name": call["name"], "arguments": json_text(call["args"])}
+        made.append({"type": "function_call", "call_id": call["id"], "status": "completed", **args})
+    return made
+
+
+async def _in_thread(function: Any, *args: Any) -> Any:
+    return await WORKERS.run(asyncio.get_running_loop(), function, *args)

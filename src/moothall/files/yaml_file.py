@@ -1,0 +1,78 @@
+"""YAML files as data: checked, with the line of each part, and nothing evaluated."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from moothall.errors import ConfigError, MissingExtra
+from moothall.text import excerpt
+
+Where: TypeAlias = tuple[str | int, ...]
+"""The path of a part: keys and places."""
+
+_LARGEST: Final = 1_000_000  # how many bytes a file has at most
+_PARTS: Final = 100_000  # how many values a file has at most, including those that aliases repeat
+_PLAIN: Final = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+
+
+def read_yaml(path: Path, what: str, extra: str) -> tuple[Any, dict[Where, int]]:
+    """Return a YAML file as JSON data, and the line, from 1, of each part's path.
+
+    Dates become texts. Duplicate keys, keys that are not texts, merge keys and tags of classes
+    are refused, and so is a file that is too large, or that aliases make too large. `what` needs
+    PyYAML, by its extra.
+    """
+    MissingExtra.unless(what, extra, "yaml")
+    import yaml
+
+    lines: dict[Where, int] = {}
+    count = 0
+
+    def wrong(node: Any, what: str) -> ConfigError:
+        return ConfigError(f"{path}:{node.start_mark.line + 1}: {what}")
+
+    def read(node: Any, where: Where) -> Any:
+        nonlocal count
+        count += 1
+        lines.setdefault(where, node.start_mark.line + 1)
+        if count > _PARTS:
+            raise wrong(node, f"the file has more than {_PARTS:,} values, aliases included")
+        if isinstance(node, yaml.ScalarNode):
+            try:
+                value = loader.construct_object(node)
+            except (ValueError, LookupError, AttributeError):  # such as the date 2026-02-30
+                raise wrong(node, f"{node.tag!r:.80} cannot be {excerpt(node.value)}") from None
+            return value.isoformat() if isinstance(value, date) else value
+        if node.tag not in _PLAIN:
+            raise wrong(node, f"no objects of {node.tag!r:.80} are made")
+        if isinstance(node, yaml.SequenceNode):
+            return [read(each, (*where, index)) for index, each in enumerate(node.value)]
+        made: dict[str, Any] = {}
+        for key, value in node.value:
+            if key.tag != "tag:yaml.org,2002:str":
+                raise wrong(key, f"a key must be a text, got {excerpt(key.value)}")
+            if key.value in made:
+                raise wrong(key, f"{key.value!r:.80} appears twice")
+            lines[*where, key.value] = key.start_mark.line + 1
+            made[key.value] = read(value, (*where, key.value))
+        return made
+
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+        if len(data) > _LARGEST:
+            raise ConfigError(f"{path} has more than {_LARGEST:,} bytes")
+        loader = yaml.SafeLoader(data)
+        node = loader.get_single_node()
+        return (None if node is None else read(node, ())), lines
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = "" if mark is None else f":{mark.line + 1}"
+        said = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        raise ConfigError(f"{path}{line}: this is not YAML: {said}") from None
+    except RecursionError:
+        raise ConfigError(f"{path} is nested too deep") from None

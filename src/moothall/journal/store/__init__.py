@@ -1,0 +1,1 @@
+"""Where a journal keeps its runs: an SQLite file."""

@@ -1,0 +1,147 @@
+"""The SQLite file of a journal, and the large values beside it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from pathlib import Path
+from typing import Final
+
+from moothall.database import Database
+from moothall.errors import ConfigError, DefinitionError, JournalError
+from moothall.files import written_whole
+from moothall.journal.store.leases import FileLeases
+from moothall.journal.store.store import Place, Store
+from moothall.journal.store.tables import APPLICATION, MIGRATIONS
+from moothall.journal.store.values import NoFiles
+from moothall.sqlite import SQLiteFile, SQLitePool
+
+FILE_BYTES: Final = 1 << 20
+"""A value of this size or more is a file beside the journal, written without a lock."""
+_HASH_CHARS: Final = 64
+
+
+class KeptFiles(NoFiles):
+    """The values that are files beside a journal, in the folder `NAME-kept`."""
+
+    def __init__(self, journal: str) -> None:
+        self.folder: Path = Path(f"{os.path.realpath(journal)}-kept")
+        self.least: int | None = FILE_BYTES
+        self.where: str = f" in {self.folder}"
+
+    def put(self, hash: str, data: bytes) -> None:
+        """Store a value, whole or not at all."""
+        file = self.folder / hash
+        if file.exists():
+            return
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        with written_whole(file, 0o600) as part:
+            part.write_bytes(data)
+
+    def has(self, hash: str) -> bool:
+        """Return whether there is a value."""
+        return (self.folder / hash).exists()
+
+    def all(self) -> list[tuple[str, float]]:
+        """Return the hash of each value, and when it was written, in seconds since 1970."""
+        found = []
+        for file in self.folder.glob("[0-9a-f]*") if self.folder.is_dir() else ():
+            if len(file.name) == _HASH_CHARS:
+                with suppress(FileNotFoundError):
+                    found.append((file.name, file.stat().st_mtime))
+        return found
+
+    def copy_all(self, folder: Path) -> None:
+        """Copy the values that are not in a folder yet."""
+        for hash, _ in self.all():
+            copy = folder / hash
+            if copy.exists():
+                continue
+            folder.mkdir(mode=0o700, exist_ok=True)
+            with written_whole(copy, 0o600) as part:
+                try:
+                    shutil.copyfile(self.folder / hash, part)
+                except FileNotFoundError:
+                    continue  # deleted since
+                os.chmod(part, 0o600)
+
+    def delete(self, hash: str) -> None:
+        """Delete a value, if it is there."""
+        (self.folder / hash).unlink(missing_ok=True)
+
+    def get(self, hash: str) -> bytes | None:
+        """Return a value; None if it is not there."""
+        try:
+            return (self.folder / hash).read_bytes()
+        except FileNotFoundError:
+            return None
+
+
+DURABILITY: Final = {"process": "NORMAL", "power": "FULL"}
+"""What a journal survives, and SQLite's name for it."""
+
+
+class JournalFile(SQLitePool[JournalError], Store):
+    """The SQLite file of a journal."""
+
+    look_s: float = 0.25  # SQLite signals nothing
+
+    def __init__(self, path: str | os.PathLike[str], durability: str, timeout: float) -> None:
+        if durability not in DURABILITY:
+            raise ConfigError(
+                f"durability= must be {' or '.join(map(repr, DURABILITY))}, got {durability!r:.80}"
+            )
+        file = SQLiteFile(
+            path,
+            kind="journal",
+            maker="Journal",
+            application=APPLICATION,
+            migrations=MIGRATIONS,
+            error=JournalError,
+        )
+        if file.name.startswith(":memory:"):
+            raise DefinitionError("a journal is a file: one in memory would survive nothing")
+        # Deleted data is overwritten, however this SQLite was built.
+        settings = (f"synchronous = {DURABILITY[durability]}", "secure_delete = ON")
+        self.files: NoFiles = KeptFiles(str(file.path))
+        self.waits: bool = durability == "power"
+        super().__init__(
+            file,
+            timeout,
+            "SELECT count(*) FROM runs, entries, budgets, kept WHERE 0",
+            settings,
+            may_read=True,
+        )
+
+    @property
+    def path(self) -> str:
+        """The absolute path of the file."""
+        return str(self._file.path)
+
+    def leases(self) -> FileLeases:
+        """Return the leases, which are locks on a file beside this one."""
+        return FileLeases(self.path)
+
+    def after_deletion(self, idle: bool) -> bool:
+        """Tidy up after a deletion; return whether no copy of what was deleted is left."""
+        # Writing the file anew takes long if it is large, so only where nobody waits for it.
+        if idle:
+            return self.rewrite()
+        self.move_log()  # to empty it would have writers wait for the disk
+        return False
+
+    def check_held(self, db: Database, run: int, id: str, place: Place) -> None:
+        """Do nothing: a process that lives keeps the leases that it has."""
+
+    def wrote(self, db: Database, runs: Iterable[int]) -> None:
+        """Do nothing: who follows a run looks for what is new."""
+
+    def told(self, run: int, tell: Callable[[], None]) -> AbstractAsyncContextManager[object]:
+        """Do nothing, likewise."""
+        return nullcontext()
+
+    def size(self) -> int:
+        """Return how many bytes the file has."""
+        return self._file.path.stat().st_size

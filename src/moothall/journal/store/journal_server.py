@@ -1,0 +1,210 @@
+"""A journal in a PostgreSQL database, for runs of several hosts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    nullcontext,
+)
+from pathlib import Path
+from typing import Final
+
+import psycopg
+
+from moothall.database import Database
+from moothall.errors import ConfigError, JournalError
+from moothall.journal.store.leases import Leases
+from moothall.journal.store.store import Place, Store, Unfinished
+from moothall.journal.store.tables import DURABILITIES, SERVER_MIGRATIONS
+from moothall.journal.store.values import NoFiles
+from moothall.postgres.address import Address
+from moothall.postgres.pool import Lease, PostgresPool
+
+_LAST_RUN: Final = 2**31 - 1
+_AGAIN_S: Final = 1.0
+"""Seconds before a lost connection that listens is made again."""
+_TABLES: Final = ("runs", "entries", "kept", "texts", "holders", "budgets")
+
+# A follower has the lock of its run shared: whoever cannot have it alone tells the followers. So a
+# run that nobody follows costs no notice, of which the server sends one commit's at a time.
+_TELL: Final = (
+    "SELECT CASE WHEN NOT pg_try_advisory_xact_lock(CAST(? AS INT), CAST(? AS INT)) "
+    "THEN pg_notify(?, ?) END"
+)
+_FOLLOW: Final = "SELECT pg_advisory_lock_shared($1::int, $2::int)"
+
+
+class ServerLeases:
+    """Leases that are session locks of the connection that writes: they end with it."""
+
+    def __init__(self, server: JournalServer) -> None:
+        self._server = server
+        # None: a writer that asks for a lease and a thread that gives one back would wait for each
+        # other.
+        self.guard: AbstractContextManager[object] = nullcontext()
+
+    def take(self, run: int) -> bool:
+        """Take the lease of a run; return False if it is taken."""
+        if not self._server.hold(self._server.lease(run)):
+            return False
+        self._server.seen[run] = self._server.renewed
+        return True
+
+    def give_back(self, run: int) -> None:
+        """Release the lease of a run."""
+        self._server.seen.pop(run, None)
+        self._server.release(self._server.lease(run))
+
+    def is_taken(self, run: int) -> bool:
+        """Return whether this process or another one works on a run."""
+        table, number = self._server.lease(run)
+        return self._server.holds((table, number)) or number in self._server.held(table)
+
+    def taken(self, among: Iterable[int]) -> list[int]:
+        """Return which runs this process or another one works on."""
+        return self._server.held(self._server.runs)
+
+    def is_idle(self, among: Iterable[int]) -> bool:
+        """Return whether nobody has a lease, also of shared budgets."""
+        server = self._server
+        return not server.held(server.runs) and not server.held(server.budgets)
+
+    def close(self) -> None:
+        """Do nothing: they end with the connection."""
+
+
+class JournalServer(PostgresPool[JournalError], Store):
+    """The tables of a journal in a PostgreSQL database."""
+
+    waits = True  # for the network
+    look_s: float = 1.0  # for a process that has died; what is written is told
+
+    def __init__(self, url: str, durability: str, timeout: float) -> None:
+        if durability not in DURABILITIES:
+            known = " or ".join(map(repr, DURABILITIES))
+            raise ConfigError(f"durability= must be {known}, got {durability!r:.80}")
+        self.files: NoFiles = NoFiles()
+        self.seen: dict[int, int] = {}  # by run, the connection over which its end was seen last
+        super().__init__(
+            Address(url, "a journal in PostgreSQL"),
+            timeout,
+            kind="journal",
+            maker="Journal",
+            migrations=SERVER_MIGRATIONS,
+            anchor="entries",
+            error=JournalError,
+            unfinished=Unfinished,
+        )
+        self.runs: int = self.oid("runs")
+        self.budgets: int = self.oid("budgets")
+        self._followed: int = self.oid("texts")
+        self._channel = f"moothall_{self.runs}"
+
+    @property
+    def path(self) -> str:
+        """The URL of the database, without a password."""
+        return self.name
+
+    def lease(self, number: int) -> Lease:
+        """Return the lock of a run, or of a process that uses shared budgets."""
+        if number <= _LAST_RUN:
+            return self.runs, number
+        return self.budgets, number & _LAST_RUN
+
+    def leases(self) -> Leases:
+        """Return the leases, which are locks of the connection that writes."""
+        return ServerLeases(self)
+
+    def check_held(self, db: Database, run: int, id: str, place: Place) -> None:
+        """Raise if another process has worked on a run since the connection was lost."""
+        if self.has_lost(self.lease(run)):
+            raise self._taken_over(id)
+        if self.seen.get(run, self.renewed) != self.renewed:
+            if self.end(db, run) != place:
+                raise self._taken_over(id)
+            self.seen[run] = self.renewed
+
+    def _taken_over(self, id: str) -> JournalError:
+        return self._fail(
+            f"another process has taken over run {id!r} while the connection to the server was "
+            "lost: nothing more is written of it here"
+        )
+
+    # -- following ---------------------------------------------------------------------------------
+
+    def wrote(self, db: Database, runs: Iterable[int]) -> None:
+        """Tell who follows these runs, in the transaction that writes them."""
+        for run in runs:
+            db.execute(_TELL, (self._key, run, self._channel, str(run)))
+
+    @property
+    def _key(self) -> int:
+        return self._followed - (1 << 32) if self._followed >= 1 << 31 else self._followed
+
+    def told(self, run: int, tell: Callable[[], None]) -> AbstractAsyncContextManager[object]:
+        """Call a function after each commit of another process to a run."""
+        return self._told(run, tell)
+
+    @asynccontextmanager
+    async def _told(self, run: int, tell: Callable[[], None]) -> AsyncIterator[None]:
+        listening = asyncio.create_task(self._listen(run, tell))
+        try:
+            yield
+        finally:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+
+    async def _listen(self, run: int, tell: Callable[[], None]) -> None:
+        """Listen for what is written of a run, over a connection of its own."""
+        while True:
+            try:
+                connection = await psycopg.AsyncConnection.connect(
+                    **self.parameters(), autocommit=True, cursor_factory=psycopg.AsyncRawCursor
+                )
+                async with connection:
+                    await connection.execute(_FOLLOW, (self._key, run))
+                    await connection.execute(f"LISTEN {self._channel}".encode())
+                    tell()  # what was written before is read now
+                    async for notice in connection.notifies():
+                        if notice.payload == str(run):
+                            tell()
+            except psycopg.Error:
+                await asyncio.sleep(_AGAIN_S)
+
+    # -- what is deleted and moved -----------------------------------------------------------------
+
+    def empty_log(self) -> bool:
+        """Do nothing: what the server's log has is the server's."""
+        return True
+
+    def move_log(self) -> bool:
+        """Do nothing, likewise."""
+        return True
+
+    def after_deletion(self, idle: bool) -> bool:
+        """Have the room be used again; copies stay in the server's files until it is."""
+        for table in _TABLES:
+            self.run_alone(f"VACUUM {table}")
+        return False
+
+    def rewrite(self) -> bool:
+        """Write the tables anew, without what was deleted; others wait meanwhile."""
+        for table in _TABLES:
+            self.run_alone(f"VACUUM (FULL) {table}")
+        return True
+
+    def copy_to(self, path: Path) -> None:
+        """Refuse: the server's own program does that."""
+        raise self._fail(
+            "a database is backed up by the server's own program: "
+            f"pg_dump --schema={self.address.schema}"
+        )
+
+    def size(self) -> int:
+        """Return how many bytes the tables take, with their indexes."""
+        one = "SELECT pg_total_relation_size($1::regclass)"
+        return sum(int(self.ask(one, (table,))[0][0]) for table in _TABLES)

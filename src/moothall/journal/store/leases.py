@@ -1,0 +1,191 @@
+"""The leases of runs: who has one is the only writer of a run."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+import sys
+import weakref
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from typing import Any, Final, Protocol
+
+from moothall.errors import JournalError
+from moothall.threads import guard, in_child
+
+
+class Leases(Protocol):
+    """The leases of the runs that a journal of this process works on.
+
+    The system or the server releases them at the moment the process ends, for any reason, so that
+    nobody has to guess whether it lives.
+    """
+
+    @property
+    def guard(self) -> AbstractContextManager[object]:
+        """What one thread at a time has while it asks them."""
+        ...
+
+    def take(self, run: int, /) -> bool:
+        """Take the lease of a run; return False if it is taken."""
+        ...
+
+    def give_back(self, run: int, /) -> None:
+        """Release the lease of a run."""
+        ...
+
+    def is_taken(self, run: int, /) -> bool:
+        """Return whether this process or another one works on a run."""
+        ...
+
+    def taken(self, among: Iterable[int], /) -> list[int]:
+        """Return which of these runs this process or another one works on."""
+        ...
+
+    def is_idle(self, among: Iterable[int], /) -> bool:
+        """Return whether nobody has a lease."""
+        ...
+
+    def close(self) -> None:
+        """Release all leases."""
+        ...
+
+
+_LINUX: Final = sys.platform == "linux"
+_LAST_RUN: Final = 2**31 - 1
+_LAST: Final = 2**62
+_TAKEN: Final = (errno.EACCES, errno.EAGAIN)
+
+
+class FileLeases:
+    """Leases that are locks, each on one byte of a file beside the journal.
+
+    The file is empty and is never removed.
+    """
+
+    def __init__(self, path: str) -> None:
+        # The same file for every name of the journal, such as a symbolic link.
+        self._path = f"{os.path.realpath(path)}-leases"
+        self._fd = -1
+        self._end: weakref.finalize[..., Any] | None = None
+        self._held: set[int] = set()
+        self.guard: AbstractContextManager[object] = guard()
+        # A child inherits the open file, and would keep the locks after its parent's death.
+        in_child(self.close)
+
+    def take(self, run: int) -> bool:
+        """Take the lease of a run; return False if it is taken."""
+        if run in self._held:
+            return False
+        try:
+            if self._fd < 0:
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+                self._fd = os.open(self._path, flags, 0o600)
+                self._end = weakref.finalize(self, os.close, self._fd)
+            self._lock(fcntl.F_WRLCK, run)
+        except OSError as error:
+            if error.errno in _TAKEN:
+                return False
+            raise JournalError(
+                self._path, f"it cannot be locked ({error.strerror}): use a local disk"
+            ) from error
+        self._held.add(run)
+        return True
+
+    def give_back(self, run: int) -> None:
+        """Release the lease of a run."""
+        if run in self._held:
+            self._held.discard(run)
+            if self._end is not None and self._end.alive:  # else its file is closed
+                self._lock(fcntl.F_UNLCK, run)
+
+    def is_taken(self, run: int) -> bool:
+        """Return whether this process or another one works on a run."""
+        if run in self._held:
+            return True
+        if _LINUX:  # asked without taking the lease, which another might be about to take
+            try:
+                fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                return False
+            try:
+                asked = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _flock(fcntl.F_WRLCK, run))
+            finally:
+                os.close(fd)
+            kind: int = struct.unpack_from("h", asked)[0]
+            return kind != fcntl.F_UNLCK
+        try:
+            if not self.take(run):
+                return True
+        except JournalError:
+            return False  # without the right to make the file, nobody here has a run
+        self.give_back(run)
+        return False
+
+    def taken(self, among: Iterable[int]) -> list[int]:
+        """Return which of these runs this process or another one works on."""
+        if not _LINUX:
+            return [run for run in among if self.is_taken(run)]
+        found: list[int] = []
+        try:
+            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return found
+        try:
+            # The system names one lock in a range, so the ranges beside it are asked for next.
+            ranges = [(1, _LAST_RUN)]
+            while ranges:
+                first, last = ranges.pop()
+                asked = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _flock(fcntl.F_WRLCK, first, last))
+                kind, _, start, length = struct.unpack_from("hhqq", asked)
+                if kind == fcntl.F_UNLCK:
+                    continue
+                end = start + length - 1 if length else last
+                found += range(max(start, first), min(end, last) + 1)
+                if first < start:
+                    ranges.append((first, start - 1))
+                if end < last:
+                    ranges.append((end + 1, last))
+        finally:
+            os.close(fd)
+        return found
+
+    def is_idle(self, among: Iterable[int]) -> bool:
+        """Return whether nobody has a lease, on Linux also of shared budgets."""
+        if not _LINUX:
+            return not self.taken(among)
+        try:
+            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return True
+        try:
+            asked = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _flock(fcntl.F_WRLCK, 1, _LAST))
+        finally:
+            os.close(fd)
+        kind: int = struct.unpack_from("h", asked)[0]
+        return kind == fcntl.F_UNLCK
+
+    def close(self) -> None:
+        """Release all leases."""
+        self._held.clear()
+        self._fd = -1
+        end, self._end = self._end, None
+        if end is not None:
+            end()
+
+    def _lock(self, kind: int, run: int) -> None:
+        if _LINUX:
+            # An OFD lock belongs to the open file, so that two journals of one process exclude
+            # each other too.
+            fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, _flock(kind, run))
+        else:
+            wanted = fcntl.LOCK_UN if kind == fcntl.F_UNLCK else fcntl.LOCK_EX | fcntl.LOCK_NB
+            fcntl.lockf(self._fd, wanted, 1, run)
+
+
+def _flock(kind: int, run: int, last: int | None = None) -> bytes:
+    """Return Linux's `struct flock` for one byte, at the run's number, or up to the last run's."""
+    length = 1 if last is None else last - run + 1
+    return struct.pack("hhqqi4x", kind, os.SEEK_SET, run, length, 0)

@@ -1,0 +1,146 @@
+"""What the store of a durable memory has, whatever its database: threads and their messages."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+from moothall.database import ALONE, Database, Lock
+from moothall.errors import MemoryFileError
+
+QUERY_WORDS: Final = 64
+"""The most different words of a text that a search uses; more do not improve it."""
+_BATCH: Final = 256
+_BATCH_CHARS: Final = 4_000_000
+
+
+class MemoryTables(ABC):
+    """The store of a durable memory, used by any number of threads and processes."""
+
+    name: str
+    """Its file or server as an error names it: never with a password."""
+    damaged: Callable[[str], MemoryFileError]
+
+    # -- what each database does in its own way ----------------------------------------------------
+
+    @abstractmethod
+    def reading(self) -> AbstractContextManager[Database]:
+        """Yield a connection that sees one state of the store, whatever is written meanwhile."""
+
+    @abstractmethod
+    def writing(self, wait: bool = True, lock: Lock = ALONE) -> AbstractContextManager[Database]:
+        """Yield a connection in a transaction: committed at the body's end, else rolled back."""
+
+    @abstractmethod
+    def lock(self, id: str) -> Lock:
+        """Return what the writers of a thread exclude each other by."""
+
+    @abstractmethod
+    def add_words(self, db: Database, thread: int, number: int, text: str) -> None:
+        """Have a message be found by the words of a text."""
+
+    @abstractmethod
+    def remove_words(
+        self, db: Database, thread: int, after: int, texts: Iterable[tuple[int, str]]
+    ) -> None:
+        """Have a thread's messages after a number, of these numbers and texts, not be found."""
+
+    @abstractmethod
+    def with_words(self, db: Database, text: str, thread: int | None, limit: int) -> list[int]:
+        """Return the messages with the most and the rarest of a text's words, the best first."""
+
+    @abstractmethod
+    def tidy(self, db: Database) -> None:
+        """Leave nothing of removed words."""
+
+    @abstractmethod
+    def rewrite(self) -> bool:
+        """Write everything anew, without what was forgotten; return whether nothing is left."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close its connections."""
+
+    # -- threads and messages ----------------------------------------------------------------------
+
+    def thread_number(self, db: Database, id: str) -> int | None:
+        """Return a thread's number; None if nothing was added to it yet."""
+        row = db.execute("SELECT number FROM threads WHERE id = ?", (id,)).fetchone()
+        return None if row is None else int(row[0])
+
+    def made_thread(self, db: Database, id: str) -> int:
+        """Return a thread's number, made if it does not exist."""
+        thread = self.thread_number(db, id)
+        return db.insert("INSERT INTO threads (id) VALUES (?)", (id,)) if thread is None else thread
+
+    def thread_ids(self) -> list[str]:
+        """Return the ids of threads with messages, in the order in which they began."""
+        with self.reading() as db:
+            rows = db.execute(
+                "SELECT id FROM threads WHERE EXISTS "
+                "(SELECT 1 FROM memories WHERE thread = threads.number) ORDER BY number"
+            )
+            return [id for (id,) in rows]
+
+    def batch_after(
+        self, db: Database, thread: int | None, after: int
+    ) -> list[tuple[int, dict[str, Any]]]:
+        """Return some messages after a number, limited in count and size."""
+        rows: list[tuple[int, dict[str, Any]]] = []
+        size = 0
+        for number, text in db.execute(
+            "SELECT number, item FROM memories WHERE thread = ? AND number > ? "
+            "ORDER BY number LIMIT ?",
+            (thread, after, _BATCH),
+        ):
+            rows.append((number, self.parsed(text)))
+            size += len(text)
+            if size > _BATCH_CHARS:
+                break
+        return rows
+
+    def items_of(self, db: Database, numbers: list[int]) -> list[dict[str, Any]]:
+        """Return the messages that have these numbers."""
+        items = []
+        for number in numbers:
+            row = db.execute("SELECT item FROM memories WHERE number = ?", (number,)).fetchone()
+            if row is None:
+                raise self.damaged(f"memory {number} is in the index but not in the file")
+            items.append(self.parsed(row[0]))
+        return items
+
+    def parsed(self, text: Any) -> dict[str, Any]:
+        """Return a message from its text in the file."""
+        try:
+            item = json.loads(text)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise self.damaged(f"a memory cannot be read, {error}") from None
+        if not isinstance(item, dict):
+            raise self.damaged("a memory is not a message")
+        return item
+
+    def extent(self, db: Database, id: str, until: int) -> tuple[int, int]:
+        """Return how many messages a thread has up to a number, and the number of the last."""
+        count, newest = db.execute(
+            "SELECT count(*), max(number) FROM memories WHERE thread = ? AND number <= ?",
+            (self.thread_number(db, id), until),
+        ).fetchone()
+        return count, newest or 0
+
+    def run_offset(self, db: Database, thread: int | None, run: str) -> int:
+        """Return how many messages of a run were added to the thread."""
+        row = db.execute(
+            "SELECT messages FROM told WHERE thread = ? AND run = ?", (thread, run)
+        ).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def set_run_offset(self, db: Database, thread: int, run: str, messages: int) -> None:
+        """Record how many messages of a run were added to the thread."""
+        db.execute(
+            "INSERT INTO told (thread, run, messages) VALUES (?, ?, ?) ON CONFLICT (thread, run) "
+            "DO UPDATE SET messages = excluded.messages",
+            (thread, run, messages),
+        )

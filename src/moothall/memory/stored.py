@@ -1,0 +1,370 @@
+"""A memory in a store: it survives the process, and finds old messages."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Literal, Self
+
+from moothall import tracing
+from moothall.arguments import check_integer
+from moothall.database import Database
+from moothall.errors import ConfigError, DefinitionError, StateError
+from moothall.jsonvalue import copy_json
+from moothall.memory.bounded import TokenBoundedMemory
+from moothall.memory.embedder import Embedder
+from moothall.memory.memory import Memory, check_thread, last
+from moothall.memory.memory_tables import MemoryTables
+from moothall.memory.recall import Recall, insert, row_of
+from moothall.threads import guard
+
+_AT_ONCE: Final = 64
+"""So many messages are read at a time, backwards."""
+
+logger: logging.Logger = logging.getLogger("moothall.memory")
+
+_BEFORE = """
+    SELECT number, item FROM memories
+    WHERE thread = ? AND number < ? AND role = 'system'
+    UNION ALL
+    SELECT number, item FROM (
+        SELECT number, item FROM memories
+        WHERE thread = ? AND number < ? AND role = 'user'
+        ORDER BY number DESC LIMIT 1
+    ) AS task
+    ORDER BY number DESC
+"""
+"""Kept at any age: system messages, and the last task."""
+
+
+class StoredMemory(Memory):
+    """A memory of several conversations in a store, whichever it is."""
+
+    _in_file = True
+    _file: MemoryTables
+
+    def _open(
+        self,
+        open_file: Callable[[], MemoryTables],
+        thread: str | None,
+        tokens: int | None,
+        count: Callable[[str], int] | None,
+        embedder: Embedder | None,
+    ) -> None:
+        check_integer(f"{type(self).__name__}: tokens=", tokens, optional=True)
+        if embedder is not None and not isinstance(embedder, Embedder):
+            raise ConfigError(
+                f"embedder= must have name, dimensions and embed(texts), got {embedder!r}"
+            )
+        self._tokens = tokens
+        self._count = count
+        self._embedder = embedder
+        self._begin("default" if thread is None else thread)
+        self._file = open_file()
+        self._recall = Recall(self._file, embedder)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        # A subclass keeps `thread` and `add_once`: the file holds its messages, whatever they are.
+        super(Memory, cls).__init_subclass__(**options)
+
+    def _begin(self, thread: str) -> None:
+        """Start with a thread of which nothing is cached yet."""
+        check_thread(thread)
+        try:
+            thread.encode()
+        except UnicodeEncodeError as error:
+            raise DefinitionError(f"a thread's id is text that UTF-8 can carry: {error}") from None
+        self._id = thread
+        self._lock = guard()  # guards the attributes below
+        self._window: TokenBoundedMemory | None = None
+        self._seen = 0
+        self._forgotten = 0
+
+    # -- what every memory does --------------------------------------------------------------------
+
+    @property
+    def items(self) -> list[dict[str, Any]]:  # type: ignore[override]
+        """The messages that `get_memories` returns; changing the list has no effect."""
+        return self.get_memories()
+
+    def add_memory(self, memory: dict[str, Any]) -> None:
+        """Add a chat message. When this returns, it is in the file.
+
+        Raises:
+            TypeError: the message is not a dict
+            NotJSON: a part of it has no JSON form, or it has more than 16 MiB; it is not added
+            MemoryFileError: the file cannot be written; the message is not added
+        """
+        row = row_of(memory)
+        with self._file.writing(lock=self._file.lock(self._id)) as db:
+            insert(self._file, db, self._file.made_thread(db, self._id), row)
+
+    def add_once(self, memory: dict[str, Any], run: str, sequence: int) -> None:
+        """Add a message of a run with a journal, unless it was added before, as in `Memory`.
+
+        Raises:
+            TypeError, NotJSON, MemoryFileError: as in `add_memory`
+        """
+        if type(self).add_memory is not StoredMemory.add_memory:
+            # A subclass's own `add_memory` runs separately; a process killed between the two adds
+            # the message twice.
+            with self._file.reading() as db:
+                told = self._file.run_offset(db, self._file.thread_number(db, self._id), run)
+            if told <= sequence:
+                self.add_memory(memory)
+                with self._file.writing(lock=self._file.lock(self._id)) as db:
+                    thread = self._file.made_thread(db, self._id)
+                    self._file.set_run_offset(db, thread, run, sequence + 1)
+            return
+        row = row_of(memory)
+        with self._file.writing(lock=self._file.lock(self._id)) as db:
+            thread = self._file.made_thread(db, self._id)
+            if self._file.run_offset(db, thread, run) <= sequence:
+                insert(self._file, db, thread, row)
+                self._file.set_run_offset(db, thread, run, sequence + 1)
+
+    def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """Return the messages for a prompt, at most `limit`: the last ones that fit, oldest first.
+
+        Raises:
+            ValueError: the limit is negative
+            MemoryFileError: the file cannot be read
+        """
+        last([], limit)  # raises for a wrong limit
+        if self._tokens is None:
+            return self._newest(limit)
+        with self._lock:
+            with self._file.reading() as db:
+                window = self._caught_up(db)
+            return [copy_json(item) for item in last(window.items, limit)]
+
+    def _newest(self, limit: int | None) -> list[dict[str, Any]]:
+        with self._file.reading() as db:
+            thread = self._file.thread_number(db, self._id)
+            rows = db.execute(
+                "SELECT item FROM memories WHERE thread = ? ORDER BY number DESC LIMIT ?",
+                (thread, sys.maxsize if limit is None else min(limit, sys.maxsize)),
+            )
+            items = [self._file.parsed(text) for (text,) in rows]
+        items.reverse()
+        return items
+
+    def _caught_up(self, db: Database) -> TokenBoundedMemory:
+        """Return the window of messages, with everything that any process has added by now."""
+        row = db.execute(
+            "SELECT number, forgotten FROM threads WHERE id = ?", (self._id,)
+        ).fetchone()
+        thread, forgotten = row or (None, 0)
+        # It stays unset if anything fails: a partial window is not used.
+        window, self._window = self._window, None
+        if window is None or forgotten != self._forgotten:
+            window = self._loaded(db, thread)
+            self._forgotten = forgotten
+        else:
+            for number, text in db.execute(
+                "SELECT number, item FROM memories WHERE thread = ? AND number > ? ORDER BY number",
+                (thread, self._seen),
+            ):
+                window.add_memory(self._file.parsed(text))
+                self._seen = number
+        self._window = window
+        return window
+
+    def _loaded(self, db: Database, thread: int | None) -> TokenBoundedMemory:
+        """Return the end of the thread, read backwards only as far as it can matter."""
+        assert self._tokens is not None
+        window = TokenBoundedMemory(self._tokens, self._count)
+        rows: list[tuple[int, dict[str, Any]]] = []
+        size = 0
+        for number, item in self._backwards(db, thread):
+            rows.append((number, item))
+            size += window._size(item)
+            if size > self._tokens and item.get("role") != "tool":
+                break
+        if rows:
+            first = rows[-1][0]
+            before = db.execute(_BEFORE, (thread, first, thread, first))
+            rows += [(number, self._file.parsed(text)) for number, text in before]
+        for _, item in reversed(rows):
+            window.add_memory(item)
+        self._seen = rows[0][0] if rows else 0
+        return window
+
+    def _backwards(self, db: Database, thread: int | None) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the messages of a thread, the newest first, read some at a time."""
+        before = sys.maxsize
+        while True:
+            rows = db.execute(
+                "SELECT number, item FROM memories WHERE thread = ? AND number < ? "
+                "ORDER BY number DESC LIMIT ?",
+                (thread, before, _AT_ONCE),
+            ).fetchall()
+            for number, text in rows:
+                yield number, self._file.parsed(text)
+            if len(rows) < _AT_ONCE:
+                return
+            before = rows[-1][0]
+
+    # -- threads -----------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> str:
+        """The file, as it was given, or the URL of the server without its password."""
+        return self._file.name
+
+    @property
+    def id(self) -> str:
+        """The conversation's id."""
+        return self._id
+
+    def thread(self, id: str | None) -> Self:
+        """Return the memory of another conversation in the same file, with the same settings.
+
+        Raises:
+            DefinitionError: the id is not a text, or empty
+        """
+        if id is None:
+            return self
+        other = copy.copy(self)
+        other._begin(id)
+        return other
+
+    def threads(self) -> list[str]:
+        """Return the ids of conversations with messages, in the order in which they began."""
+        return self._file.thread_ids()
+
+    def messages(self) -> Iterator[dict[str, Any]]:
+        """Yield every message of the thread, the oldest first, however many there are."""
+        number = 0
+        while True:
+            with self._file.reading() as db:
+                rows = self._file.batch_after(db, self._file.thread_number(db, self._id), number)
+            if not rows:
+                return
+            yield from (item for _, item in rows)
+            number = rows[-1][0]
+
+    def forget(self) -> None:
+        """Forget the thread: its messages, their words and vectors. Other threads stay.
+
+        They are overwritten. Where SQLite had moved rows between pages before, a copy may remain
+        until `compact`. With very many messages in the file it takes a while, during which no
+        message can be added.
+        """
+        with self._file.writing(lock=self._file.lock(self._id)) as db:
+            if self._recall.forget_after(db, self._id, 0):
+                self._file.tidy(db)
+
+    def compact(self) -> bool:
+        """Write the file anew: smaller, and with nothing of what was forgotten.
+
+        Others that write to it wait meanwhile, about a second for 100 MB. Return False if another
+        process reads an older state of the file, which then stays beside it, in `-wal`.
+        """
+        return self._file.rewrite()
+
+    # -- an agent's state --------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the thread's length, as JSON data; its messages stay in the file."""
+        with self._file.reading() as db:
+            count, newest = self._file.extent(db, self._id, sys.maxsize)
+        return {"thread": self._id, "messages": count, "newest": newest}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Return the thread to a saved state: forget what was added since.
+
+        Raises:
+            StateError: `state` is no such state, or this file lacks the messages of then; nothing
+                has changed
+            MemoryFileError: the file cannot be used
+        """
+        wanted = {"thread", "messages", "newest"}
+        if not isinstance(state, dict) or state.keys() != wanted or state["thread"] != self._id:
+            raise StateError(f"this is not a state of thread {self._id!r} of {self._file.name!r}")
+        if type(newest := state["newest"]) is not int:
+            raise StateError(f"the state of thread {self._id!r} is damaged: newest is {newest!r}")
+        with self._file.writing(lock=self._file.lock(self._id)) as db:
+            if self._file.extent(db, self._id, newest) != (state["messages"], newest):
+                raise StateError(
+                    f"memory file {self._file.name!r} does not hold what thread {self._id!r} had "
+                    "when the state was saved: it is another file, or was forgotten meanwhile"
+                )
+            gone = self._recall.forget_after(db, self._id, newest)
+        if gone:
+            logger.warning(
+                "memory file %r: thread %r forgot %d messages that came after the loaded state",
+                *(self._file.name, self._id, gone),
+            )
+
+    # -- recall ------------------------------------------------------------------------------------
+
+    def recall(
+        self,
+        text: str,
+        limit: int = 5,
+        *,
+        by: Literal["words", "meaning"] | None = None,
+        everywhere: bool = False,
+    ) -> list[dict[str, Any]]:
+        """Return the messages most similar to a text, the most similar first.
+
+        Args:
+            text: any text; no character in it is special
+            limit: the most messages to return
+            by: `words`: messages with the most and the rarest of its words; `meaning`: messages
+                with the nearest vectors; default: meaning if there is an embedder. Messages without
+                a vector of this embedder get one first.
+            everywhere: search in every thread of the file
+
+        Raises:
+            ValueError: the limit is negative, or `by` is neither of these
+            DefinitionError: `by` is meaning without an embedder, or it returned no vectors
+            MemoryFileError: the file cannot be read
+        """
+        if not isinstance(text, str) or not isinstance(limit, int):
+            given = f"{type(text).__name__} and {type(limit).__name__}"
+            raise TypeError(f"recall takes a text and an integer, got {given}")
+        if limit < 0:
+            raise ValueError(f"limit must be 0 or more, got {limit}")
+        if by not in (None, "words", "meaning"):
+            raise ValueError(f'by= must be "words" or "meaning", got {by!r}')
+        if by is None:
+            by = "words" if self._embedder is None else "meaning"
+        limit = min(limit, sys.maxsize)
+        find = self._recall.by_words if by == "words" else self._recall.by_meaning
+        within = None if everywhere else self._id
+        return tracing.retrieved("memory", text, lambda: find(text, limit, within))
+
+    def embed(self, *, everywhere: bool = False) -> int:
+        """Give every message of the thread a vector, and return how many had none.
+
+        `recall` does so itself, but after many messages, or with another embedder, that takes a
+        while; call this beforehand.
+
+        Raises:
+            DefinitionError: there is no embedder, or it returned no vectors
+            MemoryFileError: the file cannot be used
+        """
+        return self._recall.embed(None if everywhere else self._id)
+
+    # -- its end -----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close the file, also for the memories of other threads that `thread` made.
+
+        Nothing is lost without it: an unused memory is closed automatically, as are all at the
+        process's end.
+        """
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._file.name!r}, {self._id!r})"

@@ -1,0 +1,61 @@
+"""The tables of a store in PostgreSQL: made, and brought up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import psycopg
+
+
+def brought_up(
+    connection: psycopg.Connection[Any],
+    schema: str,
+    kind: str,
+    migrations: Sequence[Sequence[str]],
+    fail: Callable[[str], Exception],
+) -> None:
+    """Migrate a store's tables to the newest version; raise if a newer moothall wrote them."""
+    newest = len(migrations)
+    if _version(connection, kind) == newest:
+        # Of processes that have ended. A living one writes its row anew.
+        connection.execute("DELETE FROM writers WHERE at < now() - interval '1 day'")
+        return
+    with connection.transaction():
+        # Whoever comes second finds the tables made.
+        connection.execute(
+            "SELECT pg_advisory_xact_lock(hashtext('moothall'), hashtext($1))", (kind,)
+        )
+        found = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = $1", (schema,))
+        if found.fetchone() is None:
+            connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS versions (kind TEXT PRIMARY KEY, version INT NOT NULL)"
+        )
+        # The last transaction of each process, by which it knows later whether it took effect.
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS writers (session TEXT PRIMARY KEY, last BIGINT NOT NULL, "
+            "at TIMESTAMPTZ NOT NULL DEFAULT now()) WITH (fillfactor = 50)"
+        )
+        version = _version(connection, kind)
+        if version > newest:
+            raise fail(
+                f"it has version {version}, and this moothall knows up to {newest}: use the "
+                "moothall that wrote it, or a newer one"
+            )
+        for statements in migrations[version:]:
+            for each in statements:
+                connection.execute(cast("Any", each))
+        connection.execute(
+            "INSERT INTO versions VALUES ($1, $2) "
+            "ON CONFLICT (kind) DO UPDATE SET version = excluded.version",
+            (kind, newest),
+        )
+
+
+def _version(connection: psycopg.Connection[Any], kind: str) -> int:
+    """Return how many migrations a store has had."""
+    if connection.execute("SELECT to_regclass('versions')").fetchone() == (None,):
+        return 0
+    row = connection.execute("SELECT version FROM versions WHERE kind = $1", (kind,)).fetchone()
+    return 0 if row is None else int(row[0])

@@ -1,0 +1,75 @@
+"""Where a text or a value comes from, and how a chat message says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+Kind: TypeAlias = Literal["user", "program", "outside"]
+
+OUTSIDE: Final = "outside"
+"""The key of a chat message that comes from outside, or that a model wrote after it had read
+something from there: a list of the sources. Models are not shown it."""
+
+_MOST_SOURCES: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value comes from.
+
+    Attributes:
+        kind: `user`: it stands in a text of the user; `program`: in a prompt, a goal, a schema or
+            the result of an action of the program's own; `outside`: in none of these
+        source: what was read, such as the name of a file or an address; empty where the value
+            stands in no text as it is, so that it cannot be traced
+        line: the line of that text, from 1; None where it is not known
+        passage: that line, shortened
+    """
+
+    kind: Kind
+    source: str = ""
+    line: int | None = None
+    passage: str = ""
+
+    def __str__(self) -> str:
+        if self.kind != "outside":
+            return self.kind if not self.source else f"{self.kind} ({self.source})"
+        if not self.source:
+            return "outside (not traced)"
+        return f"outside ({self.source}" + (f", line {self.line})" if self.line else ")")
+
+
+Origins: TypeAlias = dict[str, list[Origin]]
+"""Where the values of a call's arguments come from, by parameter."""
+
+
+def origins_of(given: Any) -> Origins:
+    """Return recorded origins; empty for a record that has none."""
+    if not isinstance(given, dict):
+        return {}
+    return {name: [Origin(**each) for each in found] for name, found in given.items()}
+
+
+def sources_of(message: Any) -> list[str]:
+    """Return what a chat message says of its sources outside; empty for none."""
+    given = message.get(OUTSIDE) if isinstance(message, dict) else None
+    if not isinstance(given, list):
+        return []
+    return [each for each in given if isinstance(each, str)]
+
+
+def union(sources: Iterable[str]) -> list[str]:
+    """Return sources, each once, the first ones."""
+    return list(dict.fromkeys(sources))[:_MOST_SOURCES]
+
+
+def text_of(content: Any) -> str:
+    """Return the text of a chat message's content; of blocks, the text in them."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        texts = (each.get("text") for each in content if isinstance(each, dict))
+        return "\n".join(each for each in texts if isinstance(each, str))
+    return "" if content is None else str(content)

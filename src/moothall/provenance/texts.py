@@ -1,0 +1,321 @@
+"""The texts of one thread by origin, and which of them a value stands in."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, islice
+from typing import Any, Final
+from unicodedata import name as name_of
+
+from moothall.provenance.origin import Kind, Origin, text_of, union
+from moothall.provenance.values import (
+    TRIES,
+    Key,
+    fold,
+    keys_in,
+    keys_of,
+    parts_of,
+    spaced,
+    spellings,
+    stands,
+)
+from moothall.text import cut, escaped
+
+_MOST_CHARS: Final = 1_000_000
+"""How much text of each kind is kept; then the oldest is dropped, and its values are untraced."""
+_MOST_LOCATED: Final = 200_000
+"""In how much text it is looked up where a value was read, if it is written in another way."""
+_MOST_PARTS: Final = 1000
+_DEPTH: Final = 50
+_PASSAGE: Final = 160
+_MOST_SEARCHES: Final = 20
+"""How many values are looked for line by line between two texts: that takes 3 ms in 100 kB."""
+_ESCAPES: Final = re.compile(r'\\(?:[nrt"\\/]|u00[0-9a-f]{2})')
+
+UNTRACED: Final = Origin("outside")
+Traced = list[tuple[str, Origin]]
+"""The parts of a value, as texts, each with its origin."""
+
+
+class Texts:
+    """The texts of one thread, made once something was read from outside.
+
+    Until then there is nothing to compare: an agent without it has read nothing from outside.
+    """
+
+    def __init__(self, on_behalf: Texts | None = None) -> None:
+        self.sources: list[str] = []  # what was read from outside
+        self.always: set[str] = set()  # the values that a person has permitted for the thread
+        self.told: list[tuple[str, str]] = []  # what others say of their actions, as last shown
+        self.on_behalf = on_behalf  # the texts of the thread on whose behalf this one works
+        self._own: list[tuple[str, Kind, str, bool]] = []  # folded text, origin, if it is a result
+        self._known: set[int] = set()
+        self._size = 0
+        self._raw = ""  # all of `_own`, a line each
+        self._ends: list[int] = []  # where each of them ends there
+        self._keys: dict[Key, tuple[Kind, str, bool]] = {}
+        self._keyed = 0  # of how many of `_own` the keys are read
+        self._read: list[tuple[str, str]] = []  # text from outside, as it is, and its source
+        self._read_size = 0
+        self._located: dict[str, Origin] = {}  # values that were looked for since the last text
+        self._traced: dict[tuple[Any, type, str], Traced] = {}  # values traced since the last text
+        self._written = ""  # what the model had actions of the program write or work on
+        self._written_keys: set[Key] = set()
+
+    # -- what comes in -----------------------------------------------------------------------------
+
+    def add(self, content: Any, kind: Kind, source: str = "", result: bool = False) -> None:
+        """Add a text of the user or of the program; one that is known already counts once."""
+        text = text_of(content)
+        if not text or (digest := hash((text, kind))) in self._known:
+            return
+        self._known.add(digest)
+        if result and "\\" in text and text[0] in '[{"':  # JSON: what it escapes is a boundary
+            text = _ESCAPES.sub(" ", text)
+        folded = fold(text)
+        self._own.append((folded, kind, source, result))
+        self._size += len(folded)
+        self._raw += f"{folded}\n"
+        self._ends.append(len(self._raw) - 1)
+        self._traced.clear()
+        if self._size > _MOST_CHARS:
+            self._drop()
+
+    def _drop(self) -> None:
+        """Drop the oldest texts of the user and the program."""
+        while self._size > _MOST_CHARS // 2 and len(self._own) > 1:
+            self._size -= len(self._own.pop(0)[0])
+        self._keys, self._keyed = {}, 0
+        self._raw = "".join(f"{each[0]}\n" for each in self._own)
+        self._ends = [end - 1 for end in accumulate(len(each[0]) + 1 for each in self._own)]
+
+    def read(self, content: Any, sources: Iterable[str]) -> None:
+        """Add a text from outside."""
+        found = list(sources)
+        self.note(found)
+        text = text_of(content)
+        if not text or (digest := hash((text, "outside"))) in self._known:
+            return
+        self._known.add(digest)
+        self._traced.clear()
+        self._located.clear()
+        self._read.append((text, found[0] if found else ""))
+        self._read_size += len(text)
+        while self._read_size > _MOST_CHARS and len(self._read) > 1:
+            self._read_size -= len(self._read.pop(0)[0])
+
+    def note(self, sources: Iterable[str]) -> None:
+        """Note that something was read from these sources."""
+        self.sources = union((*self.sources, *sources))
+
+    def wrote(self, value: Any) -> None:
+        """Note what the model had an action of the program work on, which may give it back."""
+        text = fold(" ".join(_texts(value)))
+        if text and text not in self._written:
+            self._written = f"{self._written[-_MOST_CHARS:]}\n{text}"
+            self._written_keys.update(keys_in(text))
+            self._traced.clear()
+
+    # -- where a value stands ----------------------------------------------------------------------
+
+    def trace(self, value: Any, also: str = "") -> Traced:
+        """Return the parts of a value, each with its origin; `also` is a text of the program."""
+        exact = type(value) in (str, int, float)
+        if exact and (known := self._traced.get((value, type(value), also))) is not None:
+            return known
+        made: Traced = []
+        self._trace(value, fold(also) if also else "", made, 0)
+        if exact:
+            self._traced[value, type(value), also] = made
+            if len(self._traced) > _MOST_PARTS:
+                self._traced.clear()
+        return made
+
+    def _trace(self, value: Any, also: str, made: Traced, depth: int) -> None:
+        if value is None or value == "" or len(made) > _MOST_PARTS:
+            return
+        if depth > _DEPTH:
+            made.append((cut(repr(value), 200), UNTRACED))
+        elif isinstance(value, dict):
+            for name, each in value.items():
+                self._trace(name, also, made, depth + 1)
+                self._trace(each, also, made, depth + 1)
+        elif isinstance(value, list | tuple):
+            for each in value:
+                self._trace(each, also, made, depth + 1)
+        else:
+            self._trace_one(value, also, made)
+
+    def _trace_one(self, value: Any, also: str, made: Traced) -> None:
+        if isinstance(value, bool):
+            value = "true" if value else "false"
+        elif not isinstance(value, str | int | float):
+            value = str(value)
+        origin = self._origin(value, also)
+        parts = parts_of(value) if origin is None and isinstance(value, str) else ()
+        if not parts:
+            made.append((str(value), origin or UNTRACED))
+        for each in parts:
+            made.append((each, self._origin(each, also) or UNTRACED))
+
+    def _origin(self, value: str | int | float, also: str) -> Origin | None:
+        """Return the origin of a value that stands in a text of the user or the program."""
+        needle = fold(value) if isinstance(value, str) else str(value)
+        if not needle:
+            return Origin("program")
+        keys: Sequence[Key] = ()
+        if not isinstance(value, str) or any(map(str.isdigit, needle)):
+            keys = keys_of(value if not isinstance(value, str) else needle)
+        found = self._find(needle, keys)
+        if found is None and also:
+            if keys:
+                known = set(keys_in(also))
+                if any(key in known for key in keys):
+                    return Origin("program", "schema")
+            elif stands(also, needle) >= 0:
+                return Origin("program", "schema")
+        return found
+
+    def _find(self, needle: str, keys: Sequence[Key]) -> Origin | None:
+        found = self._by_key(keys) if keys else self._by_text(needle)
+        if found is None and (pattern := spaced(needle)) is not None:
+            found = self._by_pattern(pattern)
+        if found is None and self.on_behalf is not None:
+            return self.on_behalf._find(needle, keys)
+        return found
+
+    def _by_key(self, keys: Sequence[Key]) -> Origin | None:
+        for text, kind, source, result in self._own[self._keyed :]:
+            for key in keys_in(text):
+                known = self._keys.get(key)
+                if known is None or (known[2] and not result):
+                    self._keys[key] = (kind, source, result)
+        self._keyed = len(self._own)
+        for key in keys:
+            # A date without a year in a text is meant of any year.
+            for each in (key, ("date", None, *key[2:])) if key[0] == "date" else (key,):
+                hit = self._keys.get(each)
+                if hit is not None and not (hit[2] and each in self._written_keys):
+                    return Origin(hit[0], hit[1])
+        return None
+
+    def _by_text(self, needle: str) -> Origin | None:
+        raw = self._raw
+        if (origin := self._standing(raw, needle)) is not None:
+            return origin
+        for each in spellings(needle):
+            if (origin := self._standing(raw, each)) is not None:
+                return origin
+        return None
+
+    def _by_pattern(self, pattern: re.Pattern[str]) -> Origin | None:
+        for found in islice(pattern.finditer(self._raw), TRIES):
+            if (origin := self._at(found.start(), found[0])) is not None:
+                return origin
+        return None
+
+    def _standing(self, raw: str, needle: str) -> Origin | None:
+        at = -1
+        for _ in range(TRIES):
+            at = stands(raw, needle, at + 1)
+            if at < 0:
+                return None
+            if (origin := self._at(at, needle)) is not None:
+                return origin
+        return None
+
+    def _at(self, at: int, needle: str) -> Origin | None:
+        """Return the origin of the text at a place, unless the model may have put it there."""
+        _, kind, source, result = self._own[bisect_right(self._ends, at)]
+        if result and self._written and needle in self._written:
+            return None
+        return Origin(kind, source)
+
+    # -- what was read -----------------------------------------------------------------------------
+
+    def _seen(self, value: str) -> Origin:
+        """Return where a value was read from outside, if it stands there exactly as it is."""
+        for text, source in self._read:
+            if (at := text.find(value)) >= 0:
+                return _read_at(text, source, at, len(value))
+        return UNTRACED if self.on_behalf is None else self.on_behalf._seen(value)
+
+    def locate(self, value: str) -> Origin:
+        """Return where a value was read from outside, in any way of writing; this takes longer."""
+        found = self._seen(value)
+        if found.source:
+            return found
+        known = self._located.get(value)
+        if known is None and len(self._located) < _MOST_SEARCHES:
+            known = self._located[value] = self._searched(value)
+        if known is not None:
+            found = known
+        if found.source or self.on_behalf is None:
+            return found
+        return self.on_behalf.locate(value)
+
+    def _searched(self, value: str) -> Origin:
+        needle = fold(value)
+        keys = keys_of(needle) if any(map(str.isdigit, needle)) else ()
+        pattern = spaced(needle)
+        left = _MOST_LOCATED
+        for text, source in self._read:
+            if (left := left - len(text)) < 0:
+                break
+            start = 0
+            for line in text.splitlines(keepends=True):
+                folded = fold(line)
+                if (
+                    needle in folded
+                    or (pattern is not None and pattern.search(folded))
+                    or (keys and not set(keys).isdisjoint(keys_in(folded)))
+                ):
+                    return _read_at(text, source, start, len(line))
+                start += len(line)
+        return UNTRACED
+
+
+def _read_at(text: str, source: str, at: int, length: int) -> Origin:
+    begin, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
+    line = text[begin : len(text) if end < 0 else end]
+    if len(line) > _PASSAGE:
+        first = max(0, at - begin - (_PASSAGE - min(length, _PASSAGE)) // 2)
+        line = ("…" if first else "") + cut(line[first:], _PASSAGE)
+    number = text.count("\n", 0, at) + 1 if "\n" in text else None
+    return Origin("outside", source, number, line.strip())
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [text for pair in value.items() for each in pair for text in _texts(each)]
+    if isinstance(value, list | tuple):
+        return [text for each in value for text in _texts(each)]
+    return [] if value is None else [str(value)]
+
+
+def mixed(value: str) -> str:
+    """Return which letters of a value are not of the alphabet of the others; empty for none."""
+    strange = []
+    for word in value.split():
+        if any(each.isascii() and each.isalpha() for each in word):
+            strange += [each for each in word if not each.isascii()]
+    names = [name_of(each, f"U+{ord(each):04X}") for each in dict.fromkeys(strange)]
+    strange_names = [each for each in names if not each.startswith("LATIN")]
+    return ", ".join(strange_names[:3])
+
+
+def question_on(parameter: str, value: str, origin: Origin, sources: Sequence[str]) -> str:
+    """Return what a person is told of a guarded value from outside."""
+    said = f"`{parameter}` = {escaped(cut(value, 200))}"
+    if strange := mixed(value):
+        said += f" (written with {strange})"
+    if origin.source:
+        where = escaped(cut(origin.source, 120)) + (f", line {origin.line}" if origin.line else "")
+        passage = f': "{escaped(origin.passage)}"' if origin.passage else ""
+        return f"{said} was read in {where}; you never named it{passage}"
+    read = ", ".join(escaped(cut(each, 80)) for each in sources[:3])
+    if len(sources) > 3:
+        read += f" and {len(sources) - 3} more"
+    return f"{said} stands in no text of yours and cannot be traced, after {read} was read"

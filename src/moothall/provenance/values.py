@@ -1,0 +1,297 @@
+"""The normal form of values: numbers, amounts, dates, times, addresses, paths and names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final, TypeAlias
+from unicodedata import normalize
+
+Key: TypeAlias = tuple[Any, ...]
+"""A value of a kind: `("number", Decimal)`, `("amount", Decimal, "eur")`, `("date", y, m, d)` with
+y None for a date without a year, `("time", seconds)`."""
+
+# NFC and lower() make letters of these: they only look like letters, so they stay what they are.
+_LOOKALIKES: Final = {0x212A: "\ue12a", 0x212B: "\ue12b", 0x2126: "\ue126"}
+_WIDE: Final = re.compile("[\u3000\uff01-\uffee]+")
+
+_OPENS: Final = frozenset(" \n\"'“”„‘’«»([{<>|,;:=*`—–…¿¡")
+_CLOSES: Final = frozenset(' \n"“”‘»«)]}><|*`—–…=')
+_ENDING: Final = re.compile("[.!?,;:'’]+(?=[\\s\"'”’»)\\]}>*`]|$)")
+TRIES: Final = 64
+"""How many places of a text are looked at for one value."""
+_LONGEST: Final = 64
+"""How long a text may be that is read as a number, a date or an account."""
+_LONGEST_LIST: Final = 4000
+"""How long a text may be that is read as a list of values."""
+
+_SYMBOLS: Final = {"$": "usd", "€": "eur", "£": "gbp", "¥": "jpy", "₹": "inr"}
+_WORDS: Final = {
+    "dollar": "usd",
+    "dollars": "usd",
+    "euro": "eur",
+    "euros": "eur",
+    "pound": "gbp",
+    "pounds": "gbp",
+    "yen": "jpy",
+    "franken": "chf",
+    "francs": "chf",
+}
+_CODES: Final = frozenset(
+    "aed aud bgn brl btc cad chf cny czk dkk eth eur gbp hkd huf idr ils inr jpy krw mxn nok nzd "  # noqa: SIM905
+    "pln ron rub sar sek sgd thb try uah usd usdt zar".split()
+)
+_CURRENCY: Final = "|".join((*sorted(_CODES, key=len, reverse=True), *_WORDS, "[$€£¥₹]"))
+_DIGITS: Final = r"[-+−]?\d+(?:[.,'’]\d+| \d{3}(?!\d))*"
+_NUMBER: Final = re.compile(
+    rf"(?:(?<![\w$€£¥₹])(?P<before>{_CURRENCY}) ?|(?<![\w.,'’/:@#\\-]))(?P<digits>{_DIGITS})"
+    rf"(?: ?(?P<after>{_CURRENCY})(?!\w)|(?P<unit>st|nd|rd|th|k|%|x|[kcm]?m|k?g|h|min|s|am|pm)?"
+    r"(?![\w@]|[:.]\d))"
+)
+_MONTHS: Final = {
+    name: number
+    for number, names in enumerate(
+        (
+            "january jan januar jänner",
+            "february feb februar",
+            "march mar märz",
+            "april apr",
+            "may mai",
+            "june jun juni",
+            "july jul juli",
+            "august aug",
+            "september sep sept",
+            "october oct oktober okt",
+            "november nov",
+            "december dec dezember dez",
+        ),
+        1,
+    )
+    for name in names.split()
+}
+_MONTH: Final = "|".join(sorted(_MONTHS, key=len, reverse=True))
+_DATES: Final = (
+    re.compile(r"(?<![\w.-])(?P<y>\d{4})[-/.](?P<m>\d{1,2})[-/.](?P<d>\d{1,2})(?!\d)"),
+    re.compile(r"(?<![\w./-])(?P<a>\d{1,2})([./-])(?P<b>\d{1,2})\2(?P<y>\d{4}|\d{2})(?!\d)"),
+    re.compile(
+        rf"(?<!\w)(?P<d>\d{{1,2}})(?:st|nd|rd|th|\.)? ?(?:of )?(?P<n>{_MONTH})\b\.?"
+        r"(?:,? (?P<y>\d{4}))?"
+    ),
+    re.compile(
+        rf"(?<!\w)(?P<n>{_MONTH})\.? (?P<d>\d{{1,2}})(?:st|nd|rd|th)?(?!\d)(?:,? (?P<y>\d{{4}}))?"
+    ),
+)
+_TIME: Final = re.compile(
+    r"(?<![\w.:])(?:(?<=\dt)|(?<!\dt))(?P<h>\d{1,2})(?::(?P<m>\d{2})(?::(?P<s>\d{2})(?:\.0+)?)?"
+    r"(?: ?(?P<half>[ap])\.?m\b\.?)?|(?: ?(?P<just>[ap])\.?m\b\.?))(?![\d:])"
+)
+_DATE_AND_TIME: Final = re.compile(r"(\d{4}-\d{2}-\d{2})[t ](\d{2}:\d{2}(?::\d{2})?)(?:\.0+)?z?")
+_PARTS: Final = re.compile("[,;\n]")
+_NAMED: Final = re.compile("([^<>]*)<([^<>]+)>")
+_SPACED: Final = re.compile(r"[a-z]{0,4}[\d ./()+-]*\d[a-z\d ./()+-]*")
+_HOST: Final = re.compile(r"[a-z][a-z0-9+.-]*://(?:[^/?#@\s]*@)?([^/?#\s:]+)(?::\d+)?/?$")
+
+
+def fold(text: str) -> str:
+    """Return a text with case, width and whitespace made the same; lookalikes stay different."""
+    if not text.isascii():
+        text = normalize("NFC", text.translate(_LOOKALIKES))
+        text = _WIDE.sub(lambda found: normalize("NFKC", found[0]), text)
+    return " ".join(text.lower().split())
+
+
+def stands(text: str, value: str, start: int = 0) -> int:
+    """Return where a folded value stands in a folded text as a whole, not within a word; or -1."""
+    at = text.find(value, start)
+    for _ in range(TRIES):
+        if at < 0:
+            return -1
+        if _opens(text, at) and _closes(text, at + len(value)):
+            return at
+        at = text.find(value, at + 1)
+    return -1
+
+
+def _opens(text: str, at: int) -> bool:
+    if not at or text[at - 1] in _OPENS:
+        return at < 2 or text[at - 1] not in "'’" or not text[at - 2].isalnum()
+    return text[at - 1] in "#@" and (at == 1 or text[at - 2] in _OPENS)
+
+
+def _closes(text: str, end: int) -> bool:
+    if end == len(text) or (last := text[end]) in _CLOSES:
+        return True
+    if last in "'’":  # it closes a quotation, or a genitive follows
+        if text[end + 1 : end + 2] == "s":
+            return _closes(text, end + 2)
+        return not text[end + 1 : end + 2].isalnum()
+    if last in ",;":
+        return not text[end + 1 : end + 2].isdigit()
+    return _ENDING.match(text, end) is not None
+
+
+def spellings(value: str) -> list[str]:
+    """Return the ways to write a folded value, besides the value itself."""
+    made = []
+    bare = value.removeprefix("mailto:").strip("\"'“”„‘’`")
+    bare = bare.rstrip(".!?") if " " in bare else bare
+    if "\\" in bare:
+        bare = bare.replace("\\", "/")
+    while bare.startswith("./"):
+        bare = bare[2:]
+    if bare:
+        made.append(bare)
+        if bare[0] in "#@":
+            made.append(bare[1:])
+        if "/" in bare or "." in bare:
+            made += [f"./{bare}", bare.replace("/", "\\"), bare.rstrip("/"), f"{bare}/"]
+        if (host := _HOST.match(bare)) is not None:
+            made += [host[1], f"{host[1]}/"]
+    return [each for each in dict.fromkeys(made) if each and each != value]
+
+
+def spaced(value: str) -> re.Pattern[str] | None:
+    """Return a pattern of an account number however it is grouped; None if it is none."""
+    if len(value) > _LONGEST or not _SPACED.fullmatch(value):
+        return None
+    characters = [each for each in value if each.isalnum() or each == "+"]
+    if sum(map(str.isdigit, characters)) < 6:
+        return None
+    return re.compile(
+        r"(?<![\w.,])" + r"[ ./()-]{0,2}".join(map(re.escape, characters)) + r"(?!\w)"
+    )
+
+
+def parts_of(value: str) -> list[str]:
+    """Return the parts of a text that lists several values; empty if it is one."""
+    if len(value) > _LONGEST_LIST:
+        return []
+    if (found := _DATE_AND_TIME.fullmatch(value.strip().lower())) is not None:
+        return [found[1], found[2]]
+    if "<" in value and (named := _NAMED.fullmatch(value.strip())) is not None:
+        return [each.strip() for each in named.groups() if each.strip()]
+    parts = [each.strip() for each in _PARTS.split(value) if each.strip()]
+    if len(parts) < 2 or any(each.count(" ") > 4 for each in parts):
+        return []
+    return parts
+
+
+def keys_of(value: Any) -> list[Key]:
+    """Return the readings of a value that is a number, an amount, a date or a time."""
+    if isinstance(value, int | float):
+        return [("number", _decimal(repr(value)))]
+    if len(value) > _LONGEST:
+        return []
+    found = _NUMBER.fullmatch(value)
+    if found is not None:
+        sort = found["before"] or found["after"]
+        if sort is None and found["digits"][0] == "0" and found["digits"].isdigit():
+            return [] if len(value) > 1 else [("number", Decimal(0))]  # an account, not a number
+        keys = [each for each in _numbers(found) if (each[0] == "amount") == (sort is not None)]
+        if keys:
+            return keys
+    return [key for pattern in (*_DATES, _TIME) for key in _whole(pattern, value)]
+
+
+def _whole(pattern: re.Pattern[str], value: str) -> Iterator[Key]:
+    found = pattern.fullmatch(value)
+    if found is not None:
+        yield from _times(found) if pattern is _TIME else _dates(found)
+
+
+def keys_in(text: str) -> Iterator[Key]:
+    """Yield every reading of the numbers, amounts, dates and times in a folded text.
+
+    The day and the year of a date are no numbers: who names June 13 has not named file 13.
+    """
+    dates = [
+        (found.span(), [*_dates(found)]) for pattern in _DATES for found in pattern.finditer(text)
+    ]
+    spans = sorted(span for span, keys in dates if keys)
+    place = 0
+    for found in _NUMBER.finditer(text):
+        while place < len(spans) and spans[place][1] <= found.start():
+            place += 1
+        if place == len(spans) or found.start("digits") < spans[place][0]:
+            yield from _numbers(found)
+    for _, keys in dates:
+        yield from keys
+    for found in _TIME.finditer(text):
+        yield from _times(found)
+
+
+def _numbers(found: re.Match[str]) -> Iterator[Key]:
+    sort = found["before"] or found["after"]
+    currency = _SYMBOLS.get(sort) or _WORDS.get(sort) or sort if sort else None
+    for number in _readings(found["digits"]):
+        if found["unit"] == "k":
+            number *= 1000
+        yield "number", number
+        if currency:
+            yield "amount", number, currency
+
+
+def _readings(digits: str) -> Iterator[Decimal]:
+    """Yield the numbers that digits with separators may mean."""
+    sign = "-" if digits[0] in "-−" else ""
+    digits = digits.lstrip("-+−")
+    marks = [each for each in digits if not each.isdigit()]
+    groups = re.split(r"\D", digits)
+    grouped = all(len(each) == 3 for each in groups[1:]) and len(groups[0]) <= 3
+    whole = "".join(groups)
+    if not marks:
+        yield _decimal(sign + whole)
+    elif len(set(marks)) == 1:
+        if grouped and groups[0] != "0":
+            yield _decimal(sign + whole)
+        if len(marks) == 1 and marks[0] in ".,":
+            yield _decimal(f"{sign}{groups[0]}.{groups[1]}")
+        if marks[0] == " ":
+            yield from (_decimal(each) for each in groups)
+    elif (
+        marks[-1] in ".,"
+        and marks[-1] not in marks[:-1]
+        and len(set(marks)) == 2
+        and all(len(each) == 3 for each in groups[1:-1])
+    ):
+        yield _decimal(f"{sign}{''.join(groups[:-1])}.{groups[-1]}")
+
+
+def _decimal(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return Decimal("NaN")
+
+
+def _dates(found: re.Match[str]) -> Iterator[Key]:
+    parts = found.groupdict()
+    year = None if parts["y"] is None else int(parts["y"])
+    if year is not None and year < 100:
+        year += 2000
+    if "a" in parts:
+        days = {(int(parts["a"]), int(parts["b"])), (int(parts["b"]), int(parts["a"]))}
+    else:
+        month = _MONTHS[parts["n"]] if "n" in parts else int(parts["m"])
+        days = {(month, int(parts["d"]))}
+    for month, day in days:
+        try:
+            date(year or 2000, month, day)
+        except ValueError:
+            continue
+        yield "date", year, month, day
+
+
+def _times(found: re.Match[str]) -> Iterator[Key]:
+    hour, half = int(found["h"]), found["half"] or found["just"]
+    rest = int(found["m"] or 0) * 60 + int(found["s"] or 0)
+    if hour > 23 or rest >= 3600 or (half and not 1 <= hour <= 12):
+        return
+    if half:
+        yield "time", (hour % 12 + (12 if half == "p" else 0)) * 3600 + rest
+        return
+    yield "time", hour * 3600 + rest
+    if 1 <= hour <= 11:  # "at 2:30" may be meant of the afternoon
+        yield "time", (hour + 12) * 3600 + rest

@@ -1,0 +1,272 @@
+"""The origins of what a run of the loop reads and of the values of its calls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from operator import contains, is_
+from typing import Any, Final
+
+from moothall.action import Action
+from moothall.jsonvalue import json_line
+from moothall.provenance import OUTSIDE, Origin, Origins, Texts, sources_of, union
+from moothall.provenance.texts import question_on
+from moothall.provenance.values import fold
+from moothall.reasoning.loop.answer import RequestedCall
+from moothall.reasoning.reply_request import ReplyRequest
+from moothall.reasoning.thread import Thread
+from moothall.text import cut
+
+ALWAYS: Final = "always"
+"""The key of a tool message with the values from outside that are permitted for the thread."""
+
+SAID: Final = "said"
+"""The key of a tool message with what a person answered to the action's questions."""
+
+FAULT: Final = "fault"
+"""The key of a tool message of a call that was not executed, since its arguments were wrong."""
+
+_MARKS: Final = frozenset((OUTSIDE, ALWAYS, SAID, FAULT))
+
+_SHOWN: Final = 3
+_SOURCE_CHARS: Final = 200
+_PROGRAM: Final = Origin("program", "schema")
+
+
+def look(
+    thread: Thread,
+    request: ReplyRequest,
+    messages: Sequence[dict[str, Any]],
+    find: Callable[[str], Action | None],
+    memory: Any = None,
+    told: list[tuple[str, str]] | None = None,
+) -> None:
+    """Take in the messages that a model is shown, if any of them comes from outside.
+
+    So it does with what others say of their actions, which a model reads as well: `told`.
+
+    If the memory only grows, those before the last one that was looked at are known.
+
+    What stands in a memory without a mark, such as that of an earlier version, counts as from
+    outside if the action that returned it does.
+    """
+    new = _new(thread, messages, getattr(memory, "_only_grows", False))
+    texts = thread.texts
+    if texts is None:
+        # What nobody has looked at yet may be of an earlier version, without marks.
+        found = request.outside or told or any(map(contains, new, repeat(OUTSIDE)))
+        if not found and (new is not messages or not any(_of_unknown(each, find) for each in new)):
+            return
+        new = messages
+        texts = thread.texts = Texts(request.on_behalf)
+        texts.note(request.outside)
+    elif new is not messages and messages[0].get("role") == "system":
+        _take(texts, messages[0], find)
+    if told and told is not texts.told:
+        texts.told = told
+        for source, text in told:
+            texts.read(text, [source])
+    for message in new:
+        _take(texts, message, find)
+
+
+def _new(
+    thread: Thread, messages: Sequence[dict[str, Any]], grows: bool
+) -> Sequence[dict[str, Any]]:
+    """Return the messages that come after the last one that was looked at, or all."""
+    last, thread.looked = thread.looked, messages[-1] if messages else None
+    if last is not None and grows:
+        for place in range(len(messages) - 1, -1, -1):
+            if messages[place] is last:
+                return messages[place + 1 :]
+    return messages
+
+
+def _of_unknown(message: dict[str, Any], find: Callable[[str], Action | None]) -> bool:
+    if message.get("role") != "tool" or FAULT in message:
+        return False
+    action = find(str(message.get("name", "")))
+    return action is None or action.outside
+
+
+def _take(texts: Texts, message: dict[str, Any], find: Callable[[str], Action | None]) -> None:
+    role, content = message.get("role"), message.get("content")
+    sources = sources_of(message)
+    if role == "assistant":
+        texts.note(sources)
+    elif sources:
+        texts.read(content, sources)
+    elif FAULT in message:
+        pass  # it repeats what the model wrote
+    elif role == "tool":
+        name = str(message.get("name", ""))
+        if _of_unknown(message, find):
+            texts.read(content, [name])
+        else:
+            texts.add(content, "program", name, result=True)
+    elif role == "system":
+        texts.add(content, "program", "prompt")
+    else:
+        texts.add(content, "user")
+    for said in message.get(SAID, ()):
+        texts.add(said, "user")
+    if isinstance(always := message.get(ALWAYS), list):
+        texts.always.update(filter(_is_text, always))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def trace(call: RequestedCall, texts: Texts) -> None:
+    """Note where the values of a call come from, and which guarded ones are from outside."""
+    action = call.action
+    assert action is not None
+    guarded = action.guarded
+    known: Origins = {}
+    from_outside: list[tuple[str, str]] = []
+    call.derived = False
+    for name, value in call.args.items():
+        is_guarded = guarded is None or name in guarded
+        traced = texts.trace(value)
+        if any(origin.kind == "outside" for _, origin in traced) and not action.outside:
+            schema = action.parameters.get("properties", {}).get(name)
+            if isinstance(schema, dict):
+                traced = _by_schema(texts, value, schema)
+        origins: dict[Origin, None] = {}
+        for part, origin in traced:
+            if origin.kind == "outside":
+                call.derived = True
+                if is_guarded:
+                    from_outside.append((name, part))
+                    if len(from_outside) <= _SHOWN:
+                        origin = texts.locate(part)
+            origins[origin] = None
+        known[name] = [*origins]
+    call.origins, call.from_outside = known, tuple(from_outside)
+    if call.derived and not action.outside:
+        texts.wrote(call.args)
+
+
+def _by_schema(texts: Texts, value: Any, schema: dict[str, Any]) -> list[tuple[str, Origin]]:
+    """Trace a value with what the parameter's schema says: the program has written that."""
+    if "default" in schema and _same(schema["default"], value):
+        return [(str(value), _PROGRAM)]
+    return texts.trace(value, json.dumps(schema, ensure_ascii=False))
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and one == other
+
+
+def questions(call: RequestedCall, texts: Texts, request: ReplyRequest) -> list[tuple[str, str]]:
+    """Return what a person is asked of a call: each value's key, and the question."""
+    if call.action is not None and texts.sources == [call.action._described_by]:
+        # All that was read from outside is what the tool's own server says of its tools, and the
+        # server gets what the user said in any case.
+        return []
+    made: list[tuple[str, str]] = []
+    for parameter, part in dict.fromkeys(call.from_outside):
+        key = f"{call.name}.{parameter}={fold(part)}"
+        if key not in texts.always and key not in request.allowed:
+            said = ""
+            if len(made) < _SHOWN:
+                said = question_on(parameter, part, texts.locate(part), texts.sources)
+            made.append((key, said))
+    return made
+
+
+def note_of(asked: list[tuple[str, str]]) -> str:
+    """Return what is asked of the values of a call as one text."""
+    said = "; ".join(each for _, each in asked[:_SHOWN])
+    return said if len(asked) <= _SHOWN else f"{said}; and {len(asked) - _SHOWN} other values"
+
+
+def mark_result(
+    message: dict[str, Any], call: RequestedCall, thread: Thread, request: ReplyRequest
+) -> None:
+    """Mark a call's result, if it comes from outside, in its message."""
+    if call.said:
+        message[SAID] = [*call.said]
+    if thread.texts is None and not (call.action is None or call.action.outside or call.read):
+        result = (call.result or {}).get("result")
+        if not isinstance(result, list | tuple | dict):  # the fastest way
+            return
+    sources = sources_of_result(call, thread.texts, call.result or {})
+    if sources:
+        marked(message, sources)
+        if thread.texts is None:  # the next prompt fills it
+            thread.texts, thread.looked = Texts(request.on_behalf), None
+            thread.texts.note(sources)
+    if call.always:
+        message[ALWAYS] = [*call.always]
+
+
+def mark_fault(message: dict[str, Any], call: RequestedCall, texts: Texts | None) -> None:
+    """Mark the message of a call that was not executed, since something in it was wrong."""
+    if call.action is not None and call.action.outside:
+        message[FAULT] = True
+    if texts is not None:
+        marked(message, texts.sources)
+
+
+def marked(message: dict[str, Any], sources: list[str]) -> dict[str, Any]:
+    """Return a message, with the sources of what is from outside in it."""
+    if sources:
+        message[OUTSIDE] = [*sources]
+    return message
+
+
+class Shown:
+    """The messages of a prompt as models get them, without marks; made anew where they differ."""
+
+    __slots__ = ("_given", "_made")
+
+    def __init__(self) -> None:
+        self._given: list[dict[str, Any]] = []
+        self._made: list[dict[str, Any]] = []
+
+    def of(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return messages without marks."""
+        first = int(bool(messages) and messages[0].get("role") == "system")
+        given, known = messages[first:], len(self._given)
+        if len(given) < known or not all(map(is_, given, self._given)):
+            known = 0
+        self._made = [*self._made[:known], *map(_bare, given[known:])]
+        self._given = given
+        return [*messages[:first], *self._made]
+
+
+def _bare(message: dict[str, Any]) -> dict[str, Any]:
+    if _MARKS.isdisjoint(message):
+        return message
+    return {key: value for key, value in message.items() if key not in _MARKS}
+
+
+def sources_of_result(
+    call: RequestedCall, texts: Texts | None, result: dict[str, Any]
+) -> list[str]:
+    """Return where the result of a call comes from, if from outside; empty if not."""
+    found = [*call.read, *_recalled(result.get("result"))]
+    if call.action is None or (call.action.outside and call.begun):
+        found.append(source_of(call))
+    elif call.derived and texts is not None:
+        found += texts.sources
+    return union(found)
+
+
+def _recalled(result: Any) -> list[str]:
+    """Return the sources of the messages that an action recalled from a memory."""
+    if not isinstance(result, list | tuple):
+        return sources_of(result)
+    return [source for each in result for source in sources_of(each)]
+
+
+def source_of(call: RequestedCall) -> str:
+    """Return what a call reads, in words: the file or the address if it names one, or itself."""
+    for value in call.args.values():
+        if isinstance(value, str) and ("." in value or "/" in value) and " " not in value:
+            return cut(value, _SOURCE_CHARS)
+    given = ", ".join(map(json_line, call.args.values()))
+    return f"{call.name}({cut(given, _SOURCE_CHARS)})" if given else call.name

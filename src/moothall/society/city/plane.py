@@ -1,0 +1,165 @@
+"""A plane on which citizens stand anywhere: distances, and who is near, by a k-d tree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from moothall.arguments import check_integer
+from moothall.errors import ConfigError
+from moothall.society.arrays import np, package
+from moothall.text import excerpt
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Plane:
+    """A rectangle without places, whose citizens keep their positions themselves. It never changes.
+
+    It is the `city` of a `Population` whose blocks have columns of positions, such as `x` and `y`
+    with `seen=True`; a block reaches it as `rows.city`.
+
+    Args:
+        size: the side of a square, or the width and height
+        torus: whether the right side joins the left, and the top the bottom
+
+    Attributes:
+        width: from 0 to this along x
+        height: from 0 to this along y
+        torus: whether sides are joined
+
+    Raises:
+        ConfigError: an argument is wrong
+    """
+
+    def __init__(self, size: float | Sequence[float], *, torus: bool = False) -> None:
+        sides = [size, size] if isinstance(size, int | float) else [*size]
+        are_sizes = len(sides) == 2 and all(
+            isinstance(each, int | float) and not isinstance(each, bool) for each in sides
+        )
+        if not are_sizes or not all(0 < each < math.inf for each in sides):
+            raise ConfigError(f"size must be above 0, or a width and a height, got {excerpt(size)}")
+        if type(torus) is not bool:
+            raise ConfigError(f"torus must be a boolean, got {excerpt(torus)}")
+        self.width: float = float(sides[0])
+        self.height: float = float(sides[1])
+        self.torus: bool = torus
+
+    def __repr__(self) -> str:
+        joined = ", sides joined" if self.torus else ""
+        return f"<Plane of {self.width:g} × {self.height:g}{joined}>"
+
+    def ids(self) -> tuple[str, ...]:
+        """Return the ids of its places: it has none."""
+        return ()
+
+    def kinds(self) -> tuple[str, ...]:
+        """Return the kinds of its places: it has none."""
+        return ()
+
+    def by_kind(self, kind: str) -> tuple[str, ...]:
+        """Return the places of a kind: it has none."""
+        return ()
+
+    def moved(self, x: Any, y: Any, dx: Any, dy: Any) -> tuple[Any, Any]:
+        """Return positions after moving by (dx, dy): round the sides, or up to them without torus.
+
+        All may be numbers or arrays.
+        """
+        return self._inside(x + dx, self.width), self._inside(y + dy, self.height)
+
+    def offset(self, x: Any, y: Any, other_x: Any, other_y: Any) -> tuple[Any, Any]:
+        """Return the shortest way from positions to others, as (dx, dy)."""
+        return self._way(other_x - x, self.width), self._way(other_y - y, self.height)
+
+    def distance(self, x: Any, y: Any, other_x: Any, other_y: Any) -> Any:
+        """Return the length of the shortest way between positions."""
+        dx, dy = self.offset(x, y, other_x, other_y)
+        return np.sqrt(dx * dx + dy * dy)
+
+    def points(self, x: Any, y: Any) -> Points:
+        """Return positions that can be asked who is near whom.
+
+        Raises:
+            ConfigError: one of them is not on the plane
+        """
+        return Points(self, np.asarray(x, float), np.asarray(y, float))
+
+    def _inside(self, at: Any, side: float) -> Any:
+        if not self.torus:
+            made = np.clip(at, 0.0, side)
+        else:
+            made = np.mod(at, side)
+            made = np.where(made >= side, 0.0, made)  # of a number just below 0
+        return made.item() if np.ndim(at) == 0 else made
+
+    def _way(self, apart: Any, side: float) -> Any:
+        if not self.torus:
+            return apart
+        return apart - side * np.round(apart / side)
+
+
+class Points:
+    """Positions on a plane, numbered from 0; `Plane.points` makes them."""
+
+    def __init__(self, plane: Plane, x: NDArray[Any], y: NDArray[Any]) -> None:
+        self._at = np.column_stack([x, y])
+        low, high = np.zeros(2), np.array([plane.width, plane.height])
+        on = (self._at >= low) & ((self._at < high) if plane.torus else (self._at <= high))
+        if not on.all():
+            row = int(np.flatnonzero(~on.all(axis=1))[0])
+            what = f"position {row}, {self._at[row].tolist()}, is not on {plane!r}: use `moved`"
+            raise ConfigError(what)
+        tree = package("scipy.spatial").cKDTree
+        self._tree = tree(self._at, boxsize=high if plane.torus else None)
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def within(self, radius: float, rows: Any = None) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return who is at most so far away, as compressed rows.
+
+        Args:
+            radius: the distance, as of the plane
+            rows: the numbers of those who ask, such as `rows.index`; all if left out
+
+        Returns:
+            starts and neighbours: those of the k-th who asks are `neighbours[starts[k]:starts[k +
+            1]]`, rising, without itself; int64
+        """
+        if isinstance(radius, bool) or not isinstance(radius, int | float) or not radius > 0:
+            raise ConfigError(f"radius must be above 0, got {excerpt(radius)}")
+        asking = np.arange(len(self)) if rows is None else np.asarray(rows)
+        found = self._tree.query_ball_point(self._at[asking], radius, return_sorted=True)
+        counts = np.fromiter(map(len, found), np.int64, len(found))
+        others = np.concatenate([*found, []]).astype(np.int64)
+        own = np.repeat(asking, counts) == others
+        kept = np.add.reduceat(~own, _starts(counts)[:-1]) if len(counts) else counts
+        return _starts(kept), others[~own]
+
+    def nearest(self, count: int, rows: Any = None) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the nearest others of each, and how far they are, the nearest first.
+
+        Args:
+            count: how many others
+            rows: the numbers of those who ask; all if left out
+
+        Returns:
+            numbers, −1 for none, and distances, infinite for none: a row for each who asks
+        """
+        check_integer("count", count, 1, None)
+        asking = np.arange(len(self)) if rows is None else np.asarray(rows)
+        away, others = self._tree.query(self._at[asking], k=range(1, count + 2))
+        own = others == asking[:, None]
+        own[~own.any(axis=1), -1] = True  # more than `count` stand at its own position
+        shape = (len(asking), count)
+        others, away = others[~own].reshape(shape), away[~own].reshape(shape)
+        return np.where(others == len(self), -1, others), away
+
+
+def _starts(counts: Any) -> NDArray[Any]:
+    made = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=made[1:])
+    return made

@@ -1,0 +1,152 @@
+"""The decisions of citizens' models, looked up in the journal of a run: prompt, cost and reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from moothall.errors import ConfigError
+from moothall.journal import Journal
+from moothall.jsonvalue import Unreadable, read_json
+from moothall.models.protocol import Usage
+
+_KINDS: Final = ("Society", "Survey")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One decision that a citizen asked its model for.
+
+    Attributes:
+        citizen: the citizen's id, as it is addressed
+        step: the number of the step
+        time: when that step began, in simulated time; None where it is not recorded
+        model: the model's name
+        messages: the prompt
+        answer: what the model answered; None if it gave no answer
+        failed: why it gave no answer; None if it gave one
+        unused: why the rule decided in its place; None if the answer decided
+        reason: the reason that the answer states, as the dispatcher asks for one; else `unused`, or
+            empty
+        tokens: how many tokens the call took; 0 if its server has not told
+        usd: what it cost; None without a budget, which knows the prices
+    """
+
+    citizen: str
+    step: int
+    time: str | None
+    model: str
+    messages: list[dict[str, Any]]
+    answer: str | None
+    failed: str | None
+    unused: str | None
+    reason: str
+    tokens: int
+    usd: float | None
+
+    @property
+    def by(self) -> str:
+        """Who decided: `model` or `rule`."""
+        return "rule" if self.unused or self.failed else "model"
+
+
+def decisions(
+    journal: Journal,
+    run_id: str,
+    citizen: str | int | None = None,
+    step: int | None = None,
+) -> list[Decision]:
+    """Return what citizens asked their models in a recorded run, in the order of the calls.
+
+    An answer that citizens shared (`ask_once`) is there for each of them, with its cost for each.
+
+    Args:
+        journal: the journal
+        run_id: the id of the run, or of a recorded survey
+        citizen: only those of this citizen; None for all
+        step: only those of this step; None for all
+
+    Raises:
+        ConfigError: the run is not one of a society
+        NoSuchRun: there is no run of that id
+    """
+    kind = journal.run(run_id).kind
+    if kind not in _KINDS:
+        raise ConfigError(f"decisions are of a society's run, and {run_id!r} is of a {kind}")
+    wanted = None if citizen is None else str(citizen)
+    calls: dict[str, dict[str, Any]] = {}
+    whose: dict[tuple[str, str], str | None] = {}  # why an answer was unused, by call and citizen
+    times: dict[int, str] = {}
+    for entry in journal.entries(run_id):
+        data, about = entry.data, entry.data.get("about") or {}
+        if entry.kind == "state":
+            times |= {row["step"]: row["time"] for row in data["appended"].get("rows", ())}
+        if "citizen" not in about:
+            continue
+        key = about.get("unused") or about.get("shared") or data["key"]
+        number = int(key.partition("/")[0])
+        if step is not None and number != step:
+            continue
+        if wanted in (None, about["citizen"]):
+            mine = key, about["citizen"]
+            whose[mine] = data["result"] if "unused" in about else whose.get(mine)
+        if "model" in about:
+            call = calls.setdefault(key, {"step": number, "model": about["model"], "messages": []})
+            call |= _ended(data) if entry.kind == "ended" else _began(data)
+    made = [
+        Decision(
+            citizen=id,
+            time=times.get(calls[key]["step"]),
+            unused=unused,
+            reason=_reason(calls[key]["answer"]) or unused or "",
+            **calls[key],
+        )
+        for (key, id), unused in whose.items()
+    ]
+    return _with_repeats(made)
+
+
+def _with_repeats(made: list[Decision]) -> list[Decision]:
+    """Say of an answer after which a model was asked once more what was wrong with it."""
+    later: dict[tuple[str, int], Decision] = {}
+    for at in reversed(range(len(made))):
+        one = made[at]
+        then = later.get((one.citizen, one.step))
+        later[one.citizen, one.step] = one
+        many = len(one.messages)
+        if then is None or many >= len(then.messages) or then.messages[:many] != one.messages:
+            continue
+        if one.unused is None and one.failed is None:
+            why = str(then.messages[-1].get("content"))
+            made[at] = replace(one, unused=why, reason=one.reason or why)
+    return made
+
+
+def _began(data: Mapping[str, Any]) -> dict[str, Any]:
+    messages = (data.get("args") or {}).get("messages", [])
+    unknown = {"answer": None, "failed": "no answer is recorded", "tokens": 0, "usd": None}
+    return {"messages": messages, **unknown}
+
+
+def _ended(data: Mapping[str, Any]) -> dict[str, Any]:
+    result, charged = data["result"], data.get("charged")
+    answer = result.get("answer") or {}
+    usage = answer.get("usage")
+    tokens = 0 if usage is None else Usage(*usage).total
+    return {
+        "answer": answer.get("text"),
+        "failed": result.get("failed"),
+        "tokens": tokens if charged is None else charged["tokens"],
+        "usd": None if charged is None else float(charged["usd"]),
+    }
+
+
+def _reason(answer: str | None) -> str:
+    """Return the reason that an answer of JSON states; empty for none."""
+    try:
+        said: Any = read_json(answer or "")
+    except Unreadable:
+        return ""
+    reason = said.get("reason") if isinstance(said, Mapping) else None
+    return reason if isinstance(reason, str) else ""

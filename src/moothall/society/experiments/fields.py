@@ -1,0 +1,88 @@
+"""What is wrong with the fields of an experiment: where, in words, and what there is instead."""
+
+from __future__ import annotations
+
+import itertools
+import types
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from moothall.society.experiments.workflow import Where
+from moothall.text import nearest
+
+_TAGS: Final = frozenset(("int", "constrained-int", "str", "float", "list[int]", "callable"))
+"""The names of a type's alternatives, which pydantic puts into a path."""
+
+_WORDS: Final = {
+    "model_type": "must be a mapping of fields, such as {label: all open}, or {}",
+    "string_pattern_mismatch": "must be letters, digits and _, after the first also spaces, . or -",
+}
+"""What is said instead of pydantic's words, by the type of its error."""
+
+
+def there(known: Iterable[str]) -> str:
+    """Return what there is, for the end of an error."""
+    return f"there are: {', '.join(known)}"
+
+
+def placed(
+    faults: Iterable[tuple[Where, str]], places: Mapping[str, Where]
+) -> Iterator[tuple[Where, str]]:
+    """Yield faults of a society's parameters, each with the path where its parameter is set."""
+    for path, what in faults:
+        name = ".".join(map(str, path))
+        pairs = ((f"{key}.", f"{name}.", at) for key, at in places.items())
+        set_at = (at for a, b, at in pairs if a.startswith(b) or b.startswith(a))
+        yield next(set_at, ("society", *path)), what
+
+
+def faults_of(error: ValidationError, kind: Any) -> list[tuple[Where, str]]:
+    """Return pydantic's errors of a model as (path, what is wrong), without alternatives' names."""
+    found: dict[Where, str] = {}
+    for each in error.errors(include_url=False, include_context=False):
+        loc = each["loc"]
+        where = tuple(itertools.takewhile(lambda part: str(part) not in _TAGS, loc))
+        what = _WORDS.get(each["type"], each["msg"].removeprefix("Value error, "))
+        if each["type"] == "extra_forbidden":
+            what = unknown(str(where[-1]), _names(kind, where[:-1]))
+        found.setdefault(where, what)
+    return list(found.items())
+
+
+def unknown(name: str, known: Iterable[str]) -> str:
+    """Return that there is no such field, and the nearest known name, or all of them."""
+    names = [*known]
+    near = nearest(name, names)
+    return f"there is no such field{near or (f'; {there(names)}' if names else '')}"
+
+
+def _names(kind: Any, path: Where) -> list[str]:
+    """Return the names of the fields of a model at a path below another model."""
+    for part in path:
+        kind = _below(kind, part)
+    found = [each for each in _alternatives(kind) if _is_model(each)]
+    return [field.alias or name for each in found for name, field in each.model_fields.items()]
+
+
+def _below(kind: Any, part: str | int) -> Any:
+    """Return the type of a part of a value of another type; None if it is not known."""
+    for each in _alternatives(kind):
+        if _is_model(each):
+            for name, field in each.model_fields.items():
+                if part in (name, field.alias):
+                    return field.annotation
+        elif get_origin(each) in (list, tuple) and isinstance(part, int):
+            return get_args(each)[0]
+        elif get_origin(each) is dict:
+            return get_args(each)[1]
+    return None
+
+
+def _alternatives(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)

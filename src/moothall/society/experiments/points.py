@@ -1,0 +1,87 @@
+"""An experiment at many points of its parameters: what sensitivity and fitting run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from moothall.errors import ConfigError
+from moothall.society.experiments.design import Design
+from moothall.society.experiments.results import Results
+from moothall.text import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from moothall.society.experiments.sweep import Progress
+
+Point = dict[str, int | float]
+"""Values of parameters, by name."""
+
+
+class Bounds:
+    """The lowest and highest value of a parameter; of two whole numbers, its values are whole."""
+
+    def __init__(self, name: str, given: Any) -> None:
+        if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 2:
+            raise ConfigError(f"{name}: must be (low, high), got {given!r:.80}")
+        are_numbers = all(type(each) in (int, float) and math.isfinite(each) for each in given)
+        if not are_numbers or not given[0] < given[1]:
+            raise ConfigError(f"{name}: must be two numbers, the lower first, got {given!r:.80}")
+        self.low: float = given[0]
+        self.high: float = given[1]
+        self.is_whole: bool = all(type(each) is int for each in given)
+
+    def value(self, at: float) -> int | float:
+        """Return a value as the parameter has it."""
+        return min(self.high, max(self.low, round(at))) if self.is_whole else float(at)
+
+
+def checked_condition(design: Design, name: str | None) -> str:
+    """Return a condition's name; that of the only one if None."""
+    if name is None:
+        if len(design.conditions) > 1:
+            raise ConfigError(f"say which condition=, one of {', '.join(design.conditions)}")
+        return next(iter(design.conditions))
+    if name not in design.conditions:
+        known = ", ".join(design.conditions)
+        near = nearest(name, design.conditions)
+        raise ConfigError(f"there is no condition {name!r}{near}; there are: {known}")
+    return name
+
+
+async def run_points(
+    design: Any,
+    points: Sequence[Point],
+    conditions: Sequence[str],
+    *,
+    jobs: int,
+    out: Path | None,
+    progress: Callable[[Progress], Any] | None = None,
+) -> Results:
+    """Run conditions of an experiment at points of its parameters, with all its seeds.
+
+    `condition_at` tells the name of a condition at a point in the results.
+    """
+    own = design.conditions
+    made = {
+        condition_at(number, name): {
+            "parameters": {**own[name].parameters, **point},
+            "workflow": own[name].workflow,
+        }
+        for number, point in enumerate(points)
+        for name in conditions
+    }
+    fields = {name: getattr(design, name) for name in type(design).model_fields}
+    fields |= {"conditions": made, "parameters": {}, "published": [], "charts": {}}
+    fields |= {"maps": False, "trajectories": False}
+    several = type(design)(**fields)
+    results: Results = await several.run(jobs=jobs, out=out, progress=progress, report=False)
+    return results
+
+
+def condition_at(number: int, name: str) -> str:
+    """Return the name of a condition at a point."""
+    return f"{number}: {name}"

@@ -1,0 +1,163 @@
+"""How much each parameter of an experiment moves its metrics, by SALib."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.arguments import check_integer
+from moothall.errors import ConfigError
+from moothall.society.arrays import np, package
+from moothall.society.experiments.design import Design
+from moothall.society.experiments.points import (
+    Bounds,
+    Point,
+    checked_condition,
+    condition_at,
+    run_points,
+)
+from moothall.society.experiments.results import Results
+from moothall.text import display
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from moothall.society.experiments.sweep import Progress
+
+METHODS: Final = {
+    "sobol": ("S1", "S1_conf", "ST", "ST_conf"),
+    "morris": ("mu", "mu_star", "mu_star_conf", "sigma"),
+}
+"""The indices of each method, as SALib calls them."""
+_LEVELS: Final = 4  # of the grid of Morris's method
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How much each parameter moves each metric.
+
+    Attributes:
+        method: `sobol` or `morris`
+        rows: a dict for each metric and parameter: `metric`, `parameter`, and the indices. Of
+            `sobol`: `S1`, the share of the variance that the parameter explains alone, and `ST`,
+            with all its interactions, both with the half width of their 95 % interval. Of
+            `morris`: `mu`, the mean effect of a step of the parameter, `mu_star`, that of its size,
+            and `sigma`, how much the effect depends on where it is taken. An index is None where
+            the metric never changes
+        results: the measurements
+        points: the values of the parameters, in the order of the conditions `0: NAME`, `1: NAME`, …
+    """
+
+    method: str
+    rows: list[dict[str, Any]]
+    results: Results
+    points: list[Point]
+
+    def of(self, metric: str) -> dict[str, dict[str, float | None]]:
+        """Return the indices of a metric, by parameter. Raises ConfigError: it was not measured."""
+        found = {
+            row["parameter"]: {name: row[name] for name in METHODS[self.method]}
+            for row in self.rows
+            if row["metric"] == metric
+        }
+        if not found:
+            known = ", ".join(dict.fromkeys(row["metric"] for row in self.rows))
+            raise ConfigError(f"there is no metric {metric!r}; there are: {known}")
+        return found
+
+    def to_pandas(self) -> DataFrame:
+        """Return `rows` as a data frame of pandas."""
+        frame: DataFrame = package("pandas", "Sensitivity.to_pandas()", "pandas").DataFrame(
+            self.rows
+        )
+        return frame
+
+    def _repr_html_(self) -> str:
+        heads = ("metric", "parameter", *METHODS[self.method])
+        cells = [[_short(row[name]) for name in heads] for row in self.rows]
+        return display.table(heads, cells, len(cells))
+
+
+def bounds_of(design: Design, given: Mapping[str, Any] | None) -> dict[str, Bounds]:
+    """Return bounds by parameter; without any, those of the values that the design sweeps."""
+    if given is None:
+        swept = {name: values for name, values in design.parameters.items() if len(values) > 1}
+        wrong = [
+            name
+            for name, values in swept.items()
+            if not all(type(each) in (int, float) for each in values)
+        ]
+        if wrong or not swept:
+            what = f"{wrong[0]!r} has other values" if wrong else "nothing is swept"
+            raise ConfigError(f"bounds= must be given, as {{name: (low, high)}}: {what}")
+        given = {name: (min(values), max(values)) for name, values in swept.items()}
+    if not given:
+        raise ConfigError("bounds= must have one parameter or more")
+    return {name: Bounds(name, each) for name, each in given.items()}
+
+
+async def analyse(
+    design: Design,
+    method: str,
+    bounds: Mapping[str, Any] | None,
+    samples: int,
+    condition: str | None,
+    seed: int,
+    jobs: int,
+    out: Path | None,
+    progress: Callable[[Progress], Any] | None,
+) -> Sensitivity:
+    """Run an experiment at the points of a method of SALib, and analyse its metrics."""
+    if method not in METHODS:
+        raise ConfigError(f"method must be one of {', '.join(METHODS)}, got {method!r:.40}")
+    check_integer("samples", samples, 2, None)
+    if method == "sobol" and samples & (samples - 1):
+        raise ConfigError(f"samples must be a power of 2 for sobol, got {samples}")
+    name = checked_condition(design, condition)
+    known = bounds_of(design, bounds)
+    sampled = package(f"SALib.sample.{method}", "sensitivity", "sensitivity")
+    analysed = package(f"SALib.analyze.{method}", "sensitivity", "sensitivity")
+    problem = {
+        "num_vars": len(known),
+        "names": list(known),
+        "bounds": [[each.low, each.high] for each in known.values()],
+    }
+    if method == "sobol":
+        drawn = sampled.sample(problem, samples, calc_second_order=False, seed=seed)
+    else:
+        drawn = sampled.sample(problem, samples, num_levels=_LEVELS, seed=seed)
+    points: list[Point] = [
+        {key: known[key].value(at) for key, at in zip(known, row, strict=True)}
+        for row in drawn.tolist()
+    ]
+    results = await run_points(design, points, [name], jobs=jobs, out=out, progress=progress)
+    rows = []
+    for metric in results.metrics:
+        values = np.array(
+            [
+                results.interval(metric, condition_at(number, name)).mean
+                for number in range(len(points))
+            ]
+        )
+        indices = METHODS[method]
+        if np.ptp(values) == 0:
+            found: dict[str, Any] = {index: [None] * len(known) for index in indices}
+        elif method == "sobol":
+            found = analysed.analyze(problem, values, calc_second_order=False, seed=seed)
+        else:
+            found = analysed.analyze(problem, drawn, values, num_levels=_LEVELS, seed=seed)
+        for at, parameter in enumerate(known):
+            row: dict[str, Any] = {"metric": metric, "parameter": parameter}
+            rows.append(row | {index: _number(found[index][at]) for index in indices})
+    return Sensitivity(method, rows, results, points)
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def _short(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else f"{value:.4g}"

@@ -1,0 +1,114 @@
+"""An agent in the place of another: what waits for the id, waits for the new one; and the drain."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from moothall.agent import Agent, overrides
+from moothall.errors import AgentNotFound, AgentStopped, DefinitionError
+from moothall.message import address
+from moothall.spaces.delivery import CALLBACK, Delivery
+from moothall.spaces.handler import Offer, call_callback
+from moothall.spaces.lanes import LanedMailbox
+from moothall.spaces.mailbox import Mailbox
+from moothall.spaces.request import on_end, settle
+from moothall.spaces.router import Router
+from moothall.text import log_failure
+
+logger: logging.Logger = logging.getLogger("moothall.space")
+
+_LEAVE_S = 5.0
+"""How long a space waits for `before_remove` of the agents that leave."""
+
+_LOOK_S = 0.01
+_LINGER_S = 1.0
+"""How long what an agent was doing may go on when another takes its place."""
+
+
+def busy(mailbox: Mailbox) -> bool:
+    """Return whether an agent handles a message."""
+    return any(each.kind != CALLBACK for each in mailbox.active)
+
+
+async def drained(router: Router, grace_s: float) -> None:
+    """Begin nothing new, and let what has begun end, within the grace time."""
+    mailboxes = router.mailboxes
+    for mailbox in list(mailboxes.values()):
+        mailbox.closing = True
+    until = router.loop.time() + grace_s
+    # Handlers end without an event.
+    while any(map(busy, list(mailboxes.values()))) and router.loop.time() < until:  # noqa: ASYNC110
+        await asyncio.sleep(_LOOK_S)
+
+
+async def ended(callbacks: list[Delivery]) -> None:
+    """Wait for each `before_remove`, together at most `_LEAVE_S`; log the late ones."""
+    loop = asyncio.get_running_loop()
+    ended = {loop.create_future(): delivery for delivery in callbacks}
+    for future, delivery in ended.items():
+        on_end(delivery, partial(settle, future))
+    late = (await asyncio.wait(ended, timeout=_LEAVE_S))[1] if ended else ()
+    if late:
+        names = ", ".join(ended[future].envelope.to for future in late)
+        logger.warning("before_remove of %s took over %s s: not waited for", names, _LEAVE_S)
+
+
+def not_here(agent: Agent | str | int) -> AgentNotFound:
+    """Return the error for an agent that is not in a space."""
+    id = agent.id if isinstance(agent, Agent) else agent
+    return AgentNotFound(f"no agent {id!r} in this space")
+
+
+def check_successor(old: Agent, new: Agent) -> None:
+    """Check that an agent can take the place of another; DefinitionError if not."""
+    if new is not old and address(new.id) != address(old.id):
+        raise DefinitionError(f"agent {new.id!r} cannot take the place of agent {old.id!r}")
+    if overrides(new, "_lane") != overrides(old, "_lane"):
+        raise DefinitionError(
+            f"agent {old.id!r}: a {type(new).__name__} cannot take the place of a "
+            f"{type(old).__name__}, whose messages are in other lanes: remove it first"
+        )
+    if new is not old and new._mailbox is not None and not new._mailbox.space._closed:
+        raise DefinitionError(f"agent {new.id!r} is in a space; remove it there first")
+
+
+async def retire(mailbox: Mailbox) -> None:
+    """End what a dead agent was doing; its mailbox is paused. On the loop.
+
+    Its actions have a second to end. Then they are cancelled, and their outcome is `AgentStopped`.
+    """
+    loop, old = mailbox.router.loop, mailbox.agent
+    until = loop.time() + _LINGER_S
+    while busy(mailbox) and loop.time() < until:  # noqa: ASYNC110 - handlers end without an event
+        await asyncio.sleep(_LOOK_S)
+    died = AgentStopped(f'agent "{mailbox.id}" died and is started again')
+    for delivery in [*mailbox.active, *mailbox.asking]:
+        if delivery.kind != CALLBACK:
+            mailbox.router.abort(delivery, died)
+    if overrides(old, "before_remove"):
+        try:
+            async with asyncio.timeout(_LEAVE_S):
+                await call_callback(mailbox, old.before_remove)
+        except Exception as error:
+            log_failure(logger, f"before_remove of agent {mailbox.id!r} failed", error)
+
+
+async def succeed(mailbox: Mailbox, new: Agent, took: Callable[[], None]) -> None:
+    """Give a paused mailbox to an agent, and run its `after_add`; `took` comes in between."""
+    old = mailbox.agent
+    if old is not new and old._mailbox is mailbox:
+        old._mailbox = None
+    mailbox.agent = new
+    new._mailbox = mailbox
+    mailbox.before = overrides(new, "before_action")
+    mailbox.after = overrides(new, "after_action")
+    mailbox.offers = Offer.all_of(mailbox)
+    mailbox.concurrency = new.concurrency
+    if isinstance(mailbox, LanedMailbox):
+        mailbox.side_by_side(new._lanes)
+    took()
+    if overrides(new, "after_add"):
+        await mailbox.carry(partial(call_callback, mailbox, new.after_add))

@@ -1,0 +1,219 @@
+"""Serving a page at one port, in a thread: arguments, sockets, the token, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import secrets
+import socket
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from os import environ
+from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import quote, urlsplit
+
+from moothall.arguments import check_integer
+from moothall.errors import ConfigError
+from moothall.studio.hub import Hub, in_thread
+
+if TYPE_CHECKING:
+    from moothall.studio.guard import Front
+
+PORT: Final = 8080
+
+
+class Served(Hub):
+    """The base of what is served at one port, with a token or password.
+
+    Attributes:
+        url: the address, without the token; None while it is not served
+    """
+
+    _named: str = "moothall studio"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._server: Any = None
+        self._thread: threading.Thread | None = None
+        self.url: str | None = None
+
+    def _launch(
+        self,
+        port: int,
+        host: str,
+        make: Callable[[str, bool, Front], Any],
+        *,
+        password: str | None,
+        token: str | None,
+        prevent_thread_lock: bool | None,
+        quiet: bool,
+        public_url: str | None = None,
+        proxies: Sequence[str] = (),
+    ) -> str:
+        """Serve what `make(secret, is_password, front)` returns; return the address."""
+        if self._server is not None:
+            raise ConfigError(f"the studio is served at {self.url} already: close() it first")
+        check_integer("port", port, 0, 65535)
+        if not isinstance(host, str) or not host.isprintable():
+            raise ConfigError(f"host must be a name or an address, got {host!r:.80}")
+        is_far = host not in ("127.0.0.1", "localhost", "::1")
+        if password is None and (is_far or public_url is not None):
+            where = repr(host)[:80] if is_far else repr(public_url)[:80]
+            raise ConfigError(
+                f"a studio at {where}, which others reach, needs a password: set "
+                "MOOTHALL_STUDIO_PASSWORD for the command, or pass password="
+            )
+        trusted = _trusted(proxies)
+        if token is None:
+            token = environ.get("MOOTHALL_STUDIO_TOKEN") or secrets.token_urlsafe(24)
+        is_password = password is not None
+        secret = _secret("password", password, 8) if is_password else _secret("token", token, 16)
+        self._check_extra()
+
+        from moothall.studio.guard import Front
+        from moothall.studio.server import serving
+
+        front = Front() if public_url is None else Front(*_public(public_url))
+        sockets = _listening(host, port)
+        try:
+            self._begin()
+            self._serve(lambda: serving(make(secret, is_password, front), trusted), sockets)
+        except BaseException:
+            for each in sockets:
+                each.close()
+            self.close()
+            raise
+        # Not the name `localhost`: it may lead to ::1, where another program may have the port.
+        named, bound = sockets[0].getsockname()[:2]
+        own = f"http://{f'[{named}]' if ':' in named else named}:{bound}{front.base}"
+        self.url = f"{front.origin}{front.base}" if front.origin else own
+        address = self.url if is_password else f"{self.url}?token={quote(secret)}"
+        returns = "ipykernel" in sys.modules if prevent_thread_lock is None else prevent_thread_lock
+        line = f"{self._named}: {address}"
+        if not returns:
+            self._wait("" if quiet else f"{line}  (Ctrl-C ends it)")
+        elif not quiet:
+            print(line, flush=True)
+        return address
+
+    def _check_extra(self) -> None:
+        """Raise MissingExtra if a package that serves it is not installed."""
+
+    def _begin(self) -> None:
+        """Prepare what is served, once the port is open."""
+
+    def wait(self) -> None:
+        """Serve until Ctrl-C, then close."""
+        self._wait("")
+
+    def _wait(self, line: str) -> None:
+        try:
+            if line:  # printed in here: a reader may press Ctrl-C at once
+                print(line, flush=True)
+            if self._thread is not None:
+                self._thread.join()
+        except KeyboardInterrupt:
+            with suppress(OSError):  # the output is closed
+                print(f"{self._named}: ends", flush=True)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Stop the server."""
+        server, thread = self._server, self._thread
+        self._server = self._thread = self.url = None
+        if server is not None and thread is not None:
+            server.should_exit = True
+            thread.join(10)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _serve(self, made: Callable[[], Any], sockets: list[socket.socket]) -> None:
+        async def serve(began: Future[Any]) -> None:
+            server = made()
+            startup = server.startup
+
+            async def started(*args: Any, **options: Any) -> None:
+                await startup(*args, **options)
+                began.set_result(server)
+
+            server.startup = started
+            await server.serve(sockets)
+
+        self._thread, self._server = in_thread(
+            "moothall-studio", lambda began: asyncio.run(serve(began))
+        )
+
+
+def _secret(name: str, given: object, least: int) -> str:
+    """Return a token or password; ConfigError if it is too short or not printable."""
+    if not isinstance(given, str) or len(given) < least:
+        raise ConfigError(f"the {name} must be text of {least} characters or more")
+    if not given.isprintable():
+        raise ConfigError(f"the {name} must have characters that can be printed")
+    return given
+
+
+def _public(given: object) -> tuple[str, str]:
+    """Return the origin and the base path of a public address."""
+    wrong = ConfigError(
+        f"public_url must be an address such as https://agents.example/moothall/, got {given!r:.80}"
+    )
+    if not isinstance(given, str) or not given.isascii() or not given.isprintable():
+        raise wrong
+    try:
+        found = urlsplit(given)
+        port = found.port
+    except ValueError:
+        raise wrong from None
+    host = found.hostname or ""
+    rest = found.username or found.password or found.query or found.fragment
+    if found.scheme not in ("http", "https") or not host or rest or " " in given:
+        raise wrong
+    path = found.path.strip("/")
+    if any(each in ("", ".", "..") for each in path.split("/")) and path:
+        raise wrong
+    named = f"[{host}]" if ":" in host else host
+    return f"{found.scheme}://{named}{f':{port}' if port else ''}", f"/{path}/" if path else "/"
+
+
+def _trusted(proxies: object) -> list[str]:
+    """Return the addresses and networks of proxies; ConfigError if one is neither."""
+    given = [proxies] if isinstance(proxies, str) else proxies
+    if not isinstance(given, Sequence):
+        raise ConfigError(f"proxies must be addresses of proxies, got {proxies!r:.80}")
+    for each in given:
+        try:
+            ipaddress.ip_network(each, strict=False)
+        except (ValueError, TypeError):
+            raise ConfigError(
+                f"proxies must be addresses or networks such as 10.0.0.0/8, got {each!r:.80}"
+            ) from None
+    return [str(each) for each in given]
+
+
+def _listening(host: str, port: int) -> list[socket.socket]:
+    """Listen at an address; at 127.0.0.1 also at ::1, so that every browser finds `localhost`."""
+    first = "127.0.0.1" if host == "localhost" else host
+    try:
+        family = socket.AF_INET6 if ":" in first else socket.AF_INET
+        made = [socket.create_server((first, port), family=family, backlog=128)]
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"the studio cannot listen at {host!r:.80}, port {port}: "
+            f"{getattr(error, 'strerror', None) or error}; give another port= or host="
+        ) from error
+    if first == "127.0.0.1":
+        try:
+            other = ("::1", made[0].getsockname()[1])
+            made.append(socket.create_server(other, family=socket.AF_INET6, backlog=128))
+        except OSError:
+            pass  # there is no IPv6 here, or another program has the port there
+    return made

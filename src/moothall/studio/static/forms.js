@@ -1,0 +1,122 @@
+// The forms at the top of a tab, as the server lists them: fields, what is folded, what is wrong.
+
+import { call, h, replace } from "./dom.js";
+
+const forms = new Map(); // by tab and name
+let ids = 0;
+
+// Show a tab's forms as they are now; what a person has filled in stays.
+export async function showForms(tab, root) {
+  const found = await call(`${tab}/forms`);
+  const drawn = found.map((told) => {
+    const key = `${tab}/${told.name}`;
+    const form = forms.get(key) || makeForm(tab, told, () => showForms(tab, root));
+    form.update(told, !forms.has(key));
+    forms.set(key, form);
+    return form.root;
+  });
+  const before = [...root.children];
+  if (drawn.length !== before.length || drawn.some((each, at) => each !== before[at])) replace(root, drawn);
+}
+
+// Fold or unfold one, unless a person is writing in it.
+export function fold(tab, name, open) {
+  const form = forms.get(`${tab}/${name}`);
+  if (form && !form.root.contains(document.activeElement)) form.open(open);
+}
+
+function makeField(told) {
+  const id = `field-${ids += 1}`;
+  const about = told.about ? h("small", { id: `${id}-about` }, told.about) : null;
+  const common = { class: "s-input", id, name: told.name, "aria-describedby": about ? `${id}-about` : null, autocomplete: "off" };
+  let input, list = null;
+  if (told.kind === "check") input = h("input", { type: "checkbox", id, name: told.name, checked: told.value === true });
+  else if (told.kind === "text") input = h("textarea", { ...common, rows: 3, placeholder: told.hint, value: told.value ?? "" });
+  else if (told.kind === "choice") input = h("select", common);
+  else if (told.kind === "number" || told.kind === "whole")
+    input = h("input", { ...common, type: "number", step: told.kind === "whole" ? 1 : "any", placeholder: told.hint, value: told.value ?? "" });
+  else {
+    if (told.kind === "named") list = h("datalist", { id: `${id}-list` });
+    input = h("input", { ...common, type: "text", placeholder: told.hint, value: told.value ?? "", list: list ? list.id : null, spellcheck: false });
+  }
+  const label = h("label", { for: id }, told.label);
+  const root = h("div", { class: `s-field ${told.kind} ${told.wide ? "wide" : ""}` },
+    told.kind === "check" ? [input, label] : [label, input], list, about);
+  function options(given) {
+    const made = given.map(([value, text]) => h("option", { value, label: list && value !== text ? text : null }, list ? null : text));
+    const at = list || input;
+    if (at.children.length === made.length && made.every((each, n) => each.isEqualNode(at.children[n]))) return;
+    const before = input.value;
+    replace(at, made);
+    if (!list) input.value = given.some(([value]) => value === before) ? before : told.value ?? given[0]?.[0] ?? "";
+  }
+  const read = () => (told.kind === "check" ? input.checked
+    : told.kind === "number" || told.kind === "whole" ? (input.value.trim() === "" ? (input.validity.badInput ? "?" : null) : Number(input.value))
+      : input.value);
+  return { told, root, input, options, read };
+}
+
+function makeForm(tab, told, reload) {
+  const fields = told.fields.map(makeField);
+  const id = `form-${tab}-${told.name}`;
+  const fault = h("p", { class: "s-fault", role: "alert", hidden: true });
+  const about = h("p", { class: "s-soft s-form-about" });
+  const start = h("button", { class: "s-button primary" }, told.button);
+  const [first, more] = [fields.filter((each) => !each.told.more), fields.filter((each) => each.told.more)];
+  const under = more.length ? h("details", { class: "s-under" }, h("summary", {}, "More"), h("div", { class: "s-grid" }, more.map((each) => each.root))) : null;
+  const body = h("form", { id, class: "s-form-body", novalidate: true, onsubmit: begin, hidden: true },
+    h("div", { class: "s-grid" }, first.map((each) => each.root)), under, h("div", { class: "s-row s-form-end" }, start, about), fault);
+  const title = h("button", { type: "button", class: "s-form-title", "aria-expanded": "false", "aria-controls": id, onclick: () => { open(body.hidden); if (!body.hidden) reload().catch(() => {}); } }, told.title);
+  const root = h("section", { class: "s-form", id: `${tab}-${told.name}` }, title, body);
+
+  let was = told.open;
+
+  function open(is) {
+    body.hidden = !is;
+    title.setAttribute("aria-expanded", String(is));
+    root.classList.toggle("open", is);
+  }
+
+  function wrong(text, name) {
+    fault.hidden = !text;
+    fault.textContent = text;
+    for (const each of fields) {
+      const is = each.told.name === name;
+      if (is) each.input.setAttribute("aria-invalid", "true");
+      else each.input.removeAttribute("aria-invalid");
+      if (is && under?.contains(each.input)) under.open = true;
+      if (is) each.input.focus();
+    }
+  }
+
+  async function begin(event) {
+    event.preventDefault();
+    wrong("");
+    start.disabled = true;
+    try {
+      await call(`${tab}/forms/${told.name}`, Object.fromEntries(fields.map((each) => [each.told.name, each.read()])));
+      document.dispatchEvent(new CustomEvent("form-begun", { detail: { tab, name: told.name } }));
+      open(false);
+      title.focus();
+      await reload();
+    } catch (error) {
+      wrong(error.message, error.field);
+    } finally {
+      start.disabled = false;
+    }
+  }
+
+  for (const each of fields) if (each.told.kind === "choice") each.input.addEventListener("focus", () => reload().catch(() => {}));
+  return {
+    root,
+    open,
+    update(now, isNew) {
+      about.textContent = now.about;
+      about.hidden = !now.about;
+      now.fields.forEach((each, at) => each.options.length && fields[at].options(each.options));
+      if (isNew) open(now.open);
+      else if (was && !now.open && !root.contains(document.activeElement)) open(false); // begun on another page
+      was = now.open;
+    },
+  };
+}

@@ -1,0 +1,175 @@
+// What waits for a person: approvals, questions and decisions. A card stands where its run is shown,
+// else in the drawer that the header's button opens; what happens comes before how to decide.
+
+import { attempt, button, call, clock, empty, h, json, replace, toast } from "./dom.js";
+import { on, onReset } from "./feed.js";
+import { onPlace } from "./place.js";
+
+const KINDS = new Map();
+const cards = new Map(); // the open ones, by number
+const drawn = new Map(); // their elements, by number
+const slots = []; // places of tabs: { root, accepts }
+const mine = new Set(); // the numbers of those that are answered here
+const KEPT = "moothall-folded"; // the cards that a person has folded, over a reload
+const folded = new Set(JSON.parse(sessionStorage.getItem(KEPT) || "[]"));
+const drawer = h("div", { class: "s-drawer-list" });
+
+export const openCards = () => [...cards.values()];
+
+// A tab that brings cards of its own says how one is shown: show(card, decide) gives elements, a
+// summary first, which alone is left where a person folds the card.
+export function cardKind(kind, show) {
+  KINDS.set(kind, show);
+}
+
+// A place for the cards that belong to what a tab shows; `arrange()` is called when that changes.
+export function cardSlot(root, accepts) {
+  root.classList.add("s-slot");
+  slots.push({ root, accepts });
+  setTimeout(arrange); // once it is in the page
+  return root;
+}
+
+let told = () => {}; // how many wait, and where
+
+export function arrange() {
+  place();
+  told();
+}
+
+function place() {
+  for (const [number, shown] of drawn) {
+    const card = cards.get(number);
+    if (card?.asked === +shown.dataset.asked) continue;
+    shown.remove();
+    drawn.delete(number);
+  }
+  for (const card of cards.values()) {
+    if (!drawn.has(card.number)) drawn.set(card.number, draw(card));
+    const shown = drawn.get(card.number);
+    const slot = slots.find(({ root, accepts }) => root.parentElement?.offsetParent && accepts(card));
+    const root = slot ? slot.root : drawer;
+    if (shown.parentElement !== root) root.append(shown);
+  }
+  for (const { root } of slots) { // of several the first is open, unless a person has folded it
+    root.hidden = !root.childElementCount;
+    [...root.children].forEach((each, at) => {
+      if (!each.dataset.touched) each.firstChild.open = !at && !folded.has(each.dataset.asked);
+    });
+  }
+  for (const each of drawer.children) if (!each.dataset.touched) each.firstChild.open = !folded.has(each.dataset.asked);
+}
+
+const typing = () => /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement?.tagName || "");
+const focusable = () => [...document.querySelectorAll(".s-card[data-card]")].filter((each) => each.offsetParent);
+
+function keys(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || typing()) return;
+  const all = focusable();
+  const card = document.activeElement?.closest?.(".s-card[data-card]");
+  if ((event.key === "j" || event.key === "k") && all.length) {
+    all.at((all.indexOf(card) + (event.key === "j" ? 1 : card ? -1 : 0)) % all.length).focus();
+  } else if (card && (event.key === "a" || event.key === "r")) {
+    card.firstChild.open = true;
+    card.querySelector(`[data-key="${event.key}"]`)?.[event.key === "a" ? "click" : "focus"]();
+  } else return;
+  event.preventDefault();
+}
+
+// The button of the header, and the drawer that it opens.
+export function mountInbox() {
+  const badge = h("span", { class: "s-count" });
+  const nothing = empty("Nothing waits for you. Approvals, questions and decisions of agents come here.");
+  const panel = h("aside", { class: "s-drawer", id: "studio-inbox", "aria-label": "Inbox", hidden: true },
+    h("header", { class: "s-row" }, h("h2", {}, "Inbox"), button("Close", () => show(false), "quiet")),
+    h("p", { class: "s-soft s-keys" }, "j, k: next, previous; a: permit or accept; r: refuse"), nothing, drawer);
+  const opens = h("button", { type: "button", class: "s-button quiet s-inbox", "aria-expanded": "false", "aria-controls": "studio-inbox", onclick: () => show(panel.hidden) }, "Inbox", badge);
+
+  function show(is) {
+    panel.hidden = !is;
+    opens.setAttribute("aria-expanded", String(is));
+    sessionStorage.setItem("moothall-inbox", is ? "open" : "");
+    if (is) panel.querySelector("summary, button")?.focus();
+    else opens.focus();
+  }
+
+  told = () => {
+    nothing.hidden = drawer.childElementCount > 0;
+    nothing.textContent = cards.size ? "All that waits for you stands where its run is shown, on this tab." : "Nothing waits for you. Approvals, questions and decisions of agents come here.";
+    badge.textContent = cards.size || "";
+    opens.classList.toggle("some", cards.size > 0);
+    opens.setAttribute("aria-label", cards.size ? `Inbox: ${cards.size} wait for you` : "Inbox: nothing waits for you");
+    document.title = cards.size ? `(${cards.size}) moothall studio` : "moothall studio";
+  };
+  on("card", (batch) => {
+    for (const card of batch) cards.set(card.number, card);
+    arrange();
+  });
+  on("card_gone", (batch) => {
+    for (const { number, said } of batch)
+      if (cards.delete(number) && !mine.delete(number)) toast(`A card ${said === "withdrawn" ? "is gone: what asked has ended" : `was ${said} on another page`}.`, false);
+    arrange();
+  });
+  onReset(async () => {
+    const found = await call("cards");
+    cards.clear();
+    for (const card of found) cards.set(card.number, card);
+    arrange();
+  });
+  onPlace(() => setTimeout(arrange)); // once the tab is shown
+  document.addEventListener("keydown", keys);
+  panel.addEventListener("keydown", (event) => event.key === "Escape" && show(false));
+  told();
+  if (sessionStorage.getItem("moothall-inbox")) panel.hidden = false;
+  opens.setAttribute("aria-expanded", String(!panel.hidden));
+  return { opens, panel };
+}
+
+function draw(card) {
+  const decide = (answer) => {
+    mine.add(card.number);
+    return call(`cards/${card.number}`, answer).catch((error) => { mine.delete(card.number); throw error; });
+  };
+  const details = h("details", { open: true }, KINDS.get(card.kind)(card, decide));
+  const shown = h("article", { class: `s-card ${card.kind}`, tabindex: -1, "data-card": card.number, "data-asked": card.asked, "aria-label": `${card.kind} ${card.number}` }, details);
+  details.firstChild.addEventListener("click", () => {
+    shown.dataset.touched = "yes";
+    folded[details.open ? "add" : "delete"](String(card.asked)); // it is about to change
+    sessionStorage.setItem(KEPT, JSON.stringify([...folded].slice(-100)));
+  });
+  return shown;
+}
+
+// Reading is the one thing that changes nothing; whatever else is permitted does not look harmless.
+const HARMLESS = /^(read|list|search|find|get|look|show|help|count)(_|$)/;
+
+cardKind("approval", (card, decide) => {
+  const why = h("input", { class: "s-input", "data-key": "r", "aria-label": "Reason for refusing", placeholder: "Why not? (may be left out)", onkeydown: (event) => event.key === "Enter" && refuse.click() });
+  const permit = (more) => decide({ permit: true, fingerprint: card.fingerprint, ...more });
+  const refuse = button("Refuse", () => decide({ permit: false, reason: why.value }));
+  const name = card.sender === card.agent || !card.sender ? card.action : `${card.agent}.${card.action}`;
+  const kind = HARMLESS.test(card.action) && !card.note && !card.outside?.length ? "primary" : "danger";
+  const first = button("Permit", () => permit({}), kind);
+  first.dataset.key = "a";
+  const always = card.outside?.length ? "These values always, in this thread" : card.run && !card.note && "Always in this run";
+  return [
+    h("summary", { class: "s-card-title" }, h("b", {}, card.sender || card.run || "A run"), " wants ", h("b", {}, name), h("time", {}, clock(card.asked))),
+    card.task ? h("p", { class: "s-soft s-for" }, `for “${card.task}” in ${card.folder}`) : null,
+    h("dl", { class: "s-args" }, Object.entries(card.args).map(([name, value]) => [h("dt", {}, name), h("dd", {}, h("pre", {}, json(value) || "(empty)"))])),
+    Object.keys(card.args).length ? null : empty("without arguments"),
+    card.note ? h("p", { class: "s-fault" }, card.note) : null,
+    card.outside?.length ? h("div", { class: "s-outside" }, h("span", { class: "s-badge warn" }, "from outside"), h("ul", {}, card.outside.map((each) => h("li", {}, each)))) : null,
+    h("div", { class: "s-answer" }, h("div", { class: "s-row" }, first, always ? button(always, () => permit({ always: true }), "quiet") : null,
+      h("span", { class: "s-spacer" }), why, refuse)),
+  ].filter(Boolean);
+});
+
+cardKind("question", (card, decide) => {
+  const text = h("input", { class: "s-input", "data-key": "r", "aria-label": `Answer to ${card.agent}`, required: true });
+  return [
+    h("summary", { class: "s-card-title" }, h("b", {}, card.agent), " asks", h("time", {}, clock(card.asked))),
+    h("p", { class: "s-text" }, card.text),
+    h("form", { class: "s-row", onsubmit: attempt(() => decide({ text: text.value })) },
+      text, h("button", { class: "s-button primary" }, "Answer")),
+  ];
+});

@@ -1,0 +1,86 @@
+// What agents and models give, for people: Markdown as elements that are made here, JSON as a list, a
+// table or fields. Nothing of it becomes HTML; a link is shown with its address, as text.
+
+import { call, h, json, parsed, replace, result } from "./dom.js";
+
+const SIGNS = /[*_`#|>~]|^\s*[-+]\s|^\s*\d+[.)]\s|\]\(/m; // without one, a text is no Markdown
+const TAGS = new Set(["p", "ul", "ol", "li", "blockquote", "pre", "code", "em", "strong", "s", "table", "thead", "tbody", "tr", "th", "td", "br", "hr"]);
+const MOST = 20000;
+const ITEMS = 200; // of a list or table at once
+const known = new Map(); // what the server has read, by the text
+let waiting = new Map(); // elements, by the text that they show
+
+function node(each) {
+  if (typeof each === "string") return each;
+  const [name, children, address] = each;
+  if (name === "a") return [children.map(node), address && String(children) !== address ? ` (${address})` : null];
+  if (/^h[1-6]$/.test(name)) return h("p", { class: "s-head" }, children.map(node));
+  return TAGS.has(name) ? h(name, name === "table" ? { class: "s-table" } : {}, children.map(node)) : children.map(node);
+}
+
+function show(root, text, tree) {
+  if (!tree) return;
+  root.className = "s-prose";
+  replace(root, tree.map(node));
+}
+
+async function ask() {
+  const asked = waiting;
+  waiting = new Map();
+  const texts = [...asked.keys()].slice(0, 200);
+  const found = await call("prose", texts).catch(() => []);
+  texts.forEach((text, at) => {
+    known.set(text, found[at] ?? null);
+    for (const each of asked.get(text)) if (each.isConnected) show(each, text, found[at]);
+  });
+  if (known.size > 2000) known.clear();
+}
+
+// A text that a person or a model wrote.
+export function prose(text) {
+  const root = h("div", { class: "s-text", dir: "auto" }, text);
+  if (text.length > MOST || !SIGNS.test(text)) return root;
+  if (known.has(text)) show(root, text, known.get(text));
+  else {
+    if (!waiting.size) setTimeout(ask, 20);
+    waiting.set(text, [...(waiting.get(text) || []), root]);
+  }
+  return root;
+}
+
+const isPlain = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+const isShort = (value) => value === null || typeof value !== "object";
+const cell = (value) => (isShort(value) ? (value === null ? "" : String(value)) : json(value));
+const rest = (all) => (all.length > ITEMS ? h("p", { class: "s-soft" }, `and ${all.length - ITEMS} more`) : null);
+
+// A value as a list, a table or fields; null where its text says as much.
+export function structure(value) {
+  if (Array.isArray(value) && value.length) {
+    const some = value.slice(0, ITEMS);
+    if (value.every((each) => Array.isArray(each) && each.length > 1 && each.length < 6 && each.every(isShort)))
+      return h("div", { class: "s-shown" }, h("table", { class: "s-table" }, h("tbody", {}, some.map((each) => h("tr", {}, each.map((part) => h("td", { class: typeof part === "number" ? "number" : null }, cell(part))))))), rest(value));
+    const names = isPlain(value[0]) ? Object.keys(value[0]) : [];
+    if (names.length && names.length < 9 && value.every((each) => isPlain(each) && Object.keys(each).every((name) => names.includes(name))))
+      return h("div", { class: "s-shown" }, h("table", { class: "s-table" }, h("thead", {}, h("tr", {}, names.map((each) => h("th", {}, each)))), h("tbody", {}, some.map((each) => h("tr", {}, names.map((name) => h("td", {}, cell(each[name] ?? null))))))), rest(value));
+    if (value.every(isShort)) return h("div", { class: "s-shown" }, h("ul", {}, some.map((each) => h("li", {}, cell(each)))), rest(value));
+  }
+  if (isPlain(value) && Object.keys(value).length && Object.keys(value).length < 30)
+    return h("dl", { class: "s-args s-shown" }, Object.entries(value).map(([name, each]) => [h("dt", {}, name), h("dd", {}, isShort(each) ? h("div", { class: "s-text" }, cell(each)) : structure(each) || h("pre", {}, json(each)))]));
+  return null;
+}
+
+// What JSON in a text holds; any other value as it is.
+function read(value) {
+  if (typeof value !== "string" || !/^\s*[[{]/.test(value)) return value;
+  try { return parsed(value); } catch { return value; }
+}
+
+// What a call gave: JSON, also as a text, as what it holds; any other text word for word.
+export const given = (value) => structure(read(value)) || h("pre", {}, result(value));
+
+// What somebody said: JSON, also as a text, as what it holds; any other text as prose.
+export function outcome(value) {
+  const it = read(value);
+  if (it !== null && typeof it === "object") return structure(it) || h("pre", {}, json(it));
+  return prose(it === null || it === undefined ? "" : String(it));
+}

@@ -1,0 +1,368 @@
+"""A journal in PostgreSQL: what only a server does, and what breaks only there."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import trustme
+from benchmarks.postgresql import Authority, Server
+from benchmarks.proxy import Proxy
+
+from journal.crash import on_a_loop
+from moothall import Budget, Journal, MoothallError, PostgresMemory, ReActAgent, ScriptedModel
+from moothall.errors import BudgetExceeded, DefinitionError, JournalError, MemoryFileError
+from moothall.models.protocol import Call
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture(scope="module")
+def fragile(authority: trustme.CA) -> Iterator[Server]:
+    """A server that these tests break, which waits for the disk; each leaves it running."""
+    own = authority.issue_cert("127.0.0.1", "localhost")
+    chain = b"".join(each.bytes() for each in own.cert_chain_pems)
+    with Server(tls=Authority(chain, own.private_key_pem.bytes())) as server:
+        yield server
+
+
+@pytest.fixture
+def schema() -> str:
+    return f"s{secrets.token_hex(6)}"
+
+
+@pytest.fixture
+def proxy(fragile: Server) -> Iterator[Proxy]:
+    """The network before it."""
+    with Proxy(fragile.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def far(fragile: Server, proxy: Proxy, schema: str) -> str:
+    """The URL of a journal beyond that network."""
+    return f"{fragile.url(schema, proxy.port)}&sslmode=disable"
+
+
+@pytest.fixture
+def near(fragile: Server, schema: str) -> str:
+    """The URL of the same journal, at the server itself."""
+    return fragile.url(schema)
+
+
+def kinds(url: str, run: str = "R") -> list[str]:
+    with Journal(url) as journal:
+        return [entry.kind for entry in journal.entries(run)]
+
+
+def cut(proxy: Proxy, when: str, marker: str) -> None:
+    """Cut the connection as a commit is sent, or as the server says that it took effect."""
+    if when == "sent":
+        proxy.cut_at(marker.encode())
+    else:
+        proxy.cut_at_answer(b"COMMIT")
+
+
+@pytest.mark.parametrize("when", ("sent", "answered"))
+@on_a_loop
+async def test_a_commit_whose_connection_is_cut_is_there_once(
+    far: str, near: str, proxy: Proxy, when: str
+) -> None:
+    with Journal(far) as journal:
+        part = await journal.begin("R", "A", "a", "t")
+        part.note("one", {})
+        await part.commit()
+        part.note("two", {"mark": "never sent"})
+        cut(proxy, when, "never sent")
+        await part.commit()
+        part.note("three", {})
+        await part.commit()
+        assert kinds(near) == ["one", "two", "three"]
+        assert journal.run("R").state == "running"
+        part.close()
+
+
+@on_a_loop
+async def test_a_run_that_another_has_taken_over_is_written_no_further(
+    far: str, near: str, proxy: Proxy
+) -> None:
+    with Journal(far) as journal, Journal(near) as other:
+        part = await journal.begin("R", "A", "a", "t")
+        part.note("one", {})
+        await part.commit()
+        same = await journal.begin("S", "A", "a", "t")
+        proxy.cut()
+        while other.run("R").state == "running":
+            pass  # the server hears of it a moment later
+        taken = await other.begin("R", "A", "a", "t")
+        taken.note("theirs", {})
+        await taken.commit()
+        part.note("ours", {})
+        with pytest.raises(JournalError, match="another process has taken over run 'R' while"):
+            await part.commit()
+        same.note("also ours", {})
+        await same.commit()
+        taken.close()
+        assert kinds(near) == ["one", "theirs"]
+        assert kinds(near, "S") == ["also ours"]
+
+
+@on_a_loop
+async def test_a_run_that_another_has_worked_on_meanwhile_is_written_no_further(
+    far: str, near: str, proxy: Proxy
+) -> None:
+    with Journal(far) as journal, Journal(near) as other:
+        part = await journal.begin("R", "A", "a", "t")
+        proxy.cut()
+        while other.run("R").state == "running":
+            pass
+        taken = await other.begin("R", "A", "a", "t")
+        taken.note("theirs", {})
+        await taken.commit()
+        taken.close()
+        part.note("ours", {})
+        with pytest.raises(JournalError, match="another process has taken over run 'R' while"):
+            await part.commit()
+    assert kinds(near) == ["theirs"]
+
+
+def test_a_server_that_restarts_under_load_loses_and_doubles_nothing(
+    fragile: Server, near: str
+) -> None:
+    """What a commit has returned is there; each entry once; runs go on when it is back."""
+    ended, commits = threading.Event(), threading.Semaphore(0)
+    counts: dict[str, int] = {}
+
+    async def write(journal: Journal, run: str) -> None:
+        part = await journal.begin(run, "A", "a", "t")
+        while not ended.is_set():
+            part.note("step", {"n": counts.get(run, 0)})
+            await part.commit()
+            counts[run] = counts.get(run, 0) + 1
+            commits.release()
+        part.close()
+
+    async def all_of(number: int) -> None:
+        with Journal(near, timeout=30) as journal:
+            await asyncio.gather(*(write(journal, f"{number}-{n}") for n in range(5)))
+
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            asyncio.run(all_of(number))
+        except BaseException as error:
+            failures.append(error)
+
+    with Journal(near):
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(2)]
+        for thread in threads:
+            thread.start()
+        for end in (fragile.kill, fragile.stop, fragile.kill):
+            for _ in range(60):
+                assert commits.acquire(timeout=30), failures
+            end()
+            fragile.start()
+        ended.set()
+        for thread in threads:
+            thread.join()
+    assert failures == []
+    with Journal(near) as journal:
+        assert len(counts) == 10
+        for run, count in counts.items():
+            written = [entry.data["n"] for entry in journal.entries(run)]
+            assert written == list(range(count))
+
+
+@pytest.mark.parametrize("when", ("sent", "answered"))
+def test_a_reservation_whose_connection_is_cut_is_made_once_or_not(
+    far: str, near: str, proxy: Proxy, when: str
+) -> None:
+    with Journal(far) as journal, Journal(near) as other:
+        budget = Budget(tokens=100, journal=journal, name="team")
+        budget.reserve(tokens=10).settle()
+        cut(proxy, when, '"taken"')
+        if when == "sent":
+            with pytest.raises(JournalError, match="the connection to the server was lost"):
+                budget.reserve(tokens=20)
+            assert other.budgets.list()[0].reserved.tokens == 0
+        held = budget.reserve(tokens=20)
+        assert other.budgets.list()[0].reserved.tokens == 20
+        held.settle(tokens=15)
+        assert budget.spent.tokens == 25
+        with pytest.raises(BudgetExceeded):
+            budget.reserve(tokens=90)
+
+
+@pytest.mark.parametrize("when", ("sent", "answered"))
+def test_a_message_whose_connection_is_cut_is_remembered_once(
+    far: str, near: str, proxy: Proxy, when: str
+) -> None:
+    with PostgresMemory(far) as memory, PostgresMemory(near) as other:
+        memory.add_memory({"role": "user", "content": "one"})
+        cut(proxy, when, "never sent")
+        item = {"role": "user", "content": "never sent"}
+        if when == "sent":
+            with pytest.raises(MemoryFileError, match="the connection to the server was lost"):
+                memory.add_once(item, "run", 0)
+            assert len(other.get_memories()) == 1
+        memory.add_once(item, "run", 0)
+        assert [each["content"] for each in other.get_memories()] == ["one", "never sent"]
+        assert memory.get_memories() == other.get_memories()
+
+
+def test_a_reader_makes_a_new_connection_after_a_restart(fragile: Server, near: str) -> None:
+    with Journal(near) as journal, PostgresMemory(near) as memory:
+        memory.add_memory({"role": "user", "content": "one"})
+        assert journal.runs() == []
+        fragile.kill()
+        fragile.start()
+        assert journal.runs() == []
+        assert memory.get_memories() == [{"role": "user", "content": "one"}]
+
+
+def test_a_server_that_is_gone_is_told_clearly_and_the_run_goes_on_later(
+    far: str, near: str, proxy: Proxy
+) -> None:
+    def act() -> str:
+        """Act."""
+        proxy.refuse()
+        proxy.cut()
+        return "done"
+
+    with Journal(far, timeout=0.3) as journal:
+        model = ScriptedModel([Call("c", "act", {}), "Yes."])
+        agent = ReActAgent("a", model, actions=[act], journal=journal)
+        reply = agent.reply_sync("go", run_id="R")
+        assert reply.stop_reason == "error"
+        assert "the server cannot be used" in str(reply.error)
+    with Journal(near) as journal:
+        assert [doubt.action for doubt in journal.in_doubt("R")] == ["act"]
+        journal.decide("R", "skip")
+        again = ReActAgent("a", ScriptedModel(["", "Yes."]), actions=[act], journal=journal)
+        assert again.reply_sync("go", run_id="R").text == "Yes."
+
+
+@on_a_loop
+async def test_a_follower_is_told_of_what_another_process_writes(near: str) -> None:
+    with Journal(near) as journal, Journal(near) as other:
+        part = await journal.begin("R", "A", "a", "t")
+        part.note("first", {})
+        await part.commit()
+        heard: list[float] = []
+        came = asyncio.Event()
+
+        async def follow() -> None:
+            async for entry in other.follow("R"):
+                heard.append(time.time() - entry.at)
+                came.set()
+
+        following = asyncio.create_task(follow())
+        for number in range(1, 8):
+            while len(heard) < number:
+                came.clear()
+                await came.wait()
+            part.note("next", {})
+            await part.commit()
+        part.end("done")
+        part.note("over", {"reason": "done", "text": ""})
+        await part.commit()
+        part.close()
+        await following
+        assert len(heard) == 9
+        assert min(heard[2:8]) < 0.5  # without a notice it looks once a second
+
+
+def secrets_of(server: Server) -> tuple[str, ...]:
+    return (server.password, "wrong-9d1c")
+
+
+@pytest.mark.parametrize(
+    "change",
+    (
+        lambda url: url.replace("never-shown-7f3a", "wrong-9d1c"),
+        lambda url: url.replace("127.0.0.1:", "127.0.0.1:1"),
+        lambda url: url.replace("/postgres", "/nothing"),
+        lambda url: url.replace(":never-shown-7f3a@", "@") + "&password=wrong-9d1c",
+        lambda url: url + "&nonsense=never-shown-7f3a",
+        lambda url: url + "&sslmode=never-shown-7f3a",
+        lambda url: url.replace("@", "%zz@"),
+    ),
+)
+def test_a_password_stands_in_no_error(
+    fragile: Server, near: str, change: Callable[[str], str]
+) -> None:
+    for make in (Journal, PostgresMemory):
+        made: Any = make
+        with pytest.raises(MoothallError) as raised:
+            made(change(near), timeout=0.1)
+        error: BaseException | None = raised.value
+        while error is not None:
+            assert not any(each in f"{error!r} {error}" for each in secrets_of(fragile))
+            error = error.__cause__
+
+
+def test_a_password_stands_in_no_name_of_a_journal(fragile: Server, near: str) -> None:
+    with Journal(near) as journal, PostgresMemory(near) as memory:
+        for shown in (repr(journal), journal.path, repr(memory), memory.path):
+            assert fragile.password not in shown
+            assert f"{fragile.user}@127.0.0.1:{fragile.port}/postgres" in shown
+
+
+def test_the_parameters_of_tls_are_those_of_the_url(
+    near: str, authority: trustme.CA, tmp_path: Path
+) -> None:
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    trustme.CA().cert_pem.write_to_path(str(tmp_path / "other.pem"))
+    with Journal(f"{near}&sslmode=verify-full&sslrootcert={tmp_path / 'ca.pem'}") as journal:
+        assert journal.runs() == []
+        assert "sslmode=verify-full" in journal.path
+    with pytest.raises(JournalError, match="certificate verify failed"):
+        Journal(f"{near}&sslmode=verify-full&sslrootcert={tmp_path / 'other.pem'}")
+
+
+def test_a_url_that_is_none_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="is not the URL of a PostgreSQL database, such as"):
+        Journal("postgresql://user@host/name?sslmode")
+    with pytest.raises(DefinitionError, match="must be a text that begins with postgresql://"):
+        PostgresMemory("runs.db")
+    with pytest.raises(DefinitionError, match="durability= must be 'process' or 'power'"):
+        Journal("postgresql://user@host/name", durability="none")
+
+
+def test_tables_of_a_newer_moothall_are_left_alone(near: str) -> None:
+    Journal(near).close()
+    with psycopg.connect(near) as server:
+        server.execute("UPDATE versions SET version = 99")
+    with pytest.raises(JournalError, match="it has version 99, and this moothall knows up to 1"):
+        Journal(near)
+
+
+def test_a_backup_is_the_servers_own(near: str, schema: str, tmp_path: Path) -> None:
+    with Journal(near) as journal, pytest.raises(JournalError, match=f"pg_dump --schema={schema}"):
+        journal.backup(tmp_path / "copy")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_changed_behind_its_back_is_noticed(near: str) -> None:
+    with Journal(near) as journal:
+        agent = ReActAgent("a", ScriptedModel(["Yes."]), journal=journal)
+        agent.reply_sync("go", run_id="R")
+        with psycopg.connect(near) as server:
+            server.execute("UPDATE entries SET data = replace(data, 'Yes', 'No')")
+        with pytest.raises(JournalError, match=r"it is damaged .* its checksum is wrong"):
+            journal.replay("R")
+        with psycopg.connect(near) as server:
+            server.execute("DROP TABLE entries")
+        with pytest.raises(JournalError, match="it is damaged"):
+            journal.entries("R")

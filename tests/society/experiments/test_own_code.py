@@ -1,0 +1,211 @@
+"""Blocks, prompts, metrics and charts of one's own, in the YAML of an experiment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moothall import ScriptedModel
+from moothall.errors import ConfigError
+from moothall.society import Experiment
+from moothall.society.experiments.models import town
+
+CODE = """\
+from pydantic import Field
+
+import words
+from moothall.society.blocks import CitizenBlock, CitizenBlockParams
+
+
+class RumourParams(CitizenBlockParams):
+    chance: int = Field(default=500, ge=0, le=1000)
+
+
+class Rumour(CitizenBlock):
+    ParamsType = RumourParams
+
+    def fits(self, context):
+        return 0.0
+
+    async def before_forward(self):
+        said = [each["action"]["args"].get("content") for each in self.perceived.messages]
+        if self.agent.id <= 4 or words.PSST in said:
+            self.status["knows"] = True
+        for other in self.perceived.here if self.status.get("knows") else ():
+            if self.draws.below(1000, "rumour.tells", int(other)) < self.params.chance:
+                say = {"name": "say", "args": {"content": words.PSST}}
+                self.agent.send({"to": other, "action": say})
+
+
+def informed(society):
+    return sum(bool(each.status.get("knows")) for each in society.agents)
+
+
+def both(results, axes):
+    axes.plot(sorted(results.values("informed", parameters=results.grid[0]).values()))
+
+
+number = 5
+"""
+YAML = """\
+name: rumour
+society:
+  citizens: 12
+  step: 1h
+  blocks: {rumour.py:Rumour: {chance: 1000}, ReflectionBlock: {}}
+  prompts: {citizen: You are a citizen., dispatcher: Choose., rumour.py:Rumour: Tell.}
+metrics:
+  rumour.py:informed: {label: who know it, unit: citizens}
+  home:
+charts:
+  Rumour and homes: {metrics: [informed, home], unit: citizens}
+  rumour.py:both: {label: all seeds}
+workflow:
+- run: 14h
+parameters:
+  blocks.rumour.py:Rumour.chance: [0, 1000]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "rumour.py").write_text(CODE)
+    (tmp_path / "words.py").write_text('PSST = "Psst!"\n')
+    (tmp_path / "e.yaml").write_text(YAML)
+    return tmp_path
+
+
+def test_own_blocks_metrics_and_charts_of_yaml_are_run_and_shown(folder: Path) -> None:
+    results = Experiment.from_yaml(folder / "e.yaml").run_sync(jobs=0, out=folder / "out")
+    none, many = (results.values("informed", parameters=grid)[0] for grid in results.grid)
+    assert none == 4
+    assert many > 4
+    page = (folder / "out" / "report.html").read_text()
+    assert "who know it" in page
+    assert "all seeds" in page
+    assert (folder / "out" / "chart-Rumour and homes.png").stat().st_size > 1000
+
+
+def test_a_changed_file_or_import_of_it_is_not_mixed_with_earlier_results(folder: Path) -> None:
+    made = Experiment.from_yaml(folder / "e.yaml", parameters={})
+    made.run_sync(jobs=0, out=folder / "out", report=False)
+    for name in ("words.py", "rumour.py"):
+        path = folder / name
+        before = path.read_text()
+        path.write_text(f"{before}\n# changed\n")
+        with pytest.raises(ConfigError, match="another version of this one, which differs in code"):
+            Experiment.from_yaml(folder / "e.yaml", parameters={}).run_sync(
+                jobs=0, out=folder / "out", report=False
+            )
+        path.write_text(before)
+
+
+async def test_prompts_of_yaml_are_what_a_model_is_told(folder: Path) -> None:
+    model = ScriptedModel(["nonsense"] * 1000)
+    said = {"citizen": "You are a citizen.", "dispatcher": "Choose.", "PlanBlock": "Plan well."}
+    async with town(3, citizens=10, llm=model, prompts=said, folder=folder) as society:
+        await society.step()
+        assert society.agents[0].dispatcher.prompt == "Choose."
+    first = model.received[0][0]["content"]
+    assert first.startswith("You are a citizen. Plan well. Answer with JSON alone:")
+
+
+def test_a_study_is_described_by_the_odd_protocol_from_itself(folder: Path) -> None:
+    (folder / "rumour.py").write_text(
+        CODE.replace(
+            "class Rumour(CitizenBlock):", 'class Rumour(CitizenBlock):\n    """Whispers."""\n'
+        )
+    )
+    about = {"emergence": "Who knows it."}
+    made = Experiment.from_yaml(folder / "e.yaml", question="How far?", seeds=3, about=about)
+    page = made.odd(folder / "odd.md")
+    assert (folder / "odd.md").read_text() == page
+    said = (
+        *("## 1. Purpose and patterns\n\nHow far?", "12.", "## 7. Submodels", "Whispers."),
+        *("**Emergence.** Who knows it.", "| chance | 0 |", "Seeds: [0, 1, 2]", "`informed`"),
+        *("### SocialBlock", "Maslow 1943", "14 steps of 3,600 s", "does not state this"),
+    )
+    assert [each for each in said if each not in page] == []
+    with pytest.raises(ConfigError, match=r"no element of ODD \(did you mean 'emergence'"):
+        Experiment.from_yaml(folder / "e.yaml", about={"emergance": "?"})
+
+
+def test_a_rumour_that_two_are_told_is_passed_on_in_talk_and_known_of_nobody_else() -> None:
+    examples = Path(__file__).parents[3] / "examples"
+    made = Experiment.from_yaml(examples / "rumour.yaml", maps=False)
+    assert made.cells()[0].parameters["llm"] == "experiments/rumour.py:mind"
+    short: dict[str, Any] = {"run": "13h"}
+    workflow = [*made.workflow[:2], short, *made.workflow[3:]]
+    society = made.society.model_copy(update={"citizens": 16})
+    nobody = {"workflow": [short]}
+    conditions = {"told": {}, "nobody": nobody}
+    made = Experiment.from_yaml(
+        examples / "rumour.yaml", workflow=workflow, conditions=conditions, society=society
+    )
+    results = made.run_sync(jobs=0)
+    curve = results.curve("heard", "told")
+    assert [curve[2][0], curve[3][0]] == [0, 2]
+    assert curve[max(curve)][0] > 2
+    assert results.values("heard", "nobody")[0] == 0
+    assert results.values("evening.knows", "told")[0] == curve[max(curve)][0] / 16
+    assert results.texts[0][-1] == "The old mill."
+
+
+WRONG = [
+    ("{chance: 1000}", "{chanse: 1}", r"e.yaml:5: .*chanse: there is no .*did you mean 'chance'"),
+    ("{chance: 1000}", "{chance: 2000}", "e.yaml:5: .*chance: Input should be less"),
+    ("ReflectionBlock: {}", "SocialBlok: {}", "e.yaml:5: .*did you mean 'SocialBlock'"),
+    ("rumour.py:Rumour: {", "rumour.py:Rumor: {", "e.yaml:5: .* has no plain function 'Rumor'"),
+    ("rumour.py:Rumour: {", "rumour.py:informed: {", "e.yaml:5: .* must be a class of Block"),
+    ("rumour.py:Rumour: {", "../rumour.py:Rumour: {", "is not in the folder of the experiment"),
+    ("{citizen:", "{citizens:", "e.yaml:6: society.prompts.citizens: .*did you mean 'citizen'"),
+    ("rumour.py:informed: {", "rumour.py:number: {", "e.yaml:8: metrics"),
+    ("label: who know it", "lable: who", "e.yaml:8: metrics.*lable: .*did you mean 'label'"),
+    ("[informed, home]", "[informd]", "e.yaml:11: .*did you mean 'informed'"),
+    ("rumour.py:both: {", "both: {", "e.yaml:12: charts.both: must have metrics, or be named"),
+    (
+        "citizens: 12",
+        "citizens: 12\n  llm: rumour.py:minds",
+        "e.yaml:4: .*no plain function 'minds'",
+    ),
+    ("workflow:", "sedes: 3\nworkflow:", "e.yaml:13: sedes: .*did you mean 'seeds'"),
+]
+
+
+@pytest.mark.parametrize(("good", "bad", "said"), WRONG)
+def test_a_wrong_name_in_yaml_is_refused_with_its_line_and_the_nearest(
+    folder: Path, good: str, bad: str, said: str
+) -> None:
+    text = YAML.replace("parameters:\n  blocks.rumour.py:Rumour.chance: [0, 1000]\n", "")
+    assert good in text
+    (folder / "e.yaml").write_text(text.replace(good, bad, 1))
+    with pytest.raises(ConfigError, match=said):
+        Experiment.from_yaml(folder / "e.yaml")
+
+
+def test_trajectories_of_each_cell_and_branch_are_read_again(tmp_path: Path) -> None:
+    made = Experiment(
+        name="where",
+        society={"citizens": 10, "step": "1h"},
+        workflow=[
+            {"run": "2h"},
+            {"save": "now"},
+            {"branch": {"of": "now", "name": "on", "workflow": [{"run": "3h"}]}},
+        ],
+        seeds=2,
+        parameters={"feed": [True, False]},
+        trajectories=True,
+    )
+    results = made.run_sync(jobs=0, out=tmp_path / "out", report=False)
+    table = results.trajectories("base", 1, {"feed": False})
+    assert [row["step"] for row in table.of(3)] == [0, 1]
+    assert [row["step"] for row in results.trajectories("base/on", 0, {"feed": True}).of(3)] == [
+        2,
+        3,
+        4,
+    ]
+    assert len(table.at(1)) == 10
+    with pytest.raises(ConfigError, match="has no trajectories of condition 'base' and seed 7"):
+        results.trajectories("base", 7, {"feed": True})

@@ -1,0 +1,169 @@
+"""Cities of maps, and networks of tables of edges."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from moothall.errors import ConfigError
+from moothall.society import City, Experiment, Network, Place, Society, read_network
+
+LAT = 48.0  # a degree of longitude has 74,403 m there, one of latitude 111,195
+
+
+def point(lon: float, lat: float, **tags: Any) -> dict[str, Any]:
+    at = {"type": "Point", "coordinates": [lon, LAT + lat]}
+    return {"type": "Feature", "geometry": at, "properties": tags}
+
+
+def line(*spots: tuple[float, float], **tags: Any) -> dict[str, Any]:
+    at = {"type": "LineString", "coordinates": [[x, LAT + y] for x, y in spots]}
+    return {"type": "Feature", "geometry": at, "properties": {"highway": "residential", **tags}}
+
+
+def area(lon: float, lat: float, **tags: Any) -> dict[str, Any]:
+    corners = [[lon + x, LAT + lat + y] for x, y in ((0, 0), (2e-4, 0), (2e-4, 2e-4), (0, 2e-4))]
+    at = {"type": "Polygon", "coordinates": [[*corners, corners[0]]]}
+    return {"type": "Feature", "geometry": at, "properties": tags}
+
+
+TOWN = {
+    "type": "FeatureCollection",
+    "features": [
+        line((0, 0), (0.005, 0), (0.01, 0)),
+        line((0.005, 0), (0.005, 0.005), oneway="yes", name="Hill Street"),
+        line((0.005, 0), (0.005, -0.002), highway="steps"),
+        line((0.05, 0.05), (0.051, 0.05)),  # an island
+        line((0, 0), (0, 0.01), highway="construction"),
+        area(-1e-4, -1e-4, building="apartments", **{"building:levels": "4"}),
+        point(
+            0.0098, 0.0001, kind="work", capacity=12, opening_hours="Mo-Fr 08:30-17:00", name="Mill"
+        ),
+        point(0.005, 0.0051, shop="bakery"),
+        area(0.0049, -0.0021, leisure="park"),
+        point(0.001, 0, natural="tree"),
+    ],
+}
+
+
+def test_geojson_is_a_city_in_metres_with_places_by_tags_and_roads_between_crossings() -> None:
+    city = City.from_geojson(TOWN)
+    assert city.kinds() == ("home", "park", "shop", "work")
+    home, mill = city["home-1"], city["work-1"]
+    assert (home.capacity, mill.capacity, mill.name) == (32, 12, "Mill")
+    assert (mill.opens, mill.closes) == (8 * 3600 + 1800, 17 * 3600)
+    assert mill.x - home.x == pytest.approx(729, abs=3)
+    assert len(city.nodes) == 5  # corners between crossings, and the island, are none
+    assert city.metres("home-1", "work-1") == pytest.approx(744 + 29, abs=20)
+    assert city.seconds("shop-1", "home-1", "walk") is not None
+    assert city.seconds("shop-1", "home-1", "drive") is None  # one way up the hill
+    assert city.seconds("home-1", "shop-1", "drive") is not None
+    assert city.seconds("home-1", "park-1", "cycle") is None  # steps
+    assert City.from_geojson(TOWN).sha256 == city.sha256
+    assert City.from_json(city.to_json()).sha256 == city.sha256
+
+
+async def test_citizens_live_in_a_city_of_geojson_and_an_experiment_names_its_file(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "town.geojson"
+    file.write_text(json.dumps(TOWN))
+    city = City.from_geojson(file, citizens=50)
+    assert city["home-1"].capacity == 50
+    async with Society(50, city, seed=1) as society:
+        rows = await society.run(days=0.5, step="1h")
+        assert rows[-1]["work"] > 0
+    made = Experiment(
+        name="e",
+        society={"citizens": 40, "city": "town.geojson", "step": "1h", "economy": False},
+        metrics=["home"],
+        workflow=[{"run": "2h"}],
+        folder=tmp_path,
+    )
+    assert (await made.run(jobs=0)).values("home") == {0: 40.0}
+
+
+def test_an_extract_of_openstreetmap_is_the_same_city(tmp_path: Path) -> None:
+    numbers: dict[tuple[float, float], int] = {}
+    nodes, ways = [], []
+
+    def tags(given: dict[str, Any]) -> str:
+        return "".join(f'<tag k="{key}" v="{value}"/>' for key, value in given.items())
+
+    def node(at: list[float], more: str = "") -> int:
+        key = (at[0], at[1])
+        if more or key not in numbers:
+            numbers.setdefault(key, len(nodes) + 1)
+            nodes.append(f'<node id="{len(nodes) + 1}" lon="{at[0]}" lat="{at[1]}">{more}</node>')
+        return numbers[key]
+
+    for feature in TOWN["features"]:
+        kind, at = feature["geometry"]["type"], feature["geometry"]["coordinates"]  # type: ignore[index]
+        given = dict(feature["properties"])  # type: ignore[index]
+        if given.pop("kind", None):
+            given["office"] = "company"
+        if kind == "Point":
+            node(at, tags(given))
+        else:
+            refs = [node(each) for each in (at[0] if kind == "Polygon" else at)]
+            nds = "".join(f'<nd ref="{each}"/>' for each in refs)
+            ways.append(f'<way id="{len(ways) + 1}">{nds}{tags(given)}</way>')
+    file = tmp_path / "town.osm"
+    file.write_text(f'<osm version="0.6">{"".join(nodes)}{"".join(ways)}</osm>')
+    city, other = City.from_osm(file, citizens=50), City.from_geojson(TOWN, citizens=50)
+    assert {each.metres for each in city.roads} == {each.metres for each in other.roads}
+    for id in other.ids():
+        mine, theirs = city[id], other[id]
+        assert (mine.x, mine.y, mine.capacity) == (theirs.x, theirs.y, theirs.capacity)
+        assert isinstance(mine, Place)
+    (tmp_path / "broken.osm").write_text("<osm><node")
+    with pytest.raises(ConfigError, match="is not an extract of OpenStreetMap"):
+        City.from_osm(tmp_path / "broken.osm")
+
+
+def collection(*features: Any) -> dict[str, Any]:
+    return {"type": "FeatureCollection", "features": list(features)}
+
+
+WRONG: list[tuple[Any, str]] = [
+    ({}, "must be a FeatureCollection"),
+    (collection(point(0, 0, kind="home")), "has no roads"),
+    (collection(line((0, 0), (1e-3, 0))), "has no places"),
+    (collection(line((0, 0), (1e-3, 0)), point(0, 0, kind="shop")), "has no homes for 5 citizens"),
+    (collection(point(200, 0)), r"features\[0\] cannot be used: .* is no longitude"),
+    (collection({"geometry": {"type": "Circle", "coordinates": []}}), "features.0. .*'Circle'"),
+    (collection(None), r"features\[0\] cannot be used"),
+    (
+        collection(line((0, 0), (1e-3, 0), modes=["walck"]), point(0, 0, kind="home")),
+        "did you mean",
+    ),
+]
+
+
+@pytest.mark.parametrize(("data", "said"), WRONG)
+def test_a_wrong_map_is_refused_with_its_feature(data: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        City.from_geojson(data, citizens=5)
+
+
+def test_a_network_is_read_from_a_table_of_edges(tmp_path: Path) -> None:
+    file = tmp_path / "edges.csv"
+    file.write_text("weight,source,target\n3,1,2\n1,2,10\n1,7,7\n1,2,1\n")
+    network = read_network(file)
+    assert isinstance(network, Network)
+    assert network.ids() == ("1", "10", "2", "7")
+    assert [each.id for each in network.near("2", limit=5)] == ["1", "10"]
+    table = pyarrow.table({"a": [1, 2], "b": [2, 10]})
+    pyarrow.parquet.write_table(table, tmp_path / "edges.parquet")
+    assert read_network(tmp_path / "edges.parquet").near("10", limit=1)[0].id == "2"
+    for text, said in (("a\n1\n", "two columns"), ("a,b\n1,\n", "row 1 must have two ids")):
+        file.write_text(text)
+        with pytest.raises(ConfigError, match=said):
+            read_network(file)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_network(tmp_path / "none.csv")

@@ -1,0 +1,85 @@
+"""The inbox, a narrow window, and what models write: what a person meets first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from playwright.sync_api import Page, expect
+
+from moothall import ACCESS_REQUESTED, Call, ModelReply, ReActAgent, ScriptedModel, action
+from moothall.studio import Studio
+
+ANSWER = (
+    "## Found\n\nIt is **here**, see [the page](https://a.example/x).\n\n"
+    "- one\n- two\n\n<img src=x onerror=alert(1)>"
+)
+SCROLLS = """() => [...document.querySelectorAll('body *')].filter((each) =>
+  each.offsetParent && /auto|scroll/.test(getComputedStyle(each).overflowY)
+  && each.scrollHeight > each.clientHeight + 1 && !/TEXTAREA|PRE/.test(each.tagName)
+).map((each) => each.className)"""
+
+
+@action(access_policy=ACCESS_REQUESTED)
+def delete(path: str) -> list[list[object]]:
+    """Delete a file."""
+    return [[3, f"{path} is gone"], [4, "<b>and</b> all"]]
+
+
+def test_a_card_is_in_the_inbox_or_where_its_run_is_shown(
+    studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    """Folded it stays so over a reload; by keys it is found and permitted; always is for its run.
+
+    In a window of a phone nothing is cut off, all tabs are in reach, and the page alone scrolls.
+    What a model writes is Markdown, without an element of its own making.
+    """
+    calls = [Call(str(n), "delete", {"path": f"notes-{n}.md"}) for n in range(3)]
+    agent = ReActAgent(
+        "files",
+        ScriptedModel([*(ModelReply("", (each,)) for each in calls), ANSWER]),
+        actions=[delete],
+        approver=studio.cards,
+        journal=studio.journal,
+    )
+    page = open_page("Space")
+    page.set_viewport_size({"width": 390, "height": 844})
+    card, inbox = page.get_by_role("article", name="approval"), page.locator(".s-inbox")
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(agent.reply_sync, "Clean up.", run_id="clean")
+        try:
+            expect(inbox).to_have_accessible_name("Inbox: 1 wait for you")
+            expect(card).to_have_count(0)
+            inbox.click()
+            expect(card).to_contain_text("notes-0.md")
+            permit = card.get_by_role("button", name="Permit", exact=True)
+            assert "primary" not in str(permit.get_attribute("class"))  # it deletes
+            card.locator("summary").click()
+            expect(permit).to_be_hidden()
+            page.reload()  # it is open, and the card is folded
+            expect(card).to_be_visible()
+            expect(permit).to_be_hidden()
+            page.keyboard.press("j")
+            page.keyboard.press("a")
+            expect(card).to_contain_text("notes-1.md")
+            page.keyboard.press("Escape")
+            page.get_by_role("tab", name="Act and review").click()
+            expect(card).to_be_in_viewport()
+            card.get_by_role("button", name="Always in this run").click()
+            done.result(30)
+        finally:  # else the run would wait for ever, and this test with it
+            for each in studio.cards.to_json():
+                studio.cards.decide(each["number"], {"permit": False})
+    steps = page.get_by_role("log", name="Steps")
+    expect(steps.get_by_role("row", name="3 notes-2.md is gone")).to_be_visible()
+    expect(steps.locator("strong")).to_have_text("here")
+    expect(steps.locator("li")).to_have_text(["one", "two"])
+    expect(steps).to_contain_text("the page (https://a.example/x)")
+    expect(steps.locator("img, a")).to_have_count(0)
+    for tab in ("Space", "Act and review", "Research", "Society", "Runs"):
+        button = page.get_by_role("tab", name=tab, exact=True)
+        expect(button).to_be_in_viewport(ratio=1)
+        button.click()
+        page.wait_for_load_state("networkidle")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, tab
+        assert page.evaluate(SCROLLS) == [], tab
