@@ -181,6 +181,8 @@ def test_agent_whose_budget_the_callers_is_no_part_of_is_not_asked(serve: Serve)
     found = post(url, "/v1/responses", None, {"model": "bot", "input": "Hi"})
     assert "has a budget: give the reply a child() of it" in found.json()["error"]["message"]
     assert own.spent.model_calls == 0
+    with pytest.raises(ConfigError, match="has a budget: give the reply a child"):
+        asgi(bot(budget=own), budget=Budget(model_calls=9))
     url = serve(asgi(bot(budget=own), budget=own))
     assert say(url, "chat")[0]
     assert own.spent.model_calls == 1

@@ -16,6 +16,7 @@ from moothall import (
     SQLiteMemory,
     StopReason,
 )
+from moothall.doors import asgi
 
 
 @dataclass
@@ -104,3 +105,15 @@ async def serve(customer: str, text: str) -> None:
 
 
 asyncio.run(serve("ada", "My lamp came broken."))
+
+
+def budget_of(caller: str) -> Budget | None:
+    return Budget(tokens=9000) if caller == "ada" else None
+
+
+served = asgi(
+    ReActAgent("a", ScriptedModel(["Hello."])), token={"ada": "x"}, budget=budget_of, rate=60
+)
+asgi(ReActAgent("a", ScriptedModel([])), token="x", budget=Budget(usd=5, name="all"))
+asgi(ReActAgent("a", ScriptedModel([])), budget=5)  # error
+asgi(ReActAgent("a", ScriptedModel([])), rate="often")  # error

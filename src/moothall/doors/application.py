@@ -57,7 +57,8 @@ def asgi(
 
     Raises:
         DefinitionError: there are no agents, or they are of several spaces
-        ConfigError: the token is empty, or another argument is not valid
+        ConfigError: the token is empty, another argument is not valid, or an agent has a budget
+            that the callers' is no part of
         MissingExtra: the extra `mcp` is not installed
     """
     MissingExtra.unless("doors", "mcp", "mcp", "mcp_types", "starlette")

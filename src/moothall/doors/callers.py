@@ -6,11 +6,12 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from moothall.arguments import check_integer
 from moothall.doors.checks import Scope
 from moothall.errors import BudgetExceeded, ConfigError
+from moothall.reasoning.group import check_reply_budget
 from moothall.threads import guard
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Callers:
         budget: Budgets = None,
         rate: int | None = None,
     ) -> None:
-        self.tokens = _checked(tokens)
+        self.tokens: dict[str, str] | None = _checked(tokens)
         if budget is not None and not callable(getattr(budget, "child", budget)):
             raise ConfigError(f"budget= must be a Budget or a function, got {budget!r:.80}")
         check_integer("rate=", rate, optional=True)
@@ -56,6 +57,15 @@ class Callers:
         self._budgets: dict[str, Budget | None] = {}
         self._made: dict[str, tuple[float, float]] = {}  # requests left, and when that was so
         self._guard = guard()
+
+    def check(self, agent: Any) -> None:
+        """Check that an agent can keep to the budget of all callers.
+
+        Raises:
+            ConfigError: it, or a member of it, has a budget that this one is no part of
+        """
+        if callable(getattr(self._given, "child", None)):
+            check_reply_budget(agent, cast("Budget", self._given))
 
     def named(self, given: bytes) -> str | None:
         """Return whose token this is, or None; it takes as long for each."""

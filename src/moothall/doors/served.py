@@ -69,6 +69,7 @@ class Served:
 
     Raises:
         DefinitionError: there are none, some are in another space, or two have one id
+        ConfigError: an agent has a budget that the callers' is no part of
     """
 
     def __init__(
@@ -84,7 +85,9 @@ class Served:
         if len(spaces) > 1:
             raise DefinitionError("doors need agents of one space, or agents that are in none")
         self.agents: dict[str, Agent] = {address(each.id): each for each in given}
-        self.callers = Callers() if callers is None else callers
+        self.callers: Callers = Callers() if callers is None else callers
+        for each in given:
+            self.callers.check(each)
         self._space: Any = given[0].space if space is None else space
         self._own = self._space is None
         self._calls: dict[str, Caller] = {}
