@@ -264,7 +264,7 @@ class Company:
         until = self._loop.time() + seconds
 
         def left() -> float:
-            return max(0.0, until - self._loop.time())
+            return max(0.0, float(until - self._loop.time()))
 
         if self._server is not None:
             self._server.stop()
