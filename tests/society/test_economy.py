@@ -76,7 +76,7 @@ def test_shares_leave_no_rest_and_are_fair_to_a_unit(total: int, weights: list[i
         assert abs(part - exact) <= 1
 
 
-def test_what_is_left_of_shares_goes_to_the_largest_rests_and_to_the_first_of_equal_ones() -> None:
+def test_shares_remainder_goes_to_the_largest_rests() -> None:
     assert shares(10, [5, 3, 3]) == [4, 3, 3]
     assert shares(5, [1, 1, 1]) == [2, 2, 1]
     assert shares(5, [0, 0]) == [0, 0]
@@ -113,7 +113,7 @@ def test_a_wage_is_taxed_at_its_source_by_the_income_of_the_day() -> None:
     assert net == [5_000, 3_000, 2_500]
 
 
-def test_nobody_is_paid_for_more_seconds_than_a_step_has() -> None:
+def test_firm_pays_at_most_the_seconds_of_a_step() -> None:
     made = books(Firm("firm-1", "work-1", 9_000), c1={"work": "work-1"})
     for _ in range(2):
         answers = settled(made, *(("c1", Work("work-1", each)) for each in (600, 600, 300, 1)))
@@ -157,7 +157,7 @@ def test_wages_come_before_purchases_and_the_first_in_id_order_before_the_second
         (Pay("nobody", 1), "there is no nobody"),
     ),
 )
-def test_what_cannot_be_is_refused_with_a_reason_and_moves_nothing(want: Want, reason: str) -> None:
+def test_economy_impossible_want_is_refused_and_moves_nothing(want: Want, reason: str) -> None:
     shop = Firm("firm-1", "shop-1", 10_000, stock=10**8, sells=True)
     made = books(shop, Firm("firm-2", "work-1"), Bank(), c1={"work": "shop-1", "money": 1000})
     before = dict(made.balances)
@@ -167,7 +167,7 @@ def test_what_cannot_be_is_refused_with_a_reason_and_moves_nothing(want: Want, r
     assert made.balances == before
 
 
-def test_one_works_and_buys_only_where_one_is_and_while_it_is_open() -> None:
+def test_economy_work_and_purchases_need_an_open_place_and_presence() -> None:
     city = City.generate(seed=1, citizens=50)
     shop = city.by_kind("shop")[0]
     firm = Firm("firm-1", shop, 10_000, stock=100, sells=True)

@@ -53,7 +53,7 @@ def test_the_people_of_a_seed_are_those_of_every_platform(people: list[dict[str,
     ]
 
 
-def test_they_are_distributed_as_stated(people: list[dict[str, Any]]) -> None:
+def test_people_are_distributed_as_documented(people: list[dict[str, Any]]) -> None:
     profiles = [person["profile"] for person in people]
     children = sum(profile["age"] < 18 for profile in profiles)
     assert 0.1 < children / 400 < 0.35
@@ -102,7 +102,7 @@ def test_relations_are_mutual_and_households_are_close(people: list[dict[str, An
     assert not any("kin" in each for each in homeless)  # all live alone
 
 
-def test_what_is_given_is_kept_and_the_rest_is_drawn() -> None:
+def test_people_given_fields_are_kept_and_the_rest_is_drawn() -> None:
     given = {"id": "ada", "name": "Ada", "money": 7, "profile": {"age": 30}, "needs": {"energy": 1}}
     (ada,) = completed([given], seed=1)
     assert (ada["name"], ada["money"], ada["profile"]["age"]) == ("Ada", 7, 30)
@@ -115,7 +115,7 @@ def test_what_is_given_is_kept_and_the_rest_is_drawn() -> None:
     assert [type(block).__name__ for block in agent.blocks][:2] == ["NeedsBlock", "PlanBlock"]
 
 
-def test_what_belongs_in_a_profile_is_not_taken_for_something_else() -> None:
+def test_people_misplaced_field_is_refused() -> None:
     with pytest.raises(ConfigError, match="'age' must be in a citizen's `profile`"):
         completed([{"id": 1, "age": 30}])
     with pytest.raises(ConfigError, match="a citizen must have an 'id', got"):
@@ -278,9 +278,7 @@ def test_numbers_are_read_as_pandas_writes_a_column_with_empty_cells(tmp_path: P
         ('id\n"1\n', "cannot be read"),
     ),
 )
-def test_what_is_wrong_with_a_table_is_named(
-    tmp_path: Path, city: City, table: str, fault: str
-) -> None:
+def test_people_table_faults_are_named(tmp_path: Path, city: City, table: str, fault: str) -> None:
     file = tmp_path / "people.csv"
     file.write_text(table)
     with pytest.raises(ConfigError) as raised:

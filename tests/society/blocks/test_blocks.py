@@ -260,7 +260,7 @@ def test_a_day_has_sleep_meals_and_work(day: Day) -> None:
     )
 
 
-def test_nobody_acts_at_a_closed_place_or_comes_to_one(day: Day) -> None:
+def test_blocks_closed_places_are_neither_used_nor_visited(day: Day) -> None:
     assert day.closed == []
 
 

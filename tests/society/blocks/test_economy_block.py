@@ -84,7 +84,7 @@ def test_money_goes_to_the_bank_in_the_morning() -> None:
     assert agent.status["savings"] == 97_200
 
 
-def test_what_a_day_leaves_is_kept_for_a_week_and_a_wage_is_income_of_the_day() -> None:
+def test_economy_block_keeps_a_week_of_budget_and_saves_the_rest() -> None:
     for purse, after in ((0, 9200), (1000, 10_200), (60_000, 64_400)):
         agent = citizen([spender()], income=10_000, purse=purse)  # a budget of 9,200 a day
         live(agent, step=96, city=town())
@@ -116,7 +116,7 @@ def test_what_a_day_leaves_is_kept_for_a_week_and_a_wage_is_income_of_the_day() 
         ("eat", {"purse": 499}, None, "idle"),
     ),
 )
-def test_it_spends_its_purse_its_money_or_a_quarter_of_the_budget_but_not_too_little(
+def test_economy_block_purchase_is_bounded_by_purse_money_and_budget(
     do: str, status: dict[str, int], bought: Buy | None, act: str
 ) -> None:
     agent = citizen([spender()], plan=plan(do, "shop-1"), income=10_000, paid_day=0, **status)
@@ -128,7 +128,7 @@ def test_it_spends_its_purse_its_money_or_a_quarter_of_the_budget_but_not_too_li
         assert again == [bought]
 
 
-def test_it_fits_work_purchases_and_meals_in_a_restaurant() -> None:
+def test_economy_block_fits_work_purchases_and_restaurant_meals() -> None:
     block = spender()
     for words, score in (
         ("work at office-3", 1.5),

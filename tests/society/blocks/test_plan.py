@@ -140,7 +140,7 @@ def test_free_time_has_pieces_of_half_an_hour_to_two_and_a_purchase_takes_one_at
     assert done["social"] <= {"restaurant", "park", "home-1"}
 
 
-def test_who_moves_house_or_changes_work_makes_a_new_plan_of_the_day() -> None:
+def test_plan_is_made_anew_after_a_change_of_home_or_work() -> None:
     agent = citizen([steady()], work="work-1")
     live(agent, 9, city=town())
     for key, value in (("home", "park-1"), ("work", "shop-1"), ("work", None)):
@@ -299,7 +299,7 @@ def test_a_need_that_is_too_low_breaks_the_plan(
     assert "mended" not in there.status
 
 
-def test_who_is_unsafe_away_goes_home_and_company_waits_until_school_is_over() -> None:
+def test_plan_breaks_for_safety_but_not_for_company() -> None:
     for need, do, place, breaks in (
         ("safety", "leisure", "park-1", True),
         ("social", "study", "work-1", False),

@@ -88,7 +88,7 @@ def test_opinions_approach_within_the_bound_and_only_there() -> None:
     assert agent.status["opinions"] == {"music": 520}
 
 
-def test_one_meets_who_is_there_or_else_writes_to_a_friend() -> None:
+def test_social_meets_who_is_there_or_writes_to_a_friend() -> None:
     met = set()
     for number in range(20):
         agent = citizen([SocialBlock()], plan=MEET)
@@ -115,7 +115,7 @@ def test_one_meets_who_is_there_or_else_writes_to_a_friend() -> None:
         assert "music" in agent.memory.stream[-1][1]
 
 
-def test_what_is_said_tells_what_one_thinks() -> None:
+def test_social_message_text_states_the_opinion() -> None:
     assert "enough of music" in message_text(0, "music", -900)
     assert "care about music" in message_text(1, "music", 900)
     assert message_text(0, "", 0) == "Good to see you."
@@ -175,7 +175,7 @@ def test_nonsense_of_a_model_falls_back_to_the_rule_and_is_counted(answer: Any) 
     assert block.fallbacks == 1
 
 
-def test_what_is_said_in_no_known_form_moves_nothing() -> None:
+def test_social_message_of_an_unknown_form_changes_nothing() -> None:
     agent = citizen([SocialBlock()])
     for args in ({"topic": ["music"], "opinion": 1}, {"topic": "music", "opinion": "high"}):
         live(agent, messages=[said("2", **args)])

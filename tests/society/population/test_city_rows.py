@@ -152,7 +152,7 @@ def test_people_in_columns_are_drawn_from_the_same_distributions() -> None:
     assert (np.bincount(table["work"][table["work"] >= 0]) <= 2400).all()
 
 
-def test_who_finds_the_nearest_school_full_has_a_seat_in_the_next() -> None:
+def test_rows_child_without_a_seat_in_the_nearest_school_gets_the_next() -> None:
     row = [("home-1", 99), ("school-1", 5), ("school-2", 3), ("school-3", 9)]
     places = [
         Place(id, id[:-2], 100 * at, 0, holds, 0, 24 * 3600) for at, (id, holds) in enumerate(row)
@@ -164,7 +164,7 @@ def test_who_finds_the_nearest_school_full_has_a_seat_in_the_next() -> None:
     assert children.columns["school"].tolist() == [1, 1, 1, 1, 2, 2, 3, 3, 3]
 
 
-def test_those_without_a_home_are_no_household() -> None:
+def test_rows_without_a_home_are_no_household() -> None:
     city = City.generate(seed=2, citizens=40)
     home = np.full(30, -1, np.int32)
     home[:2] = city.ids().index(city.by_kind("home")[0])

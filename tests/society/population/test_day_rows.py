@@ -306,7 +306,7 @@ async def test_a_promoted_citizen_goes_on_with_its_plan() -> None:
         ({"relations": dict.fromkeys(map(str, range(151)), 5)}, "citizen 1 has 151 relations"),
     ),
 )
-def test_what_columns_have_no_room_for_is_refused(changes: dict[str, Any], why: str) -> None:
+def test_rows_value_that_columns_cannot_hold_is_refused(changes: dict[str, Any], why: str) -> None:
     population = Population(2, None, all_blocks())
     agent = population.promote(1)
     before = dict(agent.status)
