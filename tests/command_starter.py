@@ -26,6 +26,7 @@ from typing import Any
 MODULES = (
     "aiohttp",
     "moothall.agents.folder_actions",
+    "moothall.company.company",
     "moothall.models.names",
     "moothall.models.remote.openai",
     "docstring_parser",

@@ -19,6 +19,7 @@ MODELS = sorted((ROOT / "examples" / "models").glob("*.py"))
 EXAMPLES = (
     *(p for p in sorted((ROOT / "examples").glob("*.py")) if p.name not in OWN),
     *MODELS,
+    ROOT / "examples" / "company" / "run.py",
 )
 EXAMPLES_BY_NAME = {path.name: path for path in EXAMPLES}
 
@@ -45,7 +46,7 @@ def test_segregation_prints_what_its_page_shows() -> None:
 
 def test_readme_serves_an_agent_of_the_examples() -> None:
     readme = (ROOT / "README.md").read_text()
-    (name,) = re.findall(r"moothall serve (\S+)", readme)
+    (name,) = re.findall(r"moothall serve (examples\S+)", readme)
     done = subprocess.run(
         [
             sys.executable,

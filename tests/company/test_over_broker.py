@@ -80,6 +80,36 @@ agents:
 {more}"""
 
 
+def test_a_company_takes_over_from_another_and_requests_wait_meanwhile(
+    make_company: MakeCompany, broker: Broker, exchange: str
+) -> None:
+    broker_of = f"broker: {{host: localhost, port: {broker.port}, exchange: {exchange}}}\n"
+    agents = "agents: {Clerk: {ref: 'program.py:Clerk'}}\n"
+    first, second = (make_company(broker_of + agents) for _ in range(2))
+
+    async def main() -> None:
+        async with first:
+            me = await asyncio.to_thread(other.add, Agent("me"))
+            assert await me.ask("Clerk", "which") == 1
+            async with second:
+                assert second.health()["agents"]["Clerk"]["state"] == "standby"
+                assert not second.health()["ready"]
+                ending = asyncio.create_task(first.__aexit__())
+                numbers = []
+                while not second.health()["ready"]:
+                    numbers.append(await me.ask("Clerk", "which"))
+                await ending
+                numbers.append(await me.ask("Clerk", "which"))
+                assert numbers[-1] == 2
+                assert numbers == sorted(numbers)
+                assert second.health()["agents"]["Clerk"]["deaths"] == 0
+
+    with AMQPSpace(amqp_options=AMQPOptions(port=broker.port), exchange=exchange) as other:
+        asyncio.run(asyncio.wait_for(main(), 50))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
 def test_one_process_of_three_is_replaced_and_killed_without_a_request_lost(
     tmp_path: Path, broker: Broker, exchange: str, me: Agent
 ) -> None:
@@ -154,7 +184,7 @@ def test_one_process_of_three_is_replaced_and_killed_without_a_request_lost(
             threading.Event().wait(0.01)
         over.set()
         loading.join(60)
-        assert outcomes["ok"] + outcomes["in doubt"] == outcomes["asked"]
+        assert outcomes["ok"] + outcomes["in doubt"] == outcomes["asked"], outcomes
         assert outcomes["in doubt"] <= 1
         counted = Counter((tmp_path / "counted").read_text().split())
         assert max(counted.values()) == 1

@@ -42,7 +42,7 @@ def test_a_way_goes_over_the_roads_and_its_time_is_rounded_up_once() -> None:
     assert city.route("home", "home") == (("home",), 0, 0)
 
 
-def test_what_cannot_be_reached_has_no_way() -> None:
+def test_city_place_that_cannot_be_reached_has_no_route() -> None:
     city = town()
     assert city.seconds("home", "island") is None
     assert city.metres("island", "home") is None

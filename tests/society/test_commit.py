@@ -62,7 +62,7 @@ async def test_an_answer_comes_once_in_the_next_step() -> None:
     assert ann.status["told"] == [None, "there is no 3 who could be paid"]
 
 
-async def test_who_is_on_the_way_holds_a_place_until_it_leaves_and_wants_no_other_way() -> None:
+async def test_commit_full_place_keeps_the_reservation_of_a_traveller() -> None:
     def go(me: CitizenAgent) -> None:
         me.want(Move("b" if me.perceived.step < 2 else "c", "crawl"))
         me.memory.note(me.perceived.step, str([each.reason for each in me.perceived.answers]))
@@ -92,7 +92,7 @@ async def test_places_next_to_each_other_are_a_step_apart() -> None:
     assert (row["home"], row["work"]) == (1, 0)
 
 
-async def test_who_was_nowhere_is_there_in_the_next_step_however_short_it_is() -> None:
+async def test_commit_citizen_without_a_place_arrives_in_the_next_step() -> None:
     ann = wanting(Move("b"))
     async with Society([ann], town()) as society:
         await society.run(steps=1, step="1s")
@@ -120,7 +120,7 @@ async def test_the_last_place_goes_to_who_is_there_first_then_by_id() -> None:
     assert (nine.status["told"], ten.status["told"]) == ([1], ["b is full"])
 
 
-async def test_who_is_on_its_way_keeps_its_place_and_arrives_in_time() -> None:
+async def test_commit_traveller_keeps_its_place_and_arrives_in_time() -> None:
     places: list[Any] = []
 
     def watch(me: CitizenAgent) -> None:
@@ -158,7 +158,7 @@ async def test_who_is_on_its_way_keeps_its_place_and_arrives_in_time() -> None:
         (Move(["b"]), "there is no place ['b']"),  # type: ignore[arg-type]
     ),
 )
-async def test_what_cannot_be_done_says_why(want: Want, told: Any) -> None:
+async def test_commit_refused_want_says_why(want: Want, told: Any) -> None:
     citizen = wanting(want, home="a", money=100)
     await after(2, citizen, wanting(id=2), city=town(), services=[Bank()])
     assert citizen.status["told"] == [told]
@@ -236,7 +236,7 @@ async def test_a_message_with_wrong_arguments_is_answered_by_an_error() -> None:
     ]
 
 
-async def test_what_is_no_want_costs_the_turn_and_is_told() -> None:
+async def test_commit_wrong_want_fails_the_turn() -> None:
     society = await after(1, wanting(5))  # type: ignore[arg-type]
     assert society.failures[0][2].startswith("DefinitionError: want must be a Want such as Move")
 
@@ -407,14 +407,14 @@ async def test_capacity_money_and_places_hold_in_every_step() -> None:
             assert sorted(everyone, key=int) == [str(number) for number in range(24)]
 
 
-async def test_what_citizens_own_has_their_deposits_too() -> None:
+async def test_metrics_owned_money_includes_deposits() -> None:
     society = await after(1, wanting(Save(30), money=50), services=[Bank(money=7)])
     (row,) = society.metrics
     assert (row["owned"], row["money"], society.books.balances["bank"]) == (50, 57, 37)
 
 
 @pytest.mark.parametrize(("length", "steps"), (("5min", 6), ("1min", 30), ("20min", 2)))
-async def test_who_is_on_the_way_arrives_in_time_if_steps_change_their_length(
+async def test_commit_traveller_arrives_in_time_after_a_change_of_step(
     length: str, steps: int
 ) -> None:
     citizen = wanting(Move("b", "crawl"), home="a")

@@ -76,7 +76,7 @@ def test_shares_leave_no_rest_and_are_fair_to_a_unit(total: int, weights: list[i
         assert abs(part - exact) <= 1
 
 
-def test_what_is_left_of_shares_goes_to_the_largest_rests_and_to_the_first_of_equal_ones() -> None:
+def test_shares_remainder_goes_to_the_largest_rests() -> None:
     assert shares(10, [5, 3, 3]) == [4, 3, 3]
     assert shares(5, [1, 1, 1]) == [2, 2, 1]
     assert shares(5, [0, 0]) == [0, 0]
@@ -113,7 +113,7 @@ def test_a_wage_is_taxed_at_its_source_by_the_income_of_the_day() -> None:
     assert net == [5_000, 3_000, 2_500]
 
 
-def test_nobody_is_paid_for_more_seconds_than_a_step_has() -> None:
+def test_firm_pays_at_most_the_seconds_of_a_step() -> None:
     made = books(Firm("firm-1", "work-1", 9_000), c1={"work": "work-1"})
     for _ in range(2):
         answers = settled(made, *(("c1", Work("work-1", each)) for each in (600, 600, 300, 1)))
@@ -157,7 +157,7 @@ def test_wages_come_before_purchases_and_the_first_in_id_order_before_the_second
         (Pay("nobody", 1), "there is no nobody"),
     ),
 )
-def test_what_cannot_be_is_refused_with_a_reason_and_moves_nothing(want: Want, reason: str) -> None:
+def test_economy_impossible_want_is_refused_and_moves_nothing(want: Want, reason: str) -> None:
     shop = Firm("firm-1", "shop-1", 10_000, stock=10**8, sells=True)
     made = books(shop, Firm("firm-2", "work-1"), Bank(), c1={"work": "shop-1", "money": 1000})
     before = dict(made.balances)
@@ -167,7 +167,7 @@ def test_what_cannot_be_is_refused_with_a_reason_and_moves_nothing(want: Want, r
     assert made.balances == before
 
 
-def test_one_works_and_buys_only_where_one_is_and_while_it_is_open() -> None:
+def test_economy_work_and_purchases_need_an_open_place_and_presence() -> None:
     city = City.generate(seed=1, citizens=50)
     shop = city.by_kind("shop")[0]
     firm = Firm("firm-1", shop, 10_000, stock=100, sells=True)
@@ -230,7 +230,7 @@ def test_interest_is_credited_in_the_order_of_ids_while_the_bank_has_some() -> N
 def test_the_day_ends_with_inputs_profits_transfers_and_new_prices() -> None:
     shop = Firm("firm-1", "shop-1", 10_000, price=100, stock=50, sells=True)
     works = Firm("firm-2", "work-1", 100_000, wage=4000)
-    state = Government(most_price=1000, month=1)
+    state = Government(most_price=1000, month=1, daily=0)
     made = books(shop, works, state, hour=23, c1={"work": "work-1"}, c2={"money": 10_000})
     total = made.total
     settled(made, ("c1", Work("work-1", 900)), ("c2", Buy("shop-1", "goods", 9000)))
@@ -254,7 +254,7 @@ def test_only_private_firms_make_goods_and_change_wages_and_a_seller_keeps_its_b
     shop = Firm("firm-1", "shop-1", 10_000, wage=4000, price=100, stock=50, sells=True)
     school = Firm("firm-2", "school-1", wage=4000, public=True)
     works = Firm("firm-3", "work-1", 100_000, wage=4000)
-    state = Government(money=50_000, most_price=1000, most_wage=1000, month=2)
+    state = Government(money=50_000, most_price=1000, most_wage=1000, month=2, daily=0)
     citizens = {"c1": {"work": "shop-1"}, "c2": {"work": "school-1"}, "c3": {"work": "work-1"}}
     made = books(shop, school, works, state, hour=23, **citizens)
     wages = {id: Work(status["work"], 900) for id, status in citizens.items()}
@@ -345,7 +345,7 @@ def test_an_economy_is_made_for_a_city() -> None:
     staff = sum(city.capacity(id) * share[city.kind(id)] // 1000 for id in public)
     assert (services[0].money, services[1].money) == (250_000, staff * 200_000)
     assert {(each.wage, each.price) for each in firms} == {(2500, 100)}
-    firm = make_economy(city, days=1, wage=100)[-1]
+    firm = make_economy(city, days=1, wage=100)[-2]
     assert firm.money == city.capacity(firm.place) * 8 * 100
     assert {each.seed for each in make_economy(city, seed=7) if isinstance(each, Government)} == {7}
     with pytest.raises(ConfigError, match="make_economy needs"):

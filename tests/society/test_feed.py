@@ -125,7 +125,7 @@ def test_a_post_of_whom_one_follows_is_found_among_very_many() -> None:
         (Post("x" * 281), "1 to 280"),
     ),
 )
-def test_what_makes_no_sense_is_refused(want: Want, reason: str) -> None:
+def test_feed_senseless_want_is_refused(want: Want, reason: str) -> None:
     feed = Feed()
     made = town(feed)
     do(made, "1", Post("hello"))

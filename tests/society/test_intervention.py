@@ -96,7 +96,7 @@ async def test_a_status_is_set_for_those_named_or_found(whose: Any, changed: str
     assert [id for id, state in moods.items() if '"mood"' in json.dumps(state)] == list(changed)
 
 
-async def test_what_cannot_be_changed_is_a_failure_and_the_rest_is_made() -> None:
+async def test_intervention_part_that_cannot_apply_fails_alone() -> None:
     citizen, seen = told(money=5)
     async with Society([citizen]) as society:
         society.intervene(
@@ -154,7 +154,7 @@ async def test_branches_are_the_same_bytes_until_the_interventions_step() -> Non
             assert len({state_of(trunk), state_of(left), state_of(right)}) == 3
 
 
-async def test_what_an_intervention_changed_is_in_the_state() -> None:
+async def test_intervention_changes_are_part_of_the_state() -> None:
     citizen, _ = told(home="shop-1", money=50)
     async with Society([citizen], shops()) as society:
         society.intervene(Intervention(0, facts={"tax": 2}, close=["shop-1"]))
@@ -199,7 +199,7 @@ class Stop(Exception):
 
 
 @pytest.mark.parametrize("in_place", (True, False))
-async def test_those_of_a_run_under_way_are_recorded_in_it(tmp_path: Path, in_place: bool) -> None:
+async def test_intervention_during_a_run_is_recorded(tmp_path: Path, in_place: bool) -> None:
     one, two, before = (Intervention(at, status={f"mood-{at}": at}) for at in (2, 5, 1))
 
     def made(journal: Journal | None = None) -> Society:
@@ -232,7 +232,7 @@ async def test_those_of_a_run_under_way_are_recorded_in_it(tmp_path: Path, in_pl
             assert society.interventions == (before, one, two)
 
 
-async def test_one_that_is_given_is_on_disk_before_the_step_in_which_it_is_made(
+async def test_intervention_is_on_disk_before_its_step(
     tmp_path: Path,
 ) -> None:
     path, then = tmp_path / "journal", tmp_path / "then"
@@ -253,7 +253,7 @@ async def test_one_that_is_given_is_on_disk_before_the_step_in_which_it_is_made(
             assert (society.interventions, state_of(society)) == ((one,), whole)
 
 
-async def test_one_is_given_before_its_step_begins() -> None:
+async def test_intervention_for_a_past_step_is_refused() -> None:
     said: list[str] = []
 
     async def asks(me: Any) -> None:
@@ -272,7 +272,7 @@ async def test_one_is_given_before_its_step_begins() -> None:
             society.intervene(Intervention(9, close=["z"]))
 
 
-def test_one_is_plain_data() -> None:
+def test_intervention_is_plain_data() -> None:
     one = Intervention(
         when="2026-01-06T08:00", status={"mood": [1]}, citizens={"work": "b"}, pay=[("a", "b", 1)]
     )

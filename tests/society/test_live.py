@@ -179,7 +179,7 @@ async def test_a_society_without_positions_has_none() -> None:
                 draw_map(society, "map.png")
 
 
-async def test_who_is_on_the_way_stays_there_when_a_run_goes_on(tmp_path: Path) -> None:
+async def test_live_positions_of_travellers_survive_a_resume(tmp_path: Path) -> None:
     def stop(row: Any) -> None:
         if row["step"] == 5:
             seen.append(society.positions())

@@ -92,7 +92,7 @@ class Triple(CitizenAgent):
     memory_config: dict[str, Any] = {"mood": (int, 1, True)}  # noqa: RUF012
 
 
-def test_what_is_no_memory_t_is_refused_by_name() -> None:
+def test_memory_config_of_a_wrong_type_is_refused_by_name() -> None:
     with pytest.raises(DefinitionError, match=r"Wrong.memory_config\['mood'\] must be of float"):
         Wrong(1, memory=CitizenMemory())
     with pytest.raises(DefinitionError, match="has a memory_config, so its memory must"):

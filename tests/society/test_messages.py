@@ -22,7 +22,7 @@ from society.life import Bank, Noting, living, said, town
 HELLO = said("me", content="hello")
 
 
-async def test_what_is_sent_in_a_step_comes_in_the_next_by_sender_and_sequence() -> None:
+async def test_society_messages_arrive_in_the_next_step_by_sender_and_sequence() -> None:
     def speak(me: CitizenAgent) -> None:
         if me.perceived.step == 0:
             for number in range(2):
@@ -38,7 +38,7 @@ async def test_what_is_sent_in_a_step_comes_in_the_next_by_sender_and_sequence()
         ]
 
 
-async def test_what_services_answer_comes_in_the_order_of_ids_too() -> None:
+async def test_society_answers_of_services_arrive_in_order_of_ids() -> None:
     class Saver(Noting):
         async def forward(self) -> None:
             self.send(said("bank", "save", cents=5))
@@ -87,7 +87,7 @@ async def test_an_agent_handles_one_message_at_a_time() -> None:
     assert slow.log == ["begin a", "end a", "begin b", "end b"]
 
 
-async def test_who_leaves_handles_no_further_message_and_takes_no_step() -> None:
+async def test_society_citizen_that_leaves_handles_nothing_more() -> None:
     class Leaves(Noting):
         @action
         async def say(self, content: str) -> None:
@@ -301,7 +301,7 @@ async def test_callbacks_are_called_as_in_every_space() -> None:
     assert told.calls == ["after_add", "before", "after 4", "before_remove"]
 
 
-async def test_what_is_sent_to_who_has_left_is_gone() -> None:
+async def test_society_message_to_a_citizen_that_left_is_dropped() -> None:
     me, other = Noting("me"), Noting("other")
     async with Society([me, other]) as society:
         me.send(said("other", content="bye"))

@@ -253,7 +253,7 @@ def perceived(step: int, **status: Any) -> Perception:
     return Perception(View(step, Clock().at(step)), "1", status)
 
 
-def test_what_matters_now_is_remembered_within_its_tokens() -> None:
+def test_mind_shows_what_matters_within_its_tokens() -> None:
     stream: list[Any] = [(step, f"It paid {step} for bread.") for step in range(150)]
     stream[3] = (3, "It heard from Ann (2): the bridge is closed.")
     stream[5] = (5, "Its plan broke: park-1 is closed; now leisure.")

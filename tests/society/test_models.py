@@ -109,7 +109,7 @@ async def test_a_model_that_hangs_or_fails_costs_that_citizen_its_answer(
     assert "so a rule decides: the model did not answer" in warned[0]
 
 
-async def test_what_struck_is_recorded_and_taken_again(tmp_path: Path) -> None:
+async def test_model_outage_is_recorded_and_repeated_on_resume(tmp_path: Path) -> None:
     class Stop(Exception):
         pass
 

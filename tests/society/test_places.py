@@ -95,7 +95,7 @@ def test_unknown_places_are_refused(place: Any) -> None:
             travel("teleport")
 
 
-def test_what_each_has() -> None:
+def test_places_protocols_of_each_city() -> None:
     found = {
         protocol: [
             type(each).__name__ for each in (CITY, NETWORK, GRID) if isinstance(each, protocol)
@@ -142,7 +142,7 @@ def test_a_block_finds_what_it_needs() -> None:
         (7, (Places,), (), "M needs places, and int has none: pass as city= a City"),
     ),
 )
-def test_what_is_missing_is_said(
+def test_places_missing_protocol_is_named(
     place: Any, protocols: tuple[type, ...], kinds: tuple[str, ...], text: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:

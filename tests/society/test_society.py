@@ -120,7 +120,7 @@ async def test_a_state_that_is_no_json_is_refused_with_its_agent() -> None:
                 society.state_dict()
 
 
-async def test_who_fails_loses_its_turn_and_nobody_else() -> None:
+async def test_society_failing_citizen_loses_only_its_own_turn() -> None:
     class Boom(Block):
         async def forward(self) -> None:
             self.agent.want(Pay("2", 50))
@@ -150,7 +150,7 @@ async def test_who_fails_loses_its_turn_and_nobody_else() -> None:
         assert (await society.step())["failures"] == 1
 
 
-async def test_nobody_waits_for_who_was_removed() -> None:
+async def test_society_does_not_wait_for_a_removed_citizen() -> None:
     async def wait(me: CitizenAgent) -> None:
         await asyncio.Event().wait()
 
@@ -160,7 +160,7 @@ async def test_nobody_waits_for_who_was_removed() -> None:
         assert society.ids() == ["2"]
 
 
-async def test_who_failed_wants_again_in_the_next_step() -> None:
+async def test_society_failed_citizen_acts_again_in_the_next_step() -> None:
     def pays(me: CitizenAgent) -> None:
         if me.perceived.step == 0:
             raise ValueError("before it wanted anything")
@@ -174,7 +174,9 @@ async def test_who_failed_wants_again_in_the_next_step() -> None:
 
 
 @pytest.mark.parametrize("error", (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError))
-async def test_nothing_that_is_raised_ends_the_run(error: type[BaseException]) -> None:
+async def test_society_exceptions_of_citizens_do_not_end_the_run(
+    error: type[BaseException],
+) -> None:
     def raises(_: Any) -> None:
         raise error
 
@@ -215,7 +217,7 @@ async def test_a_citizen_may_leave_and_others_may_come_in_a_step() -> None:
         assert sorted(society.ids()) == ["2", "9"]
 
 
-async def test_who_is_gone_at_once_never_came_and_who_could_not_come_may_come_later() -> None:
+async def test_society_citizen_added_and_removed_in_one_step_never_came() -> None:
     def call(me: CitizenAgent) -> None:
         if me.perceived.step == 0:
             me.space.add(living(print, id=8, money=3))
@@ -298,7 +300,7 @@ async def test_perception_is_the_world_as_the_step_before_left_it() -> None:
     assert "News" not in texts[1]
 
 
-async def test_what_is_announced_while_a_step_is_lived_is_heard_in_the_next() -> None:
+async def test_society_announcement_within_a_step_is_heard_in_the_next() -> None:
     heard: list[list[str]] = []
 
     class Cries(RowBlock):
@@ -355,7 +357,7 @@ async def test_a_run_has_the_steps_of_its_days_and_tells_of_each() -> None:
         assert (await society.step())["step"] == 5
 
 
-async def test_what_was_done_counts_for_the_length_of_its_step_whatever_follows() -> None:
+async def test_society_activity_counts_for_the_length_of_its_step() -> None:
     class Sleeps(CitizenAgent):
         async def forward(self) -> None:
             self.status["act"] = "sleep"
@@ -650,7 +652,7 @@ async def test_closing_ends_a_run(caplog: pytest.LogCaptureFixture) -> None:
     assert not [line for line in caplog.messages if "lost its turn" in line]
 
 
-async def test_who_has_left_is_gone_when_the_run_goes_on(tmp_path: Path) -> None:
+async def test_society_citizen_that_left_stays_gone_on_resume(tmp_path: Path) -> None:
     class Stop(Exception):
         pass
 

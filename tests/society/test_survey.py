@@ -100,7 +100,7 @@ async def test_a_model_is_asked_once_a_citizen_through_the_schema() -> None:
         ({"away": False}, ["rule", "model"], "whole number from 1 to 5, got None"),
     ),
 )
-async def test_what_a_model_gets_wrong_the_rule_answers_and_it_is_counted(
+async def test_survey_unusable_model_answer_falls_back_to_the_rule_and_is_counted(
     answer: Any, sources: list[str], said: str
 ) -> None:
     async with Society(people(a={"money": 1}), model=Fixed(answer)) as society:
@@ -243,7 +243,7 @@ async def test_an_interview_by_rule_says_how_a_citizen_is_and_what_it_plans() ->
     )
 
 
-async def test_who_is_on_the_way_says_so_and_remembers_what_it_was_told() -> None:
+async def test_survey_traveller_says_so_and_remembers_messages() -> None:
     me = Respondent("7", "", {"moving": {"to": "b"}}, [{"content": "Hello."}], None)  # type: ignore[arg-type]
     here = Perception(View(), "7", me.status)
     said = in_words(replace(me, perceived=here))
@@ -308,7 +308,7 @@ def test_a_survey_has_questions_each_once() -> None:
         Survey("x", MOOD)  # type: ignore[arg-type]
 
 
-async def test_what_else_waits_for_the_loop_goes_on_during_a_survey_of_many() -> None:
+async def test_survey_of_many_does_not_block_the_loop() -> None:
     asked: list[int] = []
 
     def rule(one: Respondent) -> float:

@@ -203,7 +203,7 @@ def lived(folder: Path, citizens: Any, journal: Journal | None = None, **options
 
 
 @pytest.mark.parametrize("citizens", (20, lambda city: Population(20, city, seed=5)))
-def test_who_was_where_when_is_read_again_also_after_a_kill(tmp_path: Path, citizens: Any) -> None:
+def test_trajectories_are_read_again_after_a_kill(tmp_path: Path, citizens: Any) -> None:
     def stop(row: dict[str, Any]) -> None:
         if row["step"] == 9:
             raise Stop

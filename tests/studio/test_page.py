@@ -52,7 +52,7 @@ def reached(page: Page, last: str) -> list[str]:
 def test_everybody_can_use_it(studio: Studio, open_page: Callable[..., Page]) -> None:
     """Tab reaches the tabs, the agents, the filter and the line, in that order.
 
-    Axe finds nothing serious or critical on any tab, light and dark.
+    Axe finds nothing above minor on any tab, light and dark.
     """
     with NativeSpace() as space:
         space.add(studio.user)
@@ -68,7 +68,7 @@ def test_everybody_can_use_it(studio: Studio, open_page: Callable[..., Page]) ->
                 page.get_by_role("tab", name=tab, exact=True).click()
                 page.wait_for_load_state("networkidle")
                 for each in Axe().run(page).response["violations"]:
-                    if each["impact"] in ("serious", "critical"):
+                    if each["impact"] != "minor":
                         nodes = [node["html"][:200] for node in each["nodes"][:3]]
                         found.append(f"{tab}, {scheme}: {each['id']}: {nodes}")
             page.get_by_role("button", name="Light / dark").click()

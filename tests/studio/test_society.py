@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -120,6 +121,8 @@ def test_a_town_steps_plays_and_is_held(
     expect(state(page)).not_to_have_text(before)
     town = studio.journal.runs()[-1].id
     press(page, "Branch")
+    expect(page.get_by_text(re.compile(r"\d+ steps? back, to Mon \d\d:\d\d\."))).to_be_visible()
+    press(page, "Branch there")
     expect(page.get_by_text("The original is kept under Recorded towns.")).to_be_visible()
     expect(state(other)).to_contain_text("· paused")
     assert studio.journal.runs()[-1].forked_from == town
@@ -232,6 +235,8 @@ def test_citizens_are_looked_at_and_asked_and_the_town_is_changed(page: Page) ->
     expect(pays.first).to_contain_text("failed: pay:")
     expect(item).not_to_contain_text("failed")
     press(page, "Branch")  # from the checkpoint before them: what was changed comes again
+    expect(page.get_by_text("2 steps back, to Mon 00:15.")).to_be_visible()
+    press(page, "Branch there")
     expect(state(page)).to_contain_text("step 1 of 2,880 · paused")
     expect(item).to_contain_text("will apply at Mon 00:30 (step 2)", timeout=3000)
 

@@ -26,6 +26,7 @@ def file_actions(
     subfolders: bool = False,
     access_policy: AccessPolicy = ACCESS_PERMITTED,
     max_bytes: int = MAX_BYTES,
+    outside: bool = False,
 ) -> list[Action]:
     """Return actions that read the files of a folder and change nothing.
 
@@ -41,6 +42,8 @@ def file_actions(
         subfolders: whether `list_files` takes the name of a folder to list
         access_policy: who may call them
         max_bytes: the largest file that `read_file` reads; searching has no such limit
+        outside: whether others write what is there, as in a folder of downloads: then a value that
+            is read there does not count as the user's (docs/provenance.md)
 
     Raises:
         FileError: the root does not exist, or is not a folder
@@ -81,6 +84,7 @@ def file_actions(
         "terminal": terminal,
         "access_policy": access_policy,
         "idempotent": True,
+        "outside": outside,
     }
     return [
         Action("list_files", list_folder if subfolders else list_files, **options),

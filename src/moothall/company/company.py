@@ -307,6 +307,9 @@ class Company:
         beside: list[asyncio.Task[Any]] = []
         try:
             await self._place.enter(agent, old, part)
+            gone.clear()  # an attempt to add it that failed set this
+            if agent._mailbox is None:
+                gone.set()
             if self._served is not None:
                 self._served.put(agent)
             if isinstance(agent, Threaded) and agent is not old:

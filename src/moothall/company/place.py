@@ -148,26 +148,28 @@ class Place:
             except (DuplicateAgent, InboxError) as error:
                 if self._settings.broker is None or not _is_taken(error):
                     raise
-            if part.state != "standby":
+            # First: who sees that it stands by may end the other process.
+            if await self._stand_by(part.name) and part.state != "standby":
                 logger.info("%r stands by: another process has its id or its inbox", part.name)
                 part.set("standby")
-            await self._stand_by(part.name)
             await asyncio.sleep(_LOOK_S)
         if self._waiting_space is not None:
             space, self._waiting_space = self._waiting_space, None
             await asyncio.to_thread(space.close)
 
-    async def _stand_by(self, id: str) -> None:
-        """Have requests to an id wait at the broker until this process has it."""
+    async def _stand_by(self, id: str) -> bool:
+        """Have requests to an id wait at the broker until this process has it; say if they do."""
         broker = self._settings.broker
         assert broker is not None
         if self._waiting_space is None:
             # A space of its own: that of the agents cannot open its inbox yet.
             self._waiting_space = self._amqp(broker, on_connection=None)
         try:
-            await self._waiting_space._stand_by(id)
+            waits: bool = await self._waiting_space._stand_by(id)
         except MoothallError as error:
             logger.warning("requests to %r do not wait for this process: %s", id, error)
+            return False
+        return waits
 
     def suspend(self, agent: Agent) -> None:
         """Have a dead agent handle no more messages: they wait for the next one."""

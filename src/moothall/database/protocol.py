@@ -34,7 +34,7 @@ class Rows(Protocol):
 class Database(Protocol):
     """A connection, in a transaction that somebody else ends."""
 
-    def execute(self, sql: str, values: Sequence[Any] = ..., /) -> Rows:
+    def execute(self, sql: str, values: Sequence[Any] = (), /) -> Rows:
         """Run a statement."""
         ...
 
@@ -42,7 +42,7 @@ class Database(Protocol):
         """Run a statement for each of these rows of values."""
         ...
 
-    def insert(self, sql: str, values: Sequence[Any] = ..., /) -> int:
+    def insert(self, sql: str, values: Sequence[Any] = (), /) -> int:
         """Insert one row into a table that numbers its rows; return the number."""
         ...
 

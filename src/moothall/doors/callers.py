@@ -48,7 +48,7 @@ class Callers:
         budget: Budgets = None,
         rate: int | None = None,
     ) -> None:
-        self.tokens = _checked(tokens)
+        self.tokens: dict[str, str] | None = _checked(tokens)
         if budget is not None and not callable(getattr(budget, "child", budget)):
             raise ConfigError(f"budget= must be a Budget or a function, got {budget!r:.80}")
         check_integer("rate=", rate, optional=True)

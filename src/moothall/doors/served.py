@@ -85,7 +85,7 @@ class Served:
         if len(spaces) > 1:
             raise DefinitionError("doors need agents of one space, or agents that are in none")
         self.agents: dict[str, Agent] = {address(each.id): each for each in given}
-        self.callers = Callers() if callers is None else callers
+        self.callers: Callers = Callers() if callers is None else callers
         for each in given:
             self.callers.check(each)
         self._space: Any = given[0].space if space is None else space

@@ -112,6 +112,8 @@ class PostgresPool(Connections[E]):
                 connection.execute("COMMIT")
                 pipeline.sync()
         except psycopg.Error as error:
+            if is_lost(connection, error):
+                raise self._broken(error) from None
             raise self._fault(error) from error
         finally:
             self._give_back(connection)
@@ -146,13 +148,13 @@ class PostgresPool(Connections[E]):
                 if not is_lost(connection, error):
                     raise self._fault(error) from error
                 if not self._took_effect(mark):
-                    raise self._unfinished(
-                        self.name,
-                        f"the connection to the server was lost ({self._said(error)}), and what "
-                        "was being written may be missing: try again",
-                    ) from None
+                    raise self._broken(error) from None
         finally:
             self._unlock()
+
+    def _broken(self, error: psycopg.Error) -> E:
+        lost = f"the connection to the server was lost ({self._said(error)})"
+        return self._unfinished(self.name, f"{lost}: see that it runs, and try again")
 
     def _took_effect(self, number: int) -> bool:
         """Return whether the transaction that was to leave this mark was committed.

@@ -202,12 +202,22 @@ def _whole(pattern: re.Pattern[str], value: str) -> Iterator[Key]:
 
 
 def keys_in(text: str) -> Iterator[Key]:
-    """Yield every reading of the numbers, amounts, dates and times in a folded text."""
+    """Yield every reading of the numbers, amounts, dates and times in a folded text.
+
+    The day and the year of a date are no numbers: who names June 13 has not named file 13.
+    """
+    dates = [
+        (found.span(), [*_dates(found)]) for pattern in _DATES for found in pattern.finditer(text)
+    ]
+    spans = sorted(span for span, keys in dates if keys)
+    place = 0
     for found in _NUMBER.finditer(text):
-        yield from _numbers(found)
-    for pattern in _DATES:
-        for found in pattern.finditer(text):
-            yield from _dates(found)
+        while place < len(spans) and spans[place][1] <= found.start():
+            place += 1
+        if place == len(spans) or found.start("digits") < spans[place][0]:
+            yield from _numbers(found)
+    for _, keys in dates:
+        yield from keys
     for found in _TIME.finditer(text):
         yield from _times(found)
 

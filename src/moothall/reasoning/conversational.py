@@ -111,7 +111,7 @@ class ConversationalAgent(Threaded):
                 )
             self.shared = True
         if trusted != ():
-            self.trusted = checked_trusted(trusted, id)
+            self.trusted: frozenset[str] = checked_trusted(trusted, id)
 
     # -- what a subclass defines -------------------------------------------------------------------
 

@@ -41,6 +41,7 @@ _NAMES = {
     "services.economy": "Bank Government make_economy",
     "services.feed": "Feed",
     "services.firm": "Firm",
+    "services.labour": "LabourMarket",
     "columns.ledger": "BRACKETS",
     "society": "Society",
     "trajectories": "Trajectories",

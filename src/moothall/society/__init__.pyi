@@ -84,6 +84,7 @@ from moothall.society.services.economy import Government as Government
 from moothall.society.services.economy import make_economy as make_economy
 from moothall.society.services.feed import Feed as Feed
 from moothall.society.services.firm import Firm as Firm
+from moothall.society.services.labour import LabourMarket as LabourMarket
 from moothall.society.society import Society as Society
 from moothall.society.survey import Interview as Interview
 from moothall.society.survey import Question as Question

@@ -12,8 +12,8 @@ __all__ = ["larger", "np", "package", "sha256_of", "smaller"]
 
 try:
     import numpy as np
-except ImportError as error:
-    raise MissingExtra("moothall.society", "society") from error
+except ImportError as _error:
+    raise MissingExtra("moothall.society", "society") from _error
 
 
 def package(name: str, what: str = "moothall.society", extra: str = "society") -> Any:

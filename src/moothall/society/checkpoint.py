@@ -17,6 +17,7 @@ from moothall.society.arrays import np
 from moothall.society.columns.want_table import Table
 from moothall.society.kernel.router import Sent, SocietyMailbox
 from moothall.society.kernel.wants import answer_json, answer_of_json, id_order, kind_named
+from moothall.society.population.changing import settle_ids
 from moothall.society.population.messages import PARTS, Messages
 from moothall.society.population.population import Population
 from moothall.society.steps import Steps
@@ -226,6 +227,8 @@ def _arrays_of(society: Steps) -> dict[str, Any]:
         made |= {f"{at}.": table.sender, f"{at}.=": table.reason, f"{at}.#": table.value}
     if books.messages is not None:
         made |= {f"message.{name}": getattr(books.messages, name) for name in PARTS}
+    if population.ids is not population.first_ids:
+        made |= {"ids": population.ids, "next_id": np.array([population.next_id], "uint64")}
     strangers = json.dumps(population.strangers).encode()
     return made | {"strangers": np.frombuffer(strangers, "uint8")}
 
@@ -245,6 +248,7 @@ def _put(population: Population, arrays: dict[str, Any]) -> None:
     strange = set(saved) ^ set(population.arrays)
     if strange:
         raise StateError(f"the state and the population differ by the column {min(strange)!r}")
+    _put_ids(population, arrays)
     for name, own in population.arrays.items():
         given = saved[name]
         if len(given) != len(own) or given.dtype != own.dtype:
@@ -262,6 +266,21 @@ def _put(population: Population, arrays: dict[str, Any]) -> None:
                 own[:, given.shape[1] :] = 0
         else:
             population.arrays[name] = given.copy()  # a column of several values has grown
+
+
+def _put_ids(population: Population, arrays: dict[str, Any]) -> None:
+    """Restore who there is in a population, where some have come or left."""
+    first = population.first_ids
+    ids = arrays["ids"].copy() if "ids" in arrays else first
+    next_id = arrays["next_id"][0] if "ids" in arrays else first[-1] + np.uint64(1)
+    population.next_id = int(next_id)
+    if ids is population.ids:
+        return
+    if len(ids) != len(population):
+        population.arrays = {
+            name: column.new_array(len(ids)) for name, column in population.declared.items()
+        }
+    settle_ids(population, ids)
 
 
 def _put_answers(books: Any, arrays: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@ from moothall.society.kernel.router import Interceptor, Sent, SocietyMailbox, So
 from moothall.society.kernel.wants import Move, Pay, want_of
 from moothall.society.metrics import METRICS, Measure
 from moothall.society.population.books import RowBooks
+from moothall.society.population.changing import change_rows
 from moothall.society.population.engine import Engine
 from moothall.society.population.life import leave_mailbox, measured, run_population, take_mailbox
 from moothall.society.population.messages import deliver_to_rows, row_messages
@@ -221,6 +222,8 @@ class Steps(Space):
         # In id order, independent of the order of turns.
         self._failed.sort(key=lambda each: each[0])
         self.failures.extend((self.number, who, what) for _, who, what in self._failed)
+        if self.population is not None:
+            change_rows(self)
         row = self._measured(heard, len(self._failed))
         self.metrics.append(row)
         self.number += 1

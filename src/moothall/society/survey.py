@@ -18,7 +18,7 @@ from moothall.threads import is_async
 KINDS: Final = ("scale", "choice", "number", "text", "yes_no")
 _LONGEST: Final = 2_000  # how many characters a text answer has at most
 _REMEMBERED: Final = 1_000  # the tokens of what it remembers that a citizen's model is shown
-_HIDDEN: Final = ("plan", "relations", "talks", "visits")
+_HIDDEN: Final = ("kin", "plan", "relations", "talks", "visits")
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,9 @@ class Survey:
         about = " ".join(each.text for each in self.questions)
         shown = {
             "you": {"name": who, **{k: v for k, v in status.items() if k not in _HIDDEN}},
-            "people you know": people_of(perceived, status.get("relations") or {}),
+            "people you know": people_of(
+                perceived, status.get("relations") or {}, status.get("kin") or {}
+            ),
             "conversations": recent_talks(perceived),
             "you remember": recalled(respondent.stream, perceived, about, _REMEMBERED),
             "questions": {each.id: each.text for each in self.questions},

@@ -218,6 +218,13 @@ class SocietyTab:
             return listed
         raise ConfigError(f"there is no citizen whose name begins with {name!r:.80}")
 
+    def kept(self) -> dict[str, int]:
+        """Return the step of the last checkpoint, from which a fork continues."""
+        entries = self._hub.journal.entries(self._living()[0].run_id)
+        states = (each for each in reversed(entries) if each.kind == "state" and not each.path)
+        last = next(states, None)
+        return {"step": 0 if last is None else int(last.data["state"]["step"])}
+
     def log(self) -> dict[str, Any]:
         """Return what was asked and changed, the newest first."""
         town, society = self._living()
@@ -287,7 +294,7 @@ class SocietyTab:
 
     def routes(self, router: APIRouter) -> None:
         """Add a route for each method that pages call, under its name."""
-        for shown in (self.frame, self.map, self.citizen, self.find, self.log):
+        for shown in (self.frame, self.map, self.citizen, self.find, self.kept, self.log):
             router.get(f"/{shown.__name__}")(shown)
         for done in (self.control, self.interview, self.survey, self.intervene):
             router.post(f"/{done.__name__}")(done)

@@ -10,6 +10,7 @@ from typing import Any
 
 from moothall.clock import Clock
 from moothall.dispatch import AgentToolbox
+from moothall.society.blocks.plan import PlanBlock, PlanBlockParams
 from moothall.society.city.city import City
 from moothall.society.city.map import Place
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
@@ -85,3 +86,25 @@ def shown(model: Any) -> dict[str, Any]:
     """What a model was shown last beside the citizen's perception."""
     data: dict[str, Any] = json.loads(model.received[-1][-1]["content"].rpartition("\n")[2])
     return data
+
+
+STEADY: dict[str, Any] = {
+    "wake": 6 * HOUR + 1800,
+    "bed": 22 * HOUR + 1800,
+    "spread": 0,
+    "habit": 0,
+    "lie_in": 0,
+    "begins": 8 * HOUR,
+    "hours": 8 * HOUR + 1800,
+    "weekday": 1000,
+    "weekend": 0,
+    "attends": 1000,
+    "remote": 0,
+    "dines": 0,
+}
+"""Parameters of a `PlanBlock` with which all days of all people have the same hours."""
+
+
+def steady(**params: Any) -> PlanBlock:
+    """Return a `PlanBlock` of the same hours for all."""
+    return PlanBlock(block_params=PlanBlockParams(**{**STEADY, **params}))

@@ -19,14 +19,19 @@ from moothall.society.blocks.economy import (
 from moothall.society.kernel.wants import Answer, Buy, Save, Work
 
 
+def spender() -> EconomyBlock:
+    """One who spends two thousandths of its wealth in a day."""
+    return EconomyBlock(block_params=EconomyBlockParams(of_wealth=2000))
+
+
 def plan(do: str, where: str, until: float = 24) -> list[dict[str, object]]:
     return [{"do": do, "where": where, "from": 0, "until": int(until * HOUR)}]
 
 
 def test_the_budget_is_a_share_of_income_and_wealth_and_never_more_than_there_is() -> None:
-    assert budget_of(20_000, 1_000_000, 900, 2) == 20_000
-    assert budget_of(20_000, 5_000, 900, 2) == 5_000
-    assert budget_of(0, 0, 900, 2) == 0
+    assert budget_of(20_000, 1_000_000, 900, 2000) == 20_000
+    assert budget_of(20_000, 5_000, 900, 2000) == 5_000
+    assert budget_of(0, 0, 900, 2000) == 0
 
 
 def test_usual_income_is_an_average_and_cash_beyond_two_weeks_is_saved() -> None:
@@ -38,20 +43,20 @@ def test_usual_income_is_an_average_and_cash_beyond_two_weeks_is_saved() -> None
 
 
 def test_work_is_wanted_for_the_time_that_is_left() -> None:
-    agent = citizen([EconomyBlock()], plan=plan("work", "work-1", 8.1))
+    agent = citizen([spender()], plan=plan("work", "work-1", 8.1))
     assert live(agent, 8, city=town(), place="work-1") == [Work("work-1", 360)]
     assert agent.status["act"] == "work"
     *_, tomorrow = live(agent, 24 + 8, city=town(), place="work-1")
     assert tomorrow == Work("work-1", 360)
-    away = citizen([EconomyBlock()], plan=plan("work", "work-1"))
+    away = citizen([spender()], plan=plan("work", "work-1"))
     assert live(away, 8, city=town(), place=None) == []
     assert "act" not in away.status
-    anywhere = citizen([EconomyBlock()], plan=plan("work", "work-1"))  # without a city
+    anywhere = citizen([spender()], plan=plan("work", "work-1"))  # without a city
     assert live(anywhere, 8, place=None) == [Work("work-1", 900)]
 
 
 def test_in_a_shop_it_spends_what_the_budget_has_and_only_once() -> None:
-    agent = citizen([EconomyBlock()], plan=plan("shop", "shop-1"), income=10_000)
+    agent = citizen([spender()], plan=plan("shop", "shop-1"), income=10_000)
     (buy,) = live(agent, 10, city=town(), place="shop-1")
     assert buy == Buy("shop-1", "goods", 9200)
     assert (
@@ -62,16 +67,16 @@ def test_in_a_shop_it_spends_what_the_budget_has_and_only_once() -> None:
 
 
 def test_a_meal_out_costs_a_quarter_and_who_cannot_pay_it_goes_home() -> None:
-    agent = citizen([EconomyBlock()], plan=plan("eat", "restaurant-1"), income=10_000)
+    agent = citizen([spender()], plan=plan("eat", "restaurant-1"), income=10_000)
     (buy,) = live(agent, 12, city=town(), place="restaurant-1")
     assert buy == Buy("restaurant-1", "food", 2300)
-    poor = citizen([EconomyBlock()], plan=plan("eat", "restaurant-1"), money=0)
+    poor = citizen([spender()], plan=plan("eat", "restaurant-1"), money=0)
     assert live(poor, 12, city=town(), place="restaurant-1") == []
     assert poor.status["plan"][0]["where"] == "home-1"
 
 
 def test_money_goes_to_the_bank_in_the_morning() -> None:
-    agent = citizen([EconomyBlock()], plan=plan("sleep", "home-1"), income=0)
+    agent = citizen([spender()], plan=plan("sleep", "home-1"), income=0)
     live(agent, step=0, city=town())
     (save,) = live(agent, step=96, city=town())
     assert save == Save(100_000 - 14 * 200)
@@ -79,13 +84,13 @@ def test_money_goes_to_the_bank_in_the_morning() -> None:
     assert agent.status["savings"] == 97_200
 
 
-def test_what_a_day_leaves_is_kept_for_a_week_and_a_wage_is_income_of_the_day() -> None:
+def test_economy_block_keeps_a_week_of_budget_and_saves_the_rest() -> None:
     for purse, after in ((0, 9200), (1000, 10_200), (60_000, 64_400)):
-        agent = citizen([EconomyBlock()], income=10_000, purse=purse)  # a budget of 9,200 a day
+        agent = citizen([spender()], income=10_000, purse=purse)  # a budget of 9,200 a day
         live(agent, step=96, city=town())
         assert agent.status["purse"] == after
     wages = [Answer(Work("work-1", 900), done, value=7000) for done in (True, False, True)]
-    agent = citizen([EconomyBlock()], earned=700, income=10_000, paid_day=0)
+    agent = citizen([spender()], earned=700, income=10_000, paid_day=0)
     live(agent, 10, city=town(), answers=wages)
     assert (agent.status["earned"], agent.status["income"]) == (14_700, 10_000)
     assert agent.blocks[0].budget == 14_700 * 900 // 1000 + 200
@@ -99,7 +104,7 @@ def test_what_a_day_leaves_is_kept_for_a_week_and_a_wage_is_income_of_the_day() 
     ("do", "status", "bought", "act"),
     (
         ("shop", {"purse": 500}, Buy("shop-1", "goods", 500), "shop"),
-        ("shop", {"purse": 499}, None, "leisure"),
+        ("shop", {"purse": 499}, None, "shop"),
         (
             "shop",
             {"purse": 9000, "money": 700, "savings": 9000},
@@ -111,10 +116,10 @@ def test_what_a_day_leaves_is_kept_for_a_week_and_a_wage_is_income_of_the_day() 
         ("eat", {"purse": 499}, None, "idle"),
     ),
 )
-def test_it_spends_its_purse_its_money_or_a_quarter_of_the_budget_but_not_too_little(
+def test_economy_block_purchase_is_bounded_by_purse_money_and_budget(
     do: str, status: dict[str, int], bought: Buy | None, act: str
 ) -> None:
-    agent = citizen([EconomyBlock()], plan=plan(do, "shop-1"), income=10_000, paid_day=0, **status)
+    agent = citizen([spender()], plan=plan(do, "shop-1"), income=10_000, paid_day=0, **status)
     agent.blocks[0].fits = lambda context: 1.0
     assert live(agent, 12, city=town(), place="shop-1") == ([] if bought is None else [bought])
     assert agent.status["act"] == act
@@ -123,8 +128,8 @@ def test_it_spends_its_purse_its_money_or_a_quarter_of_the_budget_but_not_too_li
         assert again == [bought]
 
 
-def test_it_fits_work_purchases_and_meals_in_a_restaurant() -> None:
-    block = EconomyBlock()
+def test_economy_block_fits_work_purchases_and_restaurant_meals() -> None:
+    block = spender()
     for words, score in (
         ("work at office-3", 1.5),
         ("shop at market-2", 1.5),
@@ -138,13 +143,13 @@ def test_it_fits_work_purchases_and_meals_in_a_restaurant() -> None:
         ("home-1", "home-1", "no block fits by rule"),
         ("restaurant-1", "home-1", "no block fits by rule"),
     ):
-        agent = citizen([EconomyBlock()], plan=plan("eat", where))
+        agent = citizen([spender()], plan=plan("eat", where))
         live(agent, 12, city=town(), place=place)
         assert agent.dispatcher.decisions[-1].reason == reason
 
 
 def test_its_actions_are_wants() -> None:
-    agent = citizen([EconomyBlock()])
+    agent = citizen([spender()])
     live(agent, 12, city=town(), place="shop-1")
     (block,) = agent.blocks
     assert asyncio.run(block.buy("food", 300))
@@ -155,7 +160,8 @@ def test_its_actions_are_wants() -> None:
 
 
 def test_a_model_says_how_much_it_spends() -> None:
-    half = EconomyBlock(llm=ScriptedModel([json.dumps({"thousandths": 500})]))
+    spends = EconomyBlockParams(of_wealth=2000)
+    half = EconomyBlock(llm=ScriptedModel([json.dumps({"thousandths": 500})]), block_params=spends)
     agent = citizen([half], plan=plan("shop", "shop-1"), income=10_000)
     assert live(agent, 10, city=town(), place="shop-1") == [Buy("shop-1", "goods", 4600)]
     assert shown(half.llm)["could_spend_cents"] == 9200
@@ -163,13 +169,14 @@ def test_a_model_says_how_much_it_spends() -> None:
     agent = citizen([poor], plan=plan("shop", "shop-1"), money=499)
     assert live(agent, 10, city=town(), place="shop-1") == []  # it is not asked about so little
     assert (poor.llm.received, poor.fallbacks) == ([], 0)
-    wild = EconomyBlock(llm=ScriptedModel([json.dumps({"thousandths": 5000})]))
+    answers = [json.dumps({"thousandths": 5000})]
+    wild = EconomyBlock(llm=ScriptedModel(answers), block_params=spends)
     agent = citizen([wild], plan=plan("shop", "shop-1"), income=10_000)
     assert live(agent, 10, city=town(), place="shop-1") == [Buy("shop-1", "goods", 9200)]
     assert wild.fallbacks == 1
 
 
-@pytest.mark.parametrize("field", ("of_income", "of_wealth", "meal"))
+@pytest.mark.parametrize("field", ("of_income", "meal"))
 def test_a_share_is_from_0_to_1000(field: str) -> None:
     with pytest.raises(ValueError, match=field):
         EconomyBlockParams(**{field: 1001})

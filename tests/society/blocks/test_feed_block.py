@@ -16,7 +16,7 @@ BROWSE = [{"do": "browse", "where": None, "from": 0, "until": 24 * HOUR}]
 POSTS = [Posted(1, "2", "a song", "music", 0), Posted(2, "3", "a match", "sport", 0)]
 
 
-def test_one_likes_what_interests_and_whom_one_knows() -> None:
+def test_feed_block_likes_by_interest_and_acquaintance() -> None:
     assert likes(1000, 0, 500) == 500
     assert (likes(800, 400, 500), likes(1000, 1000, 1000), likes(999, 0, 1)) == (600, 1000, 0)
     always = FeedBlock(block_params=FeedBlockParams(likes=1000, follows=1000, posts=0))
@@ -40,14 +40,14 @@ def test_its_actions_are_wants() -> None:
     assert agent.wants == [Post("Hello.", "music"), Like(3), Follow("2"), Post("Hi", "")]
 
 
-def test_what_was_liked_is_not_liked_again() -> None:
+def test_feed_block_likes_a_post_once() -> None:
     always = FeedBlock(block_params=FeedBlockParams(likes=1000, posts=0))
     liked = Posted(1, "2", "a song", "music", 0, {"1": None})
     agent = citizen([always], plan=BROWSE, profile={"interests": {"music": 1000}})
     assert live(agent, feed=[liked]) == []
 
 
-def test_one_posts_about_what_interests_one() -> None:
+def test_feed_block_posts_about_interests() -> None:
     talks = FeedBlock(block_params=FeedBlockParams(posts=1000))
     (post,) = live(citizen([talks], plan=BROWSE))
     assert isinstance(post, Post)

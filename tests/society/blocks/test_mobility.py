@@ -38,7 +38,7 @@ def test_the_near_and_the_large_are_chosen_more_often() -> None:
     assert chosen[1]["shop-1"] < 1.5 * chosen[1]["shop-2"]  # each trip costs a day besides
 
 
-def test_one_explores_the_less_the_more_places_one_knows() -> None:
+def test_mobility_explores_less_with_more_known_places() -> None:
     assert explores(0) == 1000
     assert explores(1) == 600
     usual = MobilityBlockParams()
@@ -68,7 +68,7 @@ def test_of_nine_places_the_least_visited_is_forgotten_unless_it_is_the_new_one(
     assert agent.status["visits"]["shop"] == {**known, move.to: 1}
 
 
-def test_it_fits_who_is_not_where_its_plan_wants_to_be() -> None:
+def test_mobility_fits_a_citizen_away_from_its_plans_place() -> None:
     block = MobilityBlock()
     fits = [block.fits(each) for each in ("go home", "Move on", "travel", "work at office-1", "")]
     assert fits == [2, 2, 2, 0, 0]
@@ -95,7 +95,9 @@ def test_it_fits_who_is_not_where_its_plan_wants_to_be() -> None:
         ("island", {}, "there is no way to island"),
     ),
 )
-def test_who_cannot_set_out_stays_and_says_why(where: str, hours: Any, why: str) -> None:
+def test_mobility_citizen_without_a_way_stays_and_says_why(
+    where: str, hours: Any, why: str
+) -> None:
     city = town(**hours)
     if where == "island":
         city = City([*city.places, Place("island", "park", 9, 9)], city.roads)
@@ -106,11 +108,11 @@ def test_who_cannot_set_out_stays_and_says_why(where: str, hours: Any, why: str)
     assert agent.status["act"] == "idle"
 
 
-def test_who_is_nowhere_chooses_from_its_home() -> None:
+def test_mobility_citizen_without_a_place_chooses_from_home() -> None:
     assert live(going("park"), 9, city=town(), place=None) == [Move("park-1")]
 
 
-def test_nobody_sets_out_for_what_will_be_closed_on_arrival() -> None:
+def test_mobility_avoids_places_closed_on_arrival() -> None:
     city = town(shop_1=(12, 18), shop_2=(12, 18))
     assert live(going("shop"), 9, city=city) == []
     assert live(going("shop"), 18, city=city) == []
@@ -132,7 +134,7 @@ def test_the_fastest_mode_is_taken_and_children_do_not_drive() -> None:
     assert live(going("park-1", walks), 9, city=far) == [Move("park-1", "walk")]
 
 
-def test_who_is_there_stays_and_who_is_on_the_way_goes_on() -> None:
+def test_mobility_citizen_at_its_place_stays_and_a_traveller_goes_on() -> None:
     assert live(going("park-1"), 9, city=town(), place="park-1") == []
     agent = going("park", moving={"to": "park-1", "arrives": 40, "mode": "walk"})
     assert live(agent, 9, city=town(), place=None) == []

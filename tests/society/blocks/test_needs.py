@@ -82,10 +82,10 @@ def test_an_hour_of_each_act_changes_the_needs_as_stated(
 def test_a_meal_of_half_an_hour_is_most_of_a_days_hunger() -> None:
     agent = citizen([NeedsBlock()], needs=dict.fromkeys(NEEDS, 100), act="eat")
     live(agent, step_s=1800)
-    assert agent.status["needs"] == {"hunger": 900, "energy": 75, "safety": 100, "social": 100}
+    assert agent.status["needs"] == {"hunger": 1000, "energy": 75, "safety": 100, "social": 100}
 
 
-def test_what_was_done_before_the_first_step_changes_nothing() -> None:
+def test_needs_activity_before_the_first_step_changes_nothing() -> None:
     agent = citizen([NeedsBlock()], act="eat")
     live(agent, step=0)
     assert agent.status["needs"]["hunger"] == 900

@@ -49,12 +49,24 @@ def test_a_relation_without_contact_fades_by_the_day() -> None:
     live(agent, step=95)
     assert agent.status["relations"] == {"2": 800, "3": 800}
     live(agent, step=96, messages=[said("2")])
-    assert agent.status["relations"] == {"2": 801, "3": 796}
+    assert agent.status["relations"] == {"2": 801, "3": 799}
     live(agent, step=97)
-    assert agent.status["relations"] == {"2": 801, "3": 796}
+    assert agent.status["relations"] == {"2": 801, "3": 799}
     wave = {"from": "3", "to": "1", "action": {"name": "wave", "args": {}}}
     live(agent, step=192, messages=[wave])  # only what is said is contact
-    assert agent.status["relations"] == {"2": 796, "3": 792}
+    assert agent.status["relations"] == {"2": 800, "3": 798}
+
+
+def test_who_is_not_met_again_is_forgotten_and_kin_are_not() -> None:
+    relations = {"2": 2, "3": 1, "4": 800, "5": 700}
+    agent = citizen([SocialBlock()], relations=dict(relations), kin={"4": "child"})
+    for day in range(3):
+        live(agent, step=96 * day)
+    assert agent.status["relations"] == {"4": 800, "5": 698}
+    few = SocialBlock(block_params=SocialBlockParams(friends=2))
+    agent = citizen([few], relations={"4": 3, "5": 700}, kin={"4": "child"})
+    live(agent, messages=[said("9")])
+    assert agent.status["relations"] == {"4": 3, "9": 2}
 
 
 def test_of_too_many_relations_the_weakest_goes() -> None:
@@ -76,7 +88,7 @@ def test_opinions_approach_within_the_bound_and_only_there() -> None:
     assert agent.status["opinions"] == {"music": 520}
 
 
-def test_one_meets_who_is_there_or_else_writes_to_a_friend() -> None:
+def test_social_meets_who_is_there_or_writes_to_a_friend() -> None:
     met = set()
     for number in range(20):
         agent = citizen([SocialBlock()], plan=MEET)
@@ -103,7 +115,7 @@ def test_one_meets_who_is_there_or_else_writes_to_a_friend() -> None:
         assert "music" in agent.memory.stream[-1][1]
 
 
-def test_what_is_said_tells_what_one_thinks() -> None:
+def test_social_message_text_states_the_opinion() -> None:
     assert "enough of music" in message_text(0, "music", -900)
     assert "care about music" in message_text(1, "music", 900)
     assert message_text(0, "", 0) == "Good to see you."
@@ -163,7 +175,7 @@ def test_nonsense_of_a_model_falls_back_to_the_rule_and_is_counted(answer: Any) 
     assert block.fallbacks == 1
 
 
-def test_what_is_said_in_no_known_form_moves_nothing() -> None:
+def test_social_message_of_an_unknown_form_changes_nothing() -> None:
     agent = citizen([SocialBlock()])
     for args in ({"topic": ["music"], "opinion": 1}, {"topic": "music", "opinion": "high"}):
         live(agent, messages=[said("2", **args)])

@@ -330,7 +330,7 @@ def test_a_function_that_takes_no_seed_is_told() -> None:
 
 
 @pytest.mark.parametrize(("line", "instead", "told"), WRONG, ids=[each[1] for each in WRONG])
-def test_what_is_wrong_is_told_with_its_field_and_line(
+def test_experiment_fault_is_named_with_field_and_line(
     tmp_path: Path, line: str, instead: str, told: str
 ) -> None:
     assert line in GOOD

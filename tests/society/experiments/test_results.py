@@ -207,7 +207,7 @@ def test_seeds_that_only_one_condition_has_are_in_no_difference(tmp_path: Path) 
     assert (above.mean, above.n) == (3, 1)
 
 
-def test_what_is_measured_once_has_a_picture_too(tmp_path: Path) -> None:
+def test_results_metric_measured_once_has_a_picture(tmp_path: Path) -> None:
     survey: dict[str, Any] = {
         "name": "s",
         "questions": [{"id": "q", "text": "?", "by": lambda one: 2}],
@@ -313,7 +313,7 @@ def test_long_names_are_wrapped_and_a_dollar_begins_no_formula(tmp_path: Path, s
     assert max(map(len, texts)) < 80
 
 
-def test_one_long_condition_makes_a_picture_of_curves(tmp_path: Path) -> None:
+def test_results_one_long_condition_makes_a_picture_of_curves(tmp_path: Path) -> None:
     for steps, is_curve in ((1, False), (2, True)):  # and before the first
         other = {"other": {"workflow": [{"step": steps}]}}
         fields = {"workflow": [{"step": 1}], "conditions": {"base": {}, **other}}

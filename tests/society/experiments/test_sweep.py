@@ -259,7 +259,7 @@ def test_an_attempt_that_left_nothing_does_not_block_the_corrected_one(tmp_path:
     assert set(results.values("owned")) == {0, 1}
 
 
-def test_what_differs_from_the_results_of_a_folder_is_named(tmp_path: Path) -> None:
+def test_sweep_difference_from_the_results_in_its_folder_is_named(tmp_path: Path) -> None:
     run(of(tmp_path), jobs=0, out=tmp_path / "out")
     other = TEXT.replace("size: 2", "size: 3").replace("steps: 2", "steps: 3")
     told = "another version of this one, which differs in workflow, society: give"
@@ -331,7 +331,7 @@ def test_a_changed_rule_is_other_code_and_a_changed_table_runs_again(tmp_path: P
     ),
     ids=("column", "make", "nan", "citizen", "rule", "society", "place"),
 )
-def test_what_a_cell_cannot_do_is_told_with_the_cell(tmp_path: Path, text: str, told: str) -> None:
+def test_sweep_failure_is_named_with_its_cell(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(ConfigError, match=f"condition 'base', seed 0: .*{told}"):
         run(of(tmp_path, text), jobs=int("KeyErr" in told), out=tmp_path / "out")
     assert not (tmp_path / "out" / "results.parquet").exists()

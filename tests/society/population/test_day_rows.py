@@ -115,10 +115,14 @@ PARAMS = st.fixed_dictionaries(
                 "wake": st.sampled_from([0, 6 * HOUR + 1800, 13 * HOUR, 86_400]),
                 "bed": st.sampled_from([0, 12 * HOUR, 22 * HOUR + 1800, 86_400]),
                 "spread": st.sampled_from([0, 1800, 6 * HOUR]),
-                "begins": st.sampled_from([0, 8 * HOUR, 9 * HOUR + 7, 20 * HOUR]),
-                "hours": st.sampled_from([0, 8 * HOUR + 1800, 86_400]),
+                "begins": st.sampled_from([None, 0, 8 * HOUR, 9 * HOUR + 7, 20 * HOUR]),
+                "starts": st.sampled_from([(1, 0, 3), (*[0] * 16, 9, 4), (*[0] * 45, 1)]),
+                "hours": st.sampled_from([None, 0, 8 * HOUR + 1800, 86_400]),
+                "habit": st.sampled_from([0, 9000, 6 * HOUR]),
+                "lunch": st.sampled_from([0, 1800, 86_400]),
+                "remote": st.sampled_from([0, 1000]),
                 "dines": st.sampled_from([0, 500, 1000]),
-                "weekend": st.booleans(),
+                "weekend": st.sampled_from([0, 340, 1000]),
             }
         ),
         "mobility": st.fixed_dictionaries(
@@ -255,7 +259,8 @@ async def test_a_home_or_work_named_as_its_kind_is_that_place() -> None:
     network = Network(kinds, itertools.combinations(kinds, 2))
     for rows in (True, False):
         people = {"id": [1], "home": ["home"], "work": ["work"]}
-        population = Population(people, network, blocks(), seed=1)
+        hours = {"weekday": 1000, "remote": 0, "begins": 8 * HOUR}
+        population = Population(people, network, blocks(plan=hours), seed=1)
         async with Society(population, engine=LocalEngine(rows=rows)) as society:
             where = set()
             for step in range(96):
@@ -301,7 +306,7 @@ async def test_a_promoted_citizen_goes_on_with_its_plan() -> None:
         ({"relations": dict.fromkeys(map(str, range(151)), 5)}, "citizen 1 has 151 relations"),
     ),
 )
-def test_what_columns_have_no_room_for_is_refused(changes: dict[str, Any], why: str) -> None:
+def test_rows_value_that_columns_cannot_hold_is_refused(changes: dict[str, Any], why: str) -> None:
     population = Population(2, None, all_blocks())
     agent = population.promote(1)
     before = dict(agent.status)

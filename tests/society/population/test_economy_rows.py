@@ -30,6 +30,7 @@ from moothall.society.population.population import Population
 from moothall.society.services.economy import Bank, Government, make_economy
 from moothall.society.services.feed import Feed
 from moothall.society.services.firm import Firm
+from moothall.society.services.labour import LabourMarket
 
 CITIZENS = 10
 PLACES = ("work-1", "shop-1", "shop-2", "restaurant-1", "home-1")
@@ -306,8 +307,8 @@ def test_budgets_and_savings_of_many_are_those_of_each(
     income: int, wealth: int, savings: int, share: int, days: int
 ) -> None:
     several = [np.array([each, 7]) for each in (income, wealth, savings)]
-    budget = budget_of(income, wealth, share, 2)
-    assert budget_of(several[0], several[1], share, 2)[0] == budget
+    budget = budget_of(income, wealth, share, 600)
+    assert budget_of(several[0], several[1], share, 600)[0] == budget
     found = to_save(several[1], several[2], np.array([budget, 1]), days)
     assert found[0] == to_save(wealth, savings, budget, days)
 
@@ -371,3 +372,21 @@ def test_two_days_of_towns_are_the_same(
     seed: int, rich: int, params: EconomyBlockParams, broke: str
 ) -> None:
     asyncio.run(all_equal(day(seed, rich, params, broke), 200))
+
+
+async def test_jobs_end_and_begin_for_rows_as_for_agents() -> None:
+    city = City.generate(seed=3, citizens=60)
+    rates = {"leaves": 200_000, "moves": 200_000, "finds": 500_000}
+
+    def make() -> tuple[Population, list[Any]]:
+        services = [*make_economy(city, seed=3)[:-1], LabourMarket(seed=5, **rates)]
+        made = Population(60, city, all_blocks(), seed=3)
+        adult = (made.arrays["age"] >= 18) & (made.arrays["age"] < 67)
+        made.arrays["jobless"][adult & (made.arrays["work"] < 0)] = 0
+        return made, services
+
+    seen = await all_equal(make, 26, step="2h", promoted=())
+    first, last = seen[0], seen[-1]
+    assert ((first["work"] >= 0) & (last["work"] < 0) & (last["jobless"] >= 1)).any()
+    assert ((first["work"] < 0) & (last["work"] >= 0) & (last["jobless"] < 0)).any()
+    assert ((last["work"] != first["work"]) & (first["work"] >= 0) & (last["work"] >= 0)).any()

@@ -178,7 +178,7 @@ async def test_interceptors_and_observers_see_what_rows_say() -> None:
 
 
 @pytest.mark.parametrize("way", ("promote", "demote"))
-async def test_who_becomes_a_full_agent_or_a_row_hears_what_it_was_told_before(way: str) -> None:
+async def test_rows_promoted_or_demoted_hear_earlier_messages(way: str) -> None:
     population = talking([1, -1, 1])
     if way == "demote":
         population.promote(2)
@@ -189,7 +189,7 @@ async def test_who_becomes_a_full_agent_or_a_row_hears_what_it_was_told_before(w
         assert columns(society) == [[0, 2, 0], [0, 1 * 31 + 3, 0]]
 
 
-async def test_what_rows_were_told_is_part_of_the_state() -> None:
+async def test_rows_messages_are_part_of_the_state() -> None:
     async with Society(talking([1, -1, 1])) as society:
         mayor = Noting("mayor")
         society.add(mayor)

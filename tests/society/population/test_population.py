@@ -98,7 +98,7 @@ async def test_full_agents_live_among_the_rows() -> None:
     assert differing([expected], [dict(population.columns)]) == []
 
 
-async def test_who_is_promoted_twice_or_not_there_is_said() -> None:
+async def test_promote_twice_or_unknown_is_refused() -> None:
     population = thrifty()
     population.promote(1)
     # `007` is another id than 7, as it is among agents.
@@ -118,7 +118,7 @@ async def test_who_is_promoted_twice_or_not_there_is_said() -> None:
         assert population.promote(2).id == "2"
 
 
-async def test_what_an_intervention_pays_a_full_agent_it_has_in_that_step() -> None:
+async def test_intervention_payment_reaches_a_promoted_agent_in_its_step() -> None:
     had = []
 
     class Looking(WealthBlock):
@@ -388,7 +388,7 @@ class Wrong(RowBlock):
         (lambda rows: rows.__setitem__("mine", np.ones(8, complex)), "'mine' is float64"),
     ),
 )
-async def test_what_a_block_may_not_do_is_said(what: Callable[[Any], object], why: str) -> None:
+async def test_row_block_mistake_is_named(what: Callable[[Any], object], why: str) -> None:
     Wrong.what = staticmethod(what)
     async with Society(Population(8, None, [Wrong()])) as society:
         with pytest.raises((ConfigError, ValueError), match=why) as caught:
@@ -396,7 +396,7 @@ async def test_what_a_block_may_not_do_is_said(what: Callable[[Any], object], wh
     assert "in block 'Wrong' of the population: step_rows" in caught.value.__notes__[0]
 
 
-async def test_nobody_is_promoted_within_a_step() -> None:
+async def test_promote_within_a_step_is_refused() -> None:
     Wrong.what = staticmethod(lambda rows: population.promote(3))
     population = Population(8, None, [Wrong()])
     async with Society(population) as society:
@@ -413,7 +413,7 @@ async def test_a_payment_to_no_row_and_no_service_is_said(to: int, money: tuple[
             await society.step()
 
 
-def test_one_column_is_declared_in_one_way() -> None:
+def test_column_declared_in_two_ways_is_refused() -> None:
     class Other(RowBlock):
         columns: ClassVar = {"mine": Column("int32")}
 
@@ -731,7 +731,7 @@ async def test_an_intervention_reaches_rows_with_all_of_its_values() -> None:
 
 
 @pytest.mark.parametrize("order", ("front first", "last first", "mixed"))
-async def test_who_finds_room_where_others_leave_is_the_same_in_rows(order: str) -> None:
+async def test_rows_moving_into_places_that_others_leave_equal_objects(order: str) -> None:
     """Cells hold one each, and all go one on, or anywhere: who is before one makes room or not."""
     city = Grid(60, 1, torus=True)
     cells = city.ids()
@@ -768,7 +768,7 @@ async def test_who_finds_room_where_others_leave_is_the_same_in_rows(order: str)
     assert moved == {"front first": 50, "last first": 1}.get(order, moved)
 
 
-async def test_who_is_on_the_way_has_its_place_there_also_in_rows() -> None:
+async def test_rows_on_the_way_keep_their_reservation() -> None:
     """The second sets out when the first, who has the only place, has not arrived."""
     city = Grid(5, 1, cell_seconds=2000)
     middle = city.ids().index("2,0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import os
 import signal
@@ -18,6 +19,7 @@ from cryptography.hazmat.primitives import serialization
 from cli.broker_programs import moothall
 from commands import run
 from moothall import Agent, AMQPOptions, AMQPSpace, BrokerError
+from moothall.company import Company
 from spaces.amqp.conftest import WAIT_S
 
 # One worker starts the broker.
@@ -211,3 +213,33 @@ def test_dead_letters_command_names_the_tls_option_to_mend(
     done = run("dead-letters", *args, cwd=files, env=env)
     assert (done.returncode, done.stdout) == (code, "")
     assert text in done.stderr.splitlines()[-1]
+
+
+def test_a_company_logs_in_by_the_certificate_that_its_file_names(
+    mutual: Broker, files: Path
+) -> None:
+    (files / "sums.py").write_text(AGENT)
+    exchange = f"test.{uuid4().hex}"
+    (files / "company.yaml").write_text(
+        f"""
+broker:
+  host: localhost
+  port: {mutual.tls_port}
+  exchange: {exchange}
+  tls: true
+  ca_file: ca.pem
+  cert_file: ann.pem
+  key_file: ann.key
+  quorum: true
+agents:
+  Sums: {{ref: 'sums.py:Calculator'}}
+"""
+    )
+
+    async def main() -> None:
+        async with Company.from_yaml(files / "company.yaml") as company:
+            me = await asyncio.to_thread(company.space.add, Agent("me"))
+            assert await me.ask("Sums", "add", a=2, b=3) == 5
+            assert company.health()["broker"] == {"connected": True}
+
+    asyncio.run(main())

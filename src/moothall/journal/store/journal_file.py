@@ -86,7 +86,7 @@ DURABILITY: Final = {"process": "NORMAL", "power": "FULL"}
 class JournalFile(SQLitePool[JournalError], Store):
     """The SQLite file of a journal."""
 
-    look_s = 0.25  # SQLite signals nothing
+    look_s: float = 0.25  # SQLite signals nothing
 
     def __init__(self, path: str | os.PathLike[str], durability: str, timeout: float) -> None:
         if durability not in DURABILITY:
@@ -106,7 +106,7 @@ class JournalFile(SQLitePool[JournalError], Store):
         # Deleted data is overwritten, however this SQLite was built.
         settings = (f"synchronous = {DURABILITY[durability]}", "secure_delete = ON")
         self.files: NoFiles = KeptFiles(str(file.path))
-        self.waits = durability == "power"
+        self.waits: bool = durability == "power"
         super().__init__(
             file,
             timeout,

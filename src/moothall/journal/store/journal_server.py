@@ -81,7 +81,7 @@ class JournalServer(PostgresPool[JournalError], Store):
     """The tables of a journal in a PostgreSQL database."""
 
     waits = True  # for the network
-    look_s = 1.0  # for a process that has died; what is written is told
+    look_s: float = 1.0  # for a process that has died; what is written is told
 
     def __init__(self, url: str, durability: str, timeout: float) -> None:
         if durability not in DURABILITIES:

@@ -83,7 +83,7 @@ class OfferedActions:
     __slots__ = ("actions", "public", "told")
 
     def __init__(self, actions: list[Action]) -> None:
-        self.told = [
+        self.told: list[tuple[str, str]] = [
             (each._described_by, f"{each.name}: {each.description}")
             for each in actions
             if each._described_by

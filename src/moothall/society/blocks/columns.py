@@ -226,6 +226,18 @@ def _ends(items: Any) -> Any:
 # -- a plan in a status ----------------------------------------------------------------------------
 
 EDUCATION: Final = ("none", "secondary", "vocational", "bachelor", "master")
+GENDERS: Final = (None, "female", "male")
+OCCUPATIONS: Final = (
+    *("management or a profession", "service", "sales or office"),
+    *("construction or repair", "production or transport", "other"),
+)
+DESKS: Final = (OCCUPATIONS[0], OCCUPATIONS[2])
+"""The occupations that may be followed at home."""
+HOUSEHOLDS: Final = (
+    *("alone", "couple", "lone parent", "three generations", "shared flat"),
+    *("couple with children", "other"),
+)
+"""The kinds of `people/household.py`, by code."""
 PLANNED: Final = {
     **ACT,
     **PLAN,
@@ -235,8 +247,11 @@ PLANNED: Final = {
     "plan_duty": Column("place", None),
     "work": Column("place", None),
     "school": Column("place", None),
-    "gender": Column("uint8", words=(None, "female", "male"), key=("profile", "gender")),
+    "gender": Column("uint8", words=GENDERS, key=("profile", "gender")),
     "education": Column("uint8", words=(None, *EDUCATION), key=("profile", "education")),
+    "occupation": Column("uint8", words=(None, *OCCUPATIONS), key=("profile", "occupation")),
+    "household": Column("uint8", words=(None, *HOUSEHOLDS), key=("profile", "household")),
+    "pay": Column("int32", key=("profile", "income")),
 }
 """The columns of `PlanBlock`."""
 

@@ -6,14 +6,28 @@ from typing import Any, Final
 
 from moothall.clock import DAY_S
 from moothall.society.arrays import np
-from moothall.society.blocks.columns import DUTY, HOME, KINDS, NONE, SLOTS, Plans, code, word
-from moothall.society.blocks.rules import LEISURE
+from moothall.society.blocks.columns import (
+    ACTS,
+    DESKS,
+    DUTY,
+    HOME,
+    KINDS,
+    NONE,
+    OCCUPATIONS,
+    SLOTS,
+    Plans,
+    code,
+    word,
+)
+from moothall.society.blocks.hours import NONE as NO_DUTY
+from moothall.society.blocks.hours import SLOT, STUDY, WORK, Day, day_of, windows
+from moothall.society.blocks.rules import LEISURE, PIECE, SHOPPING
 from moothall.society.columns import town
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.draw import belows
 
-_HOUR: Final = 3600
-_SLOT: Final = 900
+_DUTIES: Final = (0, ACTS.index("work"), ACTS.index("study"))
+_DESKS: Final = [1 + OCCUPATIONS.index(each) for each in DESKS]
 _FREE: Final = 6  # the number of an elementary span of the day outside the six set items
 
 
@@ -22,11 +36,11 @@ def make(self: Any, rows: Rows, plans: Plans, at: Any) -> None:
     arrays = plans.arrays
     index = plans.index[at]
     home, duty = plans.home[at], plans.duty[at]
-    ends, which, does, wheres = _skeleton(self, rows, plans, at)
+    ends, which, does, wheres, remote = _skeleton(self, rows, plans, at)
     ids, every = rows.ids[at], np.arange(len(at))
     # Without a home, items at home have no place (NONE); a duty at home is coded as HOME.
     homeless = (home < 0).astype(np.uint8) * np.uint8(HOME - NONE)
-    at_home = (duty == home) * (np.uint8(DUTY - HOME) + homeless)
+    at_home = ((duty == home) | remote) * (np.uint8(DUTY - HOME) + homeless)
     left, key, start = every, every.copy(), np.zeros(len(at), np.int32)
     weights = _weights(rows)
     slot = 0
@@ -65,52 +79,40 @@ def _clear(arrays: Any, rows: Any, slot: int) -> None:
         slot += 1
 
 
-def _skeleton(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, Any, Any, Any]:
+def _skeleton(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, ...]:
     """Return the set items of each day, as `fixed_items` does.
 
     Returns:
-        the ends of each day's spans, (13, n), rising; the number of each span's item, (13, n); and
-        the activities and places of the items and of free time, by their codes, (7, n) each
+        the ends of each day's spans, (13, n), rising; the number of each span's item, (13, n); the
+        activities and places of the items and of free time, by their codes, (7, n) each; and who
+        does a duty at home
     """
-    params, seed = self.params, rows.population.seed
-    ids, count = rows.ids[at], len(at)
-    spread = 2 * (params.spread // _SLOT) + 1
-
-    def vary(time: int, purpose: str) -> Any:
-        shift = (belows(spread, seed, ids, rows.step, purpose) - spread // 2) * _SLOT
-        return np.clip(time + shift, 0, DAY_S).astype(np.int32)
-
-    wake = np.minimum(vary(params.wake, "plan.wake"), DAY_S - 2 * _HOUR)
-    bed = np.maximum(vary(params.bed, "plan.bed"), wake + _HOUR)
-    evening = vary(18 * _HOUR + 1800, "plan.dinner")
-    dinner = np.minimum(np.maximum(evening, wake + _HOUR), bed - 2700)
+    seed, ids, count = rows.population.seed, rows.ids[at], len(at)
+    day = _hours(self, rows, plans, at)
     table = np.full(count, HOME, np.uint8)
     kinds = town.kind_numbers(rows)
+    lunch, dinner, begins, ends = day.lunch_at, day.dinner_at, day.begins, day.ends
     if "restaurant" in kinds:
-        dines = belows(1000, seed, ids, rows.step, "plan.dine") < params.dines
+        dines = belows(1000, seed, ids, rows.step, "plan.dine") < self.params.dines
         opens = town.opens_at(rows, "restaurant", dinner) > 0
         table[dines & opens] = KINDS + kinds["restaurant"]
-    do, begins, ends = _duty(self, rows, plans, at)
-    begins, ends = np.maximum(begins, wake + _HOUR), np.minimum(ends, bed)
-    has = (do > 0) & (begins < ends)
-    lunch = 12 * _HOUR + 1800
+    has, do = day.duty != NO_DUTY, np.array(_DUTIES)[day.duty]
+    over, late = lunch + day.lunch, dinner + day.dinner
     there = np.where(has & (begins <= lunch) & (lunch < ends), DUTY, HOME)
     # A duty continues after lunch; dinner during a duty is eaten there.
-    noon = has & (begins < lunch + 1800) & (lunch < ends)
-    there = np.where((dinner == lunch) & noon, DUTY, there)
-    before = (begins < np.minimum(ends, lunch)) & (begins < dinner + 2700)
+    before = (begins < np.minimum(ends, lunch)) & (begins < late)
     before &= dinner < np.minimum(ends, lunch)
-    since = np.maximum(begins, lunch + 1800)
-    after = (since < ends) & (since < dinner + 2700) & (dinner < ends)
+    since = np.maximum(begins, over)
+    after = (since < ends) & (since < late) & (dinner < ends)
     table = np.where(has & (before | after), DUTY, table)
     eat, sleep = code("eat"), code("sleep")
     items: tuple[tuple[Any, ...], ...] = (  # later items cover earlier ones
         (do, DUTY, np.where(has, begins, DAY_S), np.where(has, ends, DAY_S)),
-        (eat, there, lunch, lunch + 1800),
-        (eat, table, dinner, dinner + 2700),
-        (eat, HOME, wake, wake + 1800),
-        (sleep, HOME, 0, wake),
-        (sleep, HOME, bed, DAY_S),
+        (eat, there, lunch, over),
+        (eat, table, dinner, late),
+        (eat, HOME, day.wake, day.wake + day.breakfast),
+        (sleep, HOME, day.asleep, day.wake),
+        (sleep, HOME, day.bed, DAY_S),
     )
     marks = np.zeros((count, 14), np.int32)
     marks[:, 13] = DAY_S
@@ -135,46 +137,34 @@ def _skeleton(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, Any, A
     wheres = np.full((_FREE + 1, count), HOME, np.uint8)
     for number, (doing, place, *_) in enumerate(items):
         does[number], wheres[number] = doing, place
-    return ends, which.astype(np.int64), does, wheres
+    return ends, which.astype(np.int64), does, wheres, day.remote
 
 
-def _duty(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, Any, Any]:
-    """Return today's work or school, as `PlanBlock._duty`: its code (0: none), start and end."""
-    params = self.params
-    place = plans.duty[at].astype(np.int64)
-    do = np.zeros(len(at), np.uint8)
-    begins = np.full(len(at), params.begins, np.int32)
-    until = begins.copy()
-    if getattr(rows.clock, "is_weekend", False) and not params.weekend:
-        return do, begins, until
+def _hours(self: Any, rows: Rows, plans: Plans, at: Any) -> Day:
+    """Return the hours of this day, as `PlanBlock._hours` does."""
+    place, arrays, index = plans.duty[at].astype(np.int64), rows.population.arrays, plans.index[at]
+    duty, desk = np.full(len(at), NO_DUTY), np.zeros(len(at), bool)
     some = np.flatnonzero(place >= 0)
-    if not len(some):
-        return do, begins, until
-    works = rows.population.arrays["work"][plans.index[at[some]]] >= 0
-    do[some] = np.where(works, code("work"), code("study"))
-    lasts = np.where(works, params.hours, 7 * _HOUR)
-    if not hasattr(rows.city, "is_open"):
-        until[some] = np.minimum(begins[some] + lasts, DAY_S)
-        return do, begins, until
-    pairs, back = np.unique(place[some] * 2 + works, return_inverse=True)
-    lasts = np.where(pairs % 2, params.hours, 7 * _HOUR)
-    times = np.arange(0, DAY_S, _SLOT)
-    is_open = town.open_at(rows, pairs // 2, times[:, None])
-    allowed = is_open & (times >= params.begins)[:, None]
-    if params.begins % _SLOT:
-        allowed &= (times > params.begins)[:, None]
-    first = np.where(allowed.any(axis=0), allowed.argmax(axis=0), is_open.argmax(axis=0))
-    opens = first * _SLOT
-    stop = opens + _SLOT
-    most = np.minimum(opens + lasts, DAY_S)
-    left = np.flatnonzero(stop < most)
-    while len(left):
-        left = left[is_open[stop[left] // _SLOT, left]]
-        stop[left] += _SLOT
-        left = left[stop[left] < most[left]]
-    begins[some], until[some] = opens[back], stop[back]
-    do[some[~is_open.any(axis=0)[back]]] = 0
-    return do, begins, until
+    open_, which = None, np.zeros(len(at), np.int64)
+    if len(some):
+        duty[some] = np.where(arrays["work"][index[some]] >= 0, WORK, STUDY)
+        kind = town.kind_numbers(rows).get("work", -1)
+        desk[some] = town.kinds_of(rows)[place[some]] == kind
+        desk &= np.isin(arrays["occupation"][index], _DESKS) & (plans.home[at] >= 0)
+        if hasattr(rows.city, "is_open"):
+            places, which[some] = np.unique(place[some], return_inverse=True)
+            open_ = windows(town.open_at(rows, places, np.arange(0, DAY_S, SLOT)[:, None]))
+    return day_of(
+        self.params,
+        rows.population.seed,
+        rows.ids[at],
+        rows.step,
+        free=bool(getattr(rows.clock, "is_weekend", False)),
+        duty=duty,
+        desk=desk,
+        open_=open_,
+        which=which,
+    )
 
 
 def _weights(rows: Rows) -> tuple[Any, Any, Any, Any]:
@@ -201,10 +191,11 @@ def _piece(rows: Rows, ids: Any, start: Any, end: Any, choice: Any) -> tuple[Any
     """Draw a piece of free time for each row; return activities, places and ends."""
     seed, step = rows.population.seed, rows.step
     away, do, where, sums = choice
-    drawn = 2 + belows(7, seed, ids, step, "plan.length", start)
     open_ = sum(town.opens_at(rows, kind, start) << bit for bit, kind in enumerate(away))
     share = belows(sums[open_, -1], seed, ids, step, "plan.leisure", start)
     found = sum((each.take(open_) <= share).astype(np.int64) for each in sums.T)
-    length, what = np.minimum(end - start, drawn * _SLOT), do[found]
-    length[np.flatnonzero(what == code("shop"))] = 1800
-    return what, where[found], start + length
+    what = do[found]
+    shops = what == code("shop")
+    least, more = (np.where(shops, a, b) for a, b in zip(SHOPPING, PIECE, strict=True))
+    drawn = least + belows(more, seed, ids, step, "plan.length", start)
+    return what, where[found], start + np.minimum(end - start, drawn * SLOT)

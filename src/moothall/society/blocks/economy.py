@@ -26,8 +26,8 @@ _CENTS: Final = Column("int64")
 
 
 def budget_of(income: Any, wealth: Any, of_income: int, of_wealth: int) -> Any:
-    """Return the cents to spend in a day: thousandths of income and wealth, at most all."""
-    return smaller(wealth, (income * of_income + wealth * of_wealth) // 1000)
+    """Return the cents to spend in a day: thousandths of income, millionths of wealth, or all."""
+    return smaller(wealth, (income * of_income + wealth // 1000 * of_wealth) // 1000)
 
 
 def income_after(income: Any, earned: Any) -> Any:
@@ -45,7 +45,7 @@ class EconomyBlockParams(CitizenBlockParams):
 
     of_income: int = Field(default=900, ge=0, le=1000, description="thousandths of income spent")
     of_wealth: int = Field(
-        default=2, ge=0, le=1000, description="thousandths of wealth spent in a day"
+        default=600, ge=0, le=1_000_000, description="millionths of wealth spent in a day"
     )
     meal: int = Field(
         default=250, ge=0, le=1000, description="thousandths of the day's budget for a meal out"
@@ -57,7 +57,7 @@ class EconomyBlockParams(CitizenBlockParams):
 class EconomyBlock(CitizenBlock):
     """Works where the plan says so, buys at shops and restaurants, and saves spare money.
 
-    A day's budget is a share of usual income and a small share of wealth, 0.9 and 0.002 a day: the
+    A day's budget is a share of usual income and a small share of wealth, 0.9 and 0.0006 a day: the
     linear consumption function of agent-based macroeconomics (Delli Gatti et al. 2011,
     "Macroeconomics from the Bottom-up"; Godley, Lavoie 2007, "Monetary Economics"), whose effect is
     that of a buffer stock (Carroll 1997, QJE 112). Usual income is an average over a week; unspent
@@ -87,6 +87,7 @@ class EconomyBlock(CitizenBlock):
         "purse": _CENTS,
         "savings": _CENTS,
         "paid_day": Column("int32", -1),
+        "jobless": Column("int32", -1),
     }
     words: ClassVar[tuple[str, ...]] = ("food", "goods")
 
@@ -146,6 +147,8 @@ class EconomyBlock(CitizenBlock):
         if item["do"] == "work":
             left = item["until"] - self.now % DAY_S
             seconds = max(1, min(self.perceived.seconds, left))
+            if place == self.status.get("home"):  # it works from home
+                place = self.status.get("work") or place
             self.want(Work(place, seconds))
             self.act("work")
             return "work"
@@ -159,7 +162,7 @@ class EconomyBlock(CitizenBlock):
                 if meal:  # it goes home; in a shop it only looks around
                     item.pop("kind", None)
                     item["where"] = self.status.get("home")
-                self.act("idle" if meal else "leisure")
+                self.act("idle" if meal else "shop")
                 return None
             item["bought"] = True  # one purchase per visit
             self.want(Buy(place, "food" if meal else "goods", cents))
@@ -244,7 +247,10 @@ class EconomyBlock(CitizenBlock):
         works = (do == code("work")) & (place >= 0)
         left = rows["item_until"] - now_of(rows) % DAY_S
         seconds = np.maximum(1, np.minimum(rows.seconds, left))
-        rows.want(Work, works, place=place, seconds=seconds)
+        if has_places:
+            work = rows["work"]
+            there = np.where((place == rows["home"]) & (work >= 0), work, place)
+        rows.want(Work, works, place=there if has_places else place, seconds=seconds)
         act[works] = code("work")
         buys = np.flatnonzero((place >= 0) & ~works)
         if not len(buys):
@@ -256,7 +262,7 @@ class EconomyBlock(CitizenBlock):
         poor, before = most < self.params.least, bought(rows)
         act[buys] = np.where(meal, code("eat"), code("shop"))[buys]
         none = buys[(poor & ~before)[buys]]
-        act[none] = np.where(meal, code("idle"), code("leisure"))[none]
+        act[none] = np.where(meal, code("idle"), code("shop"))[none]
         stay_home(rows, none[meal[none]])
         some = buys[~(poor | before)[buys]]
         set_bought(rows, some, True)

@@ -50,7 +50,7 @@ NEEDS: Final = {
             1800,
             {
                 "sleep": -30,
-                "eat": 1600,
+                "eat": 2000,
                 "work": -120,
                 "study": -120,
                 "shop": -120,
@@ -172,7 +172,7 @@ class NeedsBlock(CitizenBlock):
     from home. Hunger falls by 0.12, asleep by a quarter of that, so that three meals a day are
     enough; energy falls by 0.05 awake and rises by 0.125 asleep, so that 16 hours and 8 balance, as
     sleep's homeostatic process does (Borbély 1982, "A two process model of sleep regulation"). How
-    much an act restores is assumed (`NEEDS`): a meal of half an hour 0.8 of hunger, company 0.6 of
+    much an act restores is assumed (`NEEDS`): a meal of half an hour all of hunger, company 0.6 of
     the social need an hour. The rule is the same with a model.
 
     The act of a step, `status["act"]`, counts at the start of the next; refused work, meals and

@@ -12,17 +12,35 @@ from moothall.clock import DAY_S
 from moothall.jsonvalue import Unreadable
 from moothall.params import BlockParams
 from moothall.signature.schema import object_schema
-from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams, Item
-from moothall.society.blocks.columns import DOES, PLANNED, plan_from_status, plan_to_status
+from moothall.society.arrays import np
+from moothall.society.blocks.block import CitizenBlock, Item
+from moothall.society.blocks.columns import (
+    DESKS,
+    DOES,
+    PLANNED,
+    plan_from_status,
+    plan_to_status,
+)
+from moothall.society.blocks.hours import (
+    NONE,
+    SLOT,
+    STUDY,
+    WORK,
+    Day,
+    HoursParams,
+    day_of,
+    windows,
+)
 from moothall.society.blocks.needs import NeedsBlock
 from moothall.society.blocks.plan_rows import before_rows, step_rows
-from moothall.society.blocks.rules import LEISURE
+from moothall.society.blocks.rules import LEISURE, PIECE, SHOPPING
 from moothall.society.columns.town import LOOKED_AT
 from moothall.society.kernel.perception import TIME
 from moothall.society.kernel.wants import Move
 
 _HOUR: Final = 3600
-_SLOT: Final = 900
+DUTIES: Final = ("", "work", "study")
+"""What a duty is called as an item of a plan."""
 _MOST: Final = 12
 """A model's items at most: 12 take 400 of a local model's 512 tokens; 16 are too long."""
 
@@ -52,42 +70,28 @@ def item_at(plan: Sequence[Item], time: int) -> int:
     return -1
 
 
-def fixed_items(
-    duty: tuple[str, str, int, int] | None,
-    home: str | None,
-    wake: int,
-    bed: int,
-    dinner: tuple[int, str | None],
-) -> list[Item]:
+def fixed_items(day: Day, duty: str | None, home: str | None, table: str | None) -> list[Item]:
     """Return the set items of a day: sleep, three meals, and work or school.
 
-    `duty` has the activity (`work`, `study`), place, start and end; `dinner` the start and place.
+    `day` has its hours, `duty` is the place of work or school, `table` that of dinner.
     """
     plan: list[Item] = []
-    if duty is not None:
-        plan.append(_item(duty[0], duty[1], max(duty[2], wake + _HOUR), min(duty[3], bed)))
-        if plan[0]["from"] >= plan[0]["until"]:
-            plan.clear()
-    lunch = 12 * _HOUR + 1800
-    where: str | None = home
-    if plan and plan[0]["from"] <= lunch < plan[0]["until"]:
-        where = duty[1] if duty is not None else home  # lunch at the place of duty
-    for do, at, start, until in (
-        ("eat", where, lunch, lunch + 1800),
-        ("eat", dinner[1], dinner[0], dinner[0] + 2700),
-        ("eat", home, wake, wake + 1800),
-        ("sleep", home, 0, wake),
-        ("sleep", home, bed, DAY_S),
+    if day.duty:
+        plan.append(_item(DUTIES[day.duty], duty, day.begins, day.ends))
+    lunch, dinner = day.lunch_at, day.dinner_at
+    there = duty if plan and day.begins <= lunch < day.ends else home
+    plan = with_item(plan, _item("eat", there, lunch, lunch + day.lunch))
+    if any(
+        each["do"] in DUTIES and each["from"] < dinner + day.dinner and dinner < each["until"]
+        for each in plan
     ):
-        if (
-            duty is not None
-            and start == dinner[0]
-            and any(
-                each["do"] == duty[0] and each["from"] < until and start < each["until"]
-                for each in plan
-            )
-        ):
-            at = duty[1]
+        table = duty  # it goes on after dinner
+    for do, at, start, until in (
+        ("eat", table, dinner, dinner + day.dinner),
+        ("eat", home, day.wake, day.wake + day.breakfast),
+        ("sleep", home, day.asleep, day.wake),
+        ("sleep", home, day.bed, DAY_S),
+    ):
         plan = with_item(plan, _item(do, at, start, until))
     return plan
 
@@ -96,18 +100,10 @@ def _item(do: str, where: str | None, start: int, until: int) -> Item:
     return {"do": do, "where": where, "from": start, "until": until}
 
 
-class PlanBlockParams(CitizenBlockParams):
-    """The times of a day, in seconds after midnight."""
+class PlanBlockParams(HoursParams):
+    """The hours of a day, in seconds after midnight, and where dinner is."""
 
-    wake: int = Field(default=6 * _HOUR + 1800, ge=0, le=DAY_S, description="when it gets up")
-    bed: int = Field(default=22 * _HOUR + 1800, ge=0, le=DAY_S, description="when it goes to bed")
-    spread: int = Field(default=1800, ge=0, le=6 * _HOUR, description="by how much these vary")
-    begins: int = Field(default=8 * _HOUR, ge=0, le=DAY_S, description="when work begins")
-    hours: int = Field(
-        default=8 * _HOUR + 1800, ge=0, le=DAY_S, description="seconds of work, with the lunch hour"
-    )
-    weekend: bool = Field(default=False, description="whether it works at weekends")
-    dines: int = Field(default=150, ge=0, le=1000, description="dinners out, of a thousand")
+    dines: int = Field(default=80, ge=0, le=1000, description="dinners out, of a thousand")
 
 
 class PlanBlock(CitizenBlock):
@@ -115,12 +111,11 @@ class PlanBlock(CitizenBlock):
 
     A plan is a list of consecutive items, `{"do", "where", "from", "until"}`, times in seconds
     after midnight. `where` is a place, None, or a kind of place, of which the mobility block
-    chooses one. Sleep, meals and work or school are set; drawn pieces of half an hour to two hours
-    fill free time. Order and length follow the American Time Use Survey 2022 (Bureau of Labor
-    Statistics: sleep 9 h, work 7.9 h on days worked, meals 1.2 h, leisure 5.2 h, most of it at
-    home). Following a day's plan and mending parts of it is the method of generative agents (Park
-    et al. 2023, arXiv:2304.03442). That a need at its threshold comes before the plan is
-    AgentSociety's rule (Piao et al. 2025, arXiv:2502.08691).
+    chooses one. Sleep, meals and work or school are set, at hours that differ by person and day
+    (`blocks/hours.py`, with the sources); drawn pieces of half an hour to two hours fill free time,
+    most of it at home (`LEISURE`). Following a day's plan and mending parts of it is the method of
+    generative agents (Park et al. 2023, arXiv:2304.03442). That a need at its threshold comes
+    before the plan is AgentSociety's rule (Piao et al. 2025, arXiv:2502.08691).
 
     =====================================  =========================================================
     the plan breaks when                   it is mended by
@@ -172,20 +167,10 @@ class PlanBlock(CitizenBlock):
     # -- making ------------------------------------------------------------------------------------
 
     def _by_rule(self) -> list[Item]:
-        status, params, draws = self.status, self.params, self.draws
-        spread = 2 * (params.spread // _SLOT) + 1
-
-        def vary(time: int, what: str) -> int:
-            shift = (draws.below(spread, f"plan.{what}") - spread // 2) * _SLOT
-            return max(0, min(DAY_S, time + shift))
-
-        home = status.get("home")
-        wake = min(vary(params.wake, "wake"), DAY_S - 2 * _HOUR)
-        bed = max(vary(params.bed, "bed"), wake + _HOUR)
-        dinner = min(max(vary(18 * _HOUR + 1800, "dinner"), wake + _HOUR), bed - 2700)
-        dines = draws.below(1000, "plan.dine") < params.dines
-        table = "restaurant" if dines and self._opens("restaurant", dinner) else home
-        plan = fixed_items(self._duty(), home, wake, bed, (dinner, table))
+        home, day = self.status.get("home"), self._hours()
+        dines = self.draws.below(1000, "plan.dine") < self.params.dines
+        table = "restaurant" if dines and self._opens("restaurant", day.dinner_at) else home
+        plan = fixed_items(day, home if day.remote else self._duty_place, home, table)
         for start, until in _gaps(plan):
             plan += self._free(start, until)
         return sorted(plan, key=lambda each: each["from"])
@@ -195,26 +180,30 @@ class PlanBlock(CitizenBlock):
         """The place of work, or else the school."""
         return self.status.get("work") or self.status.get("school")
 
-    def _duty(self) -> tuple[str, str, int, int] | None:
-        """Return today's work or school: activity, place, start and end."""
-        status, params = self.status, self.params
-        do = "work" if status.get("work") else "study"
-        place = self._duty_place
-        weekend = getattr(self.perceived.clock, "is_weekend", False)
-        if not place or (weekend and not params.weekend):
-            return None
-        begins, length = params.begins, params.hours if do == "work" else 7 * _HOUR
-        city = self.city
-        if not hasattr(city, "is_open") or place not in city:
-            return do, place, begins, min(begins + length, DAY_S)
-        times = [time for time in range(0, DAY_S, _SLOT) if city.is_open(place, time)]
-        if not times:
-            return None
-        opens = next((time for time in times if time >= begins), times[0])
-        until = opens + _SLOT
-        while until < min(opens + length, DAY_S) and city.is_open(place, until):
-            until += _SLOT
-        return do, place, opens, until
+    def _hours(self) -> Day:
+        """Return the hours of this day, as numbers."""
+        status, city, place = self.status, self.city, self._duty_place
+        duty = NONE if not place else WORK if status.get("work") else STUDY
+        trade = (status.get("profile") or {}).get("occupation")
+        known = place in city if city is not None and place else False
+        desk = trade in DESKS and known and city.kind(place) == "work"
+        open_ = None
+        if known and hasattr(city, "is_open"):
+            times = [[city.is_open(place, time)] for time in range(0, DAY_S, SLOT)]
+            open_ = windows(np.array(times))
+        seed, citizen, step = self.draws.words
+        made = day_of(
+            self.params,
+            seed,
+            np.array([citizen], np.uint64),
+            step,
+            free=bool(getattr(self.perceived.clock, "is_weekend", False)),
+            duty=np.array([duty]),
+            desk=np.array([desk and status.get("home") is not None]),
+            open_=open_,
+            which=np.zeros(1, np.int64),
+        )
+        return Day(*(each.item() for each in made))
 
     def _free(self, start: int, until: int) -> list[Item]:
         """Return drawn items that fill free time."""
@@ -224,10 +213,10 @@ class PlanBlock(CitizenBlock):
         while until - start >= 1800:
             choice = [each for each in LEISURE if each[1] == "home" or self._opens(each[1], start)]
             weights = [each[2] for each in choice]
-            length = min(until - start, (2 + draws.below(7, "plan.length", start)) * _SLOT)
             do, where, _ = choice[draws.choice(weights, "plan.leisure", start)]
-            if do == "shop":
-                length = 1800
+            least, more = SHOPPING if do == "shop" else PIECE
+            drawn = least + draws.below(more, "plan.length", start)
+            length = min(until - start, drawn * SLOT)
             made.append(_item(do, home if where == "home" else where, start, start + length))
             start += length
         if until > start:

@@ -16,7 +16,7 @@ from moothall.society.arrays import np
 from moothall.society.blocks.block import now_of
 from moothall.society.blocks.columns import code
 from moothall.society.blocks.talk import TalkBlock, TalkParams, message_text
-from moothall.society.blocks.ties import Ties, code_of, friend_columns
+from moothall.society.blocks.ties import KIN, KIND, STRENGTH, Ties, code_of, friend_columns
 from moothall.society.columns.column import Column, fill
 from moothall.society.columns.lists import turns
 from moothall.society.columns.register import Register
@@ -59,7 +59,7 @@ class SocialBlockParams(TalkParams):
     contact: int = Field(
         default=2, ge=1, le=1000, description="closer by a quarter of an hour, thousandths"
     )
-    fading: int = Field(default=5, ge=0, le=1000, description="less by a day, thousandths")
+    fading: int = Field(default=1, ge=0, le=1000, description="less by a day, thousandths")
     friends: int = Field(default=150, ge=1, le=10_000, description="relations at most")
     bound: int = Field(default=400, ge=0, le=2000, description="bound of confidence")
     pull: int = Field(default=100, ge=0, le=1000, description="pull of an opinion, thousandths")
@@ -77,10 +77,13 @@ class SocialBlock(TalkBlock):
     contact closes 2 thousandths of a relation's distance to 1000, for writer and hearer: half way
     after some 60 hours, to the closest after some 190, as a casual friendship takes about 50 hours
     and a close one more than 200 (Hall 2019, "How many hours does it take to make a friend?",
-    Journal of Social and Personal Relationships 36). The first step of a day takes 5 thousandths,
-    except from relations heard in it: neglected ties decay (Burt 2000, "Decay functions", Social
-    Networks 22). Of more than 150 relations the weakest is dropped (Dunbar 1992, Journal of Human
-    Evolution 22). A heard opinion moves the citizen's own by bounded confidence (`opinion_after`).
+    Journal of Social and Personal Relationships 36). The first step of a day takes
+    a thousandth, and 1 at least, except from kin and from relations heard in it: neglected ties
+    decay, those of kin do not (Burt 2000, "Decay functions", Social Networks 22; Roberts, Dunbar
+    2011, "The costs of family and friends", Evolution and Human Behavior 32). So who was met once
+    is forgotten after two days, a friend after more than a year. Of more than 150 relations the
+    weakest that is no kin is dropped (Dunbar 1992, Journal of Human Evolution 22). A heard opinion
+    moves the citizen's own by bounded confidence (`opinion_after`).
     With a model, its answer has the recipient and the message.
     """
 
@@ -103,9 +106,12 @@ class SocialBlock(TalkBlock):
         before, status["faded"] = status.get("faded", -1), day
         if before not in (-1, day):
             relations = status.get("relations", {})
-            for id, relation in relations.items():
-                if id not in heard:
+            kin = status.get("kin", {})
+            for id, relation in [*relations.items()]:
+                if id not in heard and id not in kin:
                     relations[id] = faded(relation, self.params.fading)
+                    if not relations[id]:
+                        del relations[id]  # it is forgotten
 
     # -- in columns --------------------------------------------------------------------------------
 
@@ -118,11 +124,15 @@ class SocialBlock(TalkBlock):
         """Write relations, opinions and interests of a row into a status."""
         super().to_status(population, row, status)
         codes, close = (population.arrays[name][row].tolist() for name in ("friends", "friendship"))
-        status["relations"] = {
+        known = {
             population.decoded(WHO, code - 1 if code > 0 else code): strength
             for code, strength in zip(codes, close, strict=True)
             if code
         }
+        status["relations"] = {id: strength & STRENGTH for id, strength in known.items()}
+        status.pop("kin", None)
+        if kin := {id: KIN[each >> KIND] for id, each in known.items() if each > STRENGTH}:
+            status["kin"] = kin
 
     def from_status(self, population: Register, row: int, status: dict[str, Any]) -> None:
         """Write relations, opinions and interests of a status into the columns.
@@ -142,7 +152,8 @@ class SocialBlock(TalkBlock):
             )
         friends = [code_of(population.number_of(id)) for id in given]
         fill(codes, row, friends)
-        fill(close, row, [*given.values()])
+        kin = {id: KIN.index(each) << KIND for id, each in status.get("kin", {}).items()}
+        fill(close, row, [strength | kin.get(id, 0) for id, strength in given.items()])
 
     def before_rows(self, rows: Rows) -> None:
         """Do `before_forward` for rows."""
@@ -260,8 +271,11 @@ class SocialBlock(TalkBlock):
         relations = self.status.setdefault("relations", {})
         relations[id] = self._after(relations.get(id, 0), seconds)
         if len(relations) > self.params.friends:
-            others = (each for each in relations if each != id)
-            del relations[min(others, key=relations.__getitem__)]
+            kin = self.status.get("kin", {})
+            others = [each for each in relations if each != id]
+            gone = min(others, key=lambda each: relations[each] + 1024 * (each in kin))
+            del relations[gone]
+            kin.pop(gone, None)
 
     def _after(self, relation: Any, seconds: int) -> Any:
         """Return a relation, or an array of them, after contact in a step of `seconds`."""

@@ -10,16 +10,21 @@ from moothall.society.arrays import np
 from moothall.society.columns.column import Column
 from moothall.society.columns.rows import Rows
 
+KIN: Final = (None, "partner", "parent", "child", "sibling", "relative")
+"""What one is to another; their ties do not fade."""
+STRENGTH, KIND = 1023, 10
+"""The bits of `friendship` with the strength; from bit 10 up the code of `KIN`."""
 _HASHED: Final = 1 << 16
 """Codes are first compared modulo this: different last bits mean different agents."""
 
 
 @functools.cache
 def friend_columns(friends: int) -> dict[str, Column]:
-    """Return the columns of relations, in the order of the first contacts; strengths 0 … 1000."""
+    """Return the columns of relations, in the order of the first contacts."""
     return {
         # The friend's row + 1; 0 for none; below 0 an agent that is not a citizen.
         "friends": Column("int32", width=friends, own=True, slots=True),
+        # The strength, 0 … 1000, and from bit 10 what the friend is to the citizen: see `KIN`.
         "friendship": Column("int16", width=friends, own=True, slots=True),
         "faded": Column("int32", -1),  # the day on which they last faded
     }
@@ -36,6 +41,7 @@ class Ties:
     ) -> None:
         self._friends, self._friendship = (rows.population.arrays[name] for name in names)
         self._index = rows.at if at is None else rows.at[at]
+        self._mask = STRENGTH if names[0] == "friends" else 0xFFFF
 
     def slots(self, at: Any = ...) -> Iterator[tuple[int, Any, Any, Any]]:
         """Yield each slot, positions and population rows of those that use it, and their codes."""
@@ -52,7 +58,7 @@ class Ties:
 
     def strengths(self, slot: int, index: Any) -> Any:
         """Return the strengths of rows of the population in a slot."""
-        return self._friendship[:, slot][index]
+        return self._friendship[:, slot][index] & self._mask
 
     def total(self) -> Any:
         """Return the sum of each row's strengths; int64."""
@@ -99,7 +105,7 @@ class Ties:
                 column[full, : most - 1] = np.take_along_axis(column[full], kept, 1)
             slot = np.minimum(slot, most - 1)
         self._friends[index, slot] = codes
-        self._friendship[index, slot] = change(relation)
+        self._friendship[index, slot] = change(relation & self._mask) | relation & ~self._mask
 
     def _found(self, index: Any, codes: Any) -> Any:
         """Return each row's slot of a code, else its first empty slot, else the number of slots."""
@@ -116,15 +122,29 @@ class Ties:
         return slots
 
     def fade(self, fade: Callable[[Any], Any], but: Ties, codes: Any) -> None:
-        """Change all strengths, except each relation of the rows of `but` with their `codes`."""
-        slot = but._found(but._index, codes)
-        has = np.flatnonzero(slot < self._friends.shape[1])
-        kept = but._index[has], slot[has]
-        close = self._friendship[kept]
-        for number, _, index, _ in self.slots():
-            after = fade(self.strengths(number, index).astype(np.int64))
-            self._friendship[:, number][index] = after
-        self._friendship[kept] = close
+        """Change the strengths of all but kin, and but the relations of `but` with `codes`.
+
+        A relation whose strength is then 0 is forgotten; later ones move up.
+        """
+        slots = but._found(but._index, codes)
+        spared = np.zeros(len(self._friends), bool)
+        up_to = np.zeros(len(self._index), np.int64)  # the slot that the next one kept gets
+        for slot, left, index, who in self.slots():
+            met = but._index[slots == slot]
+            spared[met] = True
+            before = self._friendship[:, slot][index].astype(np.int64)
+            stays = (before > STRENGTH) | spared[index]
+            spared[met] = False
+            after = np.where(stays, before, fade(before))
+            keeps = stays | (after > 0)
+            to = up_to[left]
+            up_to[left] = to + keeps
+            if keeps.all() and (to == slot).all():
+                self._friendship[:, slot][index] = after
+                continue
+            self._friends[index, slot] = self._friendship[index, slot] = 0
+            at = index[keeps], to[keeps]
+            self._friends[at], self._friendship[at] = who[keeps], after[keeps]
 
 
 def code_of(number: Any) -> Any:

@@ -43,7 +43,8 @@ class Plane:
             raise ConfigError(f"size must be above 0, or a width and a height, got {excerpt(size)}")
         if type(torus) is not bool:
             raise ConfigError(f"torus must be a boolean, got {excerpt(torus)}")
-        self.width, self.height = map(float, sides)
+        self.width: float = float(sides[0])
+        self.height: float = float(sides[1])
         self.torus: bool = torus
 
     def __repr__(self) -> str:

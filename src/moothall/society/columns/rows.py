@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.city.network import Network
-from moothall.society.columns.company import Company
+from moothall.society.columns.lives import Lives
 from moothall.society.columns.register import Register
 from moothall.society.columns.want_table import Table, checked_fields
 from moothall.society.kernel import draw
@@ -43,7 +43,7 @@ class Moment:
             return self.found[name]
 
 
-class Rows(Company):
+class Rows(Lives):
     """Some of a population's citizens in one step; arrays have one entry for each of them.
 
     `rows[name]` is a column of these citizens as it is now; `rows[name] = values` writes one that

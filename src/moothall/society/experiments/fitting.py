@@ -156,7 +156,7 @@ class Priors:
         if not given:
             raise ConfigError("priors must have one parameter or more, as {name: (low, high)}")
         uniform = package("scipy.stats").uniform
-        self.names = list(given)
+        self.names: list[str] = list(given)
         self._by_name: list[Any] = []
         self._wholes: list[Bounds | None] = []
         for name, prior in given.items():

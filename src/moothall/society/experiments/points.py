@@ -30,8 +30,9 @@ class Bounds:
         are_numbers = all(type(each) in (int, float) and math.isfinite(each) for each in given)
         if not are_numbers or not given[0] < given[1]:
             raise ConfigError(f"{name}: must be two numbers, the lower first, got {given!r:.80}")
-        self.low, self.high = given
-        self.is_whole = all(type(each) is int for each in given)
+        self.low: float = given[0]
+        self.high: float = given[1]
+        self.is_whole: bool = all(type(each) is int for each in given)
 
     def value(self, at: float) -> int | float:
         """Return a value as the parameter has it."""

@@ -54,6 +54,11 @@ class Draws:
         self._citizen = hashed(citizen) if isinstance(citizen, str) else _word("citizen", citizen)
         self._step = _word("step", step)
 
+    @property
+    def words(self) -> tuple[int, int, int]:
+        """The seed, the citizen and the step, as the functions for rows take them."""
+        return self._seed, self._citizen, self._step
+
     def integer(self, purpose: str, draw: int = 0) -> int:
         """Return 64 random bits: 0 … 2⁶⁴−1."""
         if type(draw) is not int or not 0 <= draw <= _MASK:

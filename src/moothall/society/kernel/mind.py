@@ -50,7 +50,7 @@ async def told(agent: Any, about: str) -> dict[str, Any]:
         }
     }
     relations: dict[str, int] = status.get("relations") or {}
-    if people := people_of(perceived, relations):
+    if people := people_of(perceived, relations, status.get("kin") or {}):
         shown["people you know"] = people
     if plan := (status.get("plan") or [])[(status.get("now") or 0) + 1 :]:
         shown["your plan then"] = [planned(item) for item in plan[:_ITEMS]]
@@ -69,10 +69,11 @@ async def told(agent: Any, about: str) -> dict[str, Any]:
     return shown
 
 
-def people_of(perceived: Perception, relations: dict[str, int]) -> list[str]:
-    """Return whom a citizen knows best, by name, and how well."""
+def people_of(perceived: Perception, relations: dict[str, int], kin: dict[str, str]) -> list[str]:
+    """Return whom a citizen knows best, by name, and how well, or what they are to it."""
     best = sorted(relations, key=lambda id: -relations[id])[:_PEOPLE]
-    return [f"{perceived.label(id)}: {closeness(relations[id])}" for id in best]
+    how = {id: f"your {kin[id]}" if id in kin else closeness(relations[id]) for id in best}
+    return [f"{perceived.label(id)}: {how[id]}" for id in best]
 
 
 # -- the stream ------------------------------------------------------------------------------------

@@ -3,49 +3,83 @@
 Everything is drawn by `kernel/draw.py` from (seed, number of the citizen), so the same
 arguments return the same citizens. The distributions and their sources:
 
-* Homes are filled in order of id, each up to its capacity. The first two of a household are
-  adults, and three of ten others. Adults by age: 18–24, 25–34, … 85–94 in 12, 18, 16, 16, 17, 13,
-  6, 2 of 100; children 0–17 evenly (U.S. Census 2020, rounded).
+* Homes are filled in order of id, each up to its capacity; ages, genders and kin are those of
+  households (`people/household.py`, with its sources).
 * Education of adults: 9 none, 28 secondary, 25 vocational, 24 bachelor, 14 master of 100 (U.S.
-  Census Bureau 2021, Educational Attainment). Skill, in thousandths of the usual hourly wage, by
-  education: 592, 765, 880, 1262, 1550 (Bureau of Labor Statistics 2021, median weekly earnings).
+  Census Bureau 2021, Educational Attainment). Skill, in thousandths of the usual hourly wage, has
+  the medians 592, 765, 880, 1262, 1550 by education (Bureau of Labor Statistics 2021, median weekly
+  earnings), and varies around them by one of 20 equally likely factors, lognormal with a deviation
+  of 0.5: the highest tenth earns 4 to 5 times what the lowest does (Bureau of Labor Statistics,
+  Usual Weekly Earnings 2022). `income` is what a year of full work pays at the usual wage, in
+  dollars; 0 without work.
+* Occupation of adults by education (`_TRADES`): together 42, 17, 20, 9, 13 of 100 (American
+  Community Survey 2021, table S2401, rounded); the split by education is fitted to these sums.
 * Of those aged 18–66, 75 of 100 have work (OECD 2023: 70 of 100 aged 15–64), as far as there are
-  jobs; those aged 5–17 go to the nearest school with a free seat. Work follows the gravity
-  model among the 20 nearest places of each kind: free jobs ÷ (seconds + 300)² (Zipf 1946, "The
-  P1 P2/D hypothesis").
+  jobs; those aged 5–17 go to the nearest school with a free seat. Work follows the gravity model
+  (Zipf 1946, "The P1 P2/D hypothesis"): of `OFFERS` jobs of the whole town, each as likely as any
+  other, one by the weight 1 ÷ (metres + `NEAR`)².
 * Money is lognormal, of median 5,300 and mean 41,600 dollars, cut at 1,000,000 (transaction
   accounts, Survey of Consumer Finances 2019, Bhutta et al. 2020).
-* Relations: 800 in the household; besides, a small world of four neighbours by number, one of ten
-  links rewired (Watts, Strogatz 1998, Nature 393), of 300 … 699.
+* Relations: 800 in the household, with what one is to another in `kin`; besides, a small world of
+  twelve neighbours by number, beyond the household, one of ten links rewired (Watts, Strogatz
+  1998, Nature 393). Some five of all are close (700 or more) and fifteen dear (300 or more), the
+  inner layers of personal networks (Zhou, Sornette, Hill, Dunbar 2005, "Discrete hierarchical
+  organization of social group sizes", Proceedings of the Royal Society B 272); the outer ones come
+  and go.
 * Two or three interests, of 500 … 1000; opinions uniform from −1000 to 1000, as in models of
   bounded confidence (Deffuant et al. 2000); needs uniform from 600 to 1000. These are assumed.
 """
 
 from __future__ import annotations
 
+import bisect
 import copy
 import itertools
 from collections.abc import Callable, Iterable
+from math import isqrt
 from typing import Any, Final
 
 from moothall.arguments import check_integer
 from moothall.errors import ConfigError
 from moothall.society import math
+from moothall.society.arrays import np
 from moothall.society.blocks import all_blocks
 from moothall.society.blocks.columns import EDUCATION as EDUCATION
+from moothall.society.blocks.columns import GENDERS, HOUSEHOLDS, OCCUPATIONS
 from moothall.society.blocks.needs import NEEDS as NEEDS
 from moothall.society.blocks.talk import TOPICS as TOPICS
+from moothall.society.blocks.ties import KIN
 from moothall.society.city.places import Places, needs
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
-from moothall.society.kernel.draw import Draws
+from moothall.society.kernel.draw import Draws, belows, hashed
+from moothall.society.people import household as home_of
 from moothall.society.services.firm import STAFF
 
 IN_PROFILE: Final = ("age", "skill", "gender", "education", "interests")
 SKILL: Final = (592, 765, 880, 1262, 1550)
+FAR: Final = 10**14  # what weights are made from: they are whole, and 12 have fewer than 32 bits
 _ANY: Final = float("inf")  # the capacity of a place without a limit
-_AGES = (18, 25, 35, 45, 55, 65, 75, 85)
-_AGE_WEIGHTS = (12, 18, 16, 16, 17, 13, 6, 2)
 _EDUCATION_WEIGHTS = (9, 28, 25, 24, 14)
+_SPREAD = (
+    *(375, 487, 563, 627, 686, 742, 797, 853, 910, 969),
+    *(1032, 1099, 1173, 1255, 1348, 1459, 1596, 1777, 2054, 2664),
+)
+_TRADES = (
+    (8, 34, 14, 20, 24),
+    (16, 24, 24, 14, 22),
+    (34, 19, 25, 9, 13),
+    (65, 8, 20, 3, 4),
+    (88, 3, 7, 1, 1),
+)
+FRIENDS: Final = (720, 620, 450, 400, 350, 350)
+"""The least strength of a friend by the number of `BESIDE` + 1, + 2, …; it is up to 199 more."""
+BESIDE: Final = 3
+JOBLESS: Final = 100
+"""Of 1,000 adults up to 66 without work, who seeks it: 3.6 of 100 of the labour force were
+unemployed in 2022 (Current Population Survey)."""
+OFFERS: Final = 12
+NEAR: Final = 1000
+DOLLARS: Final = 52  # a year of 2,080 hours at 25 dollars, by a thousandth of skill
 _WOMEN = (
     *("Ada", "Anna", "Carla", "Dana", "Elena", "Fatima", "Grace"),
     *("Hana", "Jana", "Lea", "Maria", "Rosa", "Tara", "Yuki"),
@@ -93,15 +127,17 @@ def completed(
     if city is not None:
         needs(city, Places, who="people", kinds=("home",))
         _house(made, city)
-    households: dict[str, list[dict[str, Any]]] = {}
-    for person in made:
-        households.setdefault(person.get("home") or f"alone:{person['id']}", []).append(person)
-    for household in households.values():
-        for rank, person in enumerate(household):
-            _draw(person, rank, seed)
-    if city is not None:
-        _employ(made, city, seed)
-    _befriend(made, households, seed)
+    if made:
+        households = _gather(made, seed)
+        for person in made:
+            _draw(person, seed)
+        if city is not None:
+            _employ(made, city, seed)
+            _seek(made, seed)
+        for person in made:
+            profile = person["profile"]
+            profile.setdefault("income", DOLLARS * profile["skill"] if person["work"] else 0)
+        _befriend(made, households, seed)
     return made
 
 
@@ -129,23 +165,59 @@ def citizens(
 # -- the draws -------------------------------------------------------------------------------------
 
 
-def _draw(person: dict[str, Any], rank: int, seed: int) -> None:
-    """Draw a person's missing data; `rank` is the person's index in the household."""
-    draws = Draws(seed, person["id"], 0)
-    profile = person.setdefault("profile", {})
-    if "age" not in profile:
-        if rank < 2 or draws.below(10, "people.adult") < 3:
-            group = draws.choice(_AGE_WEIGHTS, "people.age")
-            years = 7 if group == 0 else 10
-            profile["age"] = _AGES[group] + draws.below(years, "people.years")
-        else:
-            profile["age"] = draws.below(18, "people.years")
-    adult = profile["age"] >= 18
-    profile.setdefault("gender", ("female", "male")[draws.below(2, "people.gender")])
-    level = draws.choice(_EDUCATION_WEIGHTS, "people.education") if adult else 0
-    education = profile.setdefault("education", EDUCATION[level])
-    skill = SKILL[EDUCATION.index(education)] if education in EDUCATION else 1000
-    profile.setdefault("skill", skill)
+def trades(seed: int, ids: Any, education: Any) -> tuple[Any, Any]:
+    """Return skills and occupations of adults, by ids and indices in `EDUCATION`."""
+    skill = np.array(SKILL)[education]
+    skill = skill * np.array(_SPREAD)[belows(20, seed, ids, 0, "people.skill")] // 1000
+    sums = np.cumsum(_TRADES, axis=1)[education]
+    share = belows(100, seed, ids, 0, "people.occupation")
+    return skill, (sums <= share[:, None]).sum(axis=1)
+
+
+def _gather(made: list[dict[str, Any]], seed: int) -> list[list[tuple[dict[str, Any], int]]]:
+    """Draw what depends on the household; return each household's members and their roles."""
+    numbers: dict[Any, int] = {}
+    home = [numbers.setdefault(p.get("home"), len(numbers)) if p.get("home") else -1 for p in made]
+    head, second, rank, size, order = home_of.households(np.array(home))
+    ids = np.array([_word(person["id"]) for person in made], np.uint64)
+    profiles = [person.setdefault("profile", {}) for person in made]
+    age = np.array([int(each.get("age", -1)) for each in profiles])
+    known = {name: code for code, name in enumerate(GENDERS)}
+    gender = np.array([known.get(each.get("gender"), 0) for each in profiles])
+    two = second != head  # alone, one has no partner whose age is known
+    ages = (age, age[head], np.where(two, age[second], -1))
+    genders = (gender, gender[head], np.where(two, gender[second], 0))
+    given = (seed, ids, ids[head], rank, size)
+    drawn_age, drawn_gender = home_of.composed(*given, ages, genders)
+    kind, role = home_of.roles(seed, ids[head], rank, size)
+    level = [Draws(seed, p["id"], 0).choice(_EDUCATION_WEIGHTS, "people.education") for p in made]
+    for at, profile in enumerate(profiles):
+        profile.setdefault("age", int(drawn_age[at]))
+        profile.setdefault("gender", GENDERS[int(drawn_gender[at])])
+        profile.setdefault("education", EDUCATION[level[at] if profile["age"] >= 18 else 0])
+        profile.setdefault("household", HOUSEHOLDS[int(kind[at])])
+    taught = [EDUCATION.index(e) if (e := p["education"]) in EDUCATION else -1 for p in profiles]
+    skill, trade = trades(seed, ids, np.maximum(taught, 0))
+    for at, profile in enumerate(profiles):
+        profile.setdefault("skill", int(skill[at]) if taught[at] >= 0 else 1000)
+        if profile["age"] >= 18:
+            profile.setdefault("occupation", OCCUPATIONS[int(trade[at])])
+    gathered: list[list[tuple[dict[str, Any], int]]] = []
+    for at in order.tolist():
+        if rank[at] == 0:
+            gathered.append([])
+        gathered[-1].append((made[at], int(role[at])))
+    return gathered
+
+
+def _word(id: Any) -> int:
+    """Return what a citizen's draws are made from, as `Draws` takes it."""
+    return hashed(id) if isinstance(id, str) else int(id)
+
+
+def _draw(person: dict[str, Any], seed: int) -> None:
+    """Draw what else a person lacks."""
+    draws, profile = Draws(seed, person["id"], 0), person["profile"]
     if "interests" not in profile:
         some = 2 + draws.below(2, "people.interests")
         profile["interests"] = {
@@ -158,7 +230,7 @@ def _draw(person: dict[str, Any], rank: int, seed: int) -> None:
     person.setdefault("home", None)
     person.setdefault("work", None)
     money = money_of(draws.uniform("people.u"), draws.uniform("people.v"))
-    person.setdefault("money", money * adult)
+    person.setdefault("money", money * (profile["age"] >= 18))
     given = person.setdefault("needs", {})
     for need in NEEDS:
         given.setdefault(need, 600 + draws.below(401, f"people.{need}"))
@@ -219,12 +291,13 @@ def _employ(made: list[dict[str, Any]], city: Any, seed: int) -> None:
             jobs[place] = 10 if holds == _ANY else max(1, int(holds) * staff // 1000)
             if kind == "school":
                 seats[place] = min(len(made), holds - jobs[place])
-    kinds = [kind for kind in STAFF if city.by_kind(kind)]
     near = city.near if hasattr(city, "near") else None
+    places = list(jobs)
     for person in made:
         place = person["work"]
         if place is not None:
             jobs[place] = jobs.get(place, 0) - 1
+    sums = [*itertools.accumulate(max(0, jobs[place]) for place in places)]
     for person in made:
         age, draws = person["profile"]["age"], Draws(seed, person["id"], 0)
         if 5 <= age < 18 and near and seats and "school" not in person:
@@ -232,26 +305,46 @@ def _employ(made: list[dict[str, Any]], city: Any, seed: int) -> None:
             person["school"] = next(found, None)
             if person["school"] is not None:
                 seats[person["school"]] -= 1
-        if not 18 <= age < 67 or person["work"] is not None or not near:
+        if not 18 <= age < 67 or person["work"] is not None or not near or not any(sums[-1:]):
             continue
         if draws.below(100, "people.employed") >= 75:
             continue
-        reach = [each for kind in kinds for each in near(person["home"], kind, 20)]
-        weights = [max(0, jobs[each.id]) * 10**9 // (each.seconds + 300) ** 2 for each in reach]
+        shares = (draws.below(sums[-1], "people.offer", each) for each in range(OFFERS))
+        offers = [places[bisect.bisect_right(sums, share)] for share in shares]
+        weights = [
+            (jobs[each] > 0) * FAR // (_apart(city, person["home"], each) + NEAR) ** 2
+            for each in offers
+        ]
         if sum(weights) == 0:
             person["work"] = next((place for place, left in jobs.items() if left > 0), None)
         else:
-            by = max(0, sum(weights).bit_length() - 32)  # a draw takes a sum of at most 2³²
-            weights = [weight >> by for weight in weights]
-            person["work"] = reach[draws.choice(weights, "people.work")].id
+            person["work"] = offers[draws.choice(weights, "people.work")]
         if person["work"] is not None:
             jobs[person["work"]] -= 1
 
 
+def _seek(made: list[dict[str, Any]], seed: int) -> None:
+    """Mark who seeks work: whoever found none, and some others."""
+    for person in made:
+        if person["work"] is None and 18 <= person["profile"]["age"] < 67:
+            draws = Draws(seed, person["id"], 0)
+            wants = draws.below(100, "people.employed") < 75
+            if wants or draws.below(1000, "people.jobless") < JOBLESS:
+                person.setdefault("jobless", 0)
+
+
+def _apart(city: Any, one: str, other: str) -> int:
+    """Return the metres between two places as the crow flies; 0 where places have no position."""
+    if not hasattr(city, "position"):
+        return 0
+    (x, y), (x2, y2) = city.position(one), city.position(other)
+    return isqrt((x - x2) ** 2 + (y - y2) ** 2)
+
+
 def _befriend(
-    made: list[dict[str, Any]], households: dict[str, list[dict[str, Any]]], seed: int
+    made: list[dict[str, Any]], households: list[list[tuple[dict[str, Any], int]]], seed: int
 ) -> None:
-    """Draw relations for persons without given relations."""
+    """Draw relations and kin for persons without given relations."""
     drawn: dict[Any, dict[str, int]] = {}
     for person in made:
         if "relations" not in person:
@@ -262,15 +355,22 @@ def _befriend(
             if person["id"] in drawn:
                 drawn[person["id"]].setdefault(str(friend["id"]), strength)
 
-    for household in households.values():
-        for one, other in itertools.combinations(household, 2):
+    for household in households:
+        for (one, role), (other, others) in itertools.combinations(household, 2):
             link(one, other, 800)
+            ages = one["profile"]["age"], other["profile"]["age"]
+            for person, kin in (
+                (one, (other, int(home_of.kin_of(role, others, *ages)))),
+                (other, (one, int(home_of.kin_of(others, role, *ages[::-1])))),
+            ):
+                if kin[1] and person["id"] in drawn:
+                    person.setdefault("kin", {}).setdefault(str(kin[0]["id"]), KIN[kin[1]])
     count = len(made)
     for number, person in enumerate(made):
         draws = Draws(seed, person["id"], 0)
-        for step in (1, 2):
-            to = (number + step) % count
+        for step, least in enumerate(FRIENDS, 1):
+            to = (number + BESIDE + step) % count
             if draws.below(10, "people.rewired", step) == 0:
                 to = draws.below(count, "people.friend", step)
             if to != number:
-                link(person, made[to], 300 + draws.below(400, "people.strength", step))
+                link(person, made[to], least + draws.below(200, "people.strength", step))

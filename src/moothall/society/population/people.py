@@ -15,12 +15,14 @@ from moothall.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.blocks.mobility_rows import KINDS
 from moothall.society.blocks.talk import TOPICS
+from moothall.society.blocks.ties import KIND
 from moothall.society.columns import town
 from moothall.society.columns.lists import turn_of
 from moothall.society.columns.register import Register
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.draw import belows, choices, uniforms
 from moothall.society.people import drawn
+from moothall.society.people import household as home_of
 from moothall.society.services.firm import STAFF
 
 _REACH: Final = 20
@@ -39,9 +41,9 @@ def draw(rows: Rows, given: Iterable[str] = ()) -> None:
     missing = {name for name in arrays if name not in set(given)}
     if "home" in missing:
         arrays["home"][...] = _homes(population)
-    rank = _ranks(arrays["home"])
+    lives = home_of.households(arrays["home"])
     for first in range(0, len(population), _SLICE):
-        _some_persons(population, slice(first, first + _SLICE), rank, missing)
+        _some_persons(population, slice(first, first + _SLICE), lives, missing)
     if hasattr(city, "near"):
         if "work" in missing:
             _employ(rows)
@@ -50,7 +52,15 @@ def draw(rows: Rows, given: Iterable[str] = ()) -> None:
     if hasattr(city, "keep_near"):
         city.keep_near(KINDS, _CANDIDATES)
     if {"friends", "friendship"} <= missing:
-        _befriend(population, rank)
+        _befriend(population, lives)
+    if {"work", "jobless"} <= missing and "age" in arrays:
+        free = (arrays["work"] < 0) & (arrays["age"] >= 18) & (arrays["age"] < 67)
+        seed, ids = population.seed, population.ids
+        seeks = belows(100, seed, ids, 0, "people.employed") < 75
+        seeks |= belows(1000, seed, ids, 0, "people.jobless") < drawn.JOBLESS
+        arrays["jobless"][free & seeks] = 0
+    if "pay" in missing and {"skill", "pay"} <= set(arrays):
+        arrays["pay"][...] = drawn.DOLLARS * (arrays["work"] >= 0) * arrays["skill"].astype("int32")
 
 
 def _homes(population: Register) -> Any:
@@ -73,21 +83,14 @@ def _homes(population: Register) -> Any:
     return homes.repeat(room)
 
 
-def _ranks(home: Any) -> Any:
-    """Return each row's rank in its household, from 0; 0 without a home."""
-    order = np.argsort(home, kind="stable")
-    rank = np.empty(len(home), np.int64)
-    rank[order] = turn_of(home[order])
-    return rank * (home >= 0)
-
-
 # -- what one is -----------------------------------------------------------------------------------
 
 
-def _some_persons(population: Register, part: slice, rank: Any, missing: set[str]) -> None:
-    """Draw profiles for some rows, as `drawn._draw` does."""
-    seed, arrays = population.seed, population.arrays
-    ids, rank = population.ids[part], rank[part]
+def _some_persons(population: Register, part: slice, lives: Any, missing: set[str]) -> None:
+    """Draw profiles for some rows, as `drawn._gather` and `drawn._draw` do."""
+    seed, arrays, every = population.seed, population.arrays, population.ids
+    ids = every[part]
+    head, second, rank, size = (each[part] for each in lives[:4])
 
     def below(n: Any, what: str, number: int = 0) -> Any:
         return belows(n, seed, ids, 0, f"people.{what}", number)
@@ -96,17 +99,27 @@ def _some_persons(population: Register, part: slice, rank: Any, missing: set[str
         if name in missing:
             arrays[name][part] = values
 
-    grown = (rank < 2) | (below(10, "adult") < 3)
-    group = choices(drawn._AGE_WEIGHTS, seed, ids, 0, "people.age")
-    years = below(np.where(grown, np.where(group == 0, 7, 10), 18), "years")
-    put("age", np.where(grown, np.array(drawn._AGES)[group] + years, years))
-    age = arrays["age"][part] if "age" in arrays else np.where(grown, 18, 0)
+    def given(name: str, none: int) -> tuple[Any, Any, Any]:
+        """Return what a table says of the rows, of the heads and of the partners."""
+        if name in missing or name not in arrays:
+            return (np.full(len(ids), none),) * 3
+        known = arrays[name].astype(np.int64)
+        return known[part], known[head], np.where(second != head, known[second], none)
+
+    kind, _ = home_of.roles(seed, every[head], rank, size)
+    put("household", 1 + kind)
+    known = given("age", -1), given("gender", 0)
+    made = home_of.composed(seed, ids, every[head], rank, size, *known)
+    put("age", made[0])
+    put("gender", made[1])
+    age = arrays["age"][part] if "age" in arrays else made[0]
     adult = age >= 18
-    put("gender", 1 + below(2, "gender"))
     level = choices(drawn._EDUCATION_WEIGHTS, seed, ids, 0, "people.education")
     put("education", 1 + np.where(adult, level, 0))
-    known = arrays["education"][part].astype(np.int64) if "education" in arrays else 1 + level
-    put("skill", np.array((1000, *drawn.SKILL))[known])
+    taught = arrays["education"][part].astype(np.int64) if "education" in arrays else 1 + level
+    skill, trade = drawn.trades(seed, ids, np.maximum(taught - 1, 0))
+    put("skill", np.where(taught > 0, skill, 1000))
+    put("occupation", (1 + trade) * adult)
     u, v = (uniforms(seed, ids, 0, f"people.{name}") for name in "uv")
     put("money", drawn.money_of(u, v) * adult)
     for need in drawn.NEEDS:
@@ -137,7 +150,7 @@ def _some_persons(population: Register, part: slice, rank: Any, missing: set[str
 
 def _employ(rows: Rows) -> None:
     """Assign work by gravity, in rounds; then assign the remaining jobs anywhere."""
-    population, city = rows.population, rows.city
+    population = rows.population
     arrays = population.arrays
     jobs = np.zeros(len(population.places), np.int64)
     for kind, staff in STAFF.items():
@@ -148,29 +161,37 @@ def _employ(rows: Rows) -> None:
     seeks = (age >= 18) & (age < 67) & (arrays["home"] >= 0)
     seeks &= belows(100, population.seed, population.ids, 0, "people.employed") < 75
     left = np.flatnonzero(seeks)
-    kinds = [kind for kind in STAFF if city.by_kind(kind)]
+    spots = _spots(population)
     for turn in range(_ROUNDS):
-        if not len(left) or not kinds:
+        sums = jobs.cumsum()
+        if not len(left) or not len(sums) or not sums[-1]:
             break
         asked = np.full(len(left), -1, np.int64)
         for first in range(0, len(left), _AT_ONCE):
             some = left[first : first + _AT_ONCE]
-            homes, ids = arrays["home"][some], population.ids[some]
-            near = [town.near(rows, homes, kind, _REACH, None) for kind in kinds]
-            reach, seconds = (np.concatenate(each, axis=1) for each in zip(*near, strict=True))
-            weights = np.where(reach >= 0, jobs[reach], 0) * 10**9 // (seconds + 300) ** 2
-            total = weights.sum(axis=1)
-            while (total >= 1 << 32).any():  # a draw takes weights of 32 bits together
-                large = total >= 1 << 32
-                weights[large] >>= 1
-                total = weights.sum(axis=1)
-            some = np.flatnonzero(total)
-            share = belows(total[some], population.seed, ids[some], 0, "people.work", turn)
-            at = (weights[some].cumsum(axis=1) <= share[:, None]).sum(axis=1)
-            asked[first + some] = reach[some, at]
+            ids, total = population.ids[some], int(sums[-1])
+            each = range(turn * drawn.OFFERS, (turn + 1) * drawn.OFFERS)
+            offers = (belows(total, population.seed, ids, 0, "people.offer", k) for k in each)
+            reach = sums.searchsorted(np.stack([*offers], axis=1), side="right")
+            apart = spots[reach] - spots[arrays["home"][some]][:, None]
+            metres = np.sqrt((apart.astype(np.float64) ** 2).sum(axis=2)).astype(np.int64)
+            weights = (drawn.FAR // (metres + drawn.NEAR) ** 2).cumsum(axis=1)
+            share = belows(weights[:, -1], population.seed, ids, 0, "people.work", turn)
+            at = (weights <= share[:, None]).sum(axis=1)
+            asked[first : first + _AT_ONCE] = reach[np.arange(len(some)), at]
         left = left[~_taken(arrays["work"], left, asked, jobs)]
     free = np.repeat(np.arange(len(jobs)), jobs)[: len(left)]
     arrays["work"][left[: len(free)]] = free
+
+
+def _spots(population: Register) -> Any:
+    """Return the places' positions in metres, (places, 2); zeros where they have none."""
+    city = population.city
+    if hasattr(getattr(city, "places", None), "x"):
+        return np.stack([city.places.x, city.places.y], axis=1)
+    if hasattr(city, "position"):
+        return np.array([city.position(place) for place in population.places])
+    return np.zeros((len(population.places), 2), np.int64)
 
 
 def _enrol(rows: Rows) -> None:
@@ -209,33 +230,45 @@ def _taken(column: Any, rows: Any, asked: Any, room: Any) -> Any:
 # -- friends ---------------------------------------------------------------------------------------
 
 
-def _befriend(population: Register, rank: Any) -> None:
+def _befriend(population: Register, lives: Any) -> None:
     """Draw friends as `drawn._befriend` does: the household, and a small world of rows."""
     seed, ids, count = population.seed, population.ids, len(population)
-    home = population.arrays["home"]
-    order = np.argsort(home, kind="stable").astype(np.int32)
+    head, _, rank, size, order = lives
+    age = population.arrays.get("age")
+    role = np.concatenate(
+        [
+            home_of.roles(seed, ids[head[part]], rank[part], size[part])[1].astype(np.int8)
+            for part in (slice(at, at + _SLICE) for at in range(0, count, _SLICE))
+        ]
+    )
+    order = order.astype(np.int32)
     links = []
     for apart in range(1, int(rank.max(initial=0)) + 1):  # those so far apart in a household
         one, other = order[:-apart], order[apart:]
-        same = (home[one] == home[other]) & (home[one] >= 0)
-        links.append((one[same], other[same], np.full(int(same.sum()), 800, np.int16)))
-    for step in (1, 2):
+        same = head[one] == head[other]
+        one, other = one[same], other[same]
+        ways = []
+        for a, b in ((one, other), (other, one)):
+            old = () if age is None else (age[a].astype(np.int16), age[b].astype(np.int16))
+            ways.append((home_of.kin_of(role[a], role[b], *old) << KIND | 800).astype(np.int16))
+        links.append((one, other, *ways))
+    for step, least in enumerate(drawn.FRIENDS, 1):
         for first in range(0, count, _SLICE):
             rows = np.arange(first, min(first + _SLICE, count), dtype=np.int32)
-            own, to = ids[rows], ((rows + np.int64(step)) % count).astype(np.int32)
+            own, to = ids[rows], ((rows + np.int64(drawn.BESIDE + step)) % count).astype(np.int32)
             new = np.flatnonzero(belows(10, seed, own, 0, "people.rewired", step) == 0)
             to[new] = belows(count, seed, own[new], 0, "people.friend", step)
-            strength = (300 + belows(400, seed, own, 0, "people.strength", step)).astype(np.int16)
+            strength = (least + belows(200, seed, own, 0, "people.strength", step)).astype(np.int16)
             other = to != rows
-            links.append((rows[other], to[other], strength[other]))
-    del order
-    one, other, strength = (np.concatenate(each) for each in zip(*links, strict=True))
+            links.append((rows[other], to[other], strength[other], strength[other]))
+    del order, role
+    made = tuple(np.concatenate(each) for each in zip(*links, strict=True))
     for first in range(0, count, _SLICE):
-        _some_friends(population, first, min(first + _SLICE, count), one, other, strength)
+        _some_friends(population, first, min(first + _SLICE, count), *made)
 
 
 def _some_friends(
-    population: Register, first: int, until: int, one: Any, other: Any, strength: Any
+    population: Register, first: int, until: int, one: Any, other: Any, there: Any, back_: Any
 ) -> None:
     """Write the friends of some rows without duplicates: the first link counts."""
     arrays = population.arrays
@@ -244,6 +277,7 @@ def _some_friends(
     who = np.concatenate([one[ahead], other[back]]).astype(np.int64)
     friend = np.concatenate([other[ahead], one[back]]).astype(np.int64)
     link = np.concatenate([ahead, back])
+    strength = np.concatenate([there[ahead], back_[back]])
     pair = who * len(population) + friend
     if not len(pair):
         return
@@ -255,4 +289,4 @@ def _some_friends(
     fits = slot < arrays["friends"].shape[1]
     keep, slot = keep[fits], slot[fits]
     arrays["friends"][who[keep], slot] = friend[keep] + 1
-    arrays["friendship"][who[keep], slot] = strength[link[keep]]
+    arrays["friendship"][who[keep], slot] = strength[keep]

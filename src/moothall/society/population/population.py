@@ -15,6 +15,7 @@ from moothall.society.blocks import all_blocks
 from moothall.society.blocks.row_block import checked, writes
 from moothall.society.city.network import Network
 from moothall.society.columns.column import SETTLED, Column
+from moothall.society.columns.lives import Changes
 from moothall.society.columns.register import Register
 from moothall.society.columns.table import arrow_of, columns_of, fill
 from moothall.society.columns.views import Columns
@@ -22,6 +23,7 @@ from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
 from moothall.society.kernel.wants import PLACE, WORD, id_order
 from moothall.society.metrics import METRICS
 from moothall.society.population.step import begin
+from moothall.society.services.firm import Firm
 from moothall.text import excerpt
 
 if TYPE_CHECKING:
@@ -110,6 +112,9 @@ class Population(Register):
         self._remember(citizen)
         self.agents: dict[int, CitizenAgent] = {}  # the full agents, by row
         self.society: Any = None
+        self.first_ids: Any = ids  # of those that it began with
+        self.next_id: int = int(ids[-1]) + 1 if len(ids) else 1
+        self.changes: Changes = Changes()
         self.source: Any = None  # the engine whose workers hold the columns; None if they are here
         self.pool: Any = None  # the thread pool of its engine, if it has several threads
         if table is not None:
@@ -296,6 +301,21 @@ class Population(Register):
         except (TypeError, ValueError, OverflowError):
             fit = f"{name} must fit its column of {own.dtype}"
             raise ConfigError(f"{fit}, got {excerpt(value)}") from None
+
+    @property
+    def fixed_by(self) -> str:
+        """Why nobody can come or leave; empty if anybody can."""
+        if self.network is not None:
+            return "it has a network"
+        if self.source is not None:
+            return "it runs on several processes"
+        for name, column in self.declared.items():
+            if column.slots or column.own:
+                return f"column {name!r} has several values of each"
+        for id, service in ({} if self.society is None else self.society.services).items():
+            if hasattr(service, "of_population") or isinstance(service, Firm):
+                return f"service {id!r} keeps accounts of them"
+        return ""
 
     # -- its society -------------------------------------------------------------------------------
 

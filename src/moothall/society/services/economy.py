@@ -1,8 +1,8 @@
 """The bank, the government, and the close of each day.
 
 Money only moves, in whole cents. No account is ever below 0: a payment is made in full or not at
-all. The citizens' states say where each works. Hiring, dismissal and loans are not simulated. One
-good, wages before purchases, firms that keep a buffer, pay out the money above it and adapt to
+all. The citizens' states say where each works; the `LabourMarket` changes it. There are no loans.
+One good, wages before purchases, firms that keep a buffer, pay out the money above it and adapt to
 excess demand are the baseline of agent-based economics: Lengnick 2013, "Agent-based macroeconomics:
 a baseline model", JEBO 86; Delli Gatti et al. 2011, "Macroeconomics from the Bottom-up". The rule
 of adaptation and equal redistribution are those of EconAgent (Li et al. 2024, ACL,
@@ -25,6 +25,7 @@ from moothall.society.kernel.commit import Books, Service
 from moothall.society.kernel.draw import Draws
 from moothall.society.kernel.wants import Answer, Save, Want, id_order
 from moothall.society.services.firm import STAFF, Firm
+from moothall.society.services.labour import LabourMarket
 
 SELLS: Final = ("restaurant", "shop")
 PUBLIC: Final = ("hospital", "school")
@@ -146,6 +147,8 @@ class Government(Service):
         most_price: the largest change of a price in a month, in thousandths
         most_wage: the largest change of a wage in a month, in thousandths
         month: the number of days after which prices and wages change
+        daily: the largest change of a seller's price in a day, in thousandths, by its own stock
+        cover: the days of sales that a seller wants in stock, by which it sets its price
 
     Attributes:
         taxed: each citizen's income of the day, and the tax withheld from it
@@ -163,6 +166,8 @@ class Government(Service):
         most_price: int = 50,
         most_wage: int = 50,
         month: int = 30,
+        daily: int = 50,
+        cover: int = 2,
     ) -> None:
         super().__init__(id, None, money)
         self.reserve: int = money if reserve is None else reserve
@@ -170,12 +175,16 @@ class Government(Service):
         check_integer(f"{id}: most_price", most_price, 0, 1000)
         check_integer(f"{id}: most_wage", most_wage, 0, 1000)
         check_integer(f"{id}: month", month, 1, None)
+        check_integer(f"{id}: daily", daily, 0, 1000)
+        check_integer(f"{id}: cover", cover, 0, None)
         self.brackets: tuple[tuple[int, int], ...] = _checked(brackets)
         self.seed = seed
         self.most_price: int = most_price
         self.most_wage: int = most_wage
         self.taxed: MutableMapping[str, list[int]] = {}
         self.month: int = month
+        self.daily: int = daily
+        self.cover: int = cover
         self.days: Any = 0
 
     def of_population(self, population: Any) -> None:
@@ -247,6 +256,7 @@ def close_day(books: Books, government: Government) -> None:
         if isinstance(service, Bank):
             service.credit(books)
     _share_out(books, {government.id: government.reserve})
+    _reprice(sellers, government, books.step)
     for firm in firms:
         firm.end_day()
     government.days += 1
@@ -269,6 +279,18 @@ def _share_out(books: Any, buffers: dict[str, int]) -> None:
             books.pay(payer, id, cents)
 
 
+def _reprice(sellers: list[Firm], government: Government, step: int) -> None:
+    """Raise the price of a seller whose stock is short of `cover` days' sales, and lower others.
+
+    So no shelf stays empty; that firms set prices by their inventories is assumed, as in Lengnick
+    2013, who changes them by the month.
+    """
+    for firm in sellers if government.daily else ():
+        share = Draws(government.seed, firm.id, step).below(1001, "economy.price")
+        wanted, has = firm.asked + government.cover * firm.sold, firm.sold + firm.stock
+        firm.price = adapted(firm.price, wanted, has, government.daily, share)
+
+
 def _adapt(firms: list[Firm], government: Government, step: int) -> None:
     """Adapt firms' prices to their own demand and supply, and wages to the sums of all firms."""
     asked = sum(firm.month_asked for firm in firms)
@@ -284,7 +306,7 @@ def _adapt(firms: list[Firm], government: Government, step: int) -> None:
 
 
 def make_economy(city: Any, *, seed: int = 0, days: int = 10, wage: int = 2500) -> list[Service]:
-    """Return the bank, the government and a firm `firm-1` … for each place that employs or sells.
+    """Return bank, government, labour market, and a firm for each place that employs or sells.
 
     Places of kind `work` produce, `shop` and `restaurant` sell, `school` and `hospital` are public.
     A firm starts with the wages of the place's whole staff (`STAFF`) for `days` days of 8 hours. A
@@ -322,7 +344,8 @@ def make_economy(city: Any, *, seed: int = 0, days: int = 10, wage: int = 2500) 
         )
     if not firms:
         raise ConfigError(f"make_economy needs a place of kind {', '.join(STAFF)}")
-    return [Bank(money=wage * 100), Government(money=public, seed=seed), *firms]
+    market = LabourMarket(seed=seed, wage=wage)
+    return [Bank(money=wage * 100), Government(money=public, seed=seed), *firms, market]
 
 
 def _checked(brackets: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

@@ -98,7 +98,8 @@ class Firm(Service):
         seconds = want.seconds
         if status.get("work") != self.place:
             return Answer(want, False, f"{sender} is not employed at {self.place}")
-        reason = self._barred(books, sender)
+        at_home = status.get("home") is not None and books.where.get(sender) == status["home"]
+        reason = self._barred(books, sender, at_home)
         if reason:
             return Answer(want, False, reason)
         left = books.seconds - books.worked[sender]
@@ -163,7 +164,11 @@ class Firm(Service):
         sender, place = table.sender[entries], table.fields["place"][entries]
         here = np.ones(len(sender), bool)
         if books.city is not None:
-            here &= books.population.arrays["place"][sender] == place
+            arrays = books.population.arrays
+            at = arrays["place"][sender]
+            here &= at == place
+            if table.kind is Work and "home" in arrays:  # one may work from home
+                here |= (at >= 0) & (at == arrays["home"][sender])
         here &= town.open_at(books, ledger.place, books.clock.time)[of]
         rule = _work_rows if table.kind is Work else _sell_rows
         again = bool((sender[1:] == sender[:-1]).any())
@@ -171,10 +176,10 @@ class Firm(Service):
             firms = [ledger.services[number] for number in of.tolist()]
             books.one_by_one(firms, table, entries)
 
-    def _barred(self, books: Books, sender: str) -> str:
-        """Return why a citizen cannot act here; empty if it can."""
+    def _barred(self, books: Books, sender: str, at_home: bool = False) -> str:
+        """Return why a citizen cannot act here, or for it at home; empty if it can."""
         city = books.city
-        if city is not None and books.where.get(sender) != self.place:
+        if city is not None and not at_home and books.where.get(sender) != self.place:
             return f"{sender} is not at {self.place}"
         is_open = not hasattr(city, "is_open") or city.is_open(self.place, books.clock.time)
         return "" if is_open else f"{self.place} is closed"

@@ -172,13 +172,20 @@ class AgentQueues:
         except Refused as error:
             return error.code == _LOCKED
 
-    async def stand_by(self, id: str) -> None:
-        """Have requests to an id wait while no process has it, since this one takes it over."""
+    async def stand_by(self, id: str) -> bool:
+        """Have requests to an id wait while no process has it, since this one takes it over.
+
+        Return whether they do; this is called again and again, since connections are lost.
+        """
         await self.broker.open()
-        with suppress(LinkLost, AMQPError, Refused):  # another process stands by, or soon again
-            await self._call(
-                Channel.queue_declare, self._names.queue("standby", id), exclusive=True
-            )
+        name = self._names.queue("standby", id)
+        try:
+            await self._call(Channel.queue_declare, name, exclusive=True)
+        except Refused as error:
+            return error.code == _LOCKED  # another process stands by, too
+        except (LinkLost, AMQPError):
+            return False
+        return True
 
     async def _state(self, name: str) -> Any:
         return await self._call(Channel.queue_declare, name, passive=True)

@@ -118,10 +118,10 @@ class AMQPSpace(Space):
         asked = self._thread.run(self._router.requests.everyone)
         return [*self.ids(), *await asyncio.wrap_future(asked)]
 
-    async def _stand_by(self, id: str) -> None:
+    async def _stand_by(self, id: str) -> bool:
         """Have requests to an id wait, since this process takes it over once it is released."""
         self._start()
-        await asyncio.wrap_future(self._thread.run(self._router.queues.stand_by, id))
+        return await asyncio.wrap_future(self._thread.run(self._router.queues.stand_by, id))
 
     def _prepare(self) -> None:
         self._inbox = Inbox(self._inbox_path)

@@ -24,11 +24,18 @@ export function mount(root) {
 
   const play = button("Play", () => post("control", { do: head.state === "playing" ? "pause" : "play" }), "primary");
   const step = button("Step", () => post("control", { do: "step" }));
-  const branch = button("Branch", async () => {
+  const sure = h("span", { class: "s-row s-sure", role: "alert" });
+  const branch = button("Branch", async () => { // how much time it goes back is said before
+    const to = (await call("society/kept")).step + 1, back = head.step - to; // it lives one step, then pauses
+    if (back <= 0) return fork();
+    replace(sure, h("b", {}, `${count(back, "step")} back, to ${began(to)}.`), button("Branch there", fork, "primary"), button("Stay", () => replace(sure), "quiet"));
+  });
+  async function fork() {
+    replace(sure);
     const copy = await call(`runs/fork?run=${encodeURIComponent(head.run)}`, undefined, "POST");
     await call("act/resume", { run: copy.id });
     toast("A fork of this town continues from its last checkpoint. The original is kept under Recorded towns.", false);
-  });
+  }
   branch.title = "Continue with a fork from the last checkpoint";
   const speed = h("select", { class: "s-input", "aria-label": "Speed", onchange: attempt(() => post("control", { speed: Number(speed.value) })) },
     [1, 2, 4, 10].map((each) => h("option", { value: each }, `${each} step${each > 1 ? "s" : ""} a second`)), h("option", { value: 0 }, "as fast as it can"));
@@ -115,7 +122,7 @@ export function mount(root) {
   pane("Citizen");
 
   const town = h("div", { class: "s-town" },
-    h("div", { class: "s-row s-control" }, play, step, speed, branch, time, bar, told, h("button", { type: "button", class: "s-link", onclick: () => go(["runs", head.run]) }, "Steps and cost")),
+    h("div", { class: "s-row s-control" }, play, step, speed, branch, sure, time, bar, told, h("button", { type: "button", class: "s-link", onclick: () => go(["runs", head.run]) }, "Steps and cost")),
     h("div", { class: "s-middle" }, map.root, legend, curves), h("aside", { class: "s-aside" }, tabs, ...Object.values(panes)));
   replace(root, nothing, town);
   fillWindow(root, 560);

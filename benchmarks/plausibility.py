@@ -1,0 +1,357 @@
+"""Stylized facts: what is measured in people and cities, beside what a drawn town does.
+
+    python -m benchmarks.plausibility [--objects 1000] [--columns 100000] [--days 14] [--write]
+
+Each fact has its source and the range that the source supports. The town lives from a Monday on, by
+rules: as objects for a week, in columns for `--days`. `--write` puts the table into
+docs/plausibility.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from moothall import Society
+from moothall.society import City, Firm, Population, all_blocks, make_economy
+from moothall.society.blocks.columns import ACTS, GENDERS, HOUSEHOLDS
+from moothall.society.blocks.ties import KIN, KIND, STRENGTH
+
+PAGE = Path(__file__).parent.parent / "docs" / "plausibility.md"
+ALONE, COUPLE, LONE, THREE, _, FAMILY, _ = range(1, 1 + len(HOUSEHOLDS))
+FEMALE, MALE = GENDERS.index("female"), GENDERS.index("male")
+PARTNER, PARENT, CHILD = (KIN.index(each) for each in ("partner", "parent", "child"))
+SLEEP, EAT, WORK, SOCIAL, SHOP, TRAVEL = (
+    ACTS.index(each) for each in ("sleep", "eat", "work", "social", "shop", "travel")
+)
+DAY = 96
+REPORT = "Census Bureau, America's Families and Living Arrangements: 2022"
+PEW = "Pew Research Center 2024, from the American Community Survey 2022"
+ATUS = "Bureau of Labor Statistics, American Time Use Survey 2022"
+JOURNEY = "Census Bureau 2004, Journey to Work: 2000"
+LAYERS = "Zhou, Sornette, Hill, Dunbar 2005, Proceedings of the Royal Society B 272"
+JOLTS = "Bureau of Labor Statistics, Job Openings and Labor Turnover, July 2022"
+
+
+class Town:
+    """What a town was, and what it did in each step."""
+
+    def __init__(self, columns: dict[str, Any], city: City) -> None:
+        self.city = city
+        self.first = {name: np.array(values) for name, values in columns.items()}
+        self.acts: list[Any] = []
+        self.places: list[Any] = []
+        self.going: list[Any] = []
+        self.counts: list[dict[str, int]] = []
+        self.empty: list[float] = []
+        self.last: dict[str, Any] = {}
+
+    def saw(self, act: Any, place: Any, going: Any, society: Society) -> None:
+        """Keep a step."""
+        self.acts.append(np.array(act, np.uint8))
+        self.places.append(np.array(place, np.int32))
+        self.going.append(np.array(going, np.int32))
+        if len(self.acts) % DAY == 0:
+            self.counts.append(society.services["labour"].counts)  # type: ignore[attr-defined]
+            sellers = [f for f in society.services.values() if isinstance(f, Firm) and f.sells]
+            self.empty.append(float(np.mean([not each.stock for each in sellers])))
+
+    def ended(self, columns: dict[str, Any]) -> None:
+        """Keep the end, and join the steps."""
+        self.last = {name: np.array(values) for name, values in columns.items()}
+        self.act, self.place = np.array(self.acts[: 7 * DAY]), np.array(self.places[: 7 * DAY])
+        self.to = np.array(self.going[: 7 * DAY])
+
+    # -- what the facts are computed from ----------------------------------------------------------
+
+    def __getitem__(self, name: str) -> Any:
+        return self.first[name]
+
+    def kin(self, what: int) -> tuple[Any, Any]:
+        """Persons, and who is that to each, as rows."""
+        kinds = self["friendship"] >> KIND
+        who, slot = np.nonzero(kinds == what)
+        return who, self["friends"][who, slot] - 1
+
+    def homes(self) -> Any:
+        """One person of each household."""
+        return np.unique(self["home"], return_index=True)[1]
+
+    def share_of_homes(self, *kinds: int) -> float:
+        return float(np.isin(self["household"][self.homes()], kinds).mean())
+
+    def gaps(self) -> Any:
+        """How much older each husband is than his wife."""
+        who, other = self.kin(PARTNER)
+        of = (self["gender"][who] == MALE) & (self["gender"][other] == FEMALE)
+        age = self["age"].astype(int)
+        return (age[who] - age[other])[of]
+
+    def couples_of_one_gender(self) -> float:
+        who, other = self.kin(PARTNER)
+        same = self["gender"][who] == self["gender"][other]
+        return float(same.sum() / 2 / len(self.homes()))
+
+    def with_other_parent(self, gender: int) -> float:
+        child, parent = self.kin(PARENT)
+        young = (self["age"][child] < 18) & (self["gender"][parent] == gender)
+        return float(np.isin(np.unique(parent[young]), self.kin(PARTNER)[0]).mean())
+
+    def with_parents(self) -> float:
+        young = np.flatnonzero((self["age"] >= 18) & (self["age"] < 25))
+        return float(np.isin(young, self.kin(PARENT)[0]).mean())
+
+    def hours(self, act: int) -> float:
+        """Hours a day of those of 15 and older."""
+        return float((self.act[:, self["age"] >= 15] == act).mean() * 24)
+
+    def days(self, act: int) -> Any:
+        """Steps of an act, by day and person."""
+        return (self.act == act).reshape(7, DAY, -1).sum(axis=1)
+
+    def worked(self) -> Any:
+        """Steps of work by day and person, of those with work."""
+        return self.days(WORK)[:, self["work"] >= 0]
+
+    def away(self) -> float:
+        """Who was not at the workplace, of those who worked on a day."""
+        of = self["work"] >= 0
+        works = (self.act[:, of] == WORK).reshape(7, DAY, -1)
+        there = works & (self.place[:, of] == self["work"][of]).reshape(7, DAY, -1)
+        return float(1 - there.any(axis=1).sum() / works.any(axis=1).sum())
+
+    def leaves(self) -> Any:
+        """The steps of the day in which people leave home for work for the first time."""
+        of = np.flatnonzero(self["work"] >= 0)
+        there = (self.place[:, of] == self["work"][of]) | (self.to[:, of] == self["work"][of])
+        goes = (there & (self.act[:, of] == TRAVEL)).reshape(7, DAY, -1)
+        return goes.argmax(axis=1)[goes.any(axis=1)]
+
+    def trips(self) -> tuple[float, float]:
+        """Trips a person and day, and who makes one on a day."""
+        start = np.vstack([self["home"][None], self.place[:-1]])
+        known = np.where(start < 0, -1, start)
+        moved = (self.place >= 0) & (self.place != known)
+        moved = moved.reshape(7, DAY, -1)
+        return float(moved.sum() / 7 / moved.shape[2]), float(moved.any(axis=1).mean())
+
+    def commute(self) -> float:
+        """Minutes to work by the fastest mode, in the mean."""
+        of = np.flatnonzero(self["work"] >= 0)[:20_000]
+        modes = [mode.name for mode in self.city.modes]
+        ways = self.city.ways_rows(
+            self["home"][of].astype(np.int64), self["work"][of].astype(np.int64), modes
+        )
+        return float(np.where(ways < 0, 1 << 40, ways).min(axis=1).mean() / 60)
+
+    def layer(self, least: int) -> float:
+        """Relations of at least a strength, at the end."""
+        strength = self.last["friendship"] & STRENGTH
+        return float(((self.last["friends"] != 0) & (strength >= least)).sum(axis=1).mean())
+
+    def a_month(self, what: str) -> float:
+        """A count of the labour market by job, in 30 days."""
+        total = sum(each[what] for each in self.counts)
+        return float(30 * total / len(self.counts) / max(1, self.counts[-1]["employed"]))
+
+    def jobless(self) -> float:
+        last = self.counts[-1]
+        return float(last["jobless"] / (last["jobless"] + last["employed"]))
+
+
+class Fact(NamedTuple):
+    """A stylized fact: what is measured elsewhere, and how it is measured here."""
+
+    name: str
+    source: str
+    found: str
+    low: float
+    high: float
+    ours: Callable[[Town], float]
+
+
+def _percent(what: Callable[[Town], Any]) -> Callable[[Town], float]:
+    return lambda town: 100 * float(what(town))
+
+
+def _between(low: int, high: int) -> Callable[[Town], float]:
+    return _percent(lambda t: ((t.leaves() * 900 >= low) & (t.leaves() * 900 < high)).mean())
+
+
+FACTS = (
+    Fact("household size, persons", "Census Bureau 2020", "2.53", 2.38, 2.68,
+         lambda t: len(t["home"]) / len(t.homes())),
+    Fact("households of one person, %", REPORT, "29", 27, 31,
+         _percent(lambda t: t.share_of_homes(ALONE))),
+    Fact("households with a couple, %", REPORT, "47 married, others besides", 47, 57,
+         _percent(lambda t: t.share_of_homes(COUPLE, FAMILY, THREE))),
+    Fact("households of a lone parent, %", REPORT, "16, with other families", 11, 17,
+         _percent(lambda t: t.share_of_homes(LONE))),
+    Fact("women of those who live alone, %", REPORT, "55 (16 of 29)", 51, 59,
+         _percent(lambda t: (t["gender"][t["household"] == ALONE] == FEMALE).mean())),
+    Fact("couples of one gender, % of households", "Census Bureau 2021", "0.9", 0.5, 1.4,
+         _percent(lambda t: t.couples_of_one_gender())),
+    Fact("husband older than wife, years", PEW, "2.2", 1.8, 2.6, lambda t: float(t.gaps().mean())),
+    Fact("couples within two years of age, %", PEW, "51", 47, 55,
+         _percent(lambda t: (abs(t.gaps()) <= 2).mean())),
+    Fact("husbands older by three years or more, %", PEW, "40", 36, 44,
+         _percent(lambda t: (t.gaps() >= 3).mean())),
+    Fact("wives older by three years or more, %", PEW, "10", 7, 13,
+         _percent(lambda t: (t.gaps() <= -3).mean())),
+    Fact("mothers who live with the other parent, %", REPORT, "74", 69, 79,
+         _percent(lambda t: t.with_other_parent(FEMALE))),
+    Fact("fathers who live with the other parent, %", REPORT, "91", 86, 96,
+         _percent(lambda t: t.with_other_parent(MALE))),
+    Fact("18 to 24 who live with parents, %", REPORT, "56 (57, 55)", 50, 62,
+         _percent(lambda t: t.with_parents())),
+    Fact("below 18, %", "Census 2020", "22", 20, 24, _percent(lambda t: (t["age"] < 18).mean())),
+    Fact("65 and older, %", "Census 2020", "17", 15, 19,
+         _percent(lambda t: (t["age"] >= 65).mean())),
+    Fact("sleep, hours a day", ATUS, "9.02", 8.5, 9.5, lambda t: t.hours(SLEEP)),
+    Fact("eating and drinking, hours a day", ATUS, "1.23", 1.0, 1.5, lambda t: t.hours(EAT)),
+    Fact("socializing, hours a day", ATUS, "0.57", 0.4, 0.8, lambda t: t.hours(SOCIAL)),
+    Fact("work on days worked, hours", ATUS, "7.69", 7.2, 8.2,
+         lambda t: float(t.worked()[t.worked() > 0].mean() / 4)),
+    Fact("employed who work on a weekday, %", "the same survey, 2012", "83", 79, 87,
+         _percent(lambda t: (t.worked()[:5] > 0).mean())),
+    Fact("employed who work on a day of a weekend, %", "the same survey, 2012", "34", 29, 39,
+         _percent(lambda t: (t.worked()[5:] > 0).mean())),
+    Fact("not at the workplace on days worked, %", ATUS, "31 (69 are)", 26, 36,
+         _percent(lambda t: t.away())),
+    Fact("leave for work from 6:30 to 8:29, %", JOURNEY, "53", 47, 59, _between(23_400, 30_600)),
+    Fact("leave for work before 6:30, %", JOURNEY, "20", 15, 25, _between(0, 23_400)),
+    Fact("way to work, minutes", JOURNEY, "26", 20, 32, lambda t: t.commute()),
+    Fact("trips a person and day", "National Household Travel Survey 2022, 2017", "2.3, 3.4",
+         2.2, 3.5, lambda t: t.trips()[0]),
+    Fact("who travels on a day, %", "National Household Travel Survey 2017", "83 to 88", 80, 90,
+         _percent(lambda t: t.trips()[1])),
+    Fact("closest relations, persons", LAYERS, "3 to 5", 3, 5.9, lambda t: t.layer(700)),
+    Fact("close relations, persons", LAYERS, "9 to 15", 9, 15, lambda t: t.layer(300)),
+    Fact("relations, persons", LAYERS, "30 to 45", 30, 45, lambda t: t.layer(1)),
+    Fact("pay of a year of full work, median, dollars",
+         "Bureau of Labor Statistics, Usual Weekly Earnings, third quarter of 2022",
+         "55,640 (1,070 a week)", 50_000, 61_000,
+         lambda t: float(np.median(t["pay"][t["pay"] > 0]))),
+    Fact("money at hand of adults, median, dollars", "Survey of Consumer Finances 2019", "5,300",
+         4_500, 6_100, lambda t: float(np.median(t["money"][t["age"] >= 18]) / 100)),
+    Fact("hires a month, % of jobs", JOLTS, "4.2", 3.0, 5.2,
+         _percent(lambda t: t.a_month("hired"))),
+    Fact("jobs that end in a month, %", JOLTS, "3.9", 3.0, 5.0,
+         _percent(lambda t: t.a_month("left"))),
+    Fact("unemployed, % of the labour force", "Current Population Survey 2022", "3.6", 2.6, 5.0,
+         _percent(lambda t: t.jobless())),
+    Fact("sold out, % of shops", "Gruen, Corsten, Bharadwaj 2002, Retail Out-of-Stocks", "8.3",
+         0, 12, _percent(lambda t: np.mean(t.empty))),
+)  # fmt: skip
+
+
+async def in_columns(count: int, days: int, seed: int) -> Town:
+    """A town in columns."""
+    city = City.generate(seed=seed, citizens=count)
+    population = Population(count, city, all_blocks(), seed)
+    town = Town(dict(population.columns), city)
+    async with Society(population, services=make_economy(city, seed=seed)) as society:
+
+        def look(row: dict[str, Any]) -> None:
+            columns = population.arrays
+            town.saw(columns["act"], columns["place"], columns["moving_to"], society)
+
+        for _ in range(days):
+            await society.run(days=1, progress=look)
+        town.ended(dict(population.columns))
+    return town
+
+
+async def as_objects(count: int, seed: int) -> Town:
+    """A town of objects, for a week; the columns are those of a population with their statuses."""
+    city = City.generate(seed=seed, citizens=count)
+    society = Society(count, city, seed=seed, services=make_economy(city, seed=seed))
+    agents = [society.books.status_of(str(number)) for number in range(1, count + 1)]
+    numbers = {place: at for at, place in enumerate(city.ids())} | {None: -1}
+    town = Town(_columns(city, agents, seed), city)
+
+    def look(row: dict[str, Any]) -> None:
+        moving = [(each.get("moving") or {}).get("to") for each in agents]
+        town.saw(
+            [ACTS.index(each["act"]) for each in agents],
+            [numbers[each["place"]] for each in agents],
+            [numbers[each] for each in moving],
+            society,
+        )
+
+    await society.run(days=7, progress=look)
+    town.ended(_columns(city, agents, seed))
+    society.close()
+    return town
+
+
+def _columns(city: City, statuses: list[dict[str, Any]], seed: int) -> dict[str, Any]:
+    population = Population(len(statuses), city, all_blocks(), seed)
+    for row, status in enumerate(statuses):
+        population.pull(row, status)
+    return {name: np.array(values) for name, values in population.columns.items()}
+
+
+def shown(number: float) -> str:
+    """A number as the page has it."""
+    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
+
+
+def table(towns: dict[str, Town]) -> str:
+    """The facts as a Markdown table, and how many hold."""
+    lines = [
+        f"| fact | found | tolerated | {' | '.join(towns)} | source |",
+        "| --- | --- | --- |" + " --- |" * len(towns) + " --- |",
+    ]
+    holds = dict.fromkeys(towns, 0)
+    for fact in FACTS:
+        cells = []
+        for name, town in towns.items():
+            ours = fact.ours(town)
+            fine = fact.low <= ours <= fact.high
+            holds[name] += fine
+            cells.append(shown(ours) if fine else f"**{shown(ours)}**")
+        span = f"{shown(fact.low)} to {shown(fact.high)}"
+        cells = [fact.name, fact.found, span, *cells, fact.source]
+        lines.append(f"| {' | '.join(cells)} |")
+    said = ", ".join(f"{many} of {len(FACTS)} {name}" for name, many in holds.items())
+    return f"Within tolerance: {said}.\n\n" + "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--objects", type=int, default=1000)
+    parser.add_argument("--columns", type=int, default=100_000)
+    parser.add_argument("--days", type=int, default=14)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    towns: dict[str, Town] = {}
+    if given.objects:
+        name = f"{given.objects:,} as objects"
+        towns[name] = asyncio.run(as_objects(given.objects, given.seed))
+    if given.columns:
+        name = f"{given.columns:,} in columns"
+        towns[name] = asyncio.run(in_columns(given.columns, max(7, given.days), given.seed))
+    made = table(towns)
+    print(made)
+    if given.write:
+        text = PAGE.read_text()
+        PAGE.write_text(
+            re.sub(
+                r"(<!-- facts -->\n).*?(\n<!-- end -->)",
+                lambda found: f"{found[1]}{made}{found[2]}",
+                text,
+                flags=re.DOTALL,
+            )
+        )
+
+
+if __name__ == "__main__":
+    main()

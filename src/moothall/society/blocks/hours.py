@@ -1,0 +1,279 @@
+"""The hours of a day: when people sleep, eat, work and learn; one rule for one and for rows.
+
+What belongs to a person (its shift, how long it works, how early it is up) is drawn once, from the
+seed and its id; what belongs to a day, in each step that makes a plan. `HoursParams` has the
+constants. Their sources ("ATUS" is the U.S. Bureau of Labor Statistics' American Time Use Survey):
+
+* `starts`: when work begins, of 1,000, by the half hour; 53 of 100 leave home from 6:30 to 8:29, 20
+  before (U.S. Census Bureau 2004, Journey to Work: 2000). A start from 22:00 on is a night shift.
+* `lengths`: how long it lasts, with the meal, of 1,000, by the half hour: 7.7 hours of work on days
+  worked (ATUS 2022), 17 of 100 employed part time (Current Population Survey 2022).
+* `weekday`, `weekend`: who works on such a day, of 1,000: 83 and 34 of 100 (ATUS 2012).
+* `remote`: who works at home on a day, of 1,000 in offices and professions; of all employed 31 of
+  100 are not at their workplace on a day that they work (ATUS 2022), and those few others.
+* `wake`, `bed`, `habit`, `lie_in`: 9.0 hours of sleep in the mean (ATUS 2022); people differ by
+  hours, and sleep longer on free days (Roenneberg et al. 2007, "Epidemiology of the human circadian
+  clock", Sleep Medicine Reviews 11).
+* `breakfast`, `lunch`, `dinner`: 1.23 hours a day of eating and drinking (ATUS 2022); a meal is
+  shorter than its longest by any number of quarters of an hour.
+* `lessons`: schools begin at about 8 (National Center for Education Statistics 2020, School and
+  Staffing: 8:07); `attends`: 94 of 100 are there on a day (the same, before 2020).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, NamedTuple
+
+from pydantic import Field
+
+from moothall.clock import DAY_S
+from moothall.society.arrays import np
+from moothall.society.blocks.block import CitizenBlockParams
+from moothall.society.kernel.draw import Draws, belows
+
+HOUR: Final = 3600
+SLOT: Final = 900
+SLOTS: Final = DAY_S // SLOT
+NONE, WORK, STUDY = range(3)
+_HALF: Final = 1800
+_NIGHT: Final = 22 * HOUR
+_SCHOOL: Final = 7 * HOUR
+_REST: Final = 7 * HOUR + _HALF  # a night worker's sleep
+_STARTS: Final = (
+    *(0, 0, 0, 0, 0, 0, 0, 0, 5, 10, 20, 25, 70, 70, 110, 125, 145, 110, 105, 45, 40, 15, 20, 10),
+    *(15, 5, 15, 5, 15, 10, 15, 5, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 15, 10, 0, 0),
+)
+_LENGTHS: Final = (
+    *(
+        0,
+        0,
+        0,
+        0,
+        0,
+        5,
+        15,
+        35,
+        20,
+        40,
+        20,
+        45,
+        20,
+        20,
+        30,
+        110,
+        330,
+        130,
+        80,
+        30,
+        30,
+        10,
+        20,
+        5,
+        5,
+    ),
+)
+
+
+_Weight = Annotated[int, Field(ge=0)]
+
+
+def _time(value: int, description: str) -> Any:
+    return Field(default=value, ge=0, le=DAY_S, description=description)
+
+
+def _share(value: int, description: str) -> Any:
+    return Field(default=value, ge=0, le=1000, description=f"{description}, of a thousand")
+
+
+class HoursParams(CitizenBlockParams):
+    """The times of a day, in seconds after midnight."""
+
+    wake: int = _time(7 * HOUR + SLOT, "when it gets up")
+    bed: int = _time(22 * HOUR + SLOT, "when it goes to bed")
+    spread: int = Field(default=1800, ge=0, le=6 * HOUR, description="by how much these vary")
+    habit: int = Field(
+        default=9000, ge=0, le=6 * HOUR, description="by how much people are early or late at most"
+    )
+    lie_in: int = _time(3600, "how much longer it sleeps on free days")
+    begins: int | None = Field(
+        default=None, ge=0, le=DAY_S, description="when all work begins; None: by `starts`"
+    )
+    starts: tuple[_Weight, ...] = Field(
+        default=_STARTS,
+        min_length=1,
+        max_length=48,
+        description="weights of the half hours when work begins",
+    )
+    hours: int | None = Field(
+        default=None, ge=0, le=DAY_S, description="seconds of work of all; None: by `lengths`"
+    )
+    lengths: tuple[_Weight, ...] = Field(
+        default=_LENGTHS,
+        min_length=1,
+        max_length=48,
+        description="weights of half an hour, an hour, … of work, with the meal",
+    )
+    weekday: int = _share(830, "who works on a weekday")
+    weekend: int = _share(340, "who works on a day of a weekend")
+    remote: int = _share(560, "who works at home on a day, in offices and professions")
+    lessons: int = _time(8 * HOUR, "when school begins")
+    attends: int = _share(940, "who is at school on a weekday")
+    breakfast: int = _time(1800, "the longest breakfast")
+    lunch: int = _time(1800, "the longest lunch")
+    dinner: int = _time(2700, "the longest dinner")
+
+
+class Windows(NamedTuple):
+    """The open quarters of an hour of places, (quarters, places).
+
+    Attributes:
+        next: the next open quarter; the day's first if there is no later one
+        run: how many open ones follow, itself included
+        since: how many open ones go before it
+        any: whether the place opens at all
+    """
+
+    next: Any
+    run: Any
+    since: Any
+    any: Any
+
+
+def windows(is_open: Any) -> Windows:
+    """Return the windows of places from whether they are open, (quarters of an hour, places)."""
+    every = np.arange(SLOTS)[:, None]
+    later = np.minimum.accumulate(np.where(is_open, every, SLOTS)[::-1], axis=0)[::-1]
+    closes = np.minimum.accumulate(np.where(is_open, SLOTS, every)[::-1], axis=0)[::-1]
+    closed = np.maximum.accumulate(np.where(is_open, -1, every), axis=0)
+    first = is_open.argmax(axis=0)
+    return Windows(
+        np.where(later == SLOTS, first, later), closes - every, every - closed - 1, is_open.any(0)
+    )
+
+
+class Day(NamedTuple):
+    """The hours of a day, an array each, in seconds after midnight."""
+
+    asleep: Any  # when sleep begins that ends with `wake`
+    wake: Any
+    bed: Any
+    duty: Any  # NONE, WORK or STUDY
+    begins: Any
+    ends: Any
+    remote: Any  # whether the duty is done at home
+    breakfast: Any  # how long it lasts, as the other meals
+    lunch_at: Any
+    lunch: Any
+    dinner_at: Any
+    dinner: Any
+
+
+def _below(n: int, seed: int, ids: Any, step: int, what: str) -> Any:
+    """Return `belows` of the purpose `plan.WHAT`; for one, its scalar form is far faster."""
+    if len(ids) == 1:
+        return np.array([Draws(seed, ids.item(), step).below(n, f"plan.{what}")])
+    return belows(n, seed, ids, step, f"plan.{what}")
+
+
+def _weighted(weights: Any, seed: int, ids: Any, what: str) -> Any:
+    sums = np.cumsum(weights)
+    return np.searchsorted(sums, _below(int(sums[-1]), seed, ids, 0, what), side="right")
+
+
+def day_of(
+    params: HoursParams,
+    seed: int,
+    ids: Any,
+    step: int,
+    *,
+    free: bool,
+    duty: Any,
+    desk: Any,
+    open_: Windows | None,
+    which: Any,
+) -> Day:
+    """Return the hours of a day.
+
+    Args:
+        params: the constants
+        seed: the seed of the draws
+        ids: the persons' ids as numbers, uint64
+        step: the step in which the plan is made
+        free: whether it is a day of a weekend
+        duty: what each has: NONE, WORK or STUDY
+        desk: who may work at home
+        open_: the windows of the places of duty; None if places have no hours
+        which: which of these is the person's; anything without a duty
+    """
+
+    def below(n: int, what: str, at: int = step) -> Any:
+        return _below(n, seed, ids, at, what)
+
+    def vary(time: int, spread: int, what: str) -> Any:
+        return time + (below(2 * (spread // SLOT) + 1, what) - spread // SLOT) * SLOT
+
+    def meal(longest: int, what: str) -> Any:
+        """Return how long a meal lasts: any number of slots, up to the longest."""
+        slots = max(1, longest // SLOT) if params.spread else 1
+        return longest - below(slots, what) * SLOT
+
+    goes = below(1000, "off") < (params.weekend if free else params.weekday)
+    learns = (below(1000, "attends") < params.attends) & (not free)
+    duty = np.where(np.where(duty == WORK, goes, learns), duty, NONE)
+    works = duty == WORK
+    begins = np.full(len(ids), params.begins or 0)
+    if params.begins is None:
+        begins = _weighted(params.starts, seed, ids, "starts") * _HALF
+    lasts = np.full(len(ids), params.hours or 0)
+    if params.hours is None:
+        lasts = (_weighted(params.lengths, seed, ids, "lengths") + 1) * _HALF
+    begins, lasts = np.where(works, begins, params.lessons), np.where(works, lasts, _SCHOOL)
+    night = works & (begins >= _NIGHT) & (params.begins is None)
+    begins = np.where(night, begins - _NIGHT + 8 * HOUR, begins)  # by day, where that is closed
+    if open_ is not None:
+        night &= open_.run[0, which] > 0
+    begins = np.where(night, 0, begins)
+    ends = np.minimum(begins + lasts, DAY_S)
+    if open_ is not None:
+        slot = open_.next[np.minimum(-(-begins // SLOT), SLOTS - 1), which]
+        needs = np.maximum(1, -(-lasts // SLOT))
+        if params.begins is None:  # a shift that would end after the place closes begins earlier
+            short = np.where(works, np.maximum(needs - open_.run[slot, which], 0), 0)
+            slot = slot - np.minimum(open_.since[slot, which], short)
+        begins, ends = slot * SLOT, (slot + np.minimum(needs, open_.run[slot, which])) * SLOT
+        duty = np.where(open_.any[which], duty, NONE)
+    night &= duty != NONE
+    has = (duty != NONE) & ~night
+    remote = (duty == WORK) & desk & (below(1000, "remote") < params.remote)
+    most = params.habit // SLOT
+    owl = (below(most + 1, "owl", 0) + below(most + 1, "lark", 0) - most) * SLOT
+    wake = vary(params.wake, params.spread, "wake") + owl
+    wake = np.where(has, np.minimum(wake, begins - HOUR), wake + params.lie_in)
+    wake = np.clip(wake, 0, DAY_S - 2 * HOUR)
+    bed = np.maximum(vary(params.bed, params.spread, "bed") + owl, wake + HOUR)
+    asleep = np.minimum(np.maximum(bed - DAY_S, 0), wake)
+    bed = np.minimum(bed, DAY_S)
+    asleep = np.where(night, np.minimum(ends + HOUR, 12 * HOUR), asleep)
+    wake, bed = np.where(night, asleep + _REST, wake), np.where(night, DAY_S, bed)
+    begins = np.where(night, begins, np.maximum(begins, wake + HOUR))
+    ends = np.minimum(ends, bed)
+    duty = np.where(begins < ends, duty, NONE)
+    lunch_at = np.clip(vary(12 * HOUR + _HALF, 2 * params.spread, "lunch"), 0, DAY_S - HOUR)
+    lunch_at = np.where(night, 4 * HOUR, lunch_at)
+    dinner = meal(params.dinner, "dinner.length")
+    dinner_at = vary(18 * HOUR + _HALF, 2 * params.spread, "dinner")
+    dinner_at = np.minimum(np.maximum(dinner_at, wake + HOUR), np.maximum(bed - dinner, 0))
+    return Day(
+        asleep,
+        wake,
+        bed,
+        duty,
+        begins,
+        ends,
+        remote & (duty != NONE),
+        np.minimum(meal(params.breakfast, "breakfast"), DAY_S - wake),
+        lunch_at,
+        np.minimum(meal(params.lunch, "lunch.length"), DAY_S - lunch_at),
+        dinner_at,
+        dinner,
+    )

@@ -1,0 +1,95 @@
+"""Births and deaths of rows, as a step asks for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from moothall.errors import ConfigError
+from moothall.society.arrays import np
+from moothall.society.columns.column import SETTLED, Column
+from moothall.society.columns.company import Company
+from moothall.text import nearest
+
+_GIVEN = frozenset(SETTLED) - {"place"}
+
+
+@dataclass
+class Changes:
+    """What the rows of a step have asked for: births and deaths, appended by several threads.
+
+    Each entry of `births` begins with the number of its block and of its call in this chunk, so
+    that the order of births is that of blocks, calls and parents, whatever the chunks.
+    """
+
+    births: list[tuple[str, int, Any, dict[str, Any]]] = field(default_factory=list)
+    deaths: list[tuple[Any, Any]] = field(default_factory=list)
+
+
+class Lives(Company):
+    """The part of `Rows` by which rows come and leave."""
+
+    _calls = 0
+
+    def add(self: Any, where: Any = None, /, **columns: Any) -> None:
+        """Let each of these rows, or some of them, have a child: a new citizen of the next step.
+
+        Children have new ids, above all that there have been, in the order of blocks, calls and
+        parents. A child has no money. Its other columns have their defaults, but those given. Where
+        its place is full, it is not born.
+
+        Args:
+            where: which of the rows: booleans, or rising positions, which may be there more than
+                once; all if left out
+            columns: values of the children's columns: one for all, or one for each of *these* rows,
+                the parents
+
+        Raises:
+            ConfigError: there is no such column, or a value does not fit; or the citizens of this
+                population cannot change: it has a network, a bank, a government, a feed, or Ray
+        """
+        changes = self._changes()
+        at = np.arange(len(self)) if where is None else self._positions(where)
+        declared: dict[str, Column] = self.population.declared
+        made: dict[str, Any] = {}
+        for name, given in columns.items():
+            if name not in declared or name in _GIVEN:
+                near = nearest(name, set(declared) - _GIVEN)
+                what = "only the commit stage sets it" if name in _GIVEN else f"none is there{near}"
+                raise ConfigError(f"block {self._block}: add: column {name!r}: {what}")
+            shape = (len(self), *self.population.arrays[name].shape[1:])
+            try:
+                made[name] = np.broadcast_to(np.asarray(given), shape)[at]
+            except ValueError:
+                got = np.asarray(given).shape
+                what = f"must be one value, or {len(self)}, one for each row, got {got}"
+                raise ConfigError(f"block {self._block}: add: {name} {what}") from None
+        call, self._calls = self._calls, self._calls + 1
+        changes.births.append((self._block, call, self.index[at], made))
+
+    def remove(self: Any, where: Any = None, /, heirs: Any = None) -> None:
+        """Let these rows, or some of them, leave for good after this step: they die, or move away.
+
+        What they want in this step is still settled. Their ids are never used again.
+
+        Args:
+            where: which of the rows: booleans, or positions; all if left out
+            heirs: who has their money: rows of the population that stay, one, or one for each that
+                leaves
+
+        Raises:
+            ConfigError: as of `add`
+        """
+        changes = self._changes()
+        at = np.arange(len(self)) if where is None else self._positions(where)
+        none = -1 if heirs is None else np.asarray(heirs)
+        changes.deaths.append((self.index[at], np.broadcast_to(none, len(at)).copy()))
+
+    def _changes(self: Any) -> Changes:
+        changes: Changes | None = getattr(self.population, "changes", None)
+        why = "it runs on several processes" if changes is None else self.population.fixed_by
+        if changes is None or why:
+            raise ConfigError(
+                f"block {self._block}: the citizens of this population cannot change: {why}"
+            )
+        return changes

@@ -1,0 +1,228 @@
+"""The labour market: each day some leave or lose their work, others find some, jobless are paid.
+
+A job is a place in the staff of a firm. Matching with random offers, separations at a constant rate
+and benefits are the search model of unemployment (Mortensen, Pissarides 1994, "Job creation and job
+destruction in the theory of unemployment", Review of Economic Studies 61). The rates are of the
+United States in 2022: separations and hires are some 4 of 100 jobs a month (Bureau of Labor
+Statistics, Job Openings and Labor Turnover, July 2022: 3.9 and 4.2), of which about half lead at
+once to another job; 3.6 of 100 of the labour force are unemployed (Current Population Survey), so
+that a search takes two months. Benefits are 400 thousandths of the wage for 26 weeks, the usual
+limit of the states. That a firm lays off when its money does not pay its staff's day is assumed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from moothall.arguments import check_integer
+from moothall.clock import DAY_S
+from moothall.society.arrays import np
+from moothall.society.columns.ledger import afforded
+from moothall.society.kernel.commit import Books, Service
+from moothall.society.kernel.draw import belows, hashed
+from moothall.society.kernel.wants import id_order
+from moothall.society.services.firm import STAFF, Firm, wage_for
+
+_MILLION: Final = 1_000_000
+_AGES: Final = (18, 67)
+_DAY_OF_WORK: Final = 8 * 3600
+
+
+class LabourMarket(Service):
+    """Ends and begins jobs at the end of each day, and pays benefits from the government's money.
+
+    Who has no work and seeks it has `jobless` in its status: the day since when. A job ends by
+    chance, or because its firm cannot pay; who leaves for another job has an offer first. An offer
+    is drawn among all vacancies, each as likely as any other; the first in order of id gets the
+    last.
+
+    Args:
+        id: the id of the service
+        seed: the seed of the draws
+        leaves: who becomes jobless in a day, of a million with work
+        moves: who has an offer of another job in a day, of a million with work
+        finds: who has an offer in a day, of a million jobless
+        fires: who is laid off in a day, of a thousand whose firm cannot pay its staff
+        benefit: a day's benefit, in thousandths of the wage of a day of work of one's skill
+        weeks: for how many weeks benefits are paid at most
+        wage: the usual wage, cents an hour
+
+    Attributes:
+        days: the number of closed days
+        counts: of the last day: `employed`, `jobless`, `vacancies`, `hired`, `left` (the job), and
+            `paid` (benefits, in cents)
+    """
+
+    def __init__(
+        self,
+        id: str = "labour",
+        *,
+        seed: int = 0,
+        leaves: int = 650,
+        moves: int = 600,
+        finds: int = 17_000,
+        fires: int = 50,
+        benefit: int = 400,
+        weeks: int = 26,
+        wage: int = 2500,
+    ) -> None:
+        super().__init__(id)
+        for name, value, most in (
+            ("leaves", leaves, _MILLION),
+            ("moves", moves, _MILLION),
+            ("finds", finds, _MILLION),
+            ("fires", fires, 1000),
+            ("benefit", benefit, 1000),
+            ("weeks", weeks, None),
+            ("wage", wage, None),
+        ):
+            check_integer(f"{id}: {name}", value, 0, most)
+        self.seed: int = seed
+        self.leaves: int = leaves
+        self.moves: int = moves
+        self.finds: int = finds
+        self.fires: int = fires
+        self.benefit: int = benefit
+        self.weeks: int = weeks
+        self.wage: int = wage
+        self.days: int = 0
+        self.counts: dict[str, int] = {}
+
+    @property
+    def unemployment(self) -> float:
+        """The jobless of the last day, as a share of them and of those with work; 0 for none."""
+        jobless = self.counts.get("jobless", 0)
+        return jobless / max(1, jobless + self.counts.get("employed", 0))
+
+    def after_step(self, books: Books) -> None:
+        """Close the day, if this step is its last."""
+        if books.city is not None and books.clock.time + books.seconds >= DAY_S:
+            self.days += 1
+            self._close(books)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the number of closed days and the last day's counts."""
+        return {"days": self.days, "counts": dict(self.counts)}
+
+    def load_state_dict(self, given: dict[str, Any]) -> None:
+        """Restore a state of `state_dict`."""
+        self.days, self.counts = given["days"], dict(given["counts"])
+
+    def _close(self, books: Any) -> None:
+        names, ids, of = _people(books)
+        firms = [each for each in books.services.values() if isinstance(each, Firm)]
+        staff, pays = _jobs(books, firms)
+        work, age, jobless, skill = of["work"], of["age"], of["jobless"], of["skill"]
+
+        def chance(of_: int, total: int, what: str) -> Any:
+            return belows(total, self.seed, ids, books.step, f"labour.{what}") < of_
+
+        has = work >= 0
+        count = np.bincount(work[has], minlength=len(staff))
+        broke = count * pays[0] > pays[1]
+        left = has & chance(self.leaves, _MILLION, "leave")
+        left |= has & broke[work] & chance(self.fires, 1000, "fire")
+        seeks = has & ~left & chance(self.moves, _MILLION, "move")
+        fits = (age >= _AGES[0]) & (age < _AGES[1])
+        seeks |= ~has & fits & (jobless >= 0) & chance(self.finds, _MILLION, "find")
+        count -= np.bincount(work[left], minlength=len(staff))
+        vacant = np.where(broke, 0, np.maximum(staff - count, 0))
+        sums, some = vacant.cumsum(), np.flatnonzero(seeks)
+        new: Any = np.full(len(work), -1)
+        if len(some) and sums[-1]:
+            share = belows(int(sums[-1]), self.seed, ids[some], books.step, "labour.offer")
+            offer = sums.searchsorted(share, side="right")
+            order = np.argsort(offer, kind="stable")
+            own = offer[order]
+            turn = np.arange(len(own)) - own.searchsorted(own)
+            gets = order[turn < vacant[own]]
+            new[some[gets]] = offer[gets]
+        hired = np.flatnonzero((new >= 0) & (new != work))
+        gone = np.flatnonzero(left)
+        paid = self._pay(books, names, np.flatnonzero(~has & fits & (jobless >= 0)), jobless, skill)
+        places = books.city.ids()
+        for at in hired.tolist():
+            books.set_status({"work": places[new[at]], "jobless": -1}, [names[at]])
+        if len(gone):
+            books.set_status({"work": None, "jobless": self.days}, [names[at] for at in gone])
+        now = int(has.sum()) - len(gone) + int((~has[hired]).sum())
+        free = int((~has & fits & (jobless >= 0)).sum()) + len(gone) - int((~has[hired]).sum())
+        self.counts = {
+            "employed": now,
+            "jobless": free,
+            "vacancies": int(vacant.sum()) - len(hired),
+            "hired": len(hired),
+            "left": len(gone) + int(has[hired].sum()),
+            "paid": paid,
+        }
+
+    def _pay(self, books: Any, names: Any, some: Any, since: Any, skill: Any) -> int:
+        """Pay benefits in order of id, each in full, as far as the government's money lasts."""
+        if "government" not in books.balances or not len(some):
+            return 0
+        some = some[self.days - since[some] <= 7 * self.weeks]
+        wage: Any = wage_for(self.wage, skill[some], _DAY_OF_WORK)
+        cents = wage * self.benefit // 1000
+        has = np.array([books.balances["government"]])
+        some, cents = some[cents > 0], cents[cents > 0]
+        able = afforded(cents, np.zeros(len(cents), np.int64), has)
+        some, cents = some[able], cents[able]
+        if hasattr(books, "population"):
+            books.population.arrays["money"][some] += cents
+            books.balances["government"] -= int(cents.sum())
+        else:
+            for at, each in zip(some.tolist(), cents.tolist(), strict=True):
+                books.pay("government", names[at], each)
+        return int(cents.sum())
+
+
+_READ: Final = {"work": -1, "age": 18, "jobless": -1, "skill": 1000}
+
+
+def _people(books: Any) -> tuple[Any, Any, dict[str, Any]]:
+    """Return all citizens in order of id: their names, ids as numbers, and what is read of them."""
+    if hasattr(books, "population"):
+        population = books.population
+        every = np.arange(len(population))
+        read = {name: books.column(name, every, none) for name, none in _READ.items()}
+        return _Names(population.ids), population.ids, read
+    names = sorted(books.where, key=id_order)
+    numbers = {place: at for at, place in enumerate(books.city.ids())}
+    made: dict[str, list[int]] = {name: [] for name in _READ}
+    for name in names:
+        status = books.status_of(name)
+        profile = status.get("profile") or {}
+        made["work"].append(numbers.get(status.get("work"), -1))
+        made["jobless"].append(status.get("jobless", -1))
+        for key in ("age", "skill"):
+            made[key].append(profile.get(key, _READ[key]))
+    ids = np.array([int(each) if each.isdigit() else hashed(each) for each in names], np.uint64)
+    return names, ids, {name: np.array(each, np.int64) for name, each in made.items()}
+
+
+class _Names:
+    """The names of a population's citizens, by row."""
+
+    def __init__(self, ids: Any) -> None:
+        self._ids = ids
+
+    def __getitem__(self, row: int) -> str:
+        return str(int(self._ids[row]))
+
+
+def _jobs(books: Any, firms: list[Firm]) -> tuple[Any, tuple[Any, Any]]:
+    """Return the staff of each place at most, the wage of a day, and the money it is paid from."""
+    places = books.city.ids()
+    numbers = {place: at for at, place in enumerate(places)}
+    staff = np.zeros(len(places), np.int64)
+    wages, money = np.zeros(len(places), np.int64), np.zeros(len(places), np.int64)
+    for firm in firms:
+        at = numbers.get(firm.place) if firm.place is not None else None
+        if at is None:
+            continue
+        holds = books.city.capacity(firm.place) if hasattr(books.city, "capacity") else 10
+        share = STAFF.get(books.city.kind(firm.place), 1000)
+        staff[at] = 10 if holds is None else max(1, holds * share // 1000)
+        wages[at] = 0 if firm.public else wage_for(firm.wage, 1000, _DAY_OF_WORK)
+        money[at] = books.balances[firm.id]
+    return staff, (wages, money)

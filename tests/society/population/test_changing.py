@@ -1,0 +1,197 @@
+"""Births and deaths in columns: ids are never used twice, and nothing else is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from moothall import Journal
+from moothall.errors import ConfigError
+from moothall.society import (
+    Column,
+    Grid,
+    LocalEngine,
+    Network,
+    Pay,
+    Plane,
+    Population,
+    RowBlock,
+    Society,
+    Trajectories,
+)
+
+
+class Breeds(RowBlock):
+    """One in three has a child; who is old dies, and leaves its money."""
+
+    columns = {"age": Column("int32"), "kind": Column("int8")}  # noqa: RUF012
+
+    def step_rows(self, rows: Any) -> None:
+        age = rows["age"] + 1
+        rows["age"] = age
+        rows.add(rows.below(3, "breeds") == 0, kind=rows["kind"], age=0)
+        old = (age > 3) & (rows.index > 0)
+        rows.remove(old, heirs=0)
+
+
+def lives(threads: int = 1, **options: Any) -> Society:
+    table = {"kind": np.arange(60) % 5, "age": np.arange(60) % 4, "money": np.full(60, 7)}
+    table["id"] = np.arange(60) + 10
+    people = Population(table, blocks=[Breeds()], seed=3)
+    return Society(people, engine=LocalEngine(threads=threads), **options)
+
+
+def columns(society: Society) -> dict[str, Any]:
+    assert society.population is not None
+    made = {name: values.tolist() for name, values in society.population.columns.items()}
+    return {"id": society.population.ids.tolist(), **made}
+
+
+async def test_who_is_born_has_a_new_id_and_who_dies_leaves_its_money() -> None:
+    async with lives() as society:
+        people = society.population
+        assert people is not None
+        known = set(people.ids.tolist())
+        ever, total = max(known), society.books.total
+        gone: set[int] = set()
+        for _ in range(12):
+            await society.step()
+            now = set(people.ids.tolist())
+            new = now - known
+            assert all(each > ever for each in new)
+            assert not now & gone
+            gone |= known - now
+            known, ever = now, max([ever, *new])
+            assert (np.diff(people.ids.astype("int64")) > 0).all()
+            assert society.books.total == total
+            assert people.columns["age"].max(initial=0, where=people.ids != 10) <= 3
+        assert gone
+        assert len(people.columns["kind"]) == len(people) == len(known)
+        with pytest.raises(ConfigError, match="there is no citizen"):
+            people.row_of(min(gone))
+
+
+async def test_births_are_the_same_on_threads_and_after_a_saved_state() -> None:
+    async with lives() as one, lives(threads=3) as other, lives() as third:
+        await one.run(steps=4)
+        state = one.state_dict()
+        first = columns(one)
+        await one.run(steps=5)
+        await other.run(steps=9)
+        assert columns(one) == columns(other)
+        third.load_state_dict(state)
+        assert columns(third) == first
+        await third.run(steps=5)
+        assert third.state_dict() == one.state_dict()
+        one.load_state_dict(state)
+        assert columns(one) == first
+        start = lives()
+        one.load_state_dict(start.state_dict())
+        assert columns(one) == columns(start)
+        start.close()
+
+
+def test_a_killed_run_goes_on_with_those_that_were_there(tmp_path: Path) -> None:
+    def stop(row: dict[str, Any]) -> None:
+        if row["step"] == 6:
+            raise RuntimeError
+
+    options: Any = {"steps": 9, "run_id": "r", "save_every": 2, "trajectories": True}
+    with Journal(tmp_path / "one") as journal, lives(journal=journal) as society:
+        asyncio.run(society.run(out=tmp_path / "whole", **options))
+        whole = columns(society)
+    with Journal(tmp_path / "two") as journal:
+        with lives(journal=journal) as society, pytest.raises(RuntimeError):
+            asyncio.run(society.run(out=tmp_path / "out", progress=stop, **options))
+        with lives(journal=journal) as society:
+            asyncio.run(society.run(out=tmp_path / "out", **options))
+            assert columns(society) == whole
+    table = list(Trajectories(tmp_path / "out"))
+    assert table == list(Trajectories(tmp_path / "whole"))
+    assert len({row["citizen"] for row in table}) > 60
+
+
+class Pays(RowBlock):
+    """The first pays the last, who dies; full agents and answers keep their ids."""
+
+    def step_rows(self, rows: Any) -> None:
+        if rows.step == 0:
+            rows.want(Pay, rows.index == 0, to=rows.citizens - 1, cents=1)
+            rows.remove(rows.index == 1, heirs=rows.citizens - 1)
+        if rows.step == 1:
+            rows.remove(rows.index == rows.citizens - 1, heirs=0)
+
+
+async def test_full_agents_and_answers_keep_their_ids() -> None:
+    people = Population({"id": [3, 5, 8, 9], "money": [5, 0, 0, 0]}, blocks=[Pays()])
+    agent = people.promote(8)
+    async with Society(people) as society:
+        await society.step()
+        assert people.ids.tolist() == [3, 8, 9]
+        assert people.row_of(8) == 1
+        assert people.agents == {1: agent}
+        assert people.full.tolist() == [False, True, False]
+        (answer,) = society.books.answers[Pay].answers(0, people)
+        assert (answer.done, answer.want.to) == (True, "9")
+        await society.step()
+        assert people.ids.tolist() == [3, 8]
+        assert people.columns["money"].tolist() == [5, 0]
+        people.demote(8)
+        await society.step()
+
+
+class Fills(RowBlock):
+    """Each has a child in the cell to its right, as long as there is room."""
+
+    def step_rows(self, rows: Any) -> None:
+        right = np.minimum(rows["place"] + 1, len(rows.population.places) - 1)
+        rows.add(None, place=right, home=right)
+
+
+async def test_nobody_is_born_where_there_is_no_room() -> None:
+    grid = Grid(4, 1, capacity=1)
+    people = Population({"home": np.array([0, 2], "int32")}, grid, [Fills()])
+    async with Society(people) as society:
+        await society.step()
+        assert people.columns["place"].tolist() == [0, 2, 1, 3]
+        await society.step()
+        assert len(people) == 4
+        assert society.books.at_place.tolist() == [1, 1, 1, 1]
+
+
+class Adds(RowBlock):
+    columns = {"age": Column("int8")}  # noqa: RUF012
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__()
+        self.given = given
+
+    def step_rows(self, rows: Any) -> None:
+        if "die" in self.given:
+            rows.remove(None)
+        else:
+            rows.add(None, **self.given)
+
+
+WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"agee": 1}, {}, "'agee': none is there .did you mean 'age'"),
+    ({"money": 1}, {}, "'money': only the commit stage sets it"),
+    ({"age": [1, 2]}, {}, r"must be one value, or 3, one for each row, got \(2,\)"),
+    ({"age": 1000}, {}, "age must fit its column of int8"),
+    ({}, {"network": Network.small_world(3, neighbours=2, seed=1)}, "it has a network"),
+    ({"die": 1}, {}, "citizen 1 leaves with 4 cents"),
+]
+
+
+@pytest.mark.parametrize(("given", "options", "said"), WRONG)
+async def test_what_cannot_be_is_refused(
+    given: dict[str, Any], options: dict[str, Any], said: str
+) -> None:
+    people = Population({"money": [4, 0, 0]}, Plane(5), [Adds(**given)], **options)
+    async with Society(people) as society:
+        with pytest.raises(ConfigError, match=said):
+            await society.step()
