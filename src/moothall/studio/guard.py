@@ -269,8 +269,9 @@ class Guard:
         elif path == "/login" and method == "POST":
             form = await body_of(receive, MOST_BYTES)
             given = _field(form, "secret") or ""
-            wanted = unquote(_field(form, "to") or "/")
-            to = wanted if self._routes.is_page(wanted) else "/"
+            to = self._wanted(form)
+        elif path == "/login":
+            to = self._wanted(scope["query_string"])
         right = given is not None and self._is_secret(scope, given.encode("utf-8", _KEEP))
         if right or known:
             answer = self._opens(to, self._key if right else "")
@@ -286,6 +287,11 @@ class Guard:
         if self._attempts.are_over(scope):
             wrong = "Too many wrong attempts: wait a minute."
         return self._asks(to, wrong)
+
+    def _wanted(self, form: bytes) -> str:
+        """Return the address of the page that a form or query names, or `/`."""
+        wanted = unquote(_field(form, "to") or "/")
+        return wanted if self._routes.is_page(wanted) else "/"
 
     def _opens(self, to: str, key: str) -> HTMLResponse:
         """Return a page that keeps the key and opens the studio, whose address has no token."""

@@ -379,6 +379,8 @@ def test_who_enters_comes_to_the_address_that_was_asked_for(public: Port) -> Non
     """One of the page's, and no other."""
     asked = public.send("/runs/a%22b", ("Accept", "text/html")).text
     assert 'name="to" value="/runs/a%22b"' in asked
+    asked = public.send("/login?to=%2Fruns%2Fx", ("Accept", "text/html")).text
+    assert 'name="to" value="/runs/x"' in asked
     for to, led in (("/runs/a%2522b", "/runs/a%22b"), ("//evil.example", "/"), ("/x", "/")):
         form = f"secret={quote_plus(PASSWORD)}&to={to}".encode()
         assert f'content="0; url={led}"' in public.send("/login", method="POST", body=form).text

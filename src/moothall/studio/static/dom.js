@@ -53,7 +53,7 @@ export async function request(to, options = {}) {
   } catch {
     throw new Error("the studio does not answer: is its program running?");
   }
-  if (answer.status === 401) location.replace(`${BASE}login`);
+  if (answer.status === 401) location.replace(`${BASE}login?to=${encodeURIComponent(location.pathname.slice(BASE.length - 1))}`);
   return answer;
 }
 
