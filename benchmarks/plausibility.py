@@ -346,7 +346,7 @@ def main() -> None:
         PAGE.write_text(
             re.sub(
                 r"(<!-- facts -->\n).*?(\n<!-- end -->)",
-                lambda found: f"{found[1]}{made}{found[2]}",
+                lambda found: f"{found[1]}\n{made}\n{found[2]}",
                 text,
                 flags=re.DOTALL,
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import subprocess
 import threading
@@ -17,9 +18,13 @@ from commands import Command
 from company.conftest import MakeCompany, live, until, value
 from moothall import Agent, Journal
 
+# A loaded machine starts processes slowly.
+pytestmark = pytest.mark.timeout(180)
+
 AGENTS = '''
 import asyncio
 import os
+import time
 
 from moothall import Agent, ReActAgent, ScriptedModel, action
 
@@ -41,8 +46,14 @@ class Clock(Agent):
         open(os.path.join(os.path.dirname(__file__), "marks", at), "w").close()
 
 
+def hang(messages, actions):
+    print("hangs", flush=True)
+    time.sleep(60)
+
+
 def talker(id):
-    return ReActAgent(id, ScriptedModel(["Good morning."] * 100))
+    says = [hang] if "HANG" in os.environ else ["Good morning."] * 100
+    return ReActAgent(id, ScriptedModel(says))
 '''
 
 COMPANY = """
@@ -72,7 +83,6 @@ asyncio.run(main())
 RANDOM = random.Random(43)
 
 
-@pytest.mark.timeout(180)  # a loaded machine starts processes slowly
 def test_killed_processes_fire_each_time_once(tmp_path: Path) -> None:
     kills(tmp_path, 4, "250ms")
 
@@ -246,3 +256,31 @@ schedules:
     live(company, work)
     with Journal(clock / "runs.db") as journal:
         assert len(journal.runs(kind="Schedule", state="terminated")) >= 2
+
+
+def test_a_reply_whose_process_was_killed_goes_on_at_the_start(
+    clock: Path, make_company: MakeCompany
+) -> None:
+    program = """
+from clock import talker
+from moothall import Journal
+agent = talker("Clerk")
+agent.journal = Journal("runs.db")
+agent.reply_sync("Good morning?", run_id="asked", thread="ann")
+"""
+    killed = Command(
+        code=program, cwd=clock, env={**os.environ, "HANG": "1"}, stdout=subprocess.PIPE, text=True
+    )
+    assert killed.stdout is not None
+    assert killed.stdout.readline() == "hangs\n"
+    killed.kill()
+    killed.wait(30)
+    killed.stdout.close()
+    company = make_company("journal: runs.db\nagents: {Clerk: {ref: 'clock.py:talker'}}")
+
+    async def work(me: Agent) -> None:
+        with Journal(clock / "runs.db") as journal:
+            await until(lambda: journal.run("asked").state == "done")
+            assert journal.replay("asked").text == "Good morning."
+
+    live(company, work)

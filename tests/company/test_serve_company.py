@@ -19,6 +19,9 @@ from company.conftest import value
 from moothall import ACCESS_PERMITTED, Agent, NativeSpace
 from moothall.mcp import MCPAgent
 
+# A loaded machine starts processes slowly.
+pytestmark = pytest.mark.timeout(180)
+
 COMPANY = """
 http: {listen: '127.0.0.1:0', token: '${TOKEN}'}
 agents:

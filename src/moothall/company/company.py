@@ -94,6 +94,7 @@ class Company:
         self._scheduler: Scheduler | None = None
         self._failed: BaseException | None = None
         self._draining = False
+        self._loop: Any = None
         self._server: Any = None
         self._served: Any = None
         self._began = time.time()
@@ -183,8 +184,9 @@ class Company:
             raise self._failed
 
     def stop(self) -> None:
-        """End `run` and `ended`; in any thread."""
-        self._loop.call_soon_threadsafe(self._over.set)
+        """End `run` and `ended`; in any thread. Nothing happens before the start."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._over.set)
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
@@ -262,7 +264,7 @@ class Company:
         until = self._loop.time() + seconds
 
         def left() -> float:
-            return max(0.0, until - self._loop.time())
+            return max(0.0, float(until - self._loop.time()))
 
         if self._server is not None:
             self._server.stop()
