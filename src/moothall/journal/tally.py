@@ -28,10 +28,10 @@ class Tally:
     def count(self, path: str, kind: str, data: dict[str, Any]) -> None:
         """Count an entry."""
         if kind == "started":
-            if "action" in (data.get("about") or ()):
+            if "action" in _about(data):
                 self.actions += 1
         elif kind in ("ended", "failed"):
-            if "model" in (data.get("about") or ()):
+            if "model" in _about(data):
                 self._count_call(data)
         elif kind == "over" and not path:
             text = data.get("text")
@@ -64,6 +64,11 @@ class Tally:
 _UNPRICED: Final[set[Any]] = set()
 """The names of models whose price is not known: to look each up takes long."""
 _MOST_MODELS: Final = 1000
+
+
+def _about(data: dict[str, Any]) -> dict[str, Any]:
+    about = data.get("about")
+    return about if isinstance(about, dict) else {}
 
 
 def _price(model: Any, input: int, output: int) -> float:

@@ -300,6 +300,10 @@ class _NullRecord(Record[S]):
         self._steps = {}
         self._written = {}
 
+    @property
+    def run_id(self) -> str:
+        return ""
+
     async def step(self, key: str, call: Callable[[Step], Awaitable[T]], /, **options: Any) -> T:
         return await call(NULL_STEP)
 

@@ -189,7 +189,7 @@ def mark_result(
     """Mark a call's result, if it comes from outside, in its message."""
     if call.said:
         message[SAID] = [*call.said]
-    if thread.texts is None and not (call.action is None or call.action.outside or call.read):
+    if thread.texts is None and not ((call.action and call.action.outside) or call.read):
         result = (call.result or {}).get("result")
         if not isinstance(result, list | tuple | dict):  # the fastest way
             return
@@ -205,7 +205,7 @@ def mark_result(
 
 def mark_fault(message: dict[str, Any], call: RequestedCall, texts: Texts | None) -> None:
     """Mark the message of a call that was not executed, since something in it was wrong."""
-    if call.action is not None and call.action.outside:
+    if call.action is None or call.action.outside:
         message[FAULT] = True
     if texts is not None:
         marked(message, texts.sources)
@@ -249,7 +249,7 @@ def sources_of_result(
 ) -> list[str]:
     """Return where the result of a call comes from, if from outside; empty if not."""
     found = [*call.read, *_recalled(result.get("result"))]
-    if call.action is None or (call.action.outside and call.begun):
+    if call.action is not None and call.action.outside and call.begun:
         found.append(source_of(call))
     elif call.derived and texts is not None:
         found += texts.sources
