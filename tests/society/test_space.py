@@ -47,7 +47,7 @@ CASES = {
     ),
     "test_current_message": (
         "test_after_add_and_before_remove_handle_no_message",
-        "test_it_is_the_whole_message",
+        "test_current_message_is_the_whole_message",
     ),
     "test_help": (
         "test_help_to_everyone_is_answered_by_each_agent",
@@ -67,7 +67,7 @@ CASES = {
         "test_every_json_value_arrives_as_it_was",
         "test_messages_of_one_sender_are_handled_in_their_order",
         "test_receivers_of_a_broadcast_share_nothing",
-        "test_what_a_plain_action_sends_from_its_thread_keeps_its_order",
+        "test_messages_sent_from_a_plain_actions_thread_keep_their_order",
     ),
     "test_observe": (
         "test_an_observer_sees_messages_as_they_are_and_their_answers",

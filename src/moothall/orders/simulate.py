@@ -76,7 +76,7 @@ class SimulateOrder:
     def expected(self) -> tuple[int, int]:
         """The expected number of model calls, and of tokens in all; both are estimates."""
         days = -(-self.steps * seconds_of(self.step) // DAY_S)
-        calls = self.citizens * (5 * days + self.steps) // 5
+        calls = self.citizens * (2 * days + self.steps) * 9 // 40
         return calls, calls * _CALL_TOKENS
 
     @property

@@ -104,6 +104,7 @@ class Thread:
     own: Any = None  # an orchestrator's data for the thread
     remembered: Any = None  # what it remembers from earlier runs, as a journal keeps it
     texts: Texts | None = None  # its texts by origin; None until something outside was read
+    marked: bool = False  # whether a message has a mark although nothing outside was read
     looked: Any = None  # the last message that was looked at for that; None before the first
     uses: int = 0  # how many replies and other calls are using it
     left: bool = False  # whether its sender has left: it goes when nothing uses it

@@ -6,6 +6,7 @@ from typing import Final
 
 from moothall.agent import Agent
 from moothall.approval import Approver
+from moothall.arguments import names_checked
 from moothall.errors import ConfigError
 from moothall.spaces.delivery import Delivery
 from moothall.spaces.mailbox import Mailbox
@@ -15,6 +16,7 @@ from moothall.spaces.space import MAILBOX, Space
 _LONGEST_S: Final = 2_000_000
 
 
+@names_checked
 class NativeSpace(Space):
     """A space for agents in one process; nothing else is needed to run it.
 

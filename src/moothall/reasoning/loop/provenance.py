@@ -54,6 +54,8 @@ def look(
     new = _new(thread, messages, getattr(memory, "_only_grows", False))
     texts = thread.texts
     if texts is None:
+        if new is messages and any(map(contains, new, repeat(FAULT))):
+            thread.marked = True
         # What nobody has looked at yet may be of an earlier version, without marks.
         found = request.outside or told or any(map(contains, new, repeat(OUTSIDE)))
         if not found and (new is not messages or not any(_of_unknown(each, find) for each in new)):
@@ -86,8 +88,11 @@ def _new(
 def _of_unknown(message: dict[str, Any], find: Callable[[str], Action | None]) -> bool:
     if message.get("role") != "tool" or FAULT in message:
         return False
-    action = find(str(message.get("name", "")))
-    return action is None or action.outside
+    name = str(message.get("name", ""))
+    action = find(name)
+    if action is None:  # the loop's own answer to a name that no action has is the program's
+        return not str(message.get("content")).startswith(f'{{"error": "\\"{name}\\" is not an')
+    return action.outside
 
 
 def _take(texts: Texts, message: dict[str, Any], find: Callable[[str], Action | None]) -> None:
@@ -203,12 +208,12 @@ def mark_result(
         message[ALWAYS] = [*call.always]
 
 
-def mark_fault(message: dict[str, Any], call: RequestedCall, texts: Texts | None) -> None:
+def mark_fault(message: dict[str, Any], call: RequestedCall, thread: Thread) -> None:
     """Mark the message of a call that was not executed, since something in it was wrong."""
-    if call.action is None or call.action.outside:
-        message[FAULT] = True
-    if texts is not None:
-        marked(message, texts.sources)
+    if call.action is not None and call.action.outside:
+        message[FAULT] = thread.marked = True
+    if thread.texts is not None:
+        marked(message, thread.texts.sources)
 
 
 def marked(message: dict[str, Any], sources: list[str]) -> dict[str, Any]:

@@ -407,7 +407,7 @@ class Run:
         actions = self.shown.actions or None
         schema = None if self.schema is None else self.schema.json
         given: Any = None
-        if self.thread.texts is not None:
+        if self.thread.texts is not None or self.thread.marked:
             prompt = self._without_marks.of(prompt)
         if self.emit is None:
             # Pass a schema only if there is one: a user's own model may not have the parameter.
@@ -571,7 +571,7 @@ class Run:
             for call in answer.calls:
                 content = result_content({"error": call.fault or NOT_RUN}, MAX_RESULT_CHARS)
                 self._add_result(call, content)
-                mark_fault(self.state.messages[-1], call, self.thread.texts)
+                mark_fault(self.state.messages[-1], call, self.thread)
         else:
             # Some chat formats require an answer between two messages of the user.
             text = answer.text or "(no answer)"
