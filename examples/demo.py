@@ -425,7 +425,7 @@ def research() -> None:
         found = [c for c in report.citations if c.sentence in under]
         for citation in found[:2]:
             say(f"{escaped(citation.sentence)} [{citation.number}]", "    ")
-            where = citation.passage.url.rpartition("/")[2]
+            where = citation.passage.url.rpartition("/docs/")[2]
             print(f"    [{citation.number}] {cut(escaped(f'docs/{where}'), WIDTH - 10)}")
         if not found:
             print("    nothing relevant was found")
