@@ -140,6 +140,7 @@ def test_after_a_failed_action_an_answer_is_offered(instructions: Any, loop: Any
     assert offers == [False, True]
 
 
+@pytest.mark.long
 def test_benchmark_instructions_and_loop_show_the_same_prompt(
     instructions: Any, loop: Any, weights: Path, tmp_path: Path
 ) -> None:

@@ -174,6 +174,7 @@ def test_once():
     assert "stood still test_it.py::test_once" in lines
 
 
+@pytest.mark.long
 def test_a_run_that_stands_still_twice_fails(tmp_path: Path) -> None:
     status, _ = ci(tmp_path, "def test_never():\n    while True: pass\n", "--silence=4")
     assert status != 0

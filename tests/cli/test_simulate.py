@@ -92,6 +92,7 @@ def test_a_day_is_told_and_written_and_the_same_each_time(tmp_path: Path) -> Non
     assert contents(tmp_path / "b") == contents(found)
 
 
+@pytest.mark.long
 def test_a_town_in_columns_writes_places_and_words_and_no_messages(tmp_path: Path) -> None:
     args = ("--citizens", "10010", "--step", "6h", "--journal", str(tmp_path / "runs.db"))
     for name in ("csv", "parquet"):  # the second from the end of the first
@@ -110,6 +111,7 @@ def test_a_town_in_columns_writes_places_and_words_and_no_messages(tmp_path: Pat
         assert ["" if row[name] is None else str(row[name]) for row in rows] == said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "struck", (pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL)
 )
@@ -301,6 +303,7 @@ def test_messages_of_steps_that_were_lived_without_the_folder_are_said_to_be_mis
     assert not (tmp_path / "late" / "messages.parquet").exists()
 
 
+@pytest.mark.long
 def test_messages_of_steps_that_are_lived_again_are_there_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,6 +329,7 @@ def test_messages_of_steps_that_are_lived_again_are_there_once(
 # -- by a model ------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_limit_of_calls_holds_and_rules_decide_after_it(tmp_path: Path) -> None:
     with OpenAIServer(text("nonsense")) as server:
         args = (*TOWN, "--model", f"{server.url}#m", "--max-calls", "5")

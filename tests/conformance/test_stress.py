@@ -122,6 +122,7 @@ class Peer(Agent):
         return right
 
 
+@pytest.mark.long
 @pytest.mark.timeout(LONG_S)
 @pytest.mark.usefixtures("switching")
 @pytest.mark.parametrize("whom", (pytest.param("anyone", marks=pytest.mark.long), "those behind"))

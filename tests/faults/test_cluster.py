@@ -94,6 +94,7 @@ def newcomer(trial: Trial) -> None:
         assert "work" in asked.result(timeout=BACK_S)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "seed", (0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, MANY)))
 )

@@ -128,6 +128,7 @@ def test_every_message_is_handled_once_when_the_broker_is_killed(
     assert whole(count("broker killed", breaking.kill_broker, seed))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "fault"),
     (

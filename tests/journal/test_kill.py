@@ -266,6 +266,7 @@ def test_effects(
         assert doubted or any(each in effect for each in REPEATED)
 
 
+@pytest.mark.long
 @some_or_every(8)
 @pytest.mark.parametrize("program", ("react", "dual"))
 @pytest.mark.parametrize("when", ("before", "after"))

@@ -554,6 +554,7 @@ asyncio.run(model.complete(hello, schema={'const': 1}))
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
 def test_a_program_can_end_at_any_moment(weights: Path, end: str) -> None:
     done = subprocess.run(

@@ -102,6 +102,7 @@ def test_support_of_what_is_no_text_is_refused() -> None:
         support("Spain refused to sign.", None)  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "piece", ("[^", "1 ", "5 mg ", "not ", "A B ", "9", "(", "1999 ", "before after ", "May 5, ")
 )

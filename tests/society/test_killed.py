@@ -41,6 +41,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, processes: Processes) -> dic
     return ended(folder) | {"rows": ended(again)["rows"]} | {"answers": len(effects(folder))}
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_killed_at_every_commit_it_comes_to_the_same_bytes(
     processes: Processes, tmp_path: Path, whole: dict[str, Any]

@@ -113,6 +113,7 @@ def test_amqp_message_too_large_after_json_escapes_raises(broker: Broker) -> Non
         assert me.told.get(timeout=WAIT_S)[1] == "2"
 
 
+@pytest.mark.long
 def test_an_agent_leaves_while_the_broker_ends_the_channel(small_broker: Broker) -> None:
     """As it does when it gets the first message that is too large."""
     with (

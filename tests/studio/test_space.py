@@ -247,6 +247,7 @@ def test_a_person_who_leaves_and_comes_back_sees_each_message_once(studio: Studi
     assert len(json.dumps(shown)) < 5_000
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)  # on a loaded machine they take long to come
 def test_ten_thousand_messages(space: NativeSpace, page: Page) -> None:
     """They are counted, filtered and scrolled; the page answers at once."""

@@ -186,6 +186,7 @@ workflow: [step: 1]
     assert sys.path == path
 
 
+@pytest.mark.long
 def test_cells_with_one_file_of_answers_take_turns(tmp_path: Path) -> None:
     code = """
 import fcntl
@@ -354,6 +355,7 @@ def test_code_that_fails_in_a_cell_is_told_with_its_line(tmp_path: Path) -> None
         run(sweep, jobs=1, out=tmp_path / "out")
 
 
+@pytest.mark.long
 def test_a_killed_process_is_replaced_once(tmp_path: Path) -> None:
     once = TEXT.replace("size: 2", "size: 2, dies: 1")
     results = run(of(tmp_path / "once", once), jobs=1, out=tmp_path / "out")

@@ -44,6 +44,7 @@ async def test_many_chunks_come_to_the_same_as_few() -> None:
     assert differing(one, two) == []
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 async def test_a_killed_worker_of_ray_is_replaced() -> None:
     expected = (await lived(town(), 14, LocalEngine()))[-1]
