@@ -158,7 +158,7 @@ def test_aloud_tells_of_a_long_command_while_it_runs(tmp_path: Path) -> None:
 
 def test_aloud_is_silent_about_a_short_command() -> None:
     done = subprocess.run(
-        [ALOUD, "Working", "echo", "over"], capture_output=True, text=True, check=False, timeout=4
+        [ALOUD, "Working", "echo", "over"], capture_output=True, text=True, check=False, timeout=30
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "over\n", "")
 

@@ -113,9 +113,9 @@ def test_the_demo(tmp_path: Path, weights: Path, args: tuple[str, ...], seeds: i
         r"(\d\d:00)  .* (\d+) at home, +(\d+) at work", between(output, "\n6  ", "\n7  ")
     )
     at_home = {hour: int(home) for hour, home, _ in hours}
-    assert at_home["06:00"] == 1000
-    assert at_home["10:00"] < 500
-    assert max(int(work) for _, _, work in hours) > 300
+    assert at_home["06:00"] > 950  # some work at night
+    assert at_home["10:00"] < 650
+    assert max(int(work) for _, _, work in hours) > 150
 
     # The measure adds up, and the end tells how to go on.
     figures = between(output, "\n7  ", "\nWhere next")

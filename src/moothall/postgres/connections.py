@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import psycopg
 from psycopg import errors
+from psycopg.pq import PipelineStatus
 
 from moothall.errors import ConfigError, MoothallError
 from moothall.postgres.address import Address
@@ -181,7 +182,9 @@ def is_idle(connection: Connection) -> bool:
 
 
 def is_lost(connection: Connection, error: psycopg.Error) -> bool:
-    """Return whether an error is the end of a connection."""
+    """Return whether an error is the end of a connection, also one that cannot end its pipeline."""
+    if not connection.closed and connection.pgconn.pipeline_status != PipelineStatus.OFF:
+        connection.close()  # the server died between an answer and its end
     return bool(connection.closed) or isinstance(error, _ENDED)
 
 
