@@ -52,7 +52,7 @@ def test_the_commands_of_a_journal_take_a_url(url: str, tmp_path: Path) -> None:
     assert (refused.returncode, "pg_dump" in refused.stderr) == (2, True)
 
 
-def test_what_is_stored_of_a_person_on_a_server_is_deleted(url: str, tmp_path: Path) -> None:
+def test_runs_delete_thread_removes_a_persons_data_from_a_server(url: str, tmp_path: Path) -> None:
     done = run(url, tmp_path, "runs", "delete", "--thread", "anna", "--memory", url)
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()

@@ -161,7 +161,7 @@ def test_some_entries_of_a_long_run_cost_what_they_are(journal: Journal) -> None
     assert journal.entries("R", most=0) == []
 
 
-def test_what_is_behind_the_entries_asked_for_is_not_read(tmp_path: Path) -> None:
+def test_entries_limit_reads_no_further_entries(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         reply(journal, "R")
         whole = journal.entries("R")

@@ -354,7 +354,7 @@ def test_a_backup_is_the_servers_own(near: str, schema: str, tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_was_changed_behind_its_back_is_noticed(near: str) -> None:
+def test_journal_damaged_on_the_server_says_so(near: str) -> None:
     with Journal(near) as journal:
         agent = ReActAgent("a", ScriptedModel(["Yes."]), journal=journal)
         agent.reply_sync("go", run_id="R")

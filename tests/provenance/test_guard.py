@@ -319,7 +319,7 @@ def test_an_action_without_guard_has_all_its_parameters_guarded_unless_it_is_ide
     assert (asked, done) == (["delete"], ["/home", "/home"])
 
 
-def test_what_an_own_action_gives_back_of_a_foreign_value_stays_foreign() -> None:
+def test_own_actions_result_keeps_the_origin_of_its_arguments() -> None:
     kept: dict[str, str] = {}
     desk = Desk()
 
@@ -405,7 +405,7 @@ def test_files_of_a_folder_are_the_programs_unless_others_write_there(tmp_path: 
         assert bool(desk.paid) is not outside
 
 
-def test_what_a_person_answers_is_the_users(tmp_path: Path) -> None:
+def test_persons_answer_counts_as_a_text_of_the_user(tmp_path: Path) -> None:
     desk = Desk()
     approver = CallbackApprover(lambda request: False, lambda question: "carl@example.org, 70")
     answers = (

@@ -91,7 +91,7 @@ def test_a_value_of_the_user_is_known_however_it_is_written(value: Any) -> None:
         True,
     ),
 )
-def test_what_differs_from_the_users_value_is_from_outside(value: Any) -> None:
+def test_value_that_differs_from_the_users_is_from_outside(value: Any) -> None:
     assert "outside" in kinds(value)
 
 

@@ -52,7 +52,7 @@ async def give(value: Any) -> Any:
 
 @settings(max_examples=300)
 @given(st.lists(an_answer | anything, min_size=1, max_size=6), st.sampled_from([60, 8192]))
-def test_there_is_always_a_reply(answers: list[Any], bound: int) -> None:
+def test_any_model_answer_ends_in_a_reply(answers: list[Any], bound: int) -> None:
     # Exceptions and functions are what `Answers` acts on; all else it gives as it is.
     model = Answers(*answers)
     memory = TokenBoundedMemory(bound)

@@ -304,7 +304,7 @@ def test_a_wrong_one_is_refused(given: dict[str, Any], said: str) -> None:
         Intervention(**given)
 
 
-async def test_what_is_told_is_remembered_by_those_alone_and_by_no_row() -> None:
+async def test_intervention_tell_reaches_the_named_citizens_alone() -> None:
     city = City.generate(seed=7, citizens=10)
     async with Society(10, city, seed=7) as society:
         society.intervene(Intervention(1, tell=["The mill is sold."], citizens=[3, 77]))

@@ -193,7 +193,7 @@ def test_a_run_at_its_limit_goes_on_with_more(
 
 
 @pytest.mark.long
-def test_it_goes_on_after_the_studio_was_closed(
+def test_act_run_resumes_after_the_studio_was_closed(
     folder: Path, tmp_path: Path, studio: Studio, open_page: Callable[..., Page]
 ) -> None:
     """Held, stopped with the studio, and resumed in another one: nothing is done twice."""
@@ -224,7 +224,7 @@ def test_it_goes_on_after_the_studio_was_closed(
         assert studio.journal.run(run["run"]).state == "done"
 
 
-def test_it_is_held_steered_and_stopped(
+def test_act_run_is_paused_steered_and_stopped(
     folder: Path, studio: Studio, open_page: Callable[..., Page]
 ) -> None:
     """Paused it makes no call; what it is told it hears; stopped, nothing goes on."""

@@ -174,7 +174,7 @@ ANSWER = {"text": "Yes.", "usage": [10, 5]}
         ("ended", {**ACTION, "result": {"stop_reason": "x", "usage": [3, 4]}}, None, None, 0),
     ),
 )
-def test_what_a_step_has_spent(
+def test_step_shows_what_it_spent(
     kind: str, data: dict[str, Any], tokens: int | None, usd: str | None, calls: int
 ) -> None:
     entry = Entry(1, "", kind, 1.0, data)
@@ -199,7 +199,7 @@ def test_what_a_step_has_spent(
         ("ended", {"key": "1", "result": "error"}, None),
     ),
 )
-def test_what_went_wrong_in_a_step(kind: str, data: dict[str, Any], fault: str | None) -> None:
+def test_step_shows_what_went_wrong(kind: str, data: dict[str, Any], fault: str | None) -> None:
     entry = Entry(1, "", kind, 1.0, data)
     assert shown(entry).get("fault") == fault
     assert Totals([entry]).to_json()["errors"] == bool(fault)

@@ -212,7 +212,7 @@ def test_of_many_who_resume_a_run_at_once_one_does(
     assert (studio.jobs.state(run), studio.jobs.running()) == (None, [])
 
 
-def test_what_cannot_begin_or_go_on_is_said(told: Told, studio: Studio, folder: Path) -> None:
+def test_job_that_cannot_begin_or_resume_says_why(told: Told, studio: Studio, folder: Path) -> None:
     """In words for the person at the page, and nothing is under way."""
     path, jobs, journal = Path(studio.journal.path), studio.jobs, studio.journal
     with ThreadPoolExecutor(1) as thread:  # in this one Playwright has a loop

@@ -176,7 +176,7 @@ def test_a_run_of_another_process_is_shown(
     assert "nothing new was left" in html.read_text()
 
 
-def test_what_a_run_by_a_model_wants_besides_and_that_it_is_stopped(
+def test_research_by_a_model_asks_for_its_settings_and_can_be_stopped(
     folder: Path, studio: Studio, open_page: Callable[..., Page]
 ) -> None:
     """Its smaller objectives are listed; stopped anywhere, it says so here."""

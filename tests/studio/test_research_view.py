@@ -65,7 +65,7 @@ def test_each_step_is_seen_while_it_is_under_way(see: See) -> None:
     assert see("ended", "2.narrate")["step"] == "evaluate"
 
 
-def test_what_a_run_came_to(see: See) -> None:
+def test_research_view_shows_how_a_run_ended(see: See) -> None:
     view = see("over", state="done")
     assert view["step"] is None
     assert view["done"] == 2

@@ -300,7 +300,7 @@ def at(studio: Studio, step: int, state: str = "paused") -> bytes:
             return packed
 
 
-def test_what_pages_ask_of_a_town(studio: Studio) -> None:
+def test_town_routes_survey_pay_change_and_locate(studio: Studio) -> None:
     """Through its routes: surveys by a state, payments, changes, and where citizens are."""
 
     def survey(**of: Any) -> Any:

@@ -375,7 +375,7 @@ def entered(
     return port.send(path, kind, *headers, method="POST", body=form, **sent)
 
 
-def test_who_enters_comes_to_the_address_that_was_asked_for(public: Port) -> None:
+def test_login_leads_to_the_address_that_was_asked_for(public: Port) -> None:
     """One of the page's, and no other."""
     asked = public.send("/runs/a%22b", ("Accept", "text/html")).text
     assert 'name="to" value="/runs/a%22b"' in asked

@@ -57,7 +57,7 @@ def test_a_relation_without_contact_fades_by_the_day() -> None:
     assert agent.status["relations"] == {"2": 800, "3": 798}
 
 
-def test_who_is_not_met_again_is_forgotten_and_kin_are_not() -> None:
+def test_relations_fade_unless_met_and_kin_do_not() -> None:
     relations = {"2": 2, "3": 1, "4": 800, "5": 700}
     agent = citizen([SocialBlock()], relations=dict(relations), kin={"4": "child"})
     for day in range(3):

@@ -51,7 +51,7 @@ def columns(society: Society) -> dict[str, Any]:
     return {"id": society.population.ids.tolist(), **made}
 
 
-async def test_who_is_born_has_a_new_id_and_who_dies_leaves_its_money() -> None:
+async def test_rows_added_have_new_ids_and_removed_leave_their_money() -> None:
     async with lives() as society:
         people = society.population
         assert people is not None
@@ -152,7 +152,7 @@ class Fills(RowBlock):
         rows.add(None, place=right, home=right)
 
 
-async def test_nobody_is_born_where_there_is_no_room() -> None:
+async def test_rows_added_only_where_a_place_has_room() -> None:
     grid = Grid(4, 1, capacity=1)
     people = Population({"home": np.array([0, 2], "int32")}, grid, [Fills()])
     async with Society(people) as society:
@@ -188,7 +188,7 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("given", "options", "said"), WRONG)
-async def test_what_cannot_be_is_refused(
+async def test_rows_wrong_births_and_deaths_are_refused(
     given: dict[str, Any], options: dict[str, Any], said: str
 ) -> None:
     people = Population({"money": [4, 0, 0]}, Plane(5), [Adds(**given)], **options)
