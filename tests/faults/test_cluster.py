@@ -7,6 +7,7 @@ docs/reliability.md has the counts of every seed:
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict
@@ -31,10 +32,23 @@ MANY = 10
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """Three nodes, which these tests kill; each leaves them running."""
+def three() -> Iterator[Cluster]:
+    """Three nodes, which these tests kill."""
     with Cluster() as cluster:
         yield cluster
+
+
+@pytest.fixture
+def cluster(three: Cluster) -> Cluster:
+    """Three nodes that run, whatever the test before has left."""
+    three.each(Broker.start, [node for node in three.nodes if not listens(node)])
+    return three
+
+
+def listens(node: Broker) -> bool:
+    """Whether something accepts connections at a node's port."""
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", node.port)) == 0
 
 
 @pytest.fixture
