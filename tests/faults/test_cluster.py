@@ -7,7 +7,6 @@ docs/reliability.md has the counts of every seed:
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict
@@ -18,6 +17,7 @@ from uuid import uuid4
 import pytest
 from benchmarks.broker import Broker
 from benchmarks.cluster import Cluster
+from benchmarks.kept import listens
 
 from faults.trial import Counts, Trial
 from faults.worker import ID
@@ -41,14 +41,8 @@ def three() -> Iterator[Cluster]:
 @pytest.fixture
 def cluster(three: Cluster) -> Cluster:
     """Three nodes that run, whatever the test before has left."""
-    three.each(Broker.start, [node for node in three.nodes if not listens(node)])
+    three.each(Broker.start, [node for node in three.nodes if not listens(node.port)])
     return three
-
-
-def listens(node: Broker) -> bool:
-    """Whether something accepts connections at a node's port."""
-    with socket.socket() as tried:
-        return tried.connect_ex(("127.0.0.1", node.port)) == 0
 
 
 @pytest.fixture
