@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from moothall.agent import Agent
+from moothall.company.company_space import CompanySpace
 from moothall.company.door import Status, routes
 from moothall.company.kinds import agent_of
 from moothall.company.metrics import Metrics
-from moothall.company.place import Place
 from moothall.company.scheduler import Call, Scheduler
 from moothall.company.settings import AgentSettings, Settings, read_settings
 from moothall.company.supervisor import Supervised, Supervisor
@@ -78,16 +78,16 @@ class Company:
             for each, given in settings.agents.items()
         }
         self._on_given_up = self._hook(settings.on_given_up)
-        self._place = Place(settings, folder, self._lost_too_long)
-        self.space: Any = self._place.space
+        self._space = CompanySpace(settings, folder, self._lost_too_long)
+        self.space: Any = self._space.space
         self._supervisor = Supervisor(
             settings.restart.over(Supervisor().restart), changed=lambda part: self._changed.set()
         )
         self._metrics = Metrics(
             lambda: self._parts().values(),
             self.space.statistics,
-            lambda: self._place.budgets,
-            lambda: self._place.connected,
+            lambda: self._space.budgets,
+            lambda: self._space.connected,
         )
         self._gone: dict[str, asyncio.Event] = {}
         self._tasks: list[asyncio.Task[Any]] = []
@@ -137,7 +137,7 @@ class Company:
         all_run = len(parts) == len(self.settings.agents) and all(
             each.state == "running" for each in parts.values()
         )
-        connected = self._place.connected
+        connected = self._space.connected
         said: dict[str, Any] = {
             "live": self._failed is None,
             "ready": all_run and connected is not False and not self._draining,
@@ -194,7 +194,7 @@ class Company:
         self._changed = asyncio.Event()
         try:
             await asyncio.to_thread(self._check)
-            await self._place.open(self.name)
+            await self._space.open(self.name)
             self._start()
             await self._settled()
             self._listen()
@@ -223,9 +223,9 @@ class Company:
             self._served = Served((), Callers(self.settings.http.token), self.space)
         for name, given in self.settings.agents.items():
             self._task(self._keep(name, given))
-        if self._place.journal is not None and self._calls:
+        if self._space.journal is not None and self._calls:
             self._scheduler = Scheduler(
-                self._place.journal, self._perform, self._repeats, self._metrics.fired
+                self._space.journal, self._perform, self._repeats, self._metrics.fired
             )
             self._task(self._keep_up(self._scheduler))
 
@@ -285,7 +285,7 @@ class Company:
             await asyncio.to_thread(self._server.join, _STREAMS_S)
         self.space._grace_s = left()
         self.space._left = None
-        await asyncio.to_thread(self._place.close)
+        await asyncio.to_thread(self._space.close)
 
     # -- agents ------------------------------------------------------------------------------------
 
@@ -308,7 +308,7 @@ class Company:
         self._agents[name] = agent
         beside: list[asyncio.Task[Any]] = []
         try:
-            await self._place.enter(agent, old, part)
+            await self._space.enter(agent, old, part)
             gone.clear()  # an attempt to add it that failed set this
             if agent._mailbox is None:
                 gone.set()
@@ -327,7 +327,7 @@ class Company:
                 await left
             raise AgentDied(f"agent {name!r} has left its space")
         except Exception:
-            self._place.suspend(agent)
+            self._space.suspend(agent)
             raise
         finally:
             for task in beside:
@@ -337,7 +337,7 @@ class Company:
     def _made(self, name: str, given: AgentSettings) -> Agent:
         source = self._sources[name]
         agent = agent_of(name, given, source, self._folder)
-        return self._place.equip(agent, name, given)
+        return self._space.equip(agent, name, given)
 
     async def _in_background(self, agent: Agent) -> None:
         """Run what an agent does by itself; one that does nothing is done at once, and lives on."""
@@ -358,7 +358,7 @@ class Company:
         logger.error("%s", error)
         self._metrics.gave_up()
         agent = self._agents.pop(name, None)
-        await self._place.bury(name, str(error))
+        await self._space.report_given_up(name, str(error))
         if self._on_given_up is not None:
             try:
                 await called(self._on_given_up, self._parts()[name])
@@ -367,7 +367,7 @@ class Company:
         if self.settings.given_up == "exit":
             self._end(error)
         elif agent is not None:
-            await asyncio.to_thread(self._place.leave, agent)
+            await asyncio.to_thread(self._space.leave, agent)
 
     def _lost_too_long(self, text: str) -> None:
         """End, since the broker was away for longer than `lost_after`; in any thread."""
@@ -393,7 +393,7 @@ class Company:
         """Go on with what was stopped, and then with what a person decides about."""
         name = str(agent.id)
         try:
-            for each in await agent.resume_runs(which=partial(self._place.resumes, name)):
+            for each in await agent.resume_runs(which=partial(self._space.resumes, name)):
                 logger.info("run %r is resumed: %s", each.run.id, each.outcome)
             while True:
                 await asyncio.sleep(_DECIDED_S)
@@ -436,6 +436,6 @@ class Company:
             async with asyncio.timeout(timeout):
                 reply = await agent.reply(content, thread=thread, run_id=f"{run_id}/reply")
             return reply.text
-        sender = await self._place.sender(f"schedule.{call.name}")
+        sender = await self._space.sender(f"schedule.{call.name}")
         action = {"name": call.action, "args": args}
         return await sender.request({"id": run_id, "to": call.to, "action": action}, timeout, True)

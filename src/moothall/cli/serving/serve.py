@@ -25,7 +25,7 @@ from moothall.cli.serving.broker_commands import (
     place_options,
     serve_over_broker,
 )
-from moothall.cli.serving.company import is_company, serve_company
+from moothall.cli.serving.serve_company import is_company, serve_company
 from moothall.cli.shared_options import (
     is_typed,
     journal_option,

@@ -21,7 +21,7 @@ from moothall.reasoning.members import end_of, in_time
 from moothall.reasoning.record import NULL_RECORD, Record
 from moothall.reasoning.record import Step as RecordStep
 from moothall.reasoning.reply import Reply, Stop, StopReason
-from moothall.reasoning.replying import read_in, resume
+from moothall.reasoning.replying import note_sources, sources_of_thread
 from moothall.reasoning.resume import ENDED, guarded
 from moothall.text import counted, error_text, log_failure
 
@@ -55,7 +55,7 @@ class Exchange:
         self._later = later  # keeps what the participants hear after the turn
         self._participants = Participants(setup, state, request.thread)
         self._error: BaseException | None = None
-        resume(request, state.outside)
+        note_sources(request, state.outside)
         if record.state is None:
             kept = [each for each in state.transcript if each.number < state.begun]
             if record is NULL_RECORD or len(kept) <= FEW:
@@ -139,7 +139,7 @@ class Exchange:
             said = [self._keep(turn) for turn in turns]
             state.last, state.said = ids, tuple(said)
             state.handed_to = turns[-1].handed_to
-            state.outside = read_in(self._request)
+            state.outside = sources_of_thread(self._request)
             try:
                 await self._judge(turns)
             except Stop as stop:
