@@ -393,7 +393,7 @@ class Company:
         """Go on with what was stopped, and then with what a person decides about."""
         name = str(agent.id)
         try:
-            for each in await agent.resume_runs(which=partial(self._space.resumes, name)):
+            for each in await agent.resume_runs(which=self._space.resumes):
                 logger.info("run %r is resumed: %s", each.run.id, each.outcome)
             while True:
                 await asyncio.sleep(_DECIDED_S)

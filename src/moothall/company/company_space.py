@@ -223,7 +223,7 @@ class CompanySpace:
             self.space._thread.enter(publish)
             await asyncio.wait_for(confirmed.wait(), _CONFIRM_S)
 
-    def resumes(self, agent: str, run: Outline) -> bool:
+    def resumes(self, run: Outline) -> bool:
         """Return whether the agent resumes a run by itself, since nothing else does.
 
         A task of A2A, a firing and a message that the broker redelivers resume their own runs.

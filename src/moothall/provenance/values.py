@@ -27,7 +27,7 @@ _LONGEST: Final = 64
 _LONGEST_LIST: Final = 4000
 """How long a text may be that is read as a list of values."""
 
-_SYMBOLS: Final = {"$": "usd", "€": "eur", "£": "gbp", "¥": "jpy", "₹": "inr"}
+CURRENCY_SIGNS: Final = {"$": "usd", "€": "eur", "£": "gbp", "¥": "jpy", "₹": "inr"}
 _WORDS: Final = {
     "dollar": "usd",
     "dollars": "usd",
@@ -50,7 +50,7 @@ _NUMBER: Final = re.compile(
     rf"(?: ?(?P<after>{_CURRENCY})(?!\w)|(?P<unit>st|nd|rd|th|k|%|x|[kcm]?m|k?g|h|min|s|am|pm)?"
     r"(?![\w@]|[:.]\d))"
 )
-_MONTHS: Final = {
+MONTHS_BY_NAME: Final = {
     name: number
     for number, names in enumerate(
         (
@@ -71,7 +71,7 @@ _MONTHS: Final = {
     )
     for name in names.split()
 }
-_MONTH: Final = "|".join(sorted(_MONTHS, key=len, reverse=True))
+_MONTH: Final = "|".join(sorted(MONTHS_BY_NAME, key=len, reverse=True))
 _DATES: Final = (
     re.compile(r"(?<![\w.-])(?P<y>\d{4})[-/.](?P<m>\d{1,2})[-/.](?P<d>\d{1,2})(?!\d)"),
     re.compile(r"(?<![\w./-])(?P<a>\d{1,2})([./-])(?P<b>\d{1,2})\2(?P<y>\d{4}|\d{2})(?!\d)"),
@@ -224,7 +224,7 @@ def keys_in(text: str) -> Iterator[Key]:
 
 def _numbers(found: re.Match[str]) -> Iterator[Key]:
     sort = found["before"] or found["after"]
-    currency = _SYMBOLS.get(sort) or _WORDS.get(sort) or sort if sort else None
+    currency = CURRENCY_SIGNS.get(sort) or _WORDS.get(sort) or sort if sort else None
     for number in _readings(found["digits"]):
         if found["unit"] == "k":
             number *= 1000
@@ -274,7 +274,7 @@ def _dates(found: re.Match[str]) -> Iterator[Key]:
     if "a" in parts:
         days = {(int(parts["a"]), int(parts["b"])), (int(parts["b"]), int(parts["a"]))}
     else:
-        month = _MONTHS[parts["n"]] if "n" in parts else int(parts["m"])
+        month = MONTHS_BY_NAME[parts["n"]] if "n" in parts else int(parts["m"])
         days = {(month, int(parts["d"]))}
     for month, day in days:
         try:
