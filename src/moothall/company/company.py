@@ -31,14 +31,14 @@ from moothall.threads import called
 logger: logging.Logger = logging.getLogger("moothall.company")
 
 _DECIDED_S: Final = 3.0
-"""Seconds between looks for runs that a person has decided about."""
+"""Seconds between two searches for runs that a person has decided about."""
 
 _STOPPED_S: Final = 1.0
-"""Seconds between looks for firings whose process has died, or that a person has decided about."""
+"""Seconds between two searches for firings whose process died, or that a person decided about."""
 
 _LOOK_S: Final = 0.01
 _STREAMS_S: Final = 1.0
-"""How long streams that no call uses may stay open at the end."""
+"""Seconds that idle streams may stay open at the end."""
 
 
 class Company:
@@ -123,7 +123,7 @@ class Company:
 
     @property
     def agents(self) -> dict[str, Agent]:
-        """The agents that live now, by name."""
+        """The agents that are in the space now, by name."""
         return dict(self._agents)
 
     @property
@@ -164,7 +164,7 @@ class Company:
     # -- its life ----------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Start it, and keep it at work until `stop`; then drain it.
+        """Start it, run until `stop` is called, then drain it.
 
         Raises:
             GivenUp: an agent has died too often, or the broker was away for too long
@@ -184,7 +184,7 @@ class Company:
             raise self._failed
 
     def stop(self) -> None:
-        """End `run` and `ended`; in any thread. Nothing happens before the start."""
+        """Have `run` and `ended` return; callable in any thread. Does nothing before the start."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._over.set)
 
@@ -207,7 +207,7 @@ class Company:
         await self._drain(self.settings.drain)
 
     def _check(self) -> None:
-        """Import what the file names, so that a mistake shows at once."""
+        """Import the modules that the file names, to report mistakes before the start."""
         for source in self._sources.values():
             if source is not None:
                 source.checked()
@@ -293,7 +293,7 @@ class Company:
         return self._supervisor.parts
 
     async def _keep(self, name: str, given: AgentSettings) -> None:
-        """Keep one agent alive; what becomes of the company if that fails is the file's to say."""
+        """Supervise one agent until it is given up."""
         rule = given.restart.over(self._supervisor.restart)
         try:
             await self._supervisor.keep(name, partial(self._live, name, given), restart=rule)
@@ -301,7 +301,7 @@ class Company:
             await self._give_up(name, error)
 
     async def _live(self, name: str, given: AgentSettings, part: Supervised) -> None:
-        """Make an agent, put it into its place, and wait for its death."""
+        """Make an agent, add it to the space, and wait until it dies."""
         old = self._agents.get(name)
         agent = await asyncio.to_thread(self._made, name, given)
         gone = self._gone[name] = asyncio.Event()
@@ -340,7 +340,7 @@ class Company:
         return self._space.equip(agent, name, given)
 
     async def _in_background(self, agent: Agent) -> None:
-        """Run what an agent does by itself; one that does nothing is done at once, and lives on."""
+        """Run an agent's `background()`; return at once if it has none."""
         background = getattr(agent, "background", None)
         mailbox = agent._mailbox
         if background is None or "background" in agent.offers or mailbox is None:
@@ -354,7 +354,7 @@ class Company:
             self._loop.call_soon_threadsafe(self._gone[name].set)
 
     async def _give_up(self, name: str, error: GivenUp) -> None:
-        """Tell people of an agent that is not started again, and end, if the file says so."""
+        """Report an agent that is not started again; end the company if the file says `exit`."""
         logger.error("%s", error)
         self._metrics.gave_up()
         agent = self._agents.pop(name, None)
@@ -370,7 +370,7 @@ class Company:
             await asyncio.to_thread(self._space.leave, agent)
 
     def _lost_too_long(self, text: str) -> None:
-        """End, since the broker was away for longer than `lost_after`; in any thread."""
+        """End, since the broker was away for longer than `lost_after`; callable in any thread."""
         logger.error("%s", text)
         self._loop.call_soon_threadsafe(self._end, GivenUp(text))
 
@@ -390,7 +390,7 @@ class Company:
     # -- runs and schedules ------------------------------------------------------------------------
 
     async def _resume(self, agent: RecordedAgent) -> None:
-        """Go on with what was stopped, and then with what a person decides about."""
+        """Resume an agent's stopped runs, and from then on the runs that a person decides about."""
         name = str(agent.id)
         try:
             for each in await agent.resume_runs(which=self._space.resumes):
@@ -403,7 +403,7 @@ class Company:
             logger.error("what agent %r had begun cannot be looked up: %s", name, error)
 
     async def _keep_up(self, scheduler: Scheduler) -> None:
-        """Fire the schedules once their agents have a place, and resume firings that stopped."""
+        """Fire the schedules once their agents are in the space; resume firings that stopped."""
         await self._settled()
         while any(self._parts()[each.to].state == "standby" for each in self._calls.values()):
             self._changed.clear()

@@ -21,11 +21,11 @@ _OPENS: Final = frozenset(" \n\"'“”„‘’«»([{<>|,;:=*`—–…¿¡")
 _CLOSES: Final = frozenset(' \n"“”‘»«)]}><|*`—–…=')
 _ENDING: Final = re.compile("[.!?,;:'’]+(?=[\\s\"'”’»)\\]}>*`]|$)")
 TRIES: Final = 64
-"""How many places of a text are looked at for one value."""
+"""In how many places of a text one value is looked for."""
 _LONGEST: Final = 64
-"""How long a text may be that is read as a number, a date or an account."""
+"""The most characters of a number, a date or an account."""
 _LONGEST_LIST: Final = 4000
-"""How long a text may be that is read as a list of values."""
+"""The most characters of a list of values."""
 
 CURRENCY_SIGNS: Final = {"$": "usd", "€": "eur", "£": "gbp", "¥": "jpy", "₹": "inr"}
 _WORDS: Final = {
@@ -103,7 +103,7 @@ def fold(text: str) -> str:
 
 
 def stands(text: str, value: str, start: int = 0) -> int:
-    """Return where a folded value stands in a folded text as a whole, not within a word; or -1."""
+    """Return where a folded text has a folded value as a whole, not within a word; or -1."""
     at = text.find(value, start)
     for _ in range(TRIES):
         if at < 0:
@@ -204,7 +204,7 @@ def _whole(pattern: re.Pattern[str], value: str) -> Iterator[Key]:
 def keys_in(text: str) -> Iterator[Key]:
     """Yield every reading of the numbers, amounts, dates and times in a folded text.
 
-    The day and the year of a date are no numbers: who names June 13 has not named file 13.
+    The day and the year of a date do not count as numbers: "June 13" does not name file 13.
     """
     dates = [
         (found.span(), [*_dates(found)]) for pattern in _DATES for found in pattern.finditer(text)
