@@ -67,6 +67,8 @@ class Store(ABC):
     files: NoFiles
     waits: bool = False
     """Whether a commit waits for a disk or a network, so that a loop has a thread make it."""
+    slice_s: float = 0.005
+    """For about so many seconds writers wait for one transaction of a deletion."""
     look_s: float
     """Seconds between two checks whether another process has written or died."""
 
