@@ -76,13 +76,6 @@ class Exchange:
             self._state.trim()
 
     async def _run(self) -> Reply:
-        try:
-            await self._speak()
-            return await self._end()
-        finally:
-            self.hear()
-
-    async def _speak(self) -> None:
         task = asyncio.current_task()
         cancelled = task.cancelling() if task is not None else 0
         try:
@@ -90,9 +83,13 @@ class Exchange:
                 if task is not None and task.cancelling() > cancelled:
                     raise asyncio.CancelledError  # swallowed by a participant
                 self.hear()
-                await self._take_turn(await self._chosen())
-        except Stop as stop:
-            self._stop(stop)
+                try:
+                    await self._take_turn(await self._chosen())
+                except Stop as stop:
+                    self._stop(stop)
+            return await self._end()
+        finally:
+            self.hear()
 
     def _stop(self, stop: Stop) -> None:
         self._error = stop.error
