@@ -384,7 +384,7 @@ class Company:
             return None
         found = AgentSource(reference, "on_given_up:", self._folder).found()
         if not callable(found):
-            raise ConfigError(f"on_given_up: {reference!r} is no function")
+            raise ConfigError(f"on_given_up must name a function, got {reference!r}")
         return found  # type: ignore[no-any-return]
 
     # -- runs and schedules ------------------------------------------------------------------------

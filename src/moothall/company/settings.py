@@ -129,7 +129,7 @@ class AgentSettings(_Part):
             raise ValueError("needs either ref, such as agents.py:Clerk, or kind")
         for name in self.secrets:
             if name in self.options:
-                raise ValueError(f"{name!r} stands under options and under secrets")
+                raise ValueError(f"{name!r} is in options and in secrets: name it once")
         return self
 
 

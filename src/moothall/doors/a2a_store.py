@@ -341,4 +341,4 @@ def _cursor(token: str) -> tuple[float, str] | None:
             raise ValueError
         return -float(changed), id
     except (ValueError, binascii.Error):
-        raise Fault("INVALID_PARAMS", "pageToken is none that this server has given") from None
+        raise Fault("INVALID_PARAMS", "pageToken must be one that this server returned") from None

@@ -118,7 +118,7 @@ def body_of_request(body: bytes) -> dict[str, Any]:
     try:
         given = read_json(body.decode())
     except (UnicodeDecodeError, Unreadable) as error:
-        raise Wrong(f"the body is no JSON: {shorten(str(error), 200)}") from None
+        raise Wrong(f"the body must be JSON: {shorten(str(error), 200)}") from None
     if not isinstance(given, dict):
         raise Wrong("the body must be a JSON object")
     return given

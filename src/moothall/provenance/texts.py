@@ -318,4 +318,4 @@ def question_on(parameter: str, value: str, origin: Origin, sources: Sequence[st
     read = ", ".join(escaped(cut(each, 80)) for each in sources[:3])
     if len(sources) > 3:
         read += f" and {len(sources) - 3} more"
-    return f"{said} stands in no text of yours and cannot be traced, after {read} was read"
+    return f"{said} is in none of your texts and cannot be traced, after {read} was read"
