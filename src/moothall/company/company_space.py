@@ -65,9 +65,9 @@ class CompanySpace:
         broker = settings.broker
         self.space: Any
         if broker is None:
-            from moothall.doors.served import Desk
+            from moothall.doors.served import CallerApprover
 
-            approver = None if settings.http is None else Desk()
+            approver = None if settings.http is None else CallerApprover()
             self.space = NativeSpace(approver=approver, mailbox=settings.mailbox)
         else:
             self.connected = False

@@ -95,14 +95,14 @@ class Served:
         self._busy: Counter[str] = Counter()  # how many calls of each sender are under way
         self._guard = guard()
         if self._own:
-            self._space = NativeSpace(approver=Desk())
+            self._space = NativeSpace(approver=CallerApprover())
             try:
                 for each in given:
                     self._space.add(each)
             except BaseException:
                 self._space.close()
                 raise
-        if isinstance(self._space.approver, Desk):
+        if isinstance(self._space.approver, CallerApprover):
             self._space.approver.served = self
         for each in given:
             if isinstance(each, Threaded):
@@ -264,7 +264,7 @@ class Served:
             caller.loop.call_soon_threadsafe(caller.tell, event)
 
 
-class Desk:
+class CallerApprover:
     """The approver of a space: it asks the caller whose call led to the question."""
 
     served: Served | None = None
@@ -274,7 +274,7 @@ class Desk:
         caller = None if self.served is None else self.served._caller()
         if caller is None:
             return Refused("nobody can be asked")
-        decision: Decision = await _there(caller, caller.approve(request))
+        decision: Decision = await _on_callers_loop(caller, caller.approve(request))
         return decision
 
     async def answer(self, question: Question) -> str:
@@ -282,10 +282,10 @@ class Desk:
         caller = None if self.served is None else self.served._caller()
         if caller is None:
             raise NobodyToAsk(f"agent {question.agent!r} has a question and nobody to ask")
-        said: str = await _there(caller, caller.answer(question))
+        said: str = await _on_callers_loop(caller, caller.answer(question))
         return said
 
 
-async def _there(caller: Caller, asked: Any) -> Any:
+async def _on_callers_loop(caller: Caller, asked: Any) -> Any:
     """Await a coroutine on the caller's loop."""
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked, caller.loop))
