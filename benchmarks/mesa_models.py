@@ -21,7 +21,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from examples.models.alliances import alliances
 from examples.models.boids import boids, order
+from examples.models.boltzmann import boltzmann
 from examples.models.civil_violence import civil_violence
 from examples.models.life import life
 from examples.models.prisoners import prisoners
@@ -83,7 +85,9 @@ def spread(series: Series) -> Mapping[str, float]:
     carries = series["carries"]
     return {
         "carriers, most": max(carries),
-        "steps until none carries it": next((n for n, c in enumerate(carries) if not c), 10**6),
+        "steps until none carries it, or 60": next(
+            (n for n, c in enumerate(carries) if not c), len(carries)
+        ),
         "immune at the end": last("immune", series),
     }
 
@@ -189,6 +193,26 @@ def trading(model: Any) -> Mapping[str, float]:
     return {"traders": len(model.agents), "trades": len(prices), "price": price}
 
 
+def their_wealth(seed: int) -> Any:
+    from mesa.examples.basic.boltzmann_wealth_model.model import BoltzmannWealth
+
+    return BoltzmannWealth(seed=seed)
+
+
+def their_alliances(seed: int) -> Any:
+    from mesa.examples.advanced.alliance_formation.model import MultiLevelAllianceModel
+
+    return MultiLevelAllianceModel(seed=seed)
+
+
+def allied(model: Any) -> Mapping[str, float]:
+    """How many alliances there are, and how high."""
+    levels = [each.level for each in model.agents]
+    first = [each for each in model.agents if not each.level]
+    alone = sum(not hasattr(each, "meta_agent") for each in first) / len(first)
+    return {"alliances": len(levels) - len(first), "highest": max(levels), "alone": alone}
+
+
 # -- the pairs -------------------------------------------------------------------------------------
 
 PAIRS: dict[str, Pair] = {
@@ -225,6 +249,13 @@ PAIRS: dict[str, Pair] = {
             "order at step 100": series["order"][99],
         },
     ),
+    "boltzmann": Pair(
+        100,
+        their_wealth,
+        lambda seed, model: boltzmann(seed),
+        lambda model: {"gini": model.compute_gini()},
+        lambda series: {"Gini, step 20": series["gini"][19], "Gini, step 100": series["gini"][99]},
+    ),
     "virus": Pair(60, their_virus, lambda seed, model: virus(seed), carriers, spread),
     "virus, 300 citizens": Pair(
         60,
@@ -239,6 +270,18 @@ PAIRS: dict[str, Pair] = {
         lambda seed, model: sugarscape(seed, sugar=model.sugar_distribution),
         trading,
         traded,
+    ),
+    "alliances": Pair(
+        6,
+        their_alliances,
+        lambda seed, model: alliances(seed),
+        allied,
+        lambda series: {
+            "alliances after step 1": series["alliances"][0],
+            "alliances at the end": last("alliances", series),
+            "highest level at the end": last("highest", series),
+            "share alone at the end": last("alone", series),
+        },
     ),
     "prisoners": Pair(
         20,

@@ -1,10 +1,10 @@
 """Boids: a flock that nobody leads, of birds that each mind those around them.
 
 Reynolds 1987, "Flocks, herds, and schools: A distributed behavioral model", Computer Graphics 21;
-the defaults and the weights are those of Mesa's example. A bird turns towards the birds that it
-sees (cohesion), away from those that are too near (separation), and to where they fly (alignment),
-then flies on. All turn at once, by where the others were in the step before; in Mesa's example one
-turns after the other. The sides of the plane are joined.
+the defaults, the weights and the order are those of Mesa's example. A bird turns towards the birds
+that it sees (cohesion), away from those that are too near (separation), and to where they fly
+(alignment), then flies on. Turns are `random` (one after the other in a new order in each step) or
+`simultaneous`, which suits large flocks. The sides of the plane are joined.
 
     python examples/models/boids.py
 """
@@ -12,7 +12,7 @@ turns after the other. The sides of the plane are joined.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -25,6 +25,7 @@ from moothall.society.kernel.draw import uniforms
 class BoidsParams(BlockParams):
     """How birds see and fly."""
 
+    turns: Literal["random", "simultaneous"] = "random"
     speed: float = Field(default=1.0, ge=0, description="units a step")
     sight: float = Field(default=10.0, gt=0, description="how far others are seen, in units")
     apart: float = Field(default=2.0, ge=0, description="nearer ones are avoided")
@@ -37,32 +38,46 @@ class BoidsBlock(RowBlock):
     """Turns a bird by those it sees, and lets it fly."""
 
     columns: ClassVar[dict[str, Column]] = {
-        name: Column("float64", seen=True) for name in ("x", "y", "right", "up")
+        name: Column("float64") for name in ("x", "y", "right", "up")
     }
+    whole: ClassVar[bool] = True
     ParamsType: ClassVar[type[BlockParams]] = BoidsParams
     params: BoidsParams
 
     def step_rows(self, rows: Rows) -> None:
-        """Turn and fly."""
-        params, plane = self.params, rows.city
-        x, y, right, up = (rows.seen(name) for name in ("x", "y", "right", "up"))
-        points = rows.once("boids.points", lambda: plane.points(x, y))
-        starts, others = points.within(params.sight, rows.index)
+        """Let each have its turn."""
+        names = ("x", "y", "right", "up")
+        birds = np.array([rows[name] for name in names])
+        turns: Any = [rows.index]
+        if self.params.turns == "random":
+            # Who is further away is not seen in this step, though both fly towards each other.
+            longest = max(1.0, float(np.sqrt((birds[2:] * birds[2:]).sum(axis=0).max())))
+            far = self.params.sight + 2 * longest * self.params.speed
+            turns = rows.turns("boids.order", rows.city.points(*birds[:2]).within(far))
+        for now in turns:
+            birds[:, now] = self._flown(rows.city, birds, now)
+        for name, values in zip(names, birds, strict=True):
+            rows[name] = values
+
+    def _flown(self, plane: Plane, birds: Any, now: Any) -> Any:
+        """Return positions and directions of some birds after their turns."""
+        params = self.params
+        x, y, right, up = birds
+        starts, others = plane.points(x, y).within(params.sight, now)
         many = np.diff(starts)
-        me, part = np.repeat(rows.index, many), np.repeat(np.arange(len(rows)), many)
+        me, part = np.repeat(now, many), np.repeat(np.arange(len(now)), many)
         dx, dy = plane.offset(x[me], y[me], x[others], y[others])
         near = dx * dx + dy * dy < params.apart * params.apart
         weight = params.cohere - np.where(near, params.separate, 0.0)
         turned = []
-        for name, way, flies in (("right", dx, right), ("up", dy, up)):
-            turn = np.bincount(part, way * weight + flies[others] * params.match, len(rows))
-            turned.append(rows[name] + turn / np.maximum(many, 1))
+        for way, flies in ((dx, right), (dy, up)):
+            turn = np.bincount(part, way * weight + flies[others] * params.match, len(now))
+            turned.append(flies[now] + turn / np.maximum(many, 1))
         # As in Mesa's example, only who sees others flies at the common speed from the start.
         length = np.sqrt(turned[0] * turned[0] + turned[1] * turned[1])
         length = np.where((many > 0) & (length > 0), length, 1.0)
-        rows["right"], rows["up"] = (each / length for each in turned)
-        ahead = rows["right"] * params.speed, rows["up"] * params.speed
-        rows["x"], rows["y"] = plane.moved(rows["x"], rows["y"], *ahead)
+        right, up = (each / length for each in turned)
+        return *plane.moved(x[now], y[now], right * params.speed, up * params.speed), right, up
 
 
 def boids(

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from examples.models.boids import boids
+from examples.models.alliances import AllianceBlock, alliances
+from examples.models.boids import BoidsBlock, boids
+from examples.models.boltzmann import boltzmann
 from examples.models.civil_violence import civil_violence
 from examples.models.life import life
 from examples.models.prisoners import prisoners
@@ -17,10 +19,12 @@ from examples.models.virus import virus
 from examples.models.wolf_sheep import wolf_sheep
 from tests.society.population.lives import differing, lived, same
 
-from moothall.society import LocalEngine, Network, Population
+from moothall.society import LocalEngine, Network, Population, Rows
 
 MODELS: dict[str, Callable[[int], Population]] = {
+    "alliances": lambda seed: alliances(seed, actors=15),
     "boids": lambda seed: boids(seed, birds=40, width=30, height=30),
+    "boltzmann": lambda seed: boltzmann(seed, citizens=30, width=4, height=5),
     "civil violence": lambda seed: civil_violence(seed, width=12, height=12, sight=3),
     "life": lambda seed: life(seed, width=12, height=9),
     "prisoners": lambda seed: prisoners(seed, width=8, height=11),
@@ -109,6 +113,28 @@ async def test_boids_that_mind_only_directions_come_to_fly_the_same_way() -> Non
     assert np.hypot(right.mean(), up.mean()) > 0.95
 
 
+async def test_boids_by_turns_fly_as_one_after_the_other() -> None:
+    class OneAfterTheOther(BoidsBlock):
+        def step_rows(self, rows: Rows) -> None:
+            names = ("x", "y", "right", "up")
+            birds = np.array([rows[name] for name in names])
+            for one in rows.order("boids.order"):
+                now = np.array([one])
+                birds[:, now] = self._flown(rows.city, birds, now)
+            for name, values in zip(names, birds, strict=True):
+                rows[name] = values
+
+    population = boids(1, birds=25, width=30, height=20, sight=4, speed=0.7)
+    table = {name: population.columns[name].copy() for name in ("x", "y", "right", "up")}
+    alone = Population(
+        table, population.city, [OneAfterTheOther(block_params={"sight": 4, "speed": 0.7})], 1
+    )
+    turns = await lived(population, 4, LocalEngine())
+    assert differing(await lived(alone, 4, LocalEngine()), turns) == []
+    simultaneous = boids(1, birds=25, width=30, height=20, sight=4, speed=0.7, turns="simultaneous")
+    assert differing(await lived(simultaneous, 4, LocalEngine()), turns)
+
+
 async def test_boids_that_are_too_near_fly_apart() -> None:
     def apart(columns: dict[str, Any]) -> float:
         x, y = columns["x"], columns["y"]
@@ -183,3 +209,33 @@ async def test_trade_makes_no_sugar_and_no_spice() -> None:
     for name, total in had.items():
         assert after[name].sum() == total - after[f"eats_{name}"].sum()
         assert (after[name][64:] > 0).all()
+
+
+async def test_actors_ally_with_whom_both_gain_and_alliances_ally_with_alliances() -> None:
+    # The third and the fourth agree, the first and the second nearly; pairs of both are too far.
+    table = {"power": np.array([0.4, 0.4, 0.3, 0.3]), "position": np.array([0.2, 0.25, 0.9, 0.9])}
+    after = await lived(Population(table, None, [AllianceBlock()], 1), 3, LocalEngine())
+    assert after[0]["alliance"].tolist() == [4, 4, 5, 5, -1, -1]
+    assert after[0]["level"].tolist() == [0, 0, 0, 0, 1, 1]
+    assert after[0]["power"][4:] == pytest.approx([0.8 * 1.2 * 0.95, 0.6 * 1.2])
+    assert after[0]["position"][4:] == pytest.approx([0.95, 1.0])
+    # The two alliances stand near each other, and found one of the second level.
+    assert after[1]["alliance"].tolist() == [4, 4, 5, 5, 6, 6, -1]
+    assert after[2]["alliance"].tolist() == after[1]["alliance"].tolist()
+
+
+async def test_nobody_allies_without_a_gain() -> None:
+    after = await lived(alliances(1, actors=20, gain=1), 2, LocalEngine())
+    assert after[-1]["alliance"].tolist() == [-1] * 20
+
+
+async def test_coins_go_to_those_in_the_cell_and_none_is_lost() -> None:
+    after = await lived(boltzmann(1, citizens=40, width=4, height=3), 6, LocalEngine())
+    ids = boltzmann(1, citizens=40, width=4, height=3).city.cells
+    for before, now in itertools.pairwise(after):
+        assert now["coins"].sum() == 40
+        assert now["coins"].min() >= 0
+        steps = np.abs(ids[now["place"]] - ids[before["place"]]).max(axis=1)
+        assert (steps == 1).all()
+    alone = await lived(boltzmann(1, citizens=1), 3, LocalEngine())
+    assert alone[-1]["coins"].tolist() == [1]
