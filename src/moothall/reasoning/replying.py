@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from moothall.agent import CURRENT, Agent
@@ -188,13 +189,11 @@ def spoken_by(agent: Any, thread: str | None = None) -> Asked:
 
 def told_to(agent: Any, sender: str) -> list[str]:
     """Return what an agent of this process has read in its conversations with a sender."""
-    if getattr(agent, "_untracked", False):
-        return [f"agent {agent.id}"]
+    own = [f"agent {agent.id}"] if getattr(agent, "_untracked", False) else []
     kept = getattr(agent, "_threads", None)
     found = [] if kept is None else [kept.default, *kept.of_sender(sender)]
-    return union(
-        source for each in found if each.texts is not None for source in each.texts.sources
-    )
+    read = (each.texts.sources for each in found if each.texts is not None)
+    return union(chain(own, *read))
 
 
 def take(request: ReplyRequest, agent: Any) -> None:
@@ -216,7 +215,7 @@ def has_read(agent: Any, thread: Thread) -> None:
         return
     if agent._untracked:
         read.read += (f"agent {agent.id}",)
-    elif thread.texts is not None:
+    if thread.texts is not None:
         read.read += tuple(thread.texts.sources)
 
 
