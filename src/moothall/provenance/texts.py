@@ -1,4 +1,4 @@
-"""The texts of one thread by origin, and which of them a value stands in."""
+"""The texts of one thread by origin, and which of them contain a value."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from moothall.provenance.values import (
 from moothall.text import cut, escaped
 
 _MOST_CHARS: Final = 1_000_000
-"""How much text of each kind is kept; then the oldest is dropped, and its values are untraced."""
+"""The most characters of each kind; beyond them the oldest text is dropped, with its values."""
 _MOST_LOCATED: Final = 200_000
-"""In how much text it is looked up where a value was read, if it is written in another way."""
+"""In how many characters a value in another spelling is looked for."""
 _MOST_PARTS: Final = 1000
 _DEPTH: Final = 50
 _PASSAGE: Final = 160
@@ -47,9 +47,9 @@ Traced = list[tuple[str, Origin]]
 
 
 class Texts:
-    """The texts of one thread, made once something was read from outside.
+    """The texts of one thread, made once the thread has read something from outside.
 
-    Until then there is nothing to compare: an agent without it has read nothing from outside.
+    A thread without it has read nothing from outside, so nothing needs to be compared.
     """
 
     def __init__(self, on_behalf: Texts | None = None) -> None:
@@ -129,7 +129,7 @@ class Texts:
                 self._whole[key] = source
 
     def wrote(self, value: Any) -> None:
-        """Note what the model had an action of the program work on, which may give it back."""
+        """Add a value that the model gave an action of the program, which may return it."""
         text = fold(" ".join(_texts(value)))
         if text and text not in self._written:
             self._written = f"{self._written[-_MOST_CHARS:]}\n{text}"
@@ -185,7 +185,7 @@ class Texts:
             made.append((each, self._origin(each, also) or UNTRACED))
 
     def _origin(self, value: str | int | float, also: str) -> Origin | None:
-        """Return the origin of a value that stands in a text of the user or the program."""
+        """Return the origin of a value that a text of the user or the program contains."""
         needle = fold(value) if isinstance(value, str) else str(value)
         if not needle:
             return Origin("program")
@@ -297,14 +297,14 @@ class Texts:
     # -- what was read -----------------------------------------------------------------------------
 
     def _seen(self, value: str) -> Origin:
-        """Return where a value was read from outside, if it stands there exactly as it is."""
+        """Return where a value was read from outside, if a text has it letter for letter."""
         for text, source in self._read:
             if (at := text.find(value)) >= 0:
                 return _read_at(text, source, at, len(value))
         return UNTRACED if self.on_behalf is None else self.on_behalf._seen(value)
 
     def locate(self, value: str) -> Origin:
-        """Return where a value was read from outside, in any way of writing; this takes longer."""
+        """Return where a value was read from outside, in any spelling; this takes longer."""
         found = self._seen(value)
         if found.source:
             return found
@@ -363,7 +363,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def mixed(value: str) -> str:
-    """Return which letters of a value are not of the alphabet of the others; empty for none."""
+    """Return the letters of a value from another alphabet than the rest; empty for none."""
     strange = []
     for word in value.split():
         if any(each.isascii() and each.isalpha() for each in word):
@@ -376,7 +376,7 @@ def mixed(value: str) -> str:
 def question_on(
     parameter: str, value: str, origin: Origin, sources: Sequence[str], within: bool = False
 ) -> str:
-    """Return what a person is told of a guarded value from outside, or of one `within` a text."""
+    """Return the question to a person about a guarded value, or about one `within` a text."""
     said = f"`{parameter}` {'has' if within else '='} {escaped(cut(value, 200))}"
     if strange := mixed(value):
         said += f" (written with {strange})"
@@ -388,5 +388,5 @@ def question_on(
     read = ", ".join(escaped(cut(each, 80)) for each in sources[:3])
     if len(sources) > 3:
         read += f" and {len(sources) - 3} more"
-    stands_in = ", which stands" if within else " stands"
-    return f"{said}{stands_in} in no text of yours and cannot be traced, after {read} was read"
+    which = ", which is" if within else " is"
+    return f"{said}{which} in none of your texts and cannot be traced, after {read} was read"
