@@ -28,7 +28,7 @@ from moothall.reasoning.hooks import as_hooked, expect, expect_args, run_hooks
 from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.loop.given import error_of
 from moothall.reasoning.loop.parts import Looping, context_of
-from moothall.reasoning.loop.provenance import note_of, questions, sources_of_result, trace
+from moothall.reasoning.loop.provenance import begins, note_of, questions, sources_of_result, trace
 from moothall.reasoning.members import side_by_side
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
 from moothall.reasoning.reply import Stop
@@ -305,6 +305,8 @@ async def execute(
             if decision is not True:
                 return failed(not_permitted(call.name, decision))
         call.begun = True
+        if call.foreign and (texts := request.state.texts) is not None:
+            begins(call, texts)
         if step is not NULL_STEP:
             await step.begins(call.args)
         kwargs = call.kwargs

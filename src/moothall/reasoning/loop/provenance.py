@@ -173,8 +173,6 @@ def trace(call: RequestedCall, texts: Texts) -> None:
         for part, origin in traced:
             if origin.kind == "outside":
                 call.derived = True
-                if not action.idempotent:  # it may put the value where another result has it
-                    texts.placed.add(fold(part))
                 if is_guarded:
                     from_outside.append((name, part))
                     if len(from_outside) <= _SHOWN:
@@ -186,8 +184,19 @@ def trace(call: RequestedCall, texts: Texts) -> None:
             origins.update(dict.fromkeys(origin for _, origin in within[:_SHOWN]))
         known[name] = [*origins]
     call.origins, call.from_outside = known, tuple(from_outside)
-    if call.derived and not action.outside:
-        texts.wrote(call.args)
+    if call.derived:
+        outside = [name for name, each in known.items() if any(o.kind == "outside" for o in each)]
+        call.foreign = {name: call.args[name] for name in outside}
+
+
+def begins(call: RequestedCall, texts: Texts) -> None:
+    """Note the values from outside of a call that is executed now: a result may give them back."""
+    assert call.action is not None
+    if not call.action.outside:
+        texts.wrote(call.foreign)
+    elif call.action.idempotent:  # it reads
+        return
+    texts.place(call.foreign)
 
 
 def _addresses(texts: Texts, value: Any, action: Action, name: str) -> Traced:
