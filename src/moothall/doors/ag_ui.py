@@ -222,6 +222,8 @@ class AGUIDoor:
             self._drop(next(iter(self._waiting)))
         request = asked.request
         action = {"agent": request.agent, "action": request.action, "args": request.args}
+        if request.note:
+            action["note"] = request.note
         return {
             "id": id,
             "reason": "approval",

@@ -37,6 +37,7 @@ from moothall.doors.openai_stored import StoredResponses
 from moothall.doors.served import Caller, Served
 from moothall.errors import BudgetExceeded, MoothallError, NobodyToAsk, NotPermitted, RequestError
 from moothall.models.protocol import TextPiece
+from moothall.provenance import OUTSIDE
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.events import CallStarted, Done, MessageAdded
 from moothall.reasoning.loop.react import ReActAgent
@@ -272,6 +273,10 @@ def parted(
             if tool.name in taken:
                 text = f"{tool.name!r} is an action of the agent's own: give the tool another name"
                 raise Wrong(text, "tools")
+        if _may_read(agent):
+            for message in messages:
+                if message["role"] == "assistant" and message["content"]:
+                    message[OUTSIDE] = ["an earlier answer"]
         new = 0
         if whole:
             answers = [n for n, each in enumerate(messages) if each["role"] == "assistant"]
@@ -282,6 +287,12 @@ def parted(
     if asked.tools or messages[-1]["role"] != "user":
         raise Wrong(f"agent {agent.id!r} has no model that may call a client's tools", "tools")
     return messages[:-1], messages[-1]["content"]
+
+
+def _may_read(agent: ReActAgent) -> bool:
+    """Whether an agent may have read something from outside before it gave an answer."""
+    actions = agent.actions.get_actions()
+    return bool(agent.discover) or any(each.outside or each.guard == () for each in actions)
 
 
 async def _refuse(request: ApprovalRequest) -> Decision:

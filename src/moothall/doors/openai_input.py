@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from moothall.action import Action
+from moothall.action import Action, ActionOptions
 from moothall.errors import DefinitionError
 from moothall.jsonvalue import Unreadable, json_text, read_json
 from moothall.memory.memory import Memory
@@ -225,7 +225,9 @@ def _tools(given: dict[str, Any], function: Callable[[dict[str, Any]], Any]) -> 
         description = its.get("description") or ""
         parameters = its.get("parameters") or {"type": "object", "properties": {}}
         try:
-            made[name] = Action(name, _left, str(description), parameters, terminal=True)
+            # Nobody knows what a tool of the caller's reads; the caller guards what it does.
+            options: ActionOptions = {"outside": True, "guard": ()}
+            made[name] = Action(name, _left, str(description), parameters, True, **options)
         except DefinitionError as error:
             raise Wrong(f"{where}: {error}", f"{where}.parameters") from None
     return () if choice == "none" else tuple(made.values())

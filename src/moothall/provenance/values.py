@@ -102,6 +102,13 @@ def fold(text: str) -> str:
     return " ".join(text.lower().split())
 
 
+def narrow(text: str) -> str:
+    """Return a text with its wide characters made the usual ones; its lines and case stay."""
+    if text.isascii():
+        return text
+    return _WIDE.sub(lambda found: normalize("NFKC", found[0]), text)
+
+
 def stands(text: str, value: str, start: int = 0) -> int:
     """Return where a folded text has a folded value as a whole, not within a word; or -1."""
     at = text.find(value, start)

@@ -101,7 +101,8 @@ def _action(
     offer = None if found is None else found.offers.get(name)
     options: dict[str, Any] = {"guard": () if name == "say" else None}
     if offer is not None:
-        options = {"outside": offer.outside, "guard": offer.guarded}
+        options = {"outside": offer.outside, "own": offer.own, "guard": offer.guarded}
+        options["addresses"] = offer.addressed
     elif id not in getattr(agent, "trusted", ()):
         options["outside"] = not is_here
     made = Action._described(_joined(id, name), call, described_as, parameters, **options)
