@@ -294,29 +294,29 @@ def test_the_day_of_a_seed_is_that_of_every_platform(day: Day) -> None:
     for name in ("relations", "opinions"):
         sums[name] = sum(sum(s.get(name, {}).values()) for s in day.status)
     assert spent == {
-        "sleep": 2943,
-        "leisure": 2157,
-        "work": 699,
-        "browse": 684,
-        "eat": 451,
-        "study": 279,
-        "social": 171,
-        "travel": 203,
-        "shop": 90,
-        "idle": 3,
+        "sleep": 2919,
+        "leisure": 2074,
+        "work": 878,
+        "browse": 612,
+        "eat": 455,
+        "study": 281,
+        "social": 157,
+        "travel": 200,
+        "shop": 100,
+        "idle": 4,
     }
     assert sums == {
-        "hunger": 45_407,
-        "energy": 44_578,
-        "safety": 79_472,
-        "social": 54_616,
-        "money": 254_133_766,
-        "mended": 57,
-        "purse": 213_161,
-        "relations": 695_478,
-        "opinions": -23_098,
+        "hunger": 45_880,
+        "energy": 44_002,
+        "safety": 79_566,
+        "social": 53_543,
+        "money": 168_771_334,
+        "mended": 55,
+        "purse": 260_978,
+        "relations": 695_881,
+        "opinions": -23_071,
     }
-    assert day.feed == (61, 318)
+    assert day.feed == (52, 291)
 
 
 def test_the_same_seed_is_the_same_day_and_another_is_not(day: Day) -> None:

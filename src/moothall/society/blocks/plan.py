@@ -116,9 +116,7 @@ class PlanBlockParams(HoursParams):
     piece: _Lengths = Field(
         default=PIECE, description="quarters of an hour of free time: the least, and how many more"
     )
-    shopping: _Lengths = Field(
-        default=SHOPPING, description="the same of shopping"
-    )
+    shopping: _Lengths = Field(default=SHOPPING, description="the same of shopping")
 
     @field_validator("leisure")
     @classmethod
