@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import tracing
 from moothall.action import ACCESS_DENIED, ACCESS_PERMITTED
-from moothall.approval import ABOUT, Always, ApprovalRequest, Refused
+from moothall.approval import ABOUT, CHECKS, Always, ApprovalRequest, Refused
 from moothall.approval.approval import Decision, not_permitted
 from moothall.context import filled, injected
 from moothall.environment import execute_in_thread, failed
@@ -28,7 +28,7 @@ from moothall.reasoning.hooks import as_hooked, expect, expect_args, run_hooks
 from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.loop.given import error_of
 from moothall.reasoning.loop.parts import Looping, context_of
-from moothall.reasoning.loop.provenance import note_of, questions, sources_of_result, trace
+from moothall.reasoning.loop.provenance import note_of, questions, rewrite, sources_of_result, trace
 from moothall.reasoning.members import side_by_side
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
 from moothall.reasoning.reply import Stop
@@ -208,13 +208,15 @@ class Call:
     def _dump(self, result: dict[str, Any]) -> dict[str, Any]:
         data, texts = {"args": self._wanted.args}, self._request.state.texts
         data["result"] = as_json(result)
+        if self._wanted.was is not None:
+            data["was"] = self._wanted.was
         if kept := self._wanted.provenance(sources_of_result(self._wanted, texts, result)):
             data["provenance"] = as_json(kept)
         return {**data, "refused": True} if self._refused else data
 
     def _load(self, data: dict[str, Any]) -> dict[str, Any]:
         _change(self._wanted, data["args"])
-        self._refused = data.get("refused", False)
+        self._refused, self._wanted.was = data.get("refused", False), data.get("was")
         self._wanted.restore(data.get("provenance"))
         result: dict[str, Any] = data["result"]
         return result
@@ -362,12 +364,24 @@ async def _permits(
             return True
         return decision
 
+    def exact() -> str:
+        return ApprovalRequest.of(message, note=getattr(chosen, "_note", "")).fingerprint
+
+    def change(args: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        was = rewrite(call, args, texts)
+        more = [] if texts is None else questions(call, texts, request)
+        keys[:] = [key for key, _ in more]
+        message["action"] = {"name": call.name, "args": call.args}
+        ABOUT.set((call.name, call.args, note_of(more), tuple(keys)) if more else None)
+        if step is not NULL_STEP and texts is not None:
+            step.tell(origins=as_json(call.origins))
+        return exact(), was
+
     keys = [key for key, _ in asked]
     token = ABOUT.set((call.name, args, note_of(asked), tuple(keys)) if asked else None)
+    checks = CHECKS.set((call.name, args, chosen.check))
     try:
-        note = getattr(chosen, "_note", "")
-        exact = ApprovalRequest.of(message, note=note).fingerprint
-        permitted: Decision = await step.permitted(exact, asks)
+        permitted: Decision = await step.permitted(exact(), asks, change)
         if permitted is True and texts is not None:
             request.allowed += keys
             texts.always.update(call.always)
@@ -382,4 +396,5 @@ async def _permits(
         log_failure(logger, failure, error)
         return False
     finally:
+        CHECKS.reset(checks)
         ABOUT.reset(token)
