@@ -337,6 +337,7 @@ FLOORS = {
         "act",
         "runs",
         "research",
+        "doors",
         "studio",
     ),
     "cli": (
