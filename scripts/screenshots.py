@@ -45,7 +45,7 @@ def main() -> None:
                         sizes = [{"width": w, "height": h} for w, h in SIZES.items()]
                         context = browser.new_context(viewport=sizes[0], color_scheme=scheme)
                         page = context.new_page()
-                        page.set_default_timeout(60_000)
+                        page.set_default_timeout(300_000)
                         page.goto(url)
                         for tab in TABS:
                             page.set_viewport_size(sizes[0])

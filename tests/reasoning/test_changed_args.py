@@ -23,6 +23,7 @@ from moothall import (
     action,
 )
 from moothall import Agent as AnyAgent
+from moothall.journal import Entry
 
 
 class Till:
@@ -93,6 +94,10 @@ def test_changed_args_that_do_not_fit_the_schema_are_refused(args: dict[str, Any
     assert "the approver gave wrong arguments" in (reply.steps[0].error or "")
 
 
+def _is_call(entry: Entry) -> bool:
+    return entry.kind == "started" and "action" in entry.data.get("about", {})
+
+
 def test_changed_args_hold_after_a_restart_for_this_call_alone(tmp_path: Path) -> None:
     """A process dies between the permission and the call: the next one runs what was permitted."""
     till = Till()
@@ -120,8 +125,17 @@ def test_changed_args_hold_after_a_restart_for_this_call_alone(tmp_path: Path) -
         till.paid.clear()
         asked[1:] = []
         reply = agent(journal).reply_sync("pay", run_id="cut")
-    assert till.paid == [("ann", 5)]
-    assert asked[1:] == [{"to": "ann", "euros": 500}]  # the same call once more is asked for
+        started = next(e.sequence for e in journal.entries("r") if _is_call(e))
+        journal.fork("r", "doubt", upto=started)  # it died within the call
+        journal.decide("doubt", "repeat")
+        model = paying(Call("2", "pay", {"to": "ann", "euros": 500}))
+        again = ReActAgent(
+            "a", model, actions=till.actions(), approver=CallbackApprover(decide), journal=journal
+        )
+        again.reply_sync("pay", run_id="doubt")
+    assert till.paid == [("ann", 5), ("ann", 5)]
+    assert any("A person changed" in str(each["content"]) for each in model.received[0])
+    assert asked[1:] == [{"to": "ann", "euros": 500}] * 2  # the same call once more is asked for
     assert reply.steps[0].args["euros"] == 5
     assert "not permitted" in (reply.steps[1].error or "")
 

@@ -112,7 +112,7 @@ class ReadRecord(Generic[S]):
         past = self._steps.setdefault(data["key"], Past(data["key"]))
         if kind == "permitted":
             past.permitted, past.proposed = data["fingerprint"], data.get("proposed")
-            past.changed = data.get("args")
+            past.changed, past.was = data.get("args"), data.get("was")
             past.state = past.state or kind
             return
         if kind == "decided":

@@ -24,6 +24,7 @@ class Past:
     permitted: str | None = None  # the fingerprint of the permitted request
     proposed: str | None = None  # that of the request as it was made, if a person changed it
     changed: dict[str, Any] | None = None  # the arguments with which it was permitted then
+    was: dict[str, Any] | None = None  # the arguments that these replace
     decision: str | None = None  # what a person decided: `repeat`, `skip` or `done`
     value: Any = None  # the result that a person stated, if the decision is `done`
     kept: str | None = None  # the hash of the result, if that is bytes

@@ -215,15 +215,14 @@ class Call:
         return {**data, "refused": True} if self._refused else data
 
     def _load(self, data: dict[str, Any]) -> dict[str, Any]:
-        _change(self._wanted, data["args"])
-        self._refused, self._wanted.was = data.get("refused", False), data.get("was")
+        _change(self._wanted, data["args"], data.get("was"))
+        self._refused = data.get("refused", False)
         self._wanted.restore(data.get("provenance"))
-        result: dict[str, Any] = data["result"]
-        return result
+        return dict(data["result"])
 
     def _decided(self, past: Past) -> dict[str, Any]:
         if isinstance(past.args, dict):
-            _change(self._wanted, past.args)
+            _change(self._wanted, past.args, past.was)
         if past.decision == "done":
             return {"tool_executed": True, "result": past.value}
         return {"tool_executed": False, "error": _SKIPPED}
@@ -234,7 +233,7 @@ class Call:
         agent, wanted, request = self._agent, self._wanted, self._request
         refused = await self._before() if agent._hooks.get("pre_acting") else None
         if isinstance(step.args, dict):  # those of the first attempt hold, not the hooks'
-            _change(wanted, step.args)
+            _change(wanted, step.args, step.past.was)
         if request.state.texts is not None:
             trace(wanted, request.state.texts)
             if step is not NULL_STEP:
@@ -284,8 +283,9 @@ def _copied(args: dict[str, Any]) -> dict[str, Any]:
     return args.copy() if _SCALARS.issuperset(map(type, args.values())) else copy_json(args)
 
 
-def _change(call: RequestedCall, args: dict[str, Any]) -> None:
+def _change(call: RequestedCall, args: dict[str, Any], was: dict[str, Any] | None = None) -> None:
     """Replace the arguments of a call, checked as the model's are."""
+    call.was = was
     if args == call.args:
         return
     assert call.action is not None
