@@ -141,6 +141,7 @@ class RequestedCall:
     read: tuple[str, ...] = ()  # what the agents that it asked had read
     always: tuple[str, ...] = ()  # values that a person permitted for the thread
     said: tuple[str, ...] = ()  # what a person answered to its questions
+    was: dict[str, Any] | None = None  # the model's arguments, if a person changed them
 
     def hear(self, said: str) -> None:
         """Note what a person answered."""
