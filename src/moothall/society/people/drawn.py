@@ -236,7 +236,7 @@ def name_of(draws: Draws, gender: Any) -> str:
 
 def _house(made: list[dict[str, Any]], city: Any, register: Register) -> None:
     """Give homes to persons without one."""
-    room = {
+    room: dict[str, Any] = {
         home: city.capacity(home) if hasattr(city, "capacity") else None
         for home in city.by_kind("home")
     }
@@ -264,7 +264,8 @@ def _employ(made: list[dict[str, Any]], city: Any, register: Register) -> None:
     """Give adults work and children schools."""
     if not hasattr(city, "near"):
         return
-    places, number = register.places, register._place
+    places = register.places
+    number: Any = register._place
     arrays = register.arrays
     arrays["age"] = np.array([int(person["profile"]["age"]) for person in made])
     for name in ("home", "work", "school"):
