@@ -307,6 +307,7 @@ FLOORS = {
         "questions",
         "trajectories",
         "tables",
+        "columns_first",
         "society",
         "experiments",
     ),

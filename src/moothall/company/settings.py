@@ -1,4 +1,4 @@
-"""A company's file: what may stand in it, and where an error is."""
+"""A company's file: its settings, checked; errors name the line."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Count: TypeAlias = Annotated[StrictInt, Field(ge=0)]
 
 
 class _Part(BaseModel):
-    """A part of the file: it has no other keys."""
+    """A part of the file; it refuses unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -71,7 +71,7 @@ class BudgetSettings(_Part):
 
 
 class RestartSettings(_Part):
-    """How often, and after which delays, an agent that has died is started again."""
+    """How often a dead agent is started again, and after which delays."""
 
     most: Count | None = None
     within: Seconds | None = None
@@ -86,7 +86,7 @@ class RestartSettings(_Part):
 
 
 class BrokerSettings(_Part):
-    """Where the broker is; what is left out is read from `AMQP_HOST` and the other variables."""
+    """Where the broker is; `AMQP_HOST` and the other variables have what the file leaves out."""
 
     host: StrictStr | None = None
     port: StrictInt | None = None
@@ -129,7 +129,7 @@ class AgentSettings(_Part):
             raise ValueError("needs either ref, such as agents.py:Clerk, or kind")
         for name in self.secrets:
             if name in self.options:
-                raise ValueError(f"{name!r} stands under options and under secrets")
+                raise ValueError(f"{name!r} is in options and in secrets: name it once")
         return self
 
 
@@ -235,7 +235,7 @@ _KNOWN: Final[dict[str, type[_Part]]] = {
 
 
 def _fault(error: Any, data: Any) -> tuple[Where, str]:
-    """Return where a fault is, and what it is."""
+    """Return the place of a fault in the file, and its text."""
     where: Where = tuple(error["loc"])
     kind, given = error["type"], excerpt(error["input"])
     if kind == "extra_forbidden":
@@ -260,7 +260,7 @@ def _keys_at(where: Where) -> list[str]:
 
 
 def _across(made: Settings) -> list[tuple[Where, str]]:
-    """Return what is wrong between the parts."""
+    """Return the faults that concern several parts, such as a name that no agent has."""
     faults: list[tuple[Where, str]] = []
     for name in made.agents:
         try:

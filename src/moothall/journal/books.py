@@ -175,5 +175,5 @@ class SharedBudgets:
         except (ValueError, TypeError, RecursionError) as error:
             raise self._file.damaged(f"budget {name!r}: {error}") from error
         if not isinstance(found, dict):
-            raise self._file.damaged(f"budget {name!r} is no account")
+            raise self._file.damaged(f"budget {name!r} has no account")
         return found

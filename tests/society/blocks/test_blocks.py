@@ -292,29 +292,29 @@ def test_the_day_of_a_seed_is_that_of_every_platform(day: Day) -> None:
     for name in ("relations", "opinions"):
         sums[name] = sum(sum(s.get(name, {}).values()) for s in day.status)
     assert spent == {
-        "sleep": 2944,
-        "leisure": 1999,
-        "work": 771,
-        "browse": 628,
-        "eat": 447,
-        "study": 354,
-        "social": 225,
-        "travel": 213,
-        "shop": 95,
-        "idle": 4,
+        "sleep": 2929,
+        "leisure": 1954,
+        "work": 877,
+        "browse": 639,
+        "eat": 448,
+        "study": 307,
+        "social": 211,
+        "travel": 204,
+        "shop": 104,
+        "idle": 7,
     }
     assert sums == {
-        "hunger": 44_958,
-        "energy": 44_701,
-        "safety": 79_489,
-        "social": 56_531,
-        "money": 233_336_762,
-        "mended": 44,
-        "purse": 45_768,
-        "relations": 695_596,
-        "opinions": -23_479,
+        "hunger": 45_750,
+        "energy": 44_237,
+        "safety": 79_390,
+        "social": 58_420,
+        "money": 165_395_540,
+        "mended": 50,
+        "purse": 48_172,
+        "relations": 696_010,
+        "opinions": -23_161,
     }
-    assert day.feed == (63, 302)
+    assert day.feed == (56, 307)
 
 
 def test_the_same_seed_is_the_same_day_and_another_is_not(day: Day) -> None:
