@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.agent import Agent
 from moothall.budget import Budget
-from moothall.company.settings import AgentSettings, BrokerSettings, Settings
+from moothall.company.settings import AgentSettings, BrokerSettings, BudgetSettings, Settings
 from moothall.company.supervisor import Supervised
 from moothall.errors import DuplicateAgent, InboxError, MoothallError
 from moothall.spaces.native import NativeSpace
@@ -117,7 +117,7 @@ class CompanySpace:
             self.journal = await asyncio.to_thread(Journal, where)
         limits = self._settings.budget
         if limits is not None:
-            self._whole = Budget(**limits.limits(), name=name, journal=self.journal)
+            self._whole = self._budget(limits, name)
             self.budgets[name] = self._whole
         for each, agent in self._settings.agents.items():
             if agent.budget is None:
@@ -125,8 +125,12 @@ class CompanySpace:
             if self._whole is not None:
                 self.budgets[each] = self._whole.child(**agent.budget.limits(), name=each)
             else:
-                own = agent.budget.limits()
-                self.budgets[each] = Budget(**own, name=f"{name} {each}", journal=self.journal)
+                self.budgets[each] = self._budget(agent.budget, f"{name} {each}")
+
+    def _budget(self, given: BudgetSettings, name: str) -> Budget:
+        """Return a budget of its own, shared by the journal if there is one."""
+        limits, back = given.limits(), given.release_dead
+        return Budget(**limits, name=name, journal=self.journal, release_dead=back)
 
     # -- agents enter and leave --------------------------------------------------------------------
 

@@ -64,10 +64,12 @@ class BudgetSettings(_Part):
     model_calls: Count | None = None
     actions: Count | None = None
     per: Literal["day", "month"] | None = None
+    release_dead: StrictBool = False
 
     def limits(self) -> dict[str, Any]:
-        """Return the arguments for `Budget`."""
-        return {name: value for name, value in self.model_dump().items() if value is not None}
+        """Return the arguments for `Budget`, or for one of its children."""
+        given = self.model_dump(exclude={"release_dead"})
+        return {name: value for name, value in given.items() if value is not None}
 
 
 class RestartSettings(_Part):
@@ -262,11 +264,20 @@ def _keys_at(where: Where) -> list[str]:
 def _across(made: Settings) -> list[tuple[Where, str]]:
     """Return the faults that concern several parts, such as a name that no agent has."""
     faults: list[tuple[Where, str]] = []
-    for name in made.agents:
+    budgets: dict[Where, BudgetSettings | None] = {("budget",): made.budget}
+    for name, agent in made.agents.items():
         try:
             address(name)
         except MoothallError as error:
             faults.append((("agents", name), str(error)))
+        budgets["agents", name, "budget"] = agent.budget
+    for at, budget in budgets.items():
+        if budget is None or not budget.release_dead:
+            continue
+        if made.journal is None:
+            faults.append(((*at, "release_dead"), "needs a journal, which has the budgets"))
+        elif made.budget is not None and budget is not made.budget:
+            faults.append(((*at, "release_dead"), "belongs to the budget of all agents"))
     for name, each in made.schedules.items():
         where = ("schedules", name)
         if not name.isprintable() or not 0 < len(name) <= 100 or "@" in name:

@@ -10,9 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall import tracing
-from moothall.action import ACCESS_DENIED, ACCESS_PERMITTED
-from moothall.approval import ABOUT, CHECKS, Always, ApprovalRequest, Refused
-from moothall.approval.approval import Decision, not_permitted
+from moothall.action import ACCESS_PERMITTED
+from moothall.approval.approval import not_permitted
 from moothall.context import filled, injected
 from moothall.environment import execute_in_thread, failed
 from moothall.errors import (
@@ -28,7 +27,8 @@ from moothall.reasoning.hooks import as_hooked, expect, expect_args, run_hooks
 from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.loop.given import error_of
 from moothall.reasoning.loop.parts import Looping, context_of
-from moothall.reasoning.loop.provenance import note_of, questions, rewrite, sources_of_result, trace
+from moothall.reasoning.loop.permission import permits
+from moothall.reasoning.loop.provenance import begins, sources_of_result, trace
 from moothall.reasoning.members import side_by_side
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
 from moothall.reasoning.reply import Stop
@@ -36,7 +36,7 @@ from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.replying import READ
 from moothall.reasoning.state import Codec
 from moothall.text import cut, log_failure
-from moothall.threads import called, is_cancelled
+from moothall.threads import is_cancelled
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
@@ -45,7 +45,6 @@ logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 _SCALARS: Final = frozenset((str, int, float, bool, type(None)))
 _CUT_OFF: Final = "cancelled before it ended; whether it had an effect is not known"
-_NOT_BEGUN: Final = "not executed: cancelled before it was permitted"
 _SKIPPED: Final = (
     "skipped: the process ended while it was executed, and a person has decided not to execute it "
     "again; whether it had an effect is not known"
@@ -303,10 +302,12 @@ async def execute(
     token = READ.set(call)
     try:
         if chosen.access_policy != ACCESS_PERMITTED or request.state.texts is not None:
-            decision = await _permits(agent, call, request, step)
+            decision = await permits(agent, call, request, step)
             if decision is not True:
                 return failed(not_permitted(call.name, decision))
         call.begun = True
+        if call.foreign and (texts := request.state.texts) is not None:
+            begins(call, texts)
         if step is not NULL_STEP:
             await step.begins(call.args)
         kwargs = call.kwargs
@@ -331,70 +332,3 @@ async def execute(
     if not isinstance(result, dict):
         return failed(TypeError(f"an environment must give a dict, got {type(result).__name__}"))
     return result
-
-
-async def _permits(
-    agent: Looping, call: RequestedCall, request: ReplyRequest, step: Step
-) -> Decision:
-    """Return whether this call may be executed; the approver gets a copy of its arguments."""
-    chosen, texts = call.action, request.state.texts
-    if chosen is None or chosen.access_policy == ACCESS_DENIED:
-        return False
-    asked: list[tuple[str, str]] = []
-    if texts is not None:
-        if not call.origins:
-            trace(call, texts)
-        if call.from_outside and agent.outside_policy != ACCESS_PERMITTED:
-            asked = questions(call, texts, request)
-    if asked and agent.outside_policy == ACCESS_DENIED:
-        return Refused(note_of(asked[:1]))
-    if not asked and chosen.access_policy == ACCESS_PERMITTED:
-        return True
-    id = str(agent.id)
-    args = copy_json(call.args)
-    message = {"from": id, "to": id, "action": {"name": call.name, "args": args}}
-
-    async def asks() -> Any:
-        if request.seen is not None:
-            await request.seen()  # the reader sees the call before it is asked
-        # An override may be a plain function that waits for a person.
-        decision = await called(agent.request_permission, message)
-        if isinstance(decision, Always):
-            call.always = tuple(keys)
-            return True
-        return decision
-
-    def exact() -> str:
-        return ApprovalRequest.of(message, note=getattr(chosen, "_note", "")).fingerprint
-
-    def change(args: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        was = rewrite(call, args, texts)
-        more = [] if texts is None else questions(call, texts, request)
-        keys[:] = [key for key, _ in more]
-        message["action"] = {"name": call.name, "args": call.args}
-        ABOUT.set((call.name, call.args, note_of(more), tuple(keys)) if more else None)
-        if step is not NULL_STEP and texts is not None:
-            step.tell(origins=as_json(call.origins))
-        return exact(), was
-
-    keys = [key for key, _ in asked]
-    token = ABOUT.set((call.name, args, note_of(asked), tuple(keys)) if asked else None)
-    checks = CHECKS.set((call.name, args, chosen.check))
-    try:
-        permitted: Decision = await step.permitted(exact(), asks, change)
-        if permitted is True and texts is not None:
-            request.allowed += keys
-            texts.always.update(call.always)
-        return permitted
-    except asyncio.CancelledError:
-        call.fault = _NOT_BEGUN
-        raise
-    except JournalError:
-        raise
-    except Exception as error:
-        failure = f"request_permission of agent {agent.id!r} failed on {call.name!r}"
-        log_failure(logger, failure, error)
-        return False
-    finally:
-        CHECKS.reset(checks)
-        ABOUT.reset(token)

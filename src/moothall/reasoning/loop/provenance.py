@@ -177,8 +177,6 @@ def trace(call: RequestedCall, texts: Texts) -> None:
         for part, origin in traced:
             if origin.kind == "outside":
                 call.derived = True
-                if not action.idempotent:  # it may put the value where another result has it
-                    texts.placed.add(fold(part))
                 if is_guarded:
                     from_outside.append((name, part))
                     if len(from_outside) <= _SHOWN:
@@ -190,8 +188,33 @@ def trace(call: RequestedCall, texts: Texts) -> None:
             origins.update(dict.fromkeys(origin for _, origin in within[:_SHOWN]))
         known[name] = [*origins]
     call.origins, call.from_outside = known, tuple(from_outside)
-    if call.derived and not action.outside:
-        texts.wrote(call.args)
+    if call.derived:
+        outside = [name for name, each in known.items() if any(o.kind == "outside" for o in each)]
+        call.foreign = {name: call.args[name] for name in outside}
+
+
+def begins(call: RequestedCall, texts: Texts) -> None:
+    """Note the values from outside of a call that is executed now: a result may give them back."""
+    assert call.action is not None
+    if not call.action.outside:
+        texts.wrote(call.foreign)
+    elif call.action.idempotent:  # it reads
+        return
+    texts.place(call.foreign)
+
+
+def _addresses(texts: Texts, value: Any, action: Action, name: str) -> Traced:
+    """Return the addresses within a value that are from outside."""
+    schema = action.parameters.get("properties", {}).get(name, {})
+    also = "" if action._described_by else json.dumps(schema, ensure_ascii=False)
+    made: Traced = []
+    for place, each in enumerate(addresses_in(value)):
+        origin = texts.address(each, also)
+        if place == MOST:
+            made.append((f"more than {MOST} addresses", UNTRACED))
+        elif origin.kind == "outside":
+            made.append((each.text, texts.locate(each.text) if len(made) < _SHOWN else origin))
+    return made
 
 
 def rewrite(call: RequestedCall, args: dict[str, Any], texts: Texts | None) -> dict[str, Any]:
@@ -236,20 +259,6 @@ def _written(before: Any, after: Any) -> Iterator[str]:
             yield from _written(before.get(name) if isinstance(before, dict) else None, each)
     else:
         yield after if isinstance(after, str) else json_line(after)
-
-
-def _addresses(texts: Texts, value: Any, action: Action, name: str) -> Traced:
-    """Return the addresses within a value that are from outside."""
-    schema = action.parameters.get("properties", {}).get(name, {})
-    also = "" if action._described_by else json.dumps(schema, ensure_ascii=False)
-    made: Traced = []
-    for place, each in enumerate(addresses_in(value)):
-        origin = texts.address(each, also)
-        if place == MOST:
-            made.append((f"more than {MOST} addresses", UNTRACED))
-        elif origin.kind == "outside":
-            made.append((each.text, texts.locate(each.text) if len(made) < _SHOWN else origin))
-    return made
 
 
 def _by_schema(texts: Texts, value: Any, schema: dict[str, Any]) -> list[tuple[str, Origin]]:
