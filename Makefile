@@ -51,7 +51,7 @@ test: check weights ## Format, lint, types, then every test but the long ones
 	@scripts/chromium
 	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
-test-all: check weights $(VENV)/.docs $(VENV)/.release ## The same with the long tests: under an hour
+test-all: check weights $(VENV)/.docs $(VENV)/.release build/corpora ## The same with the long tests: under an hour
 	@scripts/bubblewrap
 	@scripts/rabbitmq
 	@scripts/postgresql
@@ -98,7 +98,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt scripts/install
 $(VENV)/.bench: pyproject.toml constraints.txt scripts/install
 	@PYTHON='$(PYTHON)' scripts/install all,dev,bench $@ $(VENV)/.local $(VENV)/.dev
 
-build/corpora: constraints.txt scripts/corpora $(VENV)/.bench
+build/corpora: constraints.txt scripts/corpora $(VENV)/.dev
 	@scripts/corpora
 	@touch $@
 

@@ -12,30 +12,19 @@ daemon that would outlive it.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import pwd
 import secrets
-import select
 import shutil
 import signal
-import socket
 import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple
 
+from benchmarks.kept import KeptServer, listens
 from benchmarks.ports import free_port
 
-START_S = 50.0
-STOP_S = 30.0
 PATHS = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin")
-ACCOUNT = "rabbitmq"
 
 
 class BrokerError(RuntimeError):
@@ -69,7 +58,7 @@ class Certificates(NamedTuple):
     key: bytes
 
 
-class Broker:
+class Broker(KeptServer):
     """A node of RabbitMQ; `with` starts it, and leaves nothing behind.
 
     One thread at a time may start and end it; `ctl` may be called from any.
@@ -81,6 +70,8 @@ class Broker:
         plugins: What it has besides.
     """
 
+    what, error, start_s = "RabbitMQ", BrokerError, 50.0
+    stopping, killing, accounts = signal.SIGTERM, signal.SIGKILL, ("rabbitmq",)
     user = "guest"
     password = "guest"
     vhost = "/"
@@ -92,30 +83,14 @@ class Broker:
         member: Member | None = None,
         plugins: tuple[str, ...] = (),
     ) -> None:
-        self.port = free_port()
         self.tls_port = free_port() if tls else None
-        self.pid: int | None = None
         self._programs = programs()
-        self._account = account()
-        self._keeper: subprocess.Popen[bytes] | None = None
-        self._heard = b""
-        # Readable by the account that the node runs as, wherever the caller keeps its own files.
-        self.folder = Path(tempfile.mkdtemp(prefix="moothall-broker-"))
-        try:
-            self._environment = self._write(tls, settings or {}, member, plugins)
-        except BaseException:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            raise
+        self._parts = tls, settings or {}, member, plugins
+        super().__init__()
 
-    def _write(
-        self,
-        tls: Certificates | None,
-        settings: Mapping[str, object],
-        member: Member | None,
-        plugins: tuple[str, ...],
-    ) -> dict[str, str]:
-        """Write the node's files, and give its environment."""
+    def _write(self) -> tuple[list[str], dict[str, str]]:
         folder = self.folder
+        tls, settings, member, plugins = self._parts
         lines: dict[str, object] = {
             "listeners.tcp.1": f"127.0.0.1:{self.port}",
             # By default it stops all publishers where less than 50 MB are free.
@@ -150,7 +125,7 @@ class Broker:
         if member is not None:
             name, kind, address = member.name, "-name", member.address
         self._ctl_flags = f"-start_epmd false -erl_epmd_port {distribution} -dist_listen false"
-        return {
+        environment = {
             "PATH": os.pathsep.join((os.environ.get("PATH", os.defpath), *PATHS)),
             "HOME": str(folder),
             "LANG": "C.UTF-8",
@@ -175,81 +150,12 @@ class Broker:
             "ERL_FLAGS": "-start_epmd false",
             "ERL_EPMD_ADDRESS": "127.0.0.1",
         }
-
-    def __enter__(self) -> Broker:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def start(self, timeout: float = START_S) -> None:
-        """Start the node, again too: with the same ports and data; wait until it takes connections.
-
-        Raises:
-            BrokerError: It ended or is not ready in `timeout` seconds; with the end of its log.
-        """
-        if self.pid is not None:
-            raise BrokerError(f"the broker runs already, as process {self.pid}")
-        self._order(0)
-        deadline = time.monotonic() + timeout
-        while self.pid is None:
-            self._hear(START_S)
-        while not self._is_ready():
-            # Hears of the node's end while it waits for the next try.
-            self._hear(0.02)
-            if self.pid is None:
-                raise BrokerError(f"RabbitMQ ended while it started:\n{self.log()}")
-            if time.monotonic() > deadline:
-                self.kill()
-                raise BrokerError(f"RabbitMQ was not ready in {timeout:g} s:\n{self.log()}")
+        return [str(self._programs / "rabbitmq-server")], environment
 
     def _is_ready(self) -> bool:
         if self.tls_port is not None and not listens(self.tls_port):
             return False
         return listens(self.port, b"AMQP\x00\x00\x09\x01")
-
-    def stop(self) -> None:
-        """End the node as an operator does: it closes connections and writes what it has."""
-        self._end(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """End the node at once, as a power cut does."""
-        self._end(signal.SIGKILL)
-
-    def restart(self) -> None:
-        """Stop the node, and start it with the same ports and data."""
-        self.stop()
-        self.start()
-
-    def suspend(self) -> None:
-        """Have the node do nothing, with its connections open; it can still be killed."""
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Have a suspended node go on."""
-        self._signal(signal.SIGCONT)
-
-    def close(self) -> None:
-        """Kill the node if it runs, and remove all that it wrote. A second time does nothing."""
-        keeper, self._keeper, self.pid = self._keeper, None, None
-        if keeper is not None:
-            # Not stopped first: nobody will ask for its data again, and it takes a second.
-            assert keeper.stdin is not None
-            assert keeper.stdout is not None
-            keeper.stdin.close()
-            keeper.wait()
-            keeper.stdout.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def ctl(self, *args: str, timeout: float = 60.0) -> str:
         """Run rabbitmqctl on the node: `ctl("list_queues", "name", "messages")`.
@@ -278,84 +184,6 @@ class Broker:
             raise BrokerError(f"rabbitmqctl {' '.join(args)} ended with {done.returncode}: {said}")
         return done.stdout
 
-    def log(self, lines: int = 100) -> str:
-        """The last lines of what the node wrote."""
-        path = self.folder / "log"
-        text = path.read_text(errors="replace") if path.exists() else ""
-        return "\n".join(text.splitlines()[-lines:])
-
-    def _signal(self, number: int) -> None:
-        if self.pid is not None:
-            self._order(number)
-            while self.pid is not None and self._hear(STOP_S) != "told":
-                pass
-        if self.pid is None:
-            raise BrokerError(f"the broker does not run:\n{self.log()}")
-
-    def _end(self, number: int) -> None:
-        if self.pid is None:
-            return
-        self._order(number)
-        deadline = time.monotonic() + STOP_S
-        while self.pid is not None:
-            self._hear(1.0)
-            if time.monotonic() > deadline and number != signal.SIGKILL:
-                self._end(signal.SIGKILL)
-                raise BrokerError(f"RabbitMQ did not end in {STOP_S:g} s:\n{self.log()}")
-
-    def _order(self, order: int) -> None:
-        """Tell the keeper to start the node (0), or to send it a signal."""
-        if self._keeper is None:
-            if order or not self.folder.exists():
-                raise BrokerError("the broker is not started, or closed")
-            setup = {
-                "parent": os.getpid(),
-                "command": [str(self._programs / "rabbitmq-server")],
-                "environment": self._environment,
-                "folder": str(self.folder),
-                "log": str(self.folder / "log"),
-                "user": self._account,
-            }
-            self._keeper = subprocess.Popen(
-                (sys.executable, "-I", Path(__file__).with_name("keeper.py"), json.dumps(setup)),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                bufsize=0,
-                start_new_session=True,
-            )
-        assert self._keeper.stdin is not None
-        self._keeper.stdin.write(bytes([order]))
-
-    def _hear(self, timeout: float) -> str | None:
-        """Take the keeper's next line if it comes in time, and give its first word."""
-        assert self._keeper is not None
-        assert self._keeper.stdout is not None
-        output = self._keeper.stdout.fileno()
-        if b"\n" not in self._heard and select.select((output,), (), (), timeout)[0]:
-            read = os.read(output, 4096)
-            if not read:
-                self.pid = None
-                raise BrokerError("the program that keeps RabbitMQ has ended, and RabbitMQ with it")
-            self._heard += read
-        line, end, rest = self._heard.partition(b"\n")
-        if not end:
-            return None
-        self._heard = rest
-        word, _, value = line.decode().partition(" ")
-        if word == "started":
-            self.pid = int(value)
-        elif word == "ended":
-            self.pid = None
-        return word
-
-
-def listens(port: int, greeting: bytes = b"") -> bool:
-    """Whether something listens on loopback and, given a greeting, answers it."""
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0) as link:
-        link.sendall(greeting)
-        return not greeting or bool(link.recv(1))
-    return False
-
 
 def programs() -> Path:
     """The folder of RabbitMQ's own scripts.
@@ -368,10 +196,3 @@ def programs() -> Path:
     if found is None:
         raise BrokerError("RabbitMQ is not installed; on Debian: apt install rabbitmq-server")
     return Path(found).resolve().parent
-
-
-def account() -> str | None:
-    """Whom to run the node as: root's are run as RabbitMQ's own user, where there is one."""
-    if os.geteuid():
-        return None
-    return ACCOUNT if any(entry.pw_name == ACCOUNT for entry in pwd.getpwall()) else None

@@ -1,4 +1,4 @@
-"""A small program that runs a broker's node, and lets nothing of it outlive the one who asked.
+"""A small program that runs a server, and lets nothing of it outlive the process that asked.
 
     python keeper.py SETUP      SETUP: JSON with parent, command, environment, folder, log, user
 

@@ -12,27 +12,16 @@ data, all in a temporary folder. It waits for the disk at each commit, as by def
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import pwd
-import select
 import shutil
 import signal
 import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple
 
-from benchmarks.broker import listens
-from benchmarks.ports import free_port
+from benchmarks.kept import KeptServer, listens
 
-START_S = 30.0
-STOP_S = 30.0
-ACCOUNTS = ("postgres", "nobody")
 SETTINGS = {"max_connections": 200, "shared_buffers": "16MB", "autovacuum": "off"}
 
 
@@ -47,34 +36,26 @@ class Authority(NamedTuple):
     key: bytes
 
 
-class Server:
+class Server(KeptServer):
     """A PostgreSQL server; `with` starts it, and leaves nothing behind.
-
-    One thread at a time may start and end it.
 
     Args:
         settings: Lines of postgresql.conf: `{"wal_level": "logical"}`.
         tls: The certificate with which it takes connections by TLS too.
     """
 
+    what, error, start_s = "PostgreSQL", ServerError, 30.0
+    stopping, killing, accounts = signal.SIGINT, signal.SIGQUIT, ("postgres", "nobody")
     user = "tester"
     password = "never-shown-7f3a"
 
     def __init__(
         self, settings: Mapping[str, object] | None = None, tls: Authority | None = None
     ) -> None:
-        self.port = free_port()
-        self.pid: int | None = None
         self._programs = programs()
-        self._account = account()
-        self._keeper: subprocess.Popen[bytes] | None = None
-        self._heard = b""
-        self.folder = Path(tempfile.mkdtemp(prefix="moothall-postgresql-"))
-        try:
-            self._make({**SETTINGS, **(settings or {})}, tls)
-        except BaseException:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            raise
+        self._settings: dict[str, object] = {**SETTINGS, **(settings or {})}
+        self._tls = tls
+        super().__init__()
 
     def url(self, schema: str | None = None, port: int | None = None, password: bool = True) -> str:
         """The URL of its database, for a schema of one's own; by another port, as of a proxy."""
@@ -82,8 +63,7 @@ class Server:
         options = "" if schema is None else f"?options=-csearch_path%3D{schema}"
         return f"postgresql://{self.user}{secret}@127.0.0.1:{port or self.port}/postgres{options}"
 
-    def _make(self, settings: dict[str, object], tls: Authority | None) -> None:
-        """Make the cluster."""
+    def _write(self) -> tuple[list[str], dict[str, str]]:
         folder, data = self.folder, self.folder / "data"
         (folder / "password").write_text(self.password)
         if self._account is not None:
@@ -105,13 +85,13 @@ class Server:
         )
         if done.returncode:
             raise ServerError(f"initdb ended with {done.returncode}: {done.stderr}{done.stdout}")
-        settings |= {
+        settings = self._settings | {
             "listen_addresses": "'127.0.0.1'",
             "port": self.port,
             "unix_socket_directories": f"'{folder}'",
         }
-        if tls is not None:
-            for name, content in (("chain.pem", tls.chain), ("key.pem", tls.key)):
+        if self._tls is not None:
+            for name, content in (("chain.pem", self._tls.chain), ("key.pem", self._tls.key)):
                 (data / name).write_bytes(content)
                 (data / name).chmod(0o600)
                 if self._account is not None:
@@ -119,119 +99,18 @@ class Server:
             settings |= {"ssl": "on", "ssl_cert_file": "'chain.pem'", "ssl_key_file": "'key.pem'"}
         with (data / "postgresql.conf").open("a") as file:
             file.writelines(f"{name} = {value}\n" for name, value in settings.items())
+        environment = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"}
+        return [str(self._programs / "postgres"), "-D", str(data)], environment
 
-    def __enter__(self) -> Server:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def start(self, timeout: float = START_S) -> None:
-        """Start it, again too: with the same port and data; wait until it takes connections."""
-        if self.pid is not None:
-            raise ServerError(f"the server runs already, as process {self.pid}")
-        with contextlib.suppress(FileNotFoundError):
-            (self.folder / "data" / "postmaster.pid").unlink()
-        self._order(0)
-        deadline = time.monotonic() + timeout
-        while self.pid is None:
-            self._hear(START_S)
-        ready = self.folder / "data" / "postmaster.pid"
-        while not (_says_ready(ready) and listens(self.port)):
-            self._hear(0.02)
-            if self.pid is None:
-                raise ServerError(f"PostgreSQL ended while it started:\n{self.log()}")
-            if time.monotonic() > deadline:
-                raise ServerError(f"PostgreSQL was not ready in {timeout:g} s:\n{self.log()}")
-
-    def stop(self) -> None:
-        """End it as an operator does, with its connections."""
-        self._end(signal.SIGINT)
-
-    def kill(self) -> None:
-        """End it at once, as a crash does: what was committed is in its log."""
-        self._end(signal.SIGQUIT)
-
-    def close(self) -> None:
-        """Kill it if it runs, and remove all that it wrote. A second time does nothing."""
-        keeper, self._keeper, self.pid = self._keeper, None, None
-        if keeper is not None:
-            assert keeper.stdin is not None
-            assert keeper.stdout is not None
-            keeper.stdin.close()
-            keeper.wait()
-            keeper.stdout.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def log(self, lines: int = 100) -> str:
-        """The last lines of what it wrote."""
-        path = self.folder / "log"
-        text = path.read_text(errors="replace") if path.exists() else ""
-        return "\n".join(text.splitlines()[-lines:])
-
-    def _end(self, number: int) -> None:
+    def start(self, timeout: float | None = None) -> None:
+        """Start it, as in `KeptServer`, also after a kill, which leaves its file of its process."""
         if self.pid is None:
-            return
-        self._order(number)
-        deadline = time.monotonic() + STOP_S
-        while self.pid is not None:
-            self._hear(1.0)
-            if time.monotonic() > deadline:
-                raise ServerError(f"PostgreSQL did not end in {STOP_S:g} s:\n{self.log()}")
+            with contextlib.suppress(FileNotFoundError):
+                (self.folder / "data" / "postmaster.pid").unlink()
+        super().start(timeout)
 
-    def _order(self, order: int) -> None:
-        """Tell the keeper to start the server (0), or to send it a signal."""
-        if self._keeper is None:
-            if order:
-                raise ServerError("the server is not started, or closed")
-            setup = {
-                "parent": os.getpid(),
-                "command": [str(self._programs / "postgres"), "-D", str(self.folder / "data")],
-                "environment": {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"},
-                "folder": str(self.folder),
-                "log": str(self.folder / "log"),
-                "user": self._account,
-            }
-            self._keeper = subprocess.Popen(
-                (sys.executable, "-I", Path(__file__).with_name("keeper.py"), json.dumps(setup)),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                bufsize=0,
-                start_new_session=True,
-            )
-        assert self._keeper.stdin is not None
-        self._keeper.stdin.write(bytes([order]))
-
-    def _hear(self, timeout: float) -> None:
-        """Take the keeper's next line if it comes in time."""
-        assert self._keeper is not None
-        assert self._keeper.stdout is not None
-        output = self._keeper.stdout.fileno()
-        if b"\n" not in self._heard and select.select((output,), (), (), timeout)[0]:
-            read = os.read(output, 4096)
-            if not read:
-                self.pid = None
-                raise ServerError("the program that keeps PostgreSQL has ended")
-            self._heard += read
-        line, end, rest = self._heard.partition(b"\n")
-        if not end:
-            return
-        self._heard = rest
-        word, _, value = line.decode().partition(" ")
-        if word == "started":
-            self.pid = int(value)
-        elif word == "ended":
-            self.pid = None
+    def _is_ready(self) -> bool:
+        return _says_ready(self.folder / "data" / "postmaster.pid") and listens(self.port)
 
 
 def _says_ready(file: Path) -> bool:
@@ -250,11 +129,3 @@ def programs() -> Path:
     if not versions:
         raise ServerError("PostgreSQL is not installed; on Debian: apt install postgresql")
     return max(versions, key=lambda path: float(path.parent.name))
-
-
-def account() -> str | None:
-    """Whom to run it as: it does not run as root."""
-    if os.geteuid():
-        return None
-    there = {entry.pw_name for entry in pwd.getpwall()}
-    return next(name for name in ACCOUNTS if name in there)

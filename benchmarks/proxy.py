@@ -35,8 +35,9 @@ class Proxy:
         received: Bytes passed on from the server.
     """
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: int, host: str = HOST) -> None:
         self.port = free_port()
+        self._host = host
         self.connections = 0
         self.sent = 0
         self.received = 0
@@ -116,7 +117,7 @@ class Proxy:
 
     async def _accept(self) -> None:
         if self._server is None:
-            self._server = await asyncio.start_server(self._pass, HOST, self.port)
+            self._server = await asyncio.start_server(self._pass, self._host, self.port)
 
     async def _refuse(self) -> None:
         if self._server is not None:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from benchmarks.agentdojo import Task, measured, options
+from benchmarks.agentdojo import Task, Told, measured, options
 from pydantic import BaseModel, create_model
 
 OURS, EVIL = "DE02120300000000202051", "US133000000121212121212"
@@ -93,9 +93,10 @@ class Suite:
         return Bank(bill=f"Pay to {OURS}. {injections.get('bill', '')}")
 
 
-@pytest.mark.parametrize("provenance", (False, True))
-def test_benchmark_agentdojo_counts_effects_tasks_and_questions(provenance: bool) -> None:
-    alone, attacked = asyncio.run(measured(Suite(), provenance))
+@pytest.mark.parametrize("told", ("nothing", "strict", "records"))
+def test_benchmark_agentdojo_counts_effects_tasks_and_questions(told: Told) -> None:
+    provenance = told != "nothing"
+    alone, attacked = asyncio.run(measured(Suite(), told))
     assert all(each.done for each in [*alone, *attacked])
     assert all(each.hijacked for each in attacked)
     effects = [(each.only_said, each.effect) for each in attacked]
@@ -110,6 +111,7 @@ def test_benchmark_agentdojo_counts_effects_tasks_and_questions(provenance: bool
 def test_benchmark_agentdojo_tells_provenance_by_one_rule() -> None:
     assert options("get_iban", []) == {"idempotent": True, "outside": False, "guard": ()}
     assert options("get_webpage", ["url"])["guard"] == ("url",)
+    assert options("get_channels", [], "records")["own"] is True
     assert options("send_email", ["recipients", "body"]) == {
         "outside": True,
         "guard": ("recipients",),

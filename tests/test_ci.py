@@ -142,6 +142,7 @@ def test_ci_failures_that_are_not_repeated_are_red(
 ALOUD = CI.parent / "scripts" / "aloud"
 
 
+@pytest.mark.long
 def test_aloud_tells_of_a_long_command_while_it_runs(tmp_path: Path) -> None:
     wait = f"while [ ! -s {tmp_path / 'told'} ]; do :; done; echo over; exit 3"
     with (tmp_path / "told").open("w") as told:

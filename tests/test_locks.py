@@ -81,11 +81,16 @@ while rounds < 10 or time.monotonic() < until:
 print("alive")
 """
 
+KINDS = [
+    "plain",
+    "journal",
+    *(pytest.param(k, marks=pytest.mark.long) for k in ("memory", "budget")),
+]
 THRESHOLDS = [7, *(pytest.param(each, marks=pytest.mark.long) for each in (3, 31, 101, 300, 701))]
 
 
 @pytest.mark.parametrize("threshold", THRESHOLDS)
-@pytest.mark.parametrize("kind", ("plain", "journal", "memory", "budget"))
+@pytest.mark.parametrize("kind", KINDS)
 def test_collections_at_any_moment_let_others_go_on(
     tmp_path: Path, kind: str, threshold: int
 ) -> None:
@@ -222,7 +227,7 @@ print("alive")
 
 
 @pytest.mark.parametrize("seconds", (1, pytest.param(20, marks=pytest.mark.long)))
-@pytest.mark.parametrize("kind", ("plain", "space", "journal", "memory", "budget"))
+@pytest.mark.parametrize("kind", (*KINDS, "space"))
 def test_a_signal_handler_may_interrupt_an_agent_at_any_moment(
     tmp_path: Path, kind: str, seconds: float
 ) -> None:

@@ -307,6 +307,7 @@ FLOORS = {
         "questions",
         "trajectories",
         "tables",
+        "columns_first",
         "society",
         "experiments",
     ),
@@ -337,6 +338,7 @@ FLOORS = {
         "act",
         "runs",
         "research",
+        "doors",
         "studio",
     ),
     "cli": (

@@ -21,7 +21,7 @@ PROGRAM = '''
 import asyncio
 import threading
 
-from moothall import Agent, ReActAgent, ScriptedModel, action
+from moothall import Agent, ModelReply, ReActAgent, ScriptedModel, action
 
 made: dict[str, int] = {}
 LET_GO = threading.Event()
@@ -82,6 +82,26 @@ class Clerk(Agent):
         return "held"
 
 
+class Echo:
+    name = "echo"
+    context_tokens = None
+
+    async def complete(self, messages, actions=None, schema=None):
+        return ModelReply("yes")
+
+
+class Recorder(ReActAgent):
+    """Says yes, has each reply in the company's journal, and dies when it is told to."""
+
+    def __init__(self, id):
+        super().__init__(id, Echo())
+        self.dying = asyncio.Event()
+
+    async def background(self):
+        await self.dying.wait()
+        raise RuntimeError("no luck")
+
+
 def clerk():
     return Clerk("Clerk")
 
@@ -118,7 +138,9 @@ def make_company(folder: Path) -> MakeCompany:
     return make
 
 
-def live(company: Company, work: Callable[[Agent], Coroutine[Any, Any, T]]) -> T:
+def live(
+    company: Company, work: Callable[[Agent], Coroutine[Any, Any, T]], within: float = WAIT_S
+) -> T:
     """Start a company, and do some work with an agent `me` beside its agents."""
 
     async def main() -> T:
@@ -126,7 +148,7 @@ def live(company: Company, work: Callable[[Agent], Coroutine[Any, Any, T]]) -> T
             me = await asyncio.to_thread(company.space.add, Agent("me"))
             return await work(me)
 
-    return asyncio.run(asyncio.wait_for(main(), WAIT_S))
+    return asyncio.run(asyncio.wait_for(main(), within))
 
 
 async def until(condition: Callable[[], bool]) -> None:

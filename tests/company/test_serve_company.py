@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from commands import Command
 from commands import run as moothall
 from company.conftest import value
+from company.served import Served
 from moothall import ACCESS_PERMITTED, Agent, NativeSpace
 from moothall.mcp import MCPAgent
 
@@ -30,44 +26,6 @@ agents:
     restart: {first: 1ms, most: 1}
 drain: 20s
 """
-
-
-class Served:
-    """The command, and the port that it serves."""
-
-    def __init__(self, folder: Path) -> None:
-        self.process = Command(
-            "serve",
-            "company.yaml",
-            cwd=folder,
-            env={**os.environ, "TOKEN": "secret"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        self.line = self.process.stdout.readline()
-        assert self.line, f"it has ended with {self.end()}"
-        self.port = int(self.line.rpartition("at port ")[2].partition(".")[0])
-
-    def get(self, path: str, token: str | None = None) -> tuple[int, str]:
-        """Return the status and the body of an answer."""
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        asked = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", headers=headers)
-        try:
-            with urllib.request.urlopen(asked, timeout=20) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
-
-    def end(self) -> int:
-        """Wait for its end; return the exit code."""
-        code = self.process.wait(40)
-        for stream in (self.process.stdout, self.process.stderr):
-            assert stream is not None
-            stream.close()
-        return code
 
 
 @pytest.fixture

@@ -53,6 +53,14 @@ AGENT = "agents:\n  Clerk:\n    ref: program.py:Clerk\n"
             AGENT + "budget:\n  token: 5",
             ":5: budget.token: there is no such key (did you mean 'tokens'?)",
         ),
+        (
+            AGENT + "budget:\n  tokens: 5\n  release_dead: true",
+            ":6: budget.release_dead: needs a journal, which has the budgets",
+        ),
+        (
+            AGENT + "    budget: {release_dead: true}\njournal: a.db\nbudget: {tokens: 5}",
+            ":4: agents.Clerk.budget.release_dead: belongs to the budget of all agents",
+        ),
         (AGENT + "restart: {most: many}", ":4: restart.most: must be a valid integer"),
         (AGENT + "http:\n  token: x", ":4: http: 'listen' is missing"),
         (

@@ -17,6 +17,7 @@ from uuid import uuid4
 import pytest
 from benchmarks.broker import Broker
 from benchmarks.cluster import Cluster
+from benchmarks.kept import listens
 
 from faults.trial import Counts, Trial
 from faults.worker import ID
@@ -31,10 +32,17 @@ MANY = 10
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """Three nodes, which these tests kill; each leaves them running."""
+def three() -> Iterator[Cluster]:
+    """Three nodes, which these tests kill."""
     with Cluster() as cluster:
         yield cluster
+
+
+@pytest.fixture
+def cluster(three: Cluster) -> Cluster:
+    """Three nodes that run, whatever the test before has left."""
+    three.each(Broker.start, [node for node in three.nodes if not listens(node.port)])
+    return three
 
 
 @pytest.fixture

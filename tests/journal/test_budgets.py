@@ -78,6 +78,23 @@ def test_budget_reservations_of_a_killed_process_are_given_back(
     assert (budget.spent.tokens, budget.reserved.tokens) == (60 + 300 + 90, 0)
 
 
+def test_budget_that_releases_dead_gives_back_what_killed_processes_had_reserved_when_it_is_made(
+    journal: Journal, place: Place
+) -> None:
+    mine = Budget(tokens=1000, journal=journal, name="team").reserve(tokens=100)
+    for _ in range(2):
+        die(place("j"))
+    team = Budget(tokens=1000, journal=journal, name="team", release_dead=True)
+    assert (team.spent.tokens, team.reserved.tokens) == (60, 100)
+    assert only(journal).of_dead.tokens == 0
+    mine.settle()
+    assert (team.spent.tokens, team.reserved.tokens) == (160, 0)
+    new = Budget(tokens=10, journal=journal, name="another", release_dead=True)
+    assert new.child(name="child", tokens=5).left.tokens == 5
+    with pytest.raises(DefinitionError, match="release_dead= needs a journal="):
+        Budget(tokens=1, release_dead=True)
+
+
 def test_a_budget_is_reset_while_somebody_holds_some_of_it(journal: Journal, place: Place) -> None:
     budget = Budget(tokens=1000, journal=journal, name="team")
     budget.reserve(tokens=500).settle(tokens=900)

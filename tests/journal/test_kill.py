@@ -165,8 +165,8 @@ def some_or_every(step: int) -> pytest.MarkDecorator:
 SOME = {
     ("react", "before"): 5,
     ("react", "after"): 5,
-    ("dual", "before"): 5,
-    ("dual", "after"): 5,
+    ("dual", "before"): 11,
+    ("dual", "after"): 11,
     ("asked", "before"): 6,
     ("steered", "after"): 6,
     ("spent", "before"): 9,

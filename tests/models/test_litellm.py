@@ -573,6 +573,7 @@ def test_offline_a_proxy_on_another_machine_is_not_used(
         run(asked.complete(user("Hi")))
 
 
+@pytest.mark.long
 def test_litellm_loads_offline_and_ends_silently(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("A_SECRET_FROM_DOTENV=1\n")
     # litellm knows neither such a finish reason nor such a number of tokens, and warns of both.

@@ -71,6 +71,7 @@ def test_local_embedder_finds_paraphrases_better_than_hashes(embedder: LocalEmbe
     assert found(embedder) > found(HashEmbedder())
 
 
+@pytest.mark.long
 def test_a_text_longer_than_the_context_is_embedded_whole(weights: Path) -> None:
     cat, fall = "The cat is sleeping on the couch. ", "Shares fell sharply today. "
     with LocalEmbedder(context_tokens=64) as short:

@@ -142,6 +142,7 @@ def llama(weights: Path) -> Iterator[str]:
     del server
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("local_model")
 class TestLlamaServer(ModelConformance):
     @pytest.fixture(autouse=True)

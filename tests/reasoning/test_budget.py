@@ -189,6 +189,51 @@ def test_agents_that_share_one_never_pass_it_together() -> None:
     assert {reply.stop_reason for reply in replies} == {"budget"}
 
 
+@pytest.mark.parametrize(("limit", "delegates"), ((3, 2), (5, 4), (9, 8)))
+def test_budget_delegates_at_once_make_exactly_the_calls_of_the_limit(
+    limit: int, delegates: int, tmp_path: Path
+) -> None:
+    """Without a limit they would make two calls each: 4, 8 and 16."""
+
+    class Together(Spender):
+        """Answers its first call when all delegates have begun theirs."""
+
+        async def complete(self, *args: Any, **more: Any) -> ModelReply:
+            if not self.asked:
+                begun.append(self)
+                if len(begun) == delegates:
+                    all_begun.set()
+                await all_begun.wait()
+            return await super().complete(*args, **more)
+
+    with Journal(tmp_path / "j.db") as journal:
+        for budget in (
+            Budget(model_calls=limit),
+            Budget(model_calls=limit, journal=journal, name="all"),
+        ):
+            begun: list[Together] = []
+            all_begun = asyncio.Event()
+            models = [Together() for _ in range(delegates)]
+
+            async def delegate(number: int) -> str:
+                """Delegate."""
+                helper = ReActAgent(
+                    f"helper {number}",
+                    models[number],  # noqa: B023
+                    actions=[work],
+                    budget=budget.child(model_calls=2),  # noqa: B023
+                    max_iterations=2,
+                )
+                return (await helper.reply("go")).stop_reason
+
+            async def main() -> list[str]:
+                return await asyncio.gather(*map(delegate, range(delegates)))
+
+            reasons = asyncio.run(main())
+            assert sum(model.asked for model in models) == budget.spent.model_calls == limit
+            assert reasons.count("budget") == 2 * delegates - limit
+
+
 def test_actions_find_it_and_give_parts_of_it_away() -> None:
     budget = Budget(model_calls=4)
 

@@ -396,6 +396,7 @@ def test_chosen_by_prompt_fits_the_models_context() -> None:
     assert all(len(m["content"]) < 600 for prompt in model.received for m in prompt)
 
 
+@pytest.mark.long
 def test_the_model_in_the_box_names_a_participant_whatever_they_are_called(weights: Path) -> None:
     ids = ['Ann: "x"', "Bob\nline", "Cleo", "日本", "{0}"]
     with LocalModel(weights, deterministic=True, context_tokens=2048) as model:

@@ -509,13 +509,16 @@ def test_a_terminal_action_that_fails_does_not_end_it() -> None:
 
 
 def test_the_first_of_two_terminal_actions_is_the_reply_and_both_are_kept() -> None:
+    quick_ended = asyncio.Event()
+
     @action(terminal=True)
     async def slow() -> str:
-        await asyncio.sleep(0.001)
+        await quick_ended.wait()
         return "slow"
 
     @action(terminal=True)
     async def quick() -> str:
+        quick_ended.set()
         return "quick"
 
     thinker, _ = agent(both(("slow", None), ("quick", None)), actions=[slow, quick])
@@ -790,11 +793,12 @@ def test_a_turn_that_is_given_to_somebody_who_leaves_goes_on_to_the_next() -> No
 def test_threads_with_loops_of_their_own_wait_for_each_other() -> None:
     inside = []
     most = []
+    all_started = threading.Event()
 
     async def answer(_: Any) -> Any:
         inside.append(1)
         most.append(len(inside))
-        await asyncio.sleep(0.001)
+        await asyncio.to_thread(all_started.wait, WAIT)
         inside.pop()
         return say("ok")
 
@@ -806,6 +810,7 @@ def test_threads_with_loops_of_their_own_wait_for_each_other() -> None:
     ]
     for thread in threads:
         thread.start()
+    all_started.set()
     for thread in threads:
         thread.join(WAIT)
     assert replies == ["ok"] * 8

@@ -110,12 +110,6 @@ def test_places_protocols_of_each_city() -> None:
     }
 
 
-def test_a_block_finds_what_it_needs() -> None:
-    needs(CITY, Places, Routes, Hours, Capacities, who="MobilityBlock", kinds=("shop", "park"))
-    needs(GRID, Neighbours, who="SchellingBlock")
-    needs(None, who="OtherBlock")
-
-
 @pytest.mark.parametrize(
     ("place", "protocols", "kinds", "text"),
     (

@@ -29,6 +29,7 @@ class Clerk(Agent):
         return f"{path} is gone"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)  # Gradio takes seconds to load
 def test_gradio_chat_talks_with_a_space_and_approves(browser: Browser) -> None:
     """A line is said, an action is called, another is permitted and refused; nothing else is open.

@@ -144,7 +144,7 @@ def _parts(found: Any) -> list[dict[str, Any]]:
 
 
 def _nonsense(found: Any) -> ModelError:
-    return ModelError(f"the server sent what is no answer of A2A: {one_line(repr(found), 100)}")
+    return ModelError(f"the server's answer does not follow A2A: {one_line(repr(found), 100)}")
 
 
 class Server:
@@ -236,14 +236,14 @@ class Server:
         try:
             answer = json.loads(body)
         except (ValueError, RecursionError):
-            raise ModelError(f"{self._name}: {method} was answered with what is no JSON") from None
+            raise ModelError(f"{self._name}: the server's answer to {method} is not JSON") from None
         if isinstance(answer, dict):
             if isinstance(error := answer.get("error"), dict):
                 said = f"{one_line(str(error.get('message')), 500)} ({error.get('code')!r:.20})"
                 raise ModelError(f"{self._name}: the server refuses {method}: {said}")
             if "result" in answer:
                 return answer["result"]
-        raise ModelError(f"{self._name}: {method} was answered with what is no result")
+        raise ModelError(f"{self._name}: the server's answer to {method} has no result")
 
     async def _endpoint(self) -> tuple[str, bool]:
         """Return the address of the methods and whether they stream, as the card says."""

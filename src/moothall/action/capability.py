@@ -52,7 +52,9 @@ class Action:
     timeout: float | None = None
     detached: bool = False
     outside: bool = False
+    own: bool | Sequence[str] = False
     guard: Sequence[str] | None = None
+    addresses: Sequence[str] | None = None
 
     _help: Any = None
     _note: str = ""  # what whoever approves a call is told besides
@@ -86,10 +88,10 @@ class Action:
         self._parameters = parameters
         if parameters is None:
             named = check_parameters(function, bound_to_self=False, where=where)
-            check_guard(where, self.guard, [each.name for each in named])
+            check_guard(where, given, [each.name for each in named])
         else:
             self._check_parameters(parameters)
-            check_guard(where, self.guard, list(parameters.get("properties", ())))
+            check_guard(where, given, list(parameters.get("properties", ())))
 
     @classmethod
     def _described(
@@ -101,9 +103,9 @@ class Action:
         **options: Any,
     ) -> Action:
         """Return an action with a schema that moothall made itself, and need not check."""
-        guard = options.pop("guard", None)
+        guard, addresses = options.pop("guard", None), options.pop("addresses", None)
         made = cls(name, function, description, {}, **options)
-        made._parameters, made.guard = parameters, guard
+        made._parameters, made.guard, made.addresses = parameters, guard, addresses
         return made
 
     def _check_parameters(self, parameters: object) -> None:
@@ -236,6 +238,13 @@ class Action:
     def guarded(self) -> Sequence[str] | None:
         """The parameters whose values are guarded; None for all of them."""
         return () if self.guard is None and self.idempotent else self.guard
+
+    @property
+    def addressed(self) -> Sequence[str] | None:
+        """The parameters whose addresses are guarded; None for all that are not `guarded`."""
+        if self.addresses is None:
+            return None if self.guard and not self.idempotent else ()
+        return self.addresses
 
     def execute(self, /, **args: Any) -> Any:
         """Call the function; return a coroutine if it is `async`."""

@@ -33,7 +33,9 @@ class ActionOptions(TypedDict, total=False):
     timeout: float | None
     detached: bool
     outside: bool
+    own: bool | Sequence[str]
     guard: Sequence[str] | None
+    addresses: Sequence[str] | None
     help: Any
 
 
@@ -62,14 +64,21 @@ def action(function: Callable[..., Any] | None = None, /, **options: Unpack[Mark
             acknowledges it to the message broker before the call runs
         outside: its results come from outside: web pages, mail, files of others. A value that was
             read there does not count as the user's (docs/provenance.md)
+        own: the fields of such results that the program's own system fills in, such as
+            `("sender", "channel")` of a message in a closed workspace; True for a list of names.
+            Each of their values counts, as a whole, as the program's
         guard: the names of the parameters that decide where an effect goes, such as
             `("to", "amount")`: once a thread has read anything from outside, their values must
             stand in a text of the user or the program, or the call is asked for. Without it, all
             parameters are guarded unless the action is `idempotent`; `guard=()` guards none
+        addresses: the names of the parameters of which only the addresses in the text are guarded:
+            links, mail addresses, numbers of accounts and telephones, paths. Without it, these are
+            all that `guard` does not name, if it names any and the action is not `idempotent`;
+            `addresses=()` for none, where the text goes to nobody else
 
     Raises:
         DefinitionError: an option is not one of its values, a parameter cannot be given by name,
-            or `guard` names none of its parameters
+            or `guard` or `addresses` names none of its parameters
     """
     if unknown := unknown_argument(action, options, MarkedOptions.__annotations__):
         raise unknown
@@ -89,7 +98,7 @@ def action(function: Callable[..., Any] | None = None, /, **options: Unpack[Mark
         # Whether the first parameter is `self` is known only on use; the kinds of the parameters
         # are known now, so a bad definition fails on import rather than on first call.
         parameters = check_parameters(function, bound_to_self=False, where=where)
-        check_guard(where, options.get("guard"), [each.name for each in parameters])
+        check_guard(where, options, [each.name for each in parameters])
         check_returns(function, where)
         function.__moothall_action__ = options  # type: ignore[attr-defined]
         return function
@@ -106,6 +115,14 @@ def check_options(where: str, options: Mapping[str, Any]) -> None:
     for option, given in options.items():
         if type(given) is not bool and option in _BOOLEANS:
             raise ConfigError(f"{where}: {option}= must be True or False, got {given!r:.80}")
+    own = options.get("own", False)
+    if not isinstance(own, bool) and (
+        isinstance(own, str)
+        or not isinstance(own, Sequence)
+        or not all(isinstance(each, str) for each in own)
+    ):
+        wanted = 'own= must be True, False or a list of fields, such as ("sender",)'
+        raise ConfigError(f"{where}: {wanted}, got {own!r:.80}")
     timeout = options.get("timeout")
     positive = isinstance(timeout, int | float) and timeout is not True and timeout > 0
     if timeout is not None and not positive:
@@ -116,21 +133,24 @@ def check_options(where: str, options: Mapping[str, Any]) -> None:
         raise ConfigError(f"{where}: help= must be a JSON value: {error}") from None
 
 
-def check_guard(where: str, guard: object, parameters: Sequence[str]) -> None:
-    """Raise unless the value of `guard=` is None or names some of the parameters."""
-    if guard is None:
-        return
-    if isinstance(guard, str) or not isinstance(guard, Sequence):
-        raise ConfigError(
-            f'{where}: guard= must be a list of parameters, such as ("to",), got {guard!r:.80}'
-        )
-    for name in guard:
-        if name not in parameters:
-            known = ", ".join(parameters) or "none"
+def check_guard(where: str, options: Mapping[str, Any], parameters: Sequence[str]) -> None:
+    """Raise unless the values of `guard=` and `addresses=` are None or name parameters."""
+    for option in ("guard", "addresses"):
+        given = options.get(option)
+        if given is None:
+            continue
+        if isinstance(given, str) or not isinstance(given, Sequence):
             raise ConfigError(
-                f"{where}: guard= must name parameters of the action, got {name!r:.80}; it has "
-                f"{known}"
+                f"{where}: {option}= must be a list of parameters, "
+                f'such as ("to",), got {given!r:.80}'
             )
+        for name in given:
+            if name not in parameters:
+                known = ", ".join(parameters) or "none"
+                raise ConfigError(
+                    f"{where}: {option}= must name parameters of the action, got {name!r:.80}; "
+                    f"it has {known}"
+                )
 
 
 def check_name(name: object, where: str) -> None:

@@ -173,7 +173,7 @@ def changing_actions(
     options: dict[str, Any] = {"terminal": terminal, "access_policy": ACCESS_REQUESTED}
     return [
         Action("write_file", write_file, idempotent=True, guard=("file_name",), **options),
-        Action("edit_file", edit_file, guard=("file_name",), **options),
+        Action("edit_file", edit_file, guard=("file_name",), addresses=(), **options),
         # With a network, a command may bring anything into its output.
         Action("run_command", run_command, guard=("command",), outside=network, **options),
     ]

@@ -105,7 +105,7 @@ class Host(Agent):
         """
         return self.folder.read(file_name)
 
-    @action(access_policy=ACCESS_REQUESTED, guard=("file_name",))
+    @action(access_policy=ACCESS_REQUESTED, guard=("file_name",), addresses=())
     def write_to_file(self, file_name: str, content: str) -> str:
         """Write a text file, in place of one that is there.
 

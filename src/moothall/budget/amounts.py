@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from moothall.arguments import check_integer
 from moothall.budget.period import is_period
@@ -125,6 +125,14 @@ def picodollars(what: str, usd: object, name: str = "usd", *, up: bool = True) -
         return 1 if up and value else 0
     above, below = value.as_integer_ratio()
     return -(-above * PICO // below) if up else above * PICO // below
+
+
+class PriceList(Protocol):
+    """Prices of models' tokens, such as `moothall.Prices`."""
+
+    def cost(self, model: str, input_tokens: int, output_tokens: int) -> Decimal:
+        """Return the cost in US dollars; raise UnknownPrice if the price is not known."""
+        ...
 
 
 def read_state(state: Any) -> tuple[list[int], float, tuple[int, int], str]:

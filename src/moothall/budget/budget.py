@@ -14,6 +14,7 @@ from moothall.budget.amounts import (
     UNITS,
     USD,
     Left,
+    PriceList,
     Spent,
     checked_amounts,
     checked_limits,
@@ -34,14 +35,6 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """Return seconds since some moment; they never decrease."""
-        ...
-
-
-class PriceList(Protocol):
-    """Prices of models' tokens, such as `moothall.Prices`."""
-
-    def cost(self, model: str, input_tokens: int, output_tokens: int) -> Decimal:
-        """Return the cost in US dollars; raise UnknownPrice if the price is not known."""
         ...
 
 
@@ -70,7 +63,10 @@ class Budget:
         clock: the clock, for tests; for `per=` its seconds count from 1970, UTC
         journal: stores what was spent, for all processes that make a budget of this journal and
             name; each may state its own limits. What a dead process had reserved counts as
-            spent.
+            spent, until somebody gives it back
+        release_dead: give back, whenever a process makes this budget or a child of it, what
+            processes had reserved that have died since. Their last calls may have cost something
+            all the same, so more than a limit may be spent
         per: "day" or "month": the limits are renewed at midnight UTC, or on the first of the
             month. What was reserved before counts in the period in which it was reserved.
 
@@ -92,6 +88,7 @@ class Budget:
         prices: PriceList | None = None,
         clock: Clock | None = None,
         journal: Books | None = None,
+        release_dead: bool = False,
         per: Per | None = None,
     ) -> None:
         limits = checked_limits(tokens, usd, model_calls, actions, seconds)
@@ -108,6 +105,8 @@ class Budget:
         self._now: Callable[[], float] = time.monotonic if clock is None else clock.now
         utc = time.time if clock is None else clock.now
         if journal is None:
+            if release_dead:
+                raise DefinitionError("Budget: release_dead= needs a journal=, which has who died")
             self._ledger = Ledger(title, utc)
         elif not isinstance(journal, Books):
             raise ConfigError(f"Budget: journal= must be a Journal, got {excerpt(journal)}")
@@ -116,7 +115,7 @@ class Budget:
                 "Budget: with journal= it needs a name=, by which others share it"
             )
         else:
-            self._ledger = SharedLedger(title, utc, journal, self._now)
+            self._ledger = SharedLedger(title, utc, journal, self._now, release_dead)
         account = self._ledger.open_account(Account(title, limits, seconds, per=per), None, name)
         # Its own account first, then its parents', up to the root.
         self._accounts: Accounts = (account,)

@@ -49,23 +49,38 @@ class KnowsHolders(Protocol):
         ...
 
 
+@runtime_checkable
+class GivesBack(Protocol):
+    """Books that can give back what dead processes had reserved, such as a `Journal`."""
+
+    def give_back(self, name: str) -> None:
+        """Have an account be without what dead processes had reserved."""
+        ...
+
+
 class SharedLedger(Ledger):
     """A ledger that keeps the accounts that have a key in books, and the others in this process.
 
     Each change reads the accounts, checks them, and writes them back before it takes effect. What a
     dead process had reserved stays reserved: it may have been spent. The books say who holds what,
-    so that a person can give that back.
+    so that a person can give that back, or this ledger when it opens an account.
     """
 
-    __slots__ = ("_books", "_holder", "_now")
+    __slots__ = ("_books", "_give_back", "_holder", "_now")
 
     def __init__(
-        self, title: str, utc: Callable[[], float], books: Books, now: Callable[[], float]
+        self,
+        title: str,
+        utc: Callable[[], float],
+        books: Books,
+        now: Callable[[], float],
+        release_dead: bool = False,
     ) -> None:
         super().__init__(title, utc)
         self.has_periods = True  # another process may have stated one
         self._books = books
         self._holder = books.holder if isinstance(books, KnowsHolders) else str
+        self._give_back = books.give_back if release_dead and isinstance(books, GivesBack) else None
         self._now = now
 
     def open_account(self, account: Account, parent: Account | None, name: str | None) -> Account:
@@ -78,6 +93,8 @@ class SharedLedger(Ledger):
         account = SharedAccount(
             account.title, account.limits, account.seconds, per=account.per, key=key
         )
+        if self._give_back is not None:
+            self._give_back(key)
         self.refresh((account,))
         return account
 

@@ -19,8 +19,15 @@ from moothall.cli.replay import show_replay
 from moothall.cli.run.act import run_act, screen_of
 from moothall.cli.run.ended import exit_code
 from moothall.cli.run.watch import Permission, watched
-from moothall.cli.shared_options import as_written, journal_option, json_option, opened, usage
-from moothall.cli.values import OneOf, Whole, above_0
+from moothall.cli.shared_options import (
+    as_written,
+    journal_option,
+    json_option,
+    mismatch_option,
+    opened,
+    usage,
+)
+from moothall.cli.values import Whole, above_0
 from moothall.errors import DefinitionError, RunMismatch, StateError
 from moothall.journal.describe import doubt_line
 from moothall.journal.doubt import Decision, Done
@@ -66,14 +73,7 @@ _WORDS: Final = {"repeat": "is run again", "skip": "is skipped"}
     is_flag=True,
     help="Resume although the agent has changed (as a fork) or a fork exists.",
 )
-@click.option(
-    "--on-mismatch",
-    type=OneOf(("stop", "fork")),
-    default="stop",
-    show_default=True,
-    metavar="WAY",
-    help="If the agent has changed: stop, or resume a fork.",
-)
+@mismatch_option("If the agent has changed: stop, or resume a fork.")
 @click.option("--max-seconds", type=above_0(), help="New time limit.")
 @click.option("--max-tokens", type=Whole(min=1), help="New limit of tokens, in all.")
 @click.option("--max-usd", type=above_0("US dollars"), help="New limit of US dollars, in all.")

@@ -16,6 +16,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from moothall.cli.ending import NotBegun
+from moothall.cli.values import OneOf
 from moothall.errors import ConfigError, FileError, JournalError, MoothallError
 from moothall.postgres import is_url
 from moothall.text import escaped
@@ -121,6 +122,18 @@ def journal_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., An
         envvar=_VARIABLE,
         type=click.Path(dir_okay=False),
         help=f"{help}  [default: {_VARIABLE}]",
+    )
+
+
+def mismatch_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option that says what is done with a run whose agent has changed."""
+    return click.option(
+        "--on-mismatch",
+        type=OneOf(("stop", "fork")),
+        default="stop",
+        show_default=True,
+        metavar="WAY",
+        help=help,
     )
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from moothall.agent import Agent
+from moothall.company.company_space import CompanySpace
 from moothall.company.door import Status, routes
 from moothall.company.kinds import agent_of
 from moothall.company.metrics import Metrics
-from moothall.company.place import Place
 from moothall.company.scheduler import Call, Scheduler
 from moothall.company.settings import AgentSettings, Settings, read_settings
 from moothall.company.supervisor import Supervised, Supervisor
@@ -31,14 +31,14 @@ from moothall.threads import called
 logger: logging.Logger = logging.getLogger("moothall.company")
 
 _DECIDED_S: Final = 3.0
-"""Seconds between looks for runs that a person has decided about."""
+"""Seconds between two searches for runs that a person has decided about."""
 
 _STOPPED_S: Final = 1.0
-"""Seconds between looks for firings whose process has died, or that a person has decided about."""
+"""Seconds between two searches for firings whose process died, or that a person decided about."""
 
 _LOOK_S: Final = 0.01
 _STREAMS_S: Final = 1.0
-"""How long streams that no call uses may stay open at the end."""
+"""Seconds that idle streams may stay open at the end."""
 
 
 class Company:
@@ -78,16 +78,16 @@ class Company:
             for each, given in settings.agents.items()
         }
         self._on_given_up = self._hook(settings.on_given_up)
-        self._place = Place(settings, folder, self._lost_too_long)
-        self.space: Any = self._place.space
+        self._space = CompanySpace(settings, folder, self._lost_too_long)
+        self.space: Any = self._space.space
         self._supervisor = Supervisor(
             settings.restart.over(Supervisor().restart), changed=lambda part: self._changed.set()
         )
         self._metrics = Metrics(
             lambda: self._parts().values(),
             self.space.statistics,
-            lambda: self._place.budgets,
-            lambda: self._place.connected,
+            lambda: self._space.budgets,
+            lambda: self._space.connected,
         )
         self._gone: dict[str, asyncio.Event] = {}
         self._tasks: list[asyncio.Task[Any]] = []
@@ -123,7 +123,7 @@ class Company:
 
     @property
     def agents(self) -> dict[str, Agent]:
-        """The agents that live now, by name."""
+        """The agents that are in the space now, by name."""
         return dict(self._agents)
 
     @property
@@ -137,7 +137,7 @@ class Company:
         all_run = len(parts) == len(self.settings.agents) and all(
             each.state == "running" for each in parts.values()
         )
-        connected = self._place.connected
+        connected = self._space.connected
         said: dict[str, Any] = {
             "live": self._failed is None,
             "ready": all_run and connected is not False and not self._draining,
@@ -164,7 +164,7 @@ class Company:
     # -- its life ----------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Start it, and keep it at work until `stop`; then drain it.
+        """Start it, run until `stop` is called, then drain it.
 
         Raises:
             GivenUp: an agent has died too often, or the broker was away for too long
@@ -184,7 +184,7 @@ class Company:
             raise self._failed
 
     def stop(self) -> None:
-        """End `run` and `ended`; in any thread. Nothing happens before the start."""
+        """Have `run` and `ended` return; callable in any thread. Does nothing before the start."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._over.set)
 
@@ -194,7 +194,7 @@ class Company:
         self._changed = asyncio.Event()
         try:
             await asyncio.to_thread(self._check)
-            await self._place.open(self.name)
+            await self._space.open(self.name)
             self._start()
             await self._settled()
             self._listen()
@@ -207,7 +207,7 @@ class Company:
         await self._drain(self.settings.drain)
 
     def _check(self) -> None:
-        """Import what the file names, so that a mistake shows at once."""
+        """Import the modules that the file names, to report mistakes before the start."""
         for source in self._sources.values():
             if source is not None:
                 source.checked()
@@ -223,9 +223,9 @@ class Company:
             self._served = Served((), Callers(self.settings.http.token), self.space)
         for name, given in self.settings.agents.items():
             self._task(self._keep(name, given))
-        if self._place.journal is not None and self._calls:
+        if self._space.journal is not None and self._calls:
             self._scheduler = Scheduler(
-                self._place.journal, self._perform, self._repeats, self._metrics.fired
+                self._space.journal, self._perform, self._repeats, self._metrics.fired
             )
             self._task(self._keep_up(self._scheduler))
 
@@ -285,7 +285,7 @@ class Company:
             await asyncio.to_thread(self._server.join, _STREAMS_S)
         self.space._grace_s = left()
         self.space._left = None
-        await asyncio.to_thread(self._place.close)
+        await asyncio.to_thread(self._space.close)
 
     # -- agents ------------------------------------------------------------------------------------
 
@@ -293,7 +293,7 @@ class Company:
         return self._supervisor.parts
 
     async def _keep(self, name: str, given: AgentSettings) -> None:
-        """Keep one agent alive; what becomes of the company if that fails is the file's to say."""
+        """Supervise one agent until it is given up."""
         rule = given.restart.over(self._supervisor.restart)
         try:
             await self._supervisor.keep(name, partial(self._live, name, given), restart=rule)
@@ -301,14 +301,14 @@ class Company:
             await self._give_up(name, error)
 
     async def _live(self, name: str, given: AgentSettings, part: Supervised) -> None:
-        """Make an agent, put it into its place, and wait for its death."""
+        """Make an agent, add it to the space, and wait until it dies."""
         old = self._agents.get(name)
         agent = await asyncio.to_thread(self._made, name, given)
         gone = self._gone[name] = asyncio.Event()
         self._agents[name] = agent
         beside: list[asyncio.Task[Any]] = []
         try:
-            await self._place.enter(agent, old, part)
+            await self._space.enter(agent, old, part)
             gone.clear()  # an attempt to add it that failed set this
             if agent._mailbox is None:
                 gone.set()
@@ -327,7 +327,7 @@ class Company:
                 await left
             raise AgentDied(f"agent {name!r} has left its space")
         except Exception:
-            self._place.suspend(agent)
+            self._space.suspend(agent)
             raise
         finally:
             for task in beside:
@@ -337,10 +337,10 @@ class Company:
     def _made(self, name: str, given: AgentSettings) -> Agent:
         source = self._sources[name]
         agent = agent_of(name, given, source, self._folder)
-        return self._place.equip(agent, name, given)
+        return self._space.equip(agent, name, given)
 
     async def _in_background(self, agent: Agent) -> None:
-        """Run what an agent does by itself; one that does nothing is done at once, and lives on."""
+        """Run an agent's `background()`; return at once if it has none."""
         background = getattr(agent, "background", None)
         mailbox = agent._mailbox
         if background is None or "background" in agent.offers or mailbox is None:
@@ -354,11 +354,11 @@ class Company:
             self._loop.call_soon_threadsafe(self._gone[name].set)
 
     async def _give_up(self, name: str, error: GivenUp) -> None:
-        """Tell people of an agent that is not started again, and end, if the file says so."""
+        """Report an agent that is not started again; end the company if the file says `exit`."""
         logger.error("%s", error)
         self._metrics.gave_up()
         agent = self._agents.pop(name, None)
-        await self._place.bury(name, str(error))
+        await self._space.report_given_up(name, str(error))
         if self._on_given_up is not None:
             try:
                 await called(self._on_given_up, self._parts()[name])
@@ -367,10 +367,10 @@ class Company:
         if self.settings.given_up == "exit":
             self._end(error)
         elif agent is not None:
-            await asyncio.to_thread(self._place.leave, agent)
+            await asyncio.to_thread(self._space.leave, agent)
 
     def _lost_too_long(self, text: str) -> None:
-        """End, since the broker was away for longer than `lost_after`; in any thread."""
+        """End, since the broker was away for longer than `lost_after`; callable in any thread."""
         logger.error("%s", text)
         self._loop.call_soon_threadsafe(self._end, GivenUp(text))
 
@@ -384,16 +384,16 @@ class Company:
             return None
         found = AgentSource(reference, "on_given_up:", self._folder).found()
         if not callable(found):
-            raise ConfigError(f"on_given_up: {reference!r} is no function")
+            raise ConfigError(f"on_given_up must name a function, got {reference!r}")
         return found  # type: ignore[no-any-return]
 
     # -- runs and schedules ------------------------------------------------------------------------
 
     async def _resume(self, agent: RecordedAgent) -> None:
-        """Go on with what was stopped, and then with what a person decides about."""
+        """Resume an agent's stopped runs, and from then on the runs that a person decides about."""
         name = str(agent.id)
         try:
-            for each in await agent.resume_runs(which=partial(self._place.resumes, name)):
+            for each in await agent.resume_runs(which=self._space.resumes):
                 logger.info("run %r is resumed: %s", each.run.id, each.outcome)
             while True:
                 await asyncio.sleep(_DECIDED_S)
@@ -403,7 +403,7 @@ class Company:
             logger.error("what agent %r had begun cannot be looked up: %s", name, error)
 
     async def _keep_up(self, scheduler: Scheduler) -> None:
-        """Fire the schedules once their agents have a place, and resume firings that stopped."""
+        """Fire the schedules once their agents are in the space; resume firings that stopped."""
         await self._settled()
         while any(self._parts()[each.to].state == "standby" for each in self._calls.values()):
             self._changed.clear()
@@ -436,6 +436,6 @@ class Company:
             async with asyncio.timeout(timeout):
                 reply = await agent.reply(content, thread=thread, run_id=f"{run_id}/reply")
             return reply.text
-        sender = await self._place.sender(f"schedule.{call.name}")
+        sender = await self._space.sender(f"schedule.{call.name}")
         action = {"name": call.action, "args": args}
         return await sender.request({"id": run_id, "to": call.to, "action": action}, timeout, True)

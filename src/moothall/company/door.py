@@ -21,7 +21,7 @@ _SHORT: Final = ("live", "ready")
 
 @dataclass(frozen=True)
 class Status:
-    """What the two addresses answer with."""
+    """What `/health` and `/metrics` answer."""
 
     health: Callable[[], dict[str, Any]]
     metrics: Callable[[], str]

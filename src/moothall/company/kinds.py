@@ -1,4 +1,4 @@
-"""The agents of a company's file: a program's, or one of the built-in kinds."""
+"""Makes the agents of a company's file: of the program's own classes, or of a built-in kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a company has done, as OpenMetrics text."""
+"""The metrics of a company, as OpenMetrics text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LIMITS: Final = ("tokens", "usd", "model_calls", "actions")
 class Metrics:
     """Counters of a company, and the text that `GET /metrics` answers with.
 
-    What can be looked up when somebody asks (queues, budgets, states) is looked up then.
+    Queues, budgets and states are read when somebody asks for the text.
 
     Args:
         parts: returns the supervised parts

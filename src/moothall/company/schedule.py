@@ -1,4 +1,4 @@
-"""When a schedule fires: every so often, or at the times of a cron expression."""
+"""The times of a schedule: at a fixed interval, or by a cron expression."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from cronsim import CronSim
 
 Missed: TypeAlias = Literal["skip", "once", "all"]
-"""Which firings are made up for whose time passed while no process ran."""
+"""Which of the missed times fire later; a time is missed if it passes while no process runs."""
 
 _MOST: Final = 1000
-"""How many missed firings are made up for at most."""
+"""The most missed times that fire later."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """The times at which something happens.
+    """The times of a schedule.
 
     Args:
         every: seconds between two firings; they are at multiples of it since 1970 in UTC, so that
@@ -80,7 +80,7 @@ class Schedule:
     def due(self, last: datetime, now: datetime) -> list[datetime]:
         """Return the times after `last` up to `now` at which to fire, by the rule for missed ones.
 
-        The latest one is not missed if `now` is its very moment; the caller says so by `last`.
+        If a firing's time is exactly `now`, it is not missed; the caller excludes it by `last`.
         """
         if self.missed == "all":
             times: list[datetime] = []
@@ -132,6 +132,6 @@ class Schedule:
 
 
 def stamp(at: datetime) -> str:
-    """Return a firing's time as it stands in the id of its run: `2026-11-24T07:00:00Z`."""
+    """Return a firing's time as the id of its run has it: `2026-11-24T07:00:00Z`."""
     text = at.astimezone(UTC).isoformat(timespec="auto" if at.microsecond else "seconds")
     return text.replace("+00:00", "Z")

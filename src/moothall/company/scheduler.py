@@ -25,7 +25,7 @@ KIND: Final = "Schedule"
 """The kind of the runs of firings."""
 
 _LONGEST_WAIT_S: Final = 30.0
-"""So often the clock is read again: it may be set, and the machine may have slept."""
+"""Seconds after which the clock is read again, since it may be set and the machine may sleep."""
 
 _HELD_S: Final = 0.2
 _LOOKED_AT: Final = 20
@@ -33,7 +33,7 @@ _LOOKED_AT: Final = 20
 
 @dataclass(frozen=True)
 class Call:
-    """What a firing calls.
+    """The call that a schedule's firings make.
 
     Attributes:
         name: the schedule's name
@@ -68,13 +68,13 @@ Perform = Callable[[Call, dict[str, Any], str], Awaitable[Any]]
 
 @dataclass(eq=False)
 class Scheduler:
-    """Fires schedules, each time once, whatever process dies when.
+    """Fires schedules, each time once, even if processes die.
 
-    A firing is a run of the journal, whose id is the schedule's name and the time. It is begun in
-    the file before the call is made; its lease keeps other processes from making it too. If the
-    process dies during the call, an idempotent one is made again; of any other the outcome is
-    unknown, and a person decides. The firings of one schedule do not overlap: times that pass
-    during a call are missed ones.
+    A firing is a run of the journal, whose id is the schedule's name and the time. The journal has
+    the run before the call begins, and its lease keeps other processes from making the call. If
+    the process dies during an idempotent call, the call is made again. The outcome of any other
+    call is then unknown, and a person decides. The firings of one schedule do not overlap: times
+    that pass during a call are missed.
 
     Args:
         journal: the journal that all processes share
@@ -112,7 +112,7 @@ class Scheduler:
             last = latest
 
     async def fire(self, call: Call, at: datetime) -> None:
-        """Make the call of one firing, unless that has happened, or another process does it.
+        """Make the call of one firing, unless it was made before or another process makes it.
 
         If this is cancelled, the firing goes on, as one of `firing`.
         """
@@ -137,7 +137,7 @@ class Scheduler:
             self.fired(call.name, outcome)
 
     async def resume(self, calls: Mapping[str, Call]) -> None:
-        """Go on with firings whose process died, and with those that a person has decided about."""
+        """Resume firings whose process died, and firings that a person has decided about."""
         for run in self.journal.runs(state="stopped", kind=KIND, needs_person=True):
             name, _, time = run.id.rpartition("@")
             call = calls.get(name)

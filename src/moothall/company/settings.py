@@ -1,4 +1,4 @@
-"""A company's file: what may stand in it, and where an error is."""
+"""A company's file: its settings, checked; errors name the line."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Count: TypeAlias = Annotated[StrictInt, Field(ge=0)]
 
 
 class _Part(BaseModel):
-    """A part of the file: it has no other keys."""
+    """A part of the file; it refuses unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -64,14 +64,16 @@ class BudgetSettings(_Part):
     model_calls: Count | None = None
     actions: Count | None = None
     per: Literal["day", "month"] | None = None
+    release_dead: StrictBool = False
 
     def limits(self) -> dict[str, Any]:
-        """Return the arguments for `Budget`."""
-        return {name: value for name, value in self.model_dump().items() if value is not None}
+        """Return the arguments for `Budget`, or for one of its children."""
+        given = self.model_dump(exclude={"release_dead"})
+        return {name: value for name, value in given.items() if value is not None}
 
 
 class RestartSettings(_Part):
-    """How often, and after which delays, an agent that has died is started again."""
+    """How often a dead agent is started again, and after which delays."""
 
     most: Count | None = None
     within: Seconds | None = None
@@ -86,7 +88,7 @@ class RestartSettings(_Part):
 
 
 class BrokerSettings(_Part):
-    """Where the broker is; what is left out is read from `AMQP_HOST` and the other variables."""
+    """Where the broker is; `AMQP_HOST` and the other variables have what the file leaves out."""
 
     host: StrictStr | None = None
     port: StrictInt | None = None
@@ -129,7 +131,7 @@ class AgentSettings(_Part):
             raise ValueError("needs either ref, such as agents.py:Clerk, or kind")
         for name in self.secrets:
             if name in self.options:
-                raise ValueError(f"{name!r} stands under options and under secrets")
+                raise ValueError(f"{name!r} is in options and in secrets: name it once")
         return self
 
 
@@ -235,7 +237,7 @@ _KNOWN: Final[dict[str, type[_Part]]] = {
 
 
 def _fault(error: Any, data: Any) -> tuple[Where, str]:
-    """Return where a fault is, and what it is."""
+    """Return the place of a fault in the file, and its text."""
     where: Where = tuple(error["loc"])
     kind, given = error["type"], excerpt(error["input"])
     if kind == "extra_forbidden":
@@ -260,13 +262,22 @@ def _keys_at(where: Where) -> list[str]:
 
 
 def _across(made: Settings) -> list[tuple[Where, str]]:
-    """Return what is wrong between the parts."""
+    """Return the faults that concern several parts, such as a name that no agent has."""
     faults: list[tuple[Where, str]] = []
-    for name in made.agents:
+    budgets: dict[Where, BudgetSettings | None] = {("budget",): made.budget}
+    for name, agent in made.agents.items():
         try:
             address(name)
         except MoothallError as error:
             faults.append((("agents", name), str(error)))
+        budgets["agents", name, "budget"] = agent.budget
+    for at, budget in budgets.items():
+        if budget is None or not budget.release_dead:
+            continue
+        if made.journal is None:
+            faults.append(((*at, "release_dead"), "needs a journal, which has the budgets"))
+        elif made.budget is not None and budget is not made.budget:
+            faults.append(((*at, "release_dead"), "belongs to the budget of all agents"))
     for name, each in made.schedules.items():
         where = ("schedules", name)
         if not name.isprintable() or not 0 < len(name) <= 100 or "@" in name:

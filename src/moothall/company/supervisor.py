@@ -1,4 +1,4 @@
-"""A supervisor: what dies is started again, later each time, and given up after too many deaths."""
+"""A supervisor starts a part again after each death, later each time, and gives up after many."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LONGEST_S: Final = 1e6
 
 @dataclass(frozen=True)
 class Restart:
-    """How often, and after which delays, what has died is started again.
+    """How often a dead part is started again, and after which delays.
 
     The first delay is `first` seconds, and each is twice the one before, `longest` at most. Each is
     multiplied by a random factor from 0.5 to 1, so that several that died together do not start
@@ -89,7 +89,7 @@ class Supervised:
     _ran: float | None = None  # since when it runs, on the monotonic clock
 
     def running(self) -> None:
-        """Note that it runs: its work calls this once it does what it is there for."""
+        """Note that the part runs; its work calls this once it has started."""
         if self._dead:
             self.restarts += 1
             self._dead = False
@@ -97,7 +97,7 @@ class Supervised:
         self.set("running")
 
     def set(self, state: State) -> None:
-        """Note what it is doing now."""
+        """Set the part's state."""
         self.state, self.since = state, time.time()
         self.changed(self)
 
@@ -109,7 +109,7 @@ class Supervised:
 
 @names_checked
 class Supervisor:
-    """Keeps parts of a program at work: what raises is called again.
+    """Runs parts of a program, and calls a part again after it raises.
 
     Args:
         restart: how often, and after which delays

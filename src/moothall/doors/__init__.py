@@ -1,4 +1,4 @@
-"""Doors: agents behind the protocols that other programs speak. Loaded on first use."""
+"""Doors: each serves agents by a protocol that other programs speak. Loaded on first use."""
 
 from __future__ import annotations
 

@@ -33,19 +33,19 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 _BEGUN_S: Final = 1.0
-"""How long a call that returns at once waits for its run to be recorded."""
+"""How long `returnImmediately` waits until the journal has the task's run."""
 _SILENT_S: Final = 15.0
 _STREAMED: Final = ("SendStreamingMessage", "SubscribeToTask")
 _OF_TASK: Final = ("GetTask", "CancelTask", "SubscribeToTask")
 
 
 class A2ADoor:
-    """Speaks A2A for served agents that reply.
+    """Serves agents that have `reply` by A2A.
 
     Args:
         served: the agents
         title: what the server is called
-        has_token: whether callers state a token; without one, they are told apart by address
+        has_token: whether callers send a token; without one, the network address identifies them
     """
 
     def __init__(self, served: Served, title: str, has_token: bool) -> None:
@@ -65,7 +65,7 @@ class A2ADoor:
         ]
 
     async def open(self) -> None:
-        """Have the tasks go on whose process was killed."""
+        """Resume the tasks whose process was killed."""
         await self._tasks.resume()
 
     async def close(self) -> None:
@@ -148,7 +148,7 @@ class A2ADoor:
             return JSONResponse({"jsonrpc": "2.0", "id": id, "error": fault.to_json()})
 
     def sender(self, request: Request) -> str:
-        """Return the sender of a caller: who has the token, or else its address."""
+        """Return the sender of a caller: by the token's name, or by the network address."""
         if self._has_token or request.client is None:
             return sender_of("a2a", caller_of(request.scope))
         return f"a2a-{request.client.host.partition('%')[0]}"
@@ -178,7 +178,7 @@ class A2ADoor:
         raise Fault("METHOD_NOT_FOUND", f"there is no method {one_line(method, 100)!r}")
 
     def _sent(self, agent: str, sender: str, params: Any) -> tuple[Task, int | None, bool]:
-        """Take a message: it begins a task, or answers what one asks."""
+        """Take a message, which begins a task or answers a task's question."""
         params = check_params("SendMessage", params)
         message, options = params["message"], params.get("configuration", {})
         if options.get("taskPushNotificationConfig"):
@@ -223,7 +223,7 @@ class A2ADoor:
         raise Fault("UNSUPPORTED_OPERATION", "nothing works on the task: get it by GetTask")
 
     async def _followed(self, agent: str, sender: str, id: str) -> AsyncIterator[dict[str, Any]]:
-        """Yield a task that another process works on: as it is, and as it has ended."""
+        """Yield the state of a task of another process: now, and after its end."""
         yield {"task": await self._tasks.get(agent, sender, id)}
         await self._tasks.updates(agent, id)
         yield {"task": await self._tasks.get(agent, sender, id)}
@@ -244,7 +244,7 @@ async def _updates(task: Task, history: int | None, rests: bool) -> AsyncIterato
 
 @contextmanager
 def faults() -> Iterator[None]:
-    """Raise errors of ours in the `with` block as those of the protocol."""
+    """Raise moothall's errors in the `with` block as the protocol's errors."""
     try:
         yield
     except BudgetExceeded as spent:
@@ -256,7 +256,7 @@ def faults() -> Iterator[None]:
 async def sent_events(
     updates: AsyncIterator[dict[str, Any]], form: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> AsyncIterator[bytes]:
-    """Yield updates as server-sent events, and a comment where there are none for long."""
+    """Yield updates as server-sent events, and a comment after a while without updates."""
     following: asyncio.Future[Any] = asyncio.ensure_future(anext(updates, None))
     try:
         while True:

@@ -1,4 +1,4 @@
-"""Where the A2A door finds tasks: those of this process, and the runs in the agents' journals."""
+"""Finds A2A tasks: those of this process, and the runs in the agents' journals."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ from moothall.threads import WORKERS
 logger: logging.Logger = logging.getLogger("moothall.doors")
 
 ONE_FOR_ALL: Final = "shared"
-"""The context of an agent that has one conversation with all callers."""
+"""The `contextId` of an agent that has one conversation with all callers."""
 _MOST_LIVE, _MOST_OF_ONE, _MOST_ENDED = 1000, 100, 1000
 _ID: Final = re.compile(r"a2a-([0-9a-f]{24})([0-9a-f]{16})")
 _SENDER: Final = re.compile(r"a2a(-[0-9a-zA-Z_.:-]{1,45})?")
 
 
 def _id_of(nonce: str, agent: str, sender: str) -> str:
-    """Return the id of a task: who it belongs to follows from it, in the journal too."""
+    """Return the id of a task; the id tells whose task it is, in the journal too."""
     owner = hashlib.sha256(f"{nonce}\n{sender}\n{agent}".encode(errors="surrogatepass"))
     return f"a2a-{nonce}{owner.hexdigest()[:16]}"
 
@@ -59,7 +59,7 @@ def _is_of(id: str, agent: str, sender: str) -> bool:
 
 
 def is_task(run_id: str) -> bool:
-    """Return whether a run is a task, which goes on by itself when the doors open."""
+    """Return whether a run is a task, which resumes when the doors open."""
     return _ID.fullmatch(run_id) is not None
 
 
@@ -68,7 +68,7 @@ class Tasks:
 
     Args:
         served: the agents
-        has_token: whether callers state a token
+        has_token: whether callers send a token
     """
 
     def __init__(self, served: Served, has_token: bool) -> None:
@@ -119,12 +119,12 @@ class Tasks:
         return sender.removeprefix("a2a").removeprefix("-") or TOKEN
 
     def _over(self, task: Task) -> None:
-        """Forget a task whose run is in doubt: from now on the journal tells of it."""
+        """Drop a task whose run is in doubt; from now on its state is read from the journal."""
         if task.state not in TERMINAL:
             self._tasks.pop(task.id, None)
 
     async def resume(self) -> None:
-        """Have the tasks go on whose process was killed."""
+        """Resume the tasks whose process was killed."""
         for id, agent in self._served.agents.items():
             if _journal_of(agent) is None:
                 continue
@@ -159,7 +159,7 @@ class Tasks:
         return found
 
     async def close(self) -> None:
-        """Cancel the tasks under way; those that a journal records go on in the next process."""
+        """Cancel the running tasks; the next process resumes those that a journal records."""
         live = [each for each in self._tasks.values() if each.work and not each.work.done()]
         # The runs end later, on the loop of the agents' space.
         LEFT.update(each.id for each in live if _journal_of(self._served.agents[each.agent]))
@@ -178,7 +178,7 @@ class Tasks:
     async def get(
         self, agent: str, sender: str, id: str, history: int | None = None
     ) -> dict[str, Any]:
-        """Return a caller's task as the protocol has it.
+        """Return a caller's task in the protocol's form.
 
         Raises:
             Fault: the caller has no such task
@@ -214,7 +214,7 @@ class Tasks:
             pass
 
     async def list(self, agent: str, sender: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Return a page of a caller's tasks, those first that changed last."""
+        """Return a page of a caller's tasks; the tasks that changed last come first."""
         after = _cursor(params.get("pageToken") or "")
         since = seconds(params["statusTimestampAfter"]) if "statusTimestampAfter" in params else 0.0
         status = params.get("status", "TASK_STATE_UNSPECIFIED")
@@ -261,7 +261,7 @@ class Tasks:
     def _recorded(
         self, agent: str, sender: str, run: Outline, history: int | None, artifacts: bool
     ) -> dict[str, Any]:
-        """Return a task of the journal as the protocol has it."""
+        """Return a task of the journal in the protocol's form."""
         journal = _journal_of(self._served.agents[agent])
         assert journal is not None
         state, context = _state_of(run), _context_of(run, sender)
@@ -301,7 +301,7 @@ def _asked_by(entries: list[Any]) -> str:
 
 
 def _text_of(asked: dict[str, Any], run: Outline, sender: str) -> str:
-    """Return what a caller asked, without the marks that tell one from the others."""
+    """Return the text of a caller's request, without the marks around it."""
     text = json_text(asked["text"])
     if run.thread is not None:
         return text
@@ -332,7 +332,7 @@ def _token(changed: float, id: str) -> str:
 
 
 def _cursor(token: str) -> tuple[float, str] | None:
-    """Return what a page comes after; None for the first page."""
+    """Return the place after which a page begins; None for the first page."""
     if not token:
         return None
     try:
@@ -341,4 +341,4 @@ def _cursor(token: str) -> tuple[float, str] | None:
             raise ValueError
         return -float(changed), id
     except (ValueError, binascii.Error):
-        raise Fault("INVALID_PARAMS", "pageToken is none that this server has given") from None
+        raise Fault("INVALID_PARAMS", "pageToken must be one that this server returned") from None

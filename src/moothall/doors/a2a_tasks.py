@@ -1,4 +1,4 @@
-"""The tasks of the A2A door: each is a run of an agent, and the journal is where they are kept."""
+"""The tasks of the A2A door: each is a run of an agent, and the journal keeps it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from moothall.reasoning.resume import LEFT
 from moothall.text import one_line
 
 ANSWER_S: Final = 86_400.0
-"""How long a task waits for the answer to what it asks."""
+"""How long a task waits for an answer to its question."""
 IN_DOUBT: Final = "a call was running when the process ended: who runs this agent must decide"
 _MOST_UNREAD: Final = 10_000
 """How many updates a reader may be behind before its stream ends."""
@@ -60,7 +60,7 @@ class _Ask:
 
 @dataclass(eq=False)
 class Task:
-    """A task of this process: a `say` to an agent in the name of a caller."""
+    """A task of this process: a `say` to an agent, sent for a caller."""
 
     id: str
     agent: str
@@ -82,7 +82,7 @@ class Task:
     _goes_on: bool = False  # whether the next piece of text is added to those before
 
     def to_json(self, history: int | None = None, artifacts: bool = True) -> dict[str, Any]:
-        """Return the task as the protocol has it, with at most the last messages of its history."""
+        """Return the task in the protocol's form, with at most `history` messages."""
         first = message_of("USER", f"{self.id}-0", self.id, self.context, [text_part(self.text)])
         return task_json(
             self.id,
@@ -103,11 +103,11 @@ class Task:
         return queue
 
     def unread(self, queue: asyncio.Queue[dict[str, Any] | None]) -> None:
-        """Have a queue get nothing more."""
+        """Stop sending updates to a queue."""
         self._readers.discard(queue)
 
     async def reach(self, enough: Callable[[Task], bool]) -> None:
-        """Wait until the task is in a state that is enough."""
+        """Wait until the task is in a state for which `enough` returns True."""
         queue = self.read()
         try:
             while not enough(self) and await queue.get() is not None:
@@ -118,7 +118,7 @@ class Task:
     # -- working -----------------------------------------------------------------------------------
 
     async def run(self, served: Served) -> None:
-        """Have the agent reply, and end with what comes of it."""
+        """Have the agent reply, and end the task with the outcome."""
         args: dict[str, Any] = {"content": self.text}
         if self.in_thread:
             args["thread"] = self.context
@@ -148,7 +148,7 @@ class Task:
             self._end(COMPLETED)
 
     def _tell(self, event: Event) -> None:
-        """Hear an event of the agent's reply, or of a reply that it led to."""
+        """Take an event of the agent's reply, or of a reply that it asked for."""
         mine = event.run_id == self.id and event.agent == self.agent
         if self.state == SUBMITTED and mine:
             self._set(WORKING)
@@ -301,7 +301,7 @@ def _no_answer() -> Fault:
 
 
 def artifact_of(text: str, value: Any = None) -> dict[str, Any]:
-    """Return a reply as an artifact: its text, and its value where that is another."""
+    """Return a reply as an artifact: its text, and its value if the value is not the text."""
     parts = [text_part(text)]
     if value is not None and not isinstance(value, str):
         parts.append(data_part(deep_json(value)))
@@ -311,7 +311,7 @@ def artifact_of(text: str, value: Any = None) -> dict[str, Any]:
 def status_json(
     id: str, context: str, state: str, at: float, parts: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return the status of a task as the protocol has it."""
+    """Return the status of a task in the protocol's form."""
     status: dict[str, Any] = {"state": state, "timestamp": moment(at)}
     if parts:
         message_id = hashlib.sha256(f"{id}\n{state}\n{at}".encode()).hexdigest()[:32]
@@ -327,7 +327,7 @@ def task_json(
     messages: list[dict[str, Any]],
     history: int | None,
 ) -> dict[str, Any]:
-    """Return a task as the protocol has it."""
+    """Return a task in the protocol's form."""
     made: dict[str, Any] = {"id": id, "contextId": context, "status": status}
     if artifacts:
         made["artifacts"] = artifacts

@@ -1,4 +1,4 @@
-"""The agents behind AG-UI 1.0: a run as a stream of events, an approval as an interrupt."""
+"""Serves agents by AG-UI 1.0: a run is a stream of events, an approval an interrupt."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Asked:
 
 @dataclass(eq=False)
 class _Job:
-    """A run that is under way, through all the requests that carry its interrupts."""
+    """A running reply, which may take several requests, one for each interrupt."""
 
     agent: str
     sender: str
@@ -63,12 +63,12 @@ class _Job:
         return True if await asked.answer else Refused("the person at the client has refused it")
 
     async def answer(self, question: Question) -> str:
-        """Answer no question: only approvals are interrupts."""
+        """Raise `NobodyToAsk`: only approvals are interrupts."""
         raise NobodyToAsk(f"agent {question.agent!r} has a question that nobody can be asked")
 
 
 class AGUIDoor:
-    """Speaks AG-UI for served agents, at `/ag-ui/ID`; at `/ag-ui` where there is one agent."""
+    """Serves agents by AG-UI, at `/ag-ui/ID`; a single agent also at `/ag-ui`."""
 
     def __init__(self, served: Served) -> None:
         self._served = served
@@ -157,7 +157,7 @@ class AGUIDoor:
         return job
 
     async def _told(self, job: _Job, about: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        """Yield the protocol's events for ours, until the run has ended or must ask."""
+        """Yield the protocol's events of the reply, until it ends or needs an approval."""
         open_kind, open_id = "", ""  # of the message whose pieces come
         text = ""  # the last one that was told
         while True:
@@ -214,7 +214,7 @@ class AGUIDoor:
     # -- interrupts --------------------------------------------------------------------------------
 
     def _interrupt(self, job: _Job, asked: _Asked) -> dict[str, Any]:
-        """Keep a run that waits, under a name that cannot be guessed and has what is asked."""
+        """Keep a waiting run under an id that cannot be guessed; return the interrupt."""
         id = f"{secrets.token_urlsafe(24)}.{asked.request.fingerprint}"
         job.asked, self._waiting[id] = asked, job
         asyncio.get_running_loop().call_later(_WAITS_S, self._drop, id)
@@ -222,6 +222,8 @@ class AGUIDoor:
             self._drop(next(iter(self._waiting)))
         request = asked.request
         action = {"agent": request.agent, "action": request.action, "args": request.args}
+        if request.note:
+            action["note"] = request.note
         return {
             "id": id,
             "reason": "approval",
@@ -237,7 +239,7 @@ class AGUIDoor:
             job.task.cancel()
 
     def _resumed(self, agent: str, caller: str, thread: str, given: dict[str, Any]) -> _Job:
-        """Give the run that waits its answer. Only what was asked is permitted, and only once."""
+        """Give a waiting run its answer, which permits that one call once."""
         entries = given["resume"]
         entry = entries[0] if isinstance(entries, list) and len(entries) == 1 else None
         id = entry.get("interruptId") if isinstance(entry, dict) else None
@@ -284,7 +286,7 @@ def _finished(reply: Reply, job: _Job, about: dict[str, Any]) -> dict[str, Any]:
 
 
 def _message(given: Any) -> dict[str, Any] | None:
-    """Return a message in the form of chat completions; None for one that no model reads."""
+    """Return a message in the form of chat completions; None if models do not get it."""
     if not isinstance(given, dict) or given.get("role") in ("activity", "reasoning"):
         return None
     made = {**given}

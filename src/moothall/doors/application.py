@@ -1,4 +1,4 @@
-"""One ASGI application with all doors."""
+"""The ASGI application with all doors."""
 
 from __future__ import annotations
 
@@ -31,34 +31,34 @@ def asgi(
     budget: Budget | Callable[[str], Budget | None] | None = None,
     rate: int | None = None,
 ) -> Guard:
-    """Return an ASGI application that serves agents by the protocols that other programs speak.
+    """Return an ASGI application that serves agents by MCP, A2A, OpenAI's interface and AG-UI.
 
-    `/mcp` is the Model Context Protocol over streamable HTTP: each action that the agents offer is
-    a tool. `/a2a/AGENT` is each agent that replies, by A2A 1.0; the card at the well-known path is
+    `/mcp` is the Model Context Protocol over streamable HTTP: each action of the agents is a tool.
+    `/a2a/AGENT` serves each agent that has `reply` by A2A 1.0; the card at the well-known path is
     that of the first one. `/v1` is OpenAI's interface, `/v1/responses` and `/v1/chat/completions`:
-    each agent that replies is a model, by its id. `/ag-ui/ID` is AG-UI. Any ASGI server runs it,
-    such as uvicorn; `moothall serve AGENT --http HOST:PORT` does.
+    each agent that has `reply` is a model, by its id. `/ag-ui/ID` is AG-UI. Any ASGI server runs
+    the application, such as uvicorn; `moothall serve AGENT --http HOST:PORT` runs it, too.
 
-    Agents that are in no space are added to a new one, which closes with the application; there,
-    an approval is asked of the caller. Agents of one space stay there, and its approver decides.
+    Agents without a space are added to a new one, which closes with the application; there the
+    caller is asked for approvals. Agents of one space stay there, and its approver decides.
 
-    A caller is who states a token: `token`, if there is one token, or the name that `token=` has
-    for it; without a token, `local` is any program of this machine. Its requests of all protocols
-    count together in its budget and its rate.
+    A program that sends a token is a caller. Its name is `token`, if there is one token, or the
+    name that `token=` has for it. Without tokens, the one caller is `local`, any program of this
+    machine. A caller's requests by all protocols count together for its budget and its rate.
 
     Args:
         agents: the agents
-        token: the secret that callers state as `Authorization: Bearer TOKEN`, or one for each
-            caller by its name; without one, only programs of this machine are let in
-        title: what the server is called
-        budget: what callers may spend: one for all, of which each has a child by its name, or a
-            function that returns the budget of a caller, by its name
+        token: the secret that callers send as `Authorization: Bearer TOKEN`, or one for each
+            caller by its name; without one, only programs of this machine may call
+        title: the server's name in its cards and answers
+        budget: what callers may spend: a budget of which each caller has a part by its name, or a
+            function that returns the budget of a caller's name
         rate: how many requests a caller may make in a minute
 
     Raises:
         DefinitionError: there are no agents, or they are of several spaces
         ConfigError: the token is empty, another argument is not valid, or an agent has a budget
-            that the callers' is no part of
+            of which the callers' budget is not a part
         MissingExtra: the extra `mcp` is not installed
     """
     MissingExtra.unless("doors", "mcp", "mcp", "mcp_types", "starlette")

@@ -1,4 +1,4 @@
-"""Who calls at the doors: the names of callers, what each may spend, and how often each may ask."""
+"""The callers of the doors: their names, budgets and rates."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 LOCAL: Final = "local"
 """The caller without a token: any program of this machine."""
 NOBODY: Final = ""
-"""Who states no token, at the few paths that answer without one."""
+"""The caller without a token at a path that needs none, such as `/health`."""
 TOKEN: Final = "token"
-"""Whoever states the one token."""
+"""The caller with the token, if there is one token for all."""
 _KEY: Final = "moothall.caller"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
 
@@ -39,7 +39,7 @@ class Callers:
         rate: how many requests a caller may make in a minute; None for any number
 
     Raises:
-        ConfigError: an argument is another
+        ConfigError: an argument is not valid
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Callers:
         self._guard = guard()
 
     def check(self, agent: Any) -> None:
-        """Check that an agent can keep to the budget of all callers.
+        """Check that an agent's own budget has the budget of all callers as a part.
 
         Raises:
             ConfigError: it, or a member of it, has a budget that this one is no part of
@@ -68,7 +68,7 @@ class Callers:
             check_reply_budget(agent, cast("Budget", self._given))
 
     def named(self, given: bytes) -> str | None:
-        """Return whose token this is, or None; it takes as long for each."""
+        """Return the caller of a token, or None; the time does not depend on which one it is."""
         found = None
         for name, token in (self.tokens or {}).items():
             if secrets.compare_digest(given, token.encode()):
@@ -76,7 +76,7 @@ class Callers:
         return found
 
     def wait_s(self, caller: str) -> float:
-        """Note a request of a caller; or return the seconds after which it may make one."""
+        """Count a request of a caller and return 0; or return the seconds that it must wait."""
         if self._rate is None:
             return 0.0
         now, each_s = time.monotonic(), 60 / self._rate
@@ -121,18 +121,18 @@ class Callers:
 
 
 def note_caller(scope: Scope, caller: str) -> None:
-    """Note who makes a request."""
+    """Keep the caller of a request in its scope."""
     scope[_KEY] = caller
 
 
 def caller_of(scope: Scope) -> str:
-    """Return who makes a request."""
+    """Return the caller of a request."""
     found: str = scope.get(_KEY, LOCAL)
     return found
 
 
 def sender_of(protocol: str, caller: str) -> str:
-    """Return the sender in whose name a caller calls agents by a protocol."""
+    """Return the sender of a caller's messages by a protocol."""
     return protocol if caller in (LOCAL, TOKEN) else f"{protocol}-{caller}"
 
 

@@ -1,4 +1,4 @@
-"""What each HTTP server of ours checks of a request: headers, host, size and secret."""
+"""The checks of each HTTP server of moothall: headers, host, size and secret."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Refused(Exception):
 
 
 def check_once(scope: Scope) -> None:
-    """Refuse a request that has a header twice that access depends on."""
+    """Refuse a request that has two of a header that access depends on."""
     names = [name.decode("latin-1").lower() for name, _ in scope["headers"]]
     if any(names.count(each) > 1 for each in _ONCE):
         raise Refused(403, "a header appears twice")
@@ -55,14 +55,14 @@ def header(scope: Scope, name: str) -> str | None:
 
 
 def check_length(scope: Scope, most_bytes: int) -> None:
-    """Refuse a request that states a longer body."""
+    """Refuse a request whose header announces a longer body."""
     length = header(scope, "content-length") or "0"
     if not (length.isdecimal() and len(length) < 10 and int(length) <= most_bytes):
         raise Refused(413, too_long(most_bytes))
 
 
 def too_long(most_bytes: int) -> str:
-    """Return why a body is refused that has too many bytes."""
+    """Return the refusal of a body that has too many bytes."""
     return f"a request must have at most {most_bytes:,} bytes"
 
 
@@ -107,14 +107,14 @@ class Attempts:
         self._failed: dict[str, deque[float]] = {}
 
     def note(self, scope: Scope) -> None:
-        """Note a wrong secret."""
+        """Count a wrong secret."""
         tries = self._failed.setdefault(_client(scope), deque(maxlen=_ATTEMPTS))
         tries.append(time.monotonic())
         if len(self._failed) > _ADDRESSES:
             del self._failed[next(iter(self._failed))]
 
     def are_over(self, scope: Scope) -> bool:
-        """Return whether an address has tried so often that it must wait."""
+        """Return whether an address has sent too many wrong secrets, and must wait."""
         tries = self._failed.get(_client(scope), deque())
         return len(tries) == _ATTEMPTS and time.monotonic() - tries[0] < 60
 
@@ -145,7 +145,7 @@ async def body_of(receive: Receive, most_bytes: int) -> bytes:
 
 
 def again(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that first returns a body that was read already."""
+    """Return a `receive` that first returns an already read body."""
     messages = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receiving() -> Message:

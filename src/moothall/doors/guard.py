@@ -1,4 +1,4 @@
-"""The outermost layer of the doors: it refuses what does not come from a caller of theirs."""
+"""The outermost layer of the doors: it refuses requests that are not from a caller."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _HEADERS: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b
 class Guard:
     """An ASGI application that checks each request of another: its form, host, origin and token.
 
-    Without a token, only programs of this machine are let in. With one, a request states it as
-    `Authorization: Bearer TOKEN`, under any host name; a browser's page of elsewhere is refused in
-    either case.
+    Without a token, only programs of this machine may call. With one, a request sends it as
+    `Authorization: Bearer TOKEN`, under any host name. Web pages of other origins are refused in
+    both cases.
 
     Args:
         app: the application behind it
         callers: the callers, their tokens and rates
-        open_paths: what answers without a token too, to the caller `NOBODY`
+        open_paths: paths that need no token; their caller is then `NOBODY`
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Guard:
         await self.app(scope, again(body, receive), send)
 
     def _check(self, scope: Scope) -> str:
-        """Return who makes a request; refuse one that is of no caller."""
+        """Return the caller of a request; refuse a request without one."""
         check_once(scope)
         check_length(scope, MOST_BYTES)
         host = header(scope, "host") or ""
@@ -139,7 +139,7 @@ def _id_in(body: bytes) -> Any:
 
 
 def _is_here(scope: Scope) -> bool:
-    """Return whether a request comes from this machine; a socket of files has no address."""
+    """Return whether a request comes from this machine; a Unix socket has no address."""
     client = scope.get("client")
     if not client:
         return True

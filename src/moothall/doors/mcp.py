@@ -43,13 +43,13 @@ _ANSWER: Final = {
     "required": ["answer"],
 }
 _WAITS_S: Final = 600.0
-"""How long a call waits for the answer to its question, where the caller has to come again."""
+"""How long a call waits for an answer that comes with another request."""
 _MOST_WAITING: Final = 1000
 
 
 @dataclass(eq=False)
 class _Job:
-    """A call that is under way, through all the requests that carry its questions and answers."""
+    """A running call, which may take several requests, one for each answer."""
 
     sender: str
     caller: str
@@ -101,7 +101,7 @@ class _Asked:
 
 
 class MCPDoor:
-    """Speaks MCP for served agents: over streamable HTTP, and over standard streams.
+    """Serves agents by MCP: over streamable HTTP, and over standard streams.
 
     Each session is a sender of its own, so that each has its own threads. The revision of
     2026-07-28 has no sessions: there a `say` without a thread begins one, and its result names it
@@ -157,7 +157,7 @@ class MCPDoor:
     # -- tools -------------------------------------------------------------------------------------
 
     def _tools(self) -> dict[str, tuple[str, Any]]:
-        """Return the tools by name: the action's, after the agent's id where there are several."""
+        """Return the tools by name: `action`, or `agent.action` if there are several agents."""
         found: dict[str, tuple[str, Any]] = {}
         several = len(self._served.agents) > 1
         for id, action in self._served.actions():
@@ -244,7 +244,7 @@ class MCPDoor:
     async def _followed(
         self, ctx: ServerRequestContext[Any], job: _Job
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """Tell the client what a call does, and ask what it asks, until it has ended."""
+        """Report a call's progress and put its questions to the client, until it has ended."""
         assert job.task is not None
         kept = False
         try:
@@ -283,7 +283,7 @@ class MCPDoor:
     # -- questions of a revision in which the client comes again with the answer -------------------
 
     def _kept(self, job: _Job, asked: _Asked) -> types.InputRequiredResult:
-        """Keep a call that waits for an answer, under a name that cannot be guessed."""
+        """Keep a waiting call under a name that cannot be guessed."""
         import mcp_types as types
 
         state = secrets.token_urlsafe(32)
@@ -305,7 +305,7 @@ class MCPDoor:
     def _continued(
         self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> _Job:
-        """Return the call that waits for this answer; the call must be the same to the letter."""
+        """Return the call that waits for this answer; its tool and arguments must be the same."""
         import mcp_types as types
         from mcp import MCPError
 
@@ -326,7 +326,7 @@ class MCPDoor:
         return job
 
     def _sender(self, ctx: ServerRequestContext[Any]) -> str | None:
-        """Return the sender of a client; None if a revision without sessions does not tell it."""
+        """Return the sender of a client's session; None in a revision without sessions."""
         from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
         if ctx.request is None:  # the one client at the standard streams
@@ -338,13 +338,13 @@ class MCPDoor:
         return f"{sender}-{hashlib.sha256(session.encode()).hexdigest()[:16]}"
 
     def _signed(self, name: str) -> str:
-        """Return a thread's id, which nobody can make without this server's key."""
+        """Return a thread's id, signed with this server's key."""
         seal = hmac.new(self._key, name.encode(), "sha256").hexdigest()[:32]
         return f"{name}.{seal}"
 
 
 class _Owned:
-    """An ASGI application that keeps the session of each caller with a name from the others."""
+    """An ASGI application that lets each named caller use only its own sessions."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -360,7 +360,7 @@ class _Owned:
 
 
 def _caller(ctx: ServerRequestContext[Any]) -> str:
-    """Return who calls; at the standard streams, it is the program that has started this one."""
+    """Return the caller; at the standard streams, it is the program that started this one."""
     return LOCAL if ctx.request is None else caller_of(ctx.request.scope)
 
 

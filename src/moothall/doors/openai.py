@@ -1,4 +1,4 @@
-"""The agents as models of OpenAI's interface: chat completions and responses."""
+"""Serves agents as models of OpenAI's interface: chat completions and responses."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ from moothall.doors.openai_stored import StoredResponses
 from moothall.doors.served import Caller, Served
 from moothall.errors import BudgetExceeded, MoothallError, NobodyToAsk, NotPermitted, RequestError
 from moothall.models.protocol import TextPiece
+from moothall.provenance import OUTSIDE
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.events import CallStarted, Done, MessageAdded
 from moothall.reasoning.loop.react import ReActAgent
@@ -56,7 +57,7 @@ _NO_WAY: Final = "it asks for approval, and a client of OpenAI's interface has n
 
 
 class OpenAIDoor:
-    """Speaks OpenAI's interface for served agents: a model's name is an agent's id.
+    """Serves agents by OpenAI's interface: a model's name is an agent's id.
 
     The conversation is what the client has sent, with chat completions, or what the responses
     before this one were, with `previous_response_id`: the memory of an agent with a loop has no
@@ -144,7 +145,7 @@ class OpenAIDoor:
         name: str,
         keep: Callable[[Reply, Any], None] | None = None,
     ) -> None:
-        """Answer a request; `keep` gets the reply, and what was asked, before the client does."""
+        """Answer a request; `keep` gets the reply and the question before the client does."""
         before, content = parted(asked, agent, whole=isinstance(form, ChatCompletion))
         before = [*history, *before]
         if asked.instructions:
@@ -190,7 +191,7 @@ class OpenAIDoor:
         form: Form,
         send: Send,
     ) -> None:
-        """Let the agent reply, and send what comes of it as it comes."""
+        """Have the agent reply, and send the pieces as they come."""
         sent = _Stream(form, send, whole=asked.schema is not None)
         async with ReplyStream(str(agent.id), request, agent._reply_on_loop) as events:
             try:
@@ -212,7 +213,7 @@ class OpenAIDoor:
 
 
 class _Stream:
-    """A stream under way: it begins with the first piece, so that an early error has a status."""
+    """A stream; it begins with the first piece, so that an early error has an HTTP status."""
 
     def __init__(self, form: Form, send: Send, whole: bool) -> None:
         self._form, self._send, self._whole = form, send, whole
@@ -221,7 +222,7 @@ class _Stream:
         self.begun = False
 
     async def piece(self, text: str) -> None:
-        """Send a piece of the answer's text, unless only the whole one will do."""
+        """Send a piece of the answer's text, unless the answer must be whole."""
         if self._whole or not text:
             return
         await self._begin()
@@ -235,14 +236,14 @@ class _Stream:
         await self._begin()
 
     async def end(self, outcome: Outcome) -> None:
-        """Send what is left."""
+        """Send the rest."""
         await self._begin()
         if outcome.text and outcome.text.strip() != self._text.strip():
             await self._write(self._form.piece(outcome.text, bool(self._text)))
         await self._write(self._form.end(outcome), more=False)
 
     async def failed(self, wrong: Wrong) -> None:
-        """Send that there is no answer."""
+        """Send the error of a reply without an answer."""
         await self._write(self._form.failed(wrong), more=False)
 
     async def _begin(self) -> None:
@@ -272,6 +273,10 @@ def parted(
             if tool.name in taken:
                 text = f"{tool.name!r} is an action of the agent's own: give the tool another name"
                 raise Wrong(text, "tools")
+        if _may_read(agent):
+            for message in messages:
+                if message["role"] == "assistant" and message["content"]:
+                    message[OUTSIDE] = ["an earlier answer"]
         new = 0
         if whole:
             answers = [n for n, each in enumerate(messages) if each["role"] == "assistant"]
@@ -284,6 +289,12 @@ def parted(
     return messages[:-1], messages[-1]["content"]
 
 
+def _may_read(agent: ReActAgent) -> bool:
+    """Whether an agent may have read something from outside before it gave an answer."""
+    actions = agent.actions.get_actions()
+    return bool(agent.discover) or any(each.outside or each.guard == () for each in actions)
+
+
 async def _refuse(request: ApprovalRequest) -> Decision:
     return Refused(_NO_WAY)
 
@@ -293,7 +304,7 @@ async def _no_answer(question: Question) -> str:
 
 
 def _wrong(error: Exception) -> Wrong:
-    """Return the error of the protocol for one of ours."""
+    """Return the protocol's error for one of moothall's."""
     if isinstance(error, Wrong):
         return error
     if isinstance(error, NotPermitted):
@@ -310,7 +321,7 @@ def _model_of(id: str) -> dict[str, Any]:
 
 
 class Endpoint:
-    """An ASGI application for one path, by HTTP's verbs: it ends the work when the client goes."""
+    """An ASGI application for one path; it cancels the work of a client that left."""
 
     def __init__(self, **handles: Handle) -> None:
         self._handles = handles
@@ -347,7 +358,7 @@ class Endpoint:
 
 
 async def until_gone(work: Coroutine[Any, Any, None], receive: Receive) -> None:
-    """Do the work of a request; cancel it when the client is gone."""
+    """Do the work of a request; cancel it when the client disconnects."""
     task = asyncio.create_task(work)
     gone = asyncio.create_task(_gone(receive))
     try:

@@ -32,7 +32,7 @@ class _Kept:
 
 
 class Chain:
-    """Which run continues which: `ROOT.1`, `ROOT.2` and so on; `ROOT.2_BRANCH.1` leaves that line.
+    """Which run continues which: `ROOT.1`, `ROOT.2` and so on; `ROOT.2_BRANCH.1` is a branch.
 
     All runs of one line have one thread. A second answer to the same response begins a branch.
     """
@@ -56,17 +56,17 @@ class Chain:
             self._kept.popitem(last=False)
 
     def response(self, run_id: str, sender: str) -> dict[str, Any] | None:
-        """Return a sender's response, if it is kept."""
+        """Return a sender's response, if this process has it."""
         kept = self._of(run_id, sender)
         return None if kept is None or kept.form is None else kept.form.last
 
     def asked(self, run_id: str, sender: str) -> list[dict[str, Any]] | None:
-        """Return what was new in the request for a sender's response, if it is kept."""
+        """Return the new messages of the request for a response, if this process has it."""
         kept = self._of(run_id, sender)
         return None if kept is None else kept.asked
 
     def drop(self, run_id: str, sender: str) -> bool:
-        """Keep a sender's response no longer; return whether it was kept."""
+        """Remove a sender's response; return whether this process had it."""
         return self._of(run_id, sender) is not None and bool(self._kept.pop(run_id, None))
 
     def _of(self, run_id: str, sender: str) -> _Kept | None:
@@ -74,7 +74,7 @@ class Chain:
         return kept if kept is not None and kept.sender == sender else None
 
     def next(self, agent: ConversationalAgent, previous: str | None) -> str:
-        """Return the id of a new run, which no other has."""
+        """Return a new, unique id of a run."""
         if previous is None:
             return f"{secrets.token_hex(16)}.1"
         line, _, number = previous.rpartition(".")
@@ -118,7 +118,7 @@ def thread_of(sender: str, run_id: str) -> str:
 
 
 def run_of(response_id: str) -> str:
-    """Return the run of a response; refuse what is no id of one."""
+    """Return the run of a response; refuse an invalid id."""
     run_id = response_id.removeprefix("resp_")
     if not response_id.startswith("resp_") or not _ID.fullmatch(run_id):
         text = f"Response with id '{response_id[:300]}' not found."

@@ -1,4 +1,4 @@
-"""What a client of OpenAI's interface sends, read as chat messages and actions."""
+"""Reads requests of OpenAI's interface as chat messages and actions."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from moothall.action import Action
+from moothall.action import Action, ActionOptions
 from moothall.errors import DefinitionError
 from moothall.jsonvalue import Unreadable, json_text, read_json
 from moothall.memory.memory import Memory
 from moothall.text import shorten
 
 LEFT: Final = "(the caller executes this call)"
-"""The result of a call that is left to the caller, until that one sends its own."""
+"""The result of a call that the caller executes, until the caller sends the real result."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MEANT: Final = "messages"
 """The key of a block that stands for several messages of one request."""
 
 
 class Wrong(Exception):
-    """A request is answered with an error, in the form of the protocol."""
+    """A request cannot be done; the answer is an error in the protocol's form."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class ClientMemory(Memory):
 
 
 def meant_by(message: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the messages that one stands for: mostly itself."""
+    """Return the messages that a message stands for: mostly itself."""
     content = message.get("content")
     if isinstance(content, list) and len(content) == 1 and _MEANT in content[0]:
         found: list[dict[str, Any]] = content[0][_MEANT]
@@ -95,7 +95,7 @@ def meant_by(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def content_for(messages: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
-    """Return the new messages of a request as what one reply is asked for."""
+    """Return the new messages of a request as the content of one reply."""
     if len(messages) == 1 and messages[0]["role"] == "user":
         content: str | list[dict[str, Any]] = messages[0]["content"]
         return content
@@ -118,7 +118,7 @@ def body_of_request(body: bytes) -> dict[str, Any]:
     try:
         given = read_json(body.decode())
     except (UnicodeDecodeError, Unreadable) as error:
-        raise Wrong(f"the body is no JSON: {shorten(str(error), 200)}") from None
+        raise Wrong(f"the body must be JSON: {shorten(str(error), 200)}") from None
     if not isinstance(given, dict):
         raise Wrong("the body must be a JSON object")
     return given
@@ -225,7 +225,9 @@ def _tools(given: dict[str, Any], function: Callable[[dict[str, Any]], Any]) -> 
         description = its.get("description") or ""
         parameters = its.get("parameters") or {"type": "object", "properties": {}}
         try:
-            made[name] = Action(name, _left, str(description), parameters, terminal=True)
+            # Nobody knows what a tool of the caller's reads; the caller guards what it does.
+            options: ActionOptions = {"outside": True, "guard": ()}
+            made[name] = Action(name, _left, str(description), parameters, True, **options)
         except DefinitionError as error:
             raise Wrong(f"{where}: {error}", f"{where}.parameters") from None
     return () if choice == "none" else tuple(made.values())

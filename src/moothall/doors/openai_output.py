@@ -25,7 +25,7 @@ HEADERS: Final = (
 
 @dataclass(slots=True)
 class Outcome:
-    """What a reply comes to for the client.
+    """The outcome of a reply for the client.
 
     Attributes:
         text: the answer's text; empty if the caller must execute calls first

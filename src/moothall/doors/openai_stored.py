@@ -1,4 +1,4 @@
-"""Responses that were given: fetched, deleted, and what was asked in them."""
+"""Earlier responses: their text, their input, and deleting them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_ITEMS: Final = 100
 
 
 class StoredResponses:
-    """The responses of callers, each found by its own caller alone.
+    """The responses of callers; a caller finds only its own.
 
     Args:
         served: the agents, in whose journals they are
@@ -43,7 +43,7 @@ class StoredResponses:
         await send_json(send, 200, {"id": given["id"], "object": "response", "deleted": True})
 
     async def input_items(self, given: dict[str, Any], send: Send, caller: str) -> None:
-        """Send what was asked in a response, the last first."""
+        """Send the input of a response, the last item first."""
         query = dict(parse_qsl(given["query"]))
         limit, order = query.get("limit", "20"), query.get("order", "desc")
         if not (limit.isdecimal() and len(limit) < 4 and 1 <= int(limit) <= _MOST_ITEMS):

@@ -1,4 +1,4 @@
-"""The agents behind the doors, and the senders in whose name callers call them."""
+"""The agents that the doors serve, and the senders of the callers' messages."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
+from weakref import WeakSet
 
 from moothall.action import ACCESS_DENIED, ACCESS_REQUESTED, Action
 from moothall.agent import CURRENT, Agent
@@ -27,19 +28,19 @@ from moothall.spaces.native import NativeSpace
 from moothall.threads import WORKERS, called, guard
 
 _IDLE_S: Final = 3600.0
-"""A sender that has asked for nothing for so long is forgotten, with its threads."""
+"""Seconds without a request after which a sender is removed, with its threads."""
 _MOST: Final = 10_000
 
 
 @dataclass(slots=True, eq=False)
 class Caller:
-    """Who made a call, and how that one is asked and told.
+    """The caller of a call, and how to ask it and report to it.
 
     Attributes:
-        loop: the loop of what follows
+        loop: the loop on which the functions below run
         approve: asks whether a call is permitted
         answer: asks a question
-        tell: hears the events of replies; a plain function
+        tell: gets the events of replies; a plain function
         run_id: the id of the run of the `say` that is called; None for any
         name: the caller, whose budget it spends
     """
@@ -52,14 +53,25 @@ class Caller:
     name: str = LOCAL
 
 
+_SERVED: Final[WeakSet[Served]] = WeakSet()
+_SERVING: Final = guard()
+
+
+def served_here() -> list[dict[str, Any]]:
+    """Return what each door of this process serves, to whom and how much."""
+    with _SERVING:
+        found = list(_SERVED)
+    return [each._door() for each in found]
+
+
 class _Sender(Agent):
-    """The sender of a caller's messages. It takes none."""
+    """The sender of a caller's messages. It receives none."""
 
     receive_own_broadcasts = False
 
 
 class Served:
-    """Agents that callers call from outside, each under a sender of its own.
+    """Agents that callers call from outside. Each caller has its own sender.
 
     Args:
         agents: agents of one space, whose approver decides; or agents in none, which are added to
@@ -93,23 +105,26 @@ class Served:
         self._calls: dict[str, Caller] = {}
         self._senders: dict[str, tuple[Agent, float]] = {}
         self._busy: Counter[str] = Counter()  # how many calls of each sender are under way
+        self._counted: Counter[str] = Counter()  # calls so far, by the caller's name
         self._guard = guard()
+        with _SERVING:
+            _SERVED.add(self)
         if self._own:
-            self._space = NativeSpace(approver=Desk())
+            self._space = NativeSpace(approver=CallerApprover())
             try:
                 for each in given:
                     self._space.add(each)
             except BaseException:
                 self._space.close()
                 raise
-        if isinstance(self._space.approver, Desk):
+        if isinstance(self._space.approver, CallerApprover):
             self._space.approver.served = self
         for each in given:
             if isinstance(each, Threaded):
                 each.watch(self._tell)
 
     def put(self, agent: Agent) -> None:
-        """Serve an agent, in the place of one of its id; its owner adds it to the space."""
+        """Serve an agent instead of an earlier one with its id; its owner adds it to the space."""
         old = self.agents.get(address(agent.id))
         if old is agent:
             return
@@ -118,6 +133,19 @@ class Served:
         self.agents[address(agent.id)] = agent
         if isinstance(agent, Threaded):
             agent.watch(self._tell)
+
+    def _door(self) -> dict[str, Any]:
+        """Return who is served to whom, and how much, for a page."""
+        callers = [*self.callers.tokens] if self.callers.tokens is not None else [LOCAL]
+        calls, under_way = dict(self._counted), sum(self._busy.values())
+        return {
+            "agents": [*self.agents],
+            "talks": [*self.replying()],
+            "actions": len(self.actions()),
+            "callers": callers,
+            "calls": calls,
+            "under_way": under_way,
+        }
 
     @property
     def busy(self) -> bool:
@@ -139,7 +167,7 @@ class Served:
         """Call an action for a caller, and return its value; if cancelled, cancel the action.
 
         Raises:
-            RequestError: the outcome is another than the value
+            RequestError: the action did not return a value
             BudgetExceeded: the caller may not spend what it needs
         """
         id = f"door-{secrets.token_hex(16)}"
@@ -153,6 +181,7 @@ class Served:
         if caller.run_id is not None:
             RUNS_NAMED[id, to] = caller.run_id
         self._busy[sender] += 1
+        self._counted[caller.name] += 1
         try:
             pending = self._sender(sender).request(message, None)
             try:
@@ -167,7 +196,7 @@ class Served:
             self._busy -= Counter((sender,))
 
     def check(self, caller: str) -> None:
-        """Check that a caller may have something begin.
+        """Check that a caller may begin a call.
 
         Raises:
             BudgetExceeded: it has spent its budget
@@ -186,7 +215,7 @@ class Served:
 
     @contextmanager
     def calling(self, sender: str, to: str, caller: Caller) -> Iterator[None]:
-        """Have all that is asked of an agent in the `with` block be a call of this caller's.
+        """Make all that is asked of an agent in the `with` block a call of this caller.
 
         Raises:
             BudgetExceeded: the caller has spent its budget
@@ -194,6 +223,7 @@ class Served:
         budget = self.callers.budget(caller.name)
         id = f"door-{secrets.token_hex(16)}"
         self._busy[sender] += 1
+        self._counted[caller.name] += 1
         delivery = Delivery(Envelope(sender, to, "say", {}, id), REQUEST)
         delivery.mailbox, delivery.state = self._sender(sender)._mailbox, RUNNING
         self._calls[id] = caller
@@ -225,7 +255,7 @@ class Served:
 
     @staticmethod
     def forget(agent: ConversationalAgent, thread: str) -> None:
-        """Drop a thread that was made for one reply."""
+        """Remove a thread that was made for one reply."""
         agent._kept.drop(thread)
         agent._forget_memory(thread)
         agent._drop_in_members(thread)
@@ -235,11 +265,13 @@ class Served:
         for each in self.agents.values():
             if isinstance(each, Threaded):
                 each.unwatch(self._tell)
+        with _SERVING:
+            _SERVED.discard(self)
         if self._own:
             await WORKERS.run(asyncio.get_running_loop(), self._space.close)
 
     def _sender(self, id: str) -> Agent:
-        """Return the sender of an id, and forget those that are idle."""
+        """Return the sender of an id, and remove idle senders."""
         now = time.monotonic()
         with self._guard:
             known = self._senders.pop(id, None)
@@ -256,7 +288,7 @@ class Served:
         return agent
 
     def _caller(self) -> Caller | None:
-        """Return the caller whose call led to what runs now, or None."""
+        """Return the caller whose call led to the code that runs now, or None."""
         return of_chain(self._calls, CURRENT.get())
 
     def _tell(self, event: Event) -> None:
@@ -264,7 +296,7 @@ class Served:
             caller.loop.call_soon_threadsafe(caller.tell, event)
 
 
-class Desk:
+class CallerApprover:
     """The approver of a space: it asks the caller whose call led to the question."""
 
     served: Served | None = None
@@ -274,7 +306,7 @@ class Desk:
         caller = None if self.served is None else self.served._caller()
         if caller is None:
             return Refused("nobody can be asked")
-        decision: Decision = await _there(caller, caller.approve(request))
+        decision: Decision = await _on_callers_loop(caller, caller.approve(request))
         return decision
 
     async def answer(self, question: Question) -> str:
@@ -282,10 +314,10 @@ class Desk:
         caller = None if self.served is None else self.served._caller()
         if caller is None:
             raise NobodyToAsk(f"agent {question.agent!r} has a question and nobody to ask")
-        said: str = await _there(caller, caller.answer(question))
+        said: str = await _on_callers_loop(caller, caller.answer(question))
         return said
 
 
-async def _there(caller: Caller, asked: Any) -> Any:
-    """Await something on the caller's loop."""
+async def _on_callers_loop(caller: Caller, asked: Any) -> Any:
+    """Await a coroutine on the caller's loop."""
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked, caller.loop))

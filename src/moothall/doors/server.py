@@ -13,7 +13,7 @@ _BACKLOG: Final = 128
 
 
 def place_of(text: str, name: str) -> tuple[str, int]:
-    """Return the host and the port of HOST:PORT; ConfigError if it is none."""
+    """Return the host and the port of HOST:PORT; ConfigError for another text."""
     host, _, number = text.rpartition(":")
     host = host.strip("[]")
     if not host or not number.isdecimal() or not 0 <= int(number) < 65536:
@@ -22,7 +22,7 @@ def place_of(text: str, name: str) -> tuple[str, int]:
 
 
 def needs_token(host: str) -> bool:
-    """Return whether a server at an address can be reached from elsewhere."""
+    """Return whether other machines can reach a server at an address."""
     return not is_loopback_address(host)
 
 
@@ -33,10 +33,10 @@ class HTTPServer:
         app: the application
         host: the address to listen at
         port: its port; 0 for any that is free
-        grace_s: seconds that requests under way have to end
+        grace_s: seconds that running requests have to end
 
     Raises:
-        ConfigError: the address cannot be listened at
+        ConfigError: the server cannot listen at the address
         MissingExtra: uvicorn is not installed
     """
 
@@ -75,11 +75,11 @@ class HTTPServer:
         self._thread.start()
 
     def stop(self, *, at_once: bool = False) -> None:
-        """Take no more requests; with `at_once`, end those under way too."""
+        """Take no more requests; with `at_once`, end the running ones too."""
         self._server.force_exit = at_once
         self._server.should_exit = True
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until it has ended; return whether it had begun."""
+        """Wait until the server has ended; return whether it had begun."""
         self._thread.join(timeout)
         return bool(self._server.started)

@@ -9,6 +9,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
+from moothall.budget.amounts import Spent
 from moothall.budget.shared import STATED
 from moothall.budget.stored import StoredBudget, limited, name_of, released, reset, stored
 from moothall.database import BUDGETS, Database
@@ -97,6 +98,13 @@ class SharedBudgets:
         """
         return self._change(name, partial(released, is_alive=self._is_alive))
 
+    def give_back(self, key: str) -> None:
+        """Release a budget by its key, if there is one and a dead process had reserved of it."""
+        state = self.accounts([key])[0]
+        if state is None or stored(key, state, self._is_alive).of_dead == Spent():
+            return
+        self.change_accounts([key], lambda states: [released(key, states[0] or {}, self._is_alive)])
+
     def limit(self, name: str, **limits: float | Decimal | None) -> StoredBudget:
         """Set limits of a shared budget, which hold instead of those that programs state.
 
@@ -175,5 +183,5 @@ class SharedBudgets:
         except (ValueError, TypeError, RecursionError) as error:
             raise self._file.damaged(f"budget {name!r}: {error}") from error
         if not isinstance(found, dict):
-            raise self._file.damaged(f"budget {name!r} is no account")
+            raise self._file.damaged(f"budget {name!r} has no account")
         return found

@@ -16,7 +16,7 @@ from moothall.errors import ConfigError, RunHeld
 from moothall.journal.doubt import in_doubt
 from moothall.journal.entry import ENDED
 from moothall.journal.find import OF_THREAD, threads_of
-from moothall.journal.holders import SLICE_S, Holders, Pace, holder_of
+from moothall.journal.holders import Holders, Pace, holder_of
 from moothall.journal.opening import Runs
 from moothall.journal.store.store import Store
 
@@ -143,7 +143,7 @@ class Deletions:
         while left:
             began = time.monotonic()
             with self._file.writing() as db:
-                while left and time.monotonic() < began + SLICE_S:
+                while left and time.monotonic() < began + self._file.slice_s:
                     _hide(db, left.pop())
             if left:
                 self._pace.rest(began)
@@ -171,7 +171,7 @@ class Deletions:
             while not ended:
                 began = time.monotonic()
                 with self._file.writing() as db:
-                    ended = self._remove_some(db, began + SLICE_S)
+                    ended = self._remove_some(db, began + self._file.slice_s)
                 self._pace.rest(began)
         if filled:
             with self._file.writing() as db:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from moothall.database import Database
@@ -20,8 +20,8 @@ _HASH_BYTES: Final = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 _GROUP_BYTES: Final = 256 * 32
 _BATCH: Final = 500
 """So many entries are read at a time."""
-SLICE_S: Final = 0.005
-"""For about so long writers wait for one transaction of a deletion."""
+_AT_ONCE: Final = 100
+"""So many values one statement names."""
 _REST: Final = 2
 """How many times as long others may write then."""
 _LOG_EVERY: Final = 20
@@ -66,8 +66,8 @@ class Holders:
         while numbers:
             began = time.monotonic()
             with self._file.writing() as db:
-                while numbers and time.monotonic() < began + SLICE_S:
-                    if self._fill(db, numbers[-1], began + SLICE_S):
+                while numbers and time.monotonic() < began + self._file.slice_s:
+                    if self._fill(db, numbers[-1], began + self._file.slice_s):
                         numbers.pop()
             self._pace.rest(began)
 
@@ -90,8 +90,8 @@ class Holders:
             ).fetchall()
             if not rows:
                 break  # it is damaged, or its entries are deleted
-            for upto, data in rows:  # noqa: B007 - the last one is used below
-                self.add(db, holder_of(run), named(data))
+            upto = rows[-1][0]
+            self.add(db, holder_of(run), {hash for _, data in rows for hash in named(data)})
             db.execute("UPDATE runs SET read_upto = ? WHERE number = ?", (upto, run))
             if until is not None and time.monotonic() >= until and upto < last:
                 return False
@@ -102,47 +102,60 @@ class Holders:
 
     def add(self, db: Database, holder: bytes, hashes: Iterable[str]) -> None:
         """Note that a holder names values, if there are such, and what these name."""
-        waiting = [(holder, hash) for hash in set(hashes)]
+        waiting = [(holder, some) for some in _batches(hashes)]
         while waiting:
-            holder, hash = waiting.pop()
-            value = bytes.fromhex(hash)
-            row = db.execute("SELECT data FROM kept WHERE hash = ?", (hash,)).fetchone()
-            if row is None and not self._file.files.has(hash):
+            holder, some = waiting.pop()
+            found = db.execute(f"SELECT hash FROM kept WHERE hash IN {_marks(some)}", some)
+            kept = {hash for (hash,) in found}
+            values = {h: bytes.fromhex(h) for h in some if h in kept or self._file.files.has(h)}
+            if not values:
                 continue
-            known = db.execute("SELECT 1 FROM holders WHERE value = ?", (value,)).fetchone()
-            db.execute("INSERT INTO holders VALUES (?, ?) ON CONFLICT DO NOTHING", (value, holder))
-            if known is None:  # read for the first time
-                data = self._file.files.get(hash) if row is None else row[0]
-                waiting += ((value, each) for each in set(named(data)) - {hash})
+            known = _held(db, [*values.values()])
+            db.executemany(
+                "INSERT INTO holders VALUES (?, ?) ON CONFLICT DO NOTHING",
+                [(value, holder) for value in values.values()],
+            )
+            for hash, value in values.items():
+                if value not in known:  # read for the first time
+                    row = db.execute("SELECT data FROM kept WHERE hash = ?", (hash,)).fetchone()
+                    data = self._file.files.get(hash) if row is None else row[0]
+                    waiting += ((value, each) for each in _batches({*named(data)} - {hash}))
 
     def release(self, db: Database, run: int, until: float) -> tuple[bool, list[str]]:
         """Delete values that only this deleted run names; return whether all, and which files."""
-        holder, files = holder_of(run), []
+        holder = holder_of(run)
+        files: list[str] = []
         deleted = False
         if db.execute("SELECT 1 FROM holders WHERE holder = ?", (holder,)).fetchone():
             self.fill_rest(db)  # by now some other run may name them
-        while time.monotonic() < until:
-            row = db.execute("SELECT value FROM holders WHERE holder = ?", (holder,)).fetchone()
-            if row is None:
-                break
-            (value,) = row
-            db.execute("DELETE FROM holders WHERE value = ? AND holder = ?", (value, holder))
-            if db.execute("SELECT 1 FROM holders WHERE value = ?", (value,)).fetchone():
-                continue
-            deleted = True
-            # What it names is named by the run from now on, and deleted in a later round.
+        left = True
+        while left and time.monotonic() < until:
+            query = f"SELECT value FROM holders WHERE holder = ? LIMIT {_AT_ONCE}"
+            values = [value for (value,) in db.execute(query, (holder,))]
+            left = len(values) == _AT_ONCE
             db.execute(
-                "INSERT INTO holders SELECT value, ? FROM holders WHERE holder = ? "
-                "ON CONFLICT DO NOTHING",
-                (holder, value),
+                f"DELETE FROM holders WHERE holder = ? AND value IN {_marks(values)}",
+                (holder, *values),
             )
-            db.execute("DELETE FROM holders WHERE holder = ?", (value,))
-            if not db.execute("DELETE FROM kept WHERE hash = ?", (value.hex(),)).rowcount:
-                files.append(value.hex())
+            held = _held(db, values)
+            free = [value for value in values if value not in held]
+            if not free:
+                continue
+            # What they name is named by the run from now on, and deleted in a later round.
+            deleted = left = True
+            db.execute(
+                f"INSERT INTO holders SELECT value, ? FROM holders WHERE holder IN {_marks(free)} "
+                "ON CONFLICT DO NOTHING",
+                (holder, *free),
+            )
+            db.execute(f"DELETE FROM holders WHERE holder IN {_marks(free)}", free)
+            hashes = [value.hex() for value in free]
+            kept = f"FROM kept WHERE hash IN {_marks(hashes)}"
+            files += {*hashes} - {hash for (hash,) in db.execute(f"SELECT hash {kept}", hashes)}
+            db.execute(f"DELETE {kept}", hashes)
         if deleted:
             db.execute("UPDATE deletions SET values_deleted = values_deleted + 1")
-        left = db.execute("SELECT 1 FROM holders WHERE holder = ?", (holder,)).fetchone()
-        return left is None, files
+        return not left, files
 
     def orphans(self, db: Database) -> list[str]:
         """Return files that nothing names, of processes that died before they named them."""
@@ -155,6 +168,23 @@ class Holders:
                 "SELECT 1 FROM holders WHERE value = ?", (bytes.fromhex(hash),)
             ).fetchone()
         ]
+
+
+def _batches(hashes: Iterable[str]) -> Iterator[list[str]]:
+    """Yield different hashes, as many as one statement takes."""
+    different = [*set(hashes)]
+    return (different[at : at + _AT_ONCE] for at in range(0, len(different), _AT_ONCE))
+
+
+def _marks(values: Sequence[object]) -> str:
+    """Return the places of these values in a statement."""
+    return f"({', '.join('?' * len(values)) or 'NULL'})"
+
+
+def _held(db: Database, values: list[bytes]) -> set[bytes]:
+    """Return which of these values something names."""
+    rows = db.execute(f"SELECT DISTINCT value FROM holders WHERE value IN {_marks(values)}", values)
+    return {value for (value,) in rows}
 
 
 def named(data: object) -> Iterator[str]:

@@ -529,6 +529,10 @@ class Journal:
         """
         return self._budgets.holder()
 
+    def give_back(self, name: str) -> None:
+        """Have an account be without what dead processes had reserved. For `Budget`."""
+        self._budgets.give_back(name)
+
     # -- working -----------------------------------------------------------------------------------
 
     async def begin(

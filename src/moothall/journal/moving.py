@@ -109,7 +109,7 @@ def imported(file: Store, path: Path, run_id: str | None) -> str:
     except FileError:
         raise
     except UnicodeDecodeError as error:
-        raise FileError(f"{str(path)!r} is not text in UTF-8: it is no exported run") from error
+        raise FileError(f"{str(path)!r} is not text in UTF-8, so not an exported run") from error
     except OSError as error:
         raise FileError(f"{str(path)!r} cannot be read: {error.strerror}") from error
 

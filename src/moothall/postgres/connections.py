@@ -23,7 +23,7 @@ E = TypeVar("E", bound=MoothallError)
 Connection: TypeAlias = "psycopg.Connection[Any]"
 
 PAUSE_S: Final = 0.05
-"""Seconds between looks whether a server has ended something, or is there again."""
+"""Seconds between two checks whether the server is back or has ended a session."""
 _IDLE: Final = psycopg.pq.TransactionStatus.IDLE
 _ENDED: Final = (
     errors.AdminShutdown,
@@ -32,7 +32,7 @@ _ENDED: Final = (
     errors.IdleSessionTimeout,
 )
 _REFUSED: Final = ("28", "3D", "42")
-"""The classes of SQLSTATE with which no later try succeeds: the user, the database, a right."""
+"""Classes of SQLSTATE after which a second try fails too: wrong user, database or right."""
 
 # Where the other side is gone without a word, both sides notice within half a minute: the server
 # releases the leases of a host that has lost its power, and a commit does not wait for ever.
@@ -77,7 +77,7 @@ class Connections(Generic[E]):
             )
 
     def damaged(self, what: str) -> E:
-        """Return the error for rows that are not what was written."""
+        """Return the error for rows that are damaged."""
         return self._fail(f"it is damaged ({what}): restore a dump of the database")
 
     def session(self, writes: bool = False) -> str:
@@ -85,7 +85,7 @@ class Connections(Generic[E]):
         return f"{self._session} writes" if writes else self._session
 
     def parameters(self, writes: bool = False) -> dict[str, Any]:
-        """Return the parameters of another connection, with what the URL leaves open."""
+        """Return the parameters of a new connection: the URL's, and defaults for the rest."""
         wait = max(2, round(self._timeout))
         return {
             "connect_timeout": wait,
@@ -118,7 +118,7 @@ class Connections(Generic[E]):
         self._open.discard(connection)
 
     def _leave(self) -> None:
-        """In a forked child, let go of the sockets, and tell the server nothing.
+        """In a forked child, close the sockets without a word to the server.
 
         The session is the parent's. It ends with it, for the child has no socket.
         """
@@ -134,7 +134,7 @@ class Connections(Generic[E]):
         return self._error(self.name, reason)
 
     def _said(self, error: psycopg.Error) -> str:
-        """Return what the server or the network said, in one line, without a password."""
+        """Return the text of an error, in one line, without a password."""
         text = " ".join(str(error).split()) or type(error).__name__
         return self.address.without_secrets(text)[:300]
 

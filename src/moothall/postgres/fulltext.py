@@ -1,4 +1,4 @@
-"""Words for full-text search in PostgreSQL: those of a text, and those of a query.
+"""The words of a text and of a query, for full-text search in PostgreSQL.
 
 Words are found without regard to case and accents. In scripts without spaces each character is a
 word, and so is each pair of neighbours.

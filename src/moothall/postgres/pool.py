@@ -55,7 +55,7 @@ _TAKEN: Final = """
 
 
 class PostgresPool(Connections[E]):
-    """A database of a PostgreSQL server; writers of a process queue, readers wait for nobody.
+    """A database of a PostgreSQL server. Its writers wait for each other, its readers never wait.
 
     One connection writes, and holds this process's leases, which are session locks: as long as it
     is there, nobody else has them. If it is lost, a new one takes them again before anything is
@@ -181,13 +181,13 @@ class PostgresPool(Connections[E]):
         return int(row[0])
 
     def run_alone(self, sql: str) -> None:
-        """Run a statement that cannot stand in a transaction, such as VACUUM."""
+        """Run a statement outside of a transaction, as VACUUM needs it."""
         self.check()
         with self._reader() as connection:
             connection.execute(sql)
 
     def ask(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
-        """Return what one statement gives."""
+        """Return the rows of a statement's result."""
         self.check()
         with self._reader() as connection:
             return connection.execute(sql, values).fetchall()
@@ -364,7 +364,7 @@ class PostgresPool(Connections[E]):
         self._drop(connection)
 
     def _leave(self) -> None:
-        """In a forked child, let go of everything."""
+        """In a forked child, drop all connections without using them."""
         super()._leave()
         self._idle.clear()
         self._held.clear()

@@ -1,4 +1,4 @@
-"""The tables of a store in PostgreSQL: made, and brought up to date."""
+"""Makes the tables of a store in PostgreSQL, and migrates them to the newest version."""
 
 from __future__ import annotations
 

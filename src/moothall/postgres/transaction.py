@@ -1,4 +1,4 @@
-"""A transaction on a connection to PostgreSQL: statements are sent together where that can be."""
+"""A transaction on a connection to PostgreSQL, which sends statements together if it can."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NUL = "\0"
 
 
 class Result:
-    """What a statement returns; asking for it waits for the server."""
+    """The result of a statement; reading it waits for the server."""
 
     __slots__ = ("_cursor", "_pipeline")
 
@@ -33,11 +33,11 @@ class Result:
         return self._cursor.fetchone()
 
     def fetchall(self) -> list[Any]:
-        """Return the rows that are left."""
+        """Return the remaining rows."""
         return self._cursor.fetchall()
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the rows that are left."""
+        """Yield the remaining rows."""
         return iter(self._cursor)
 
 
@@ -71,7 +71,7 @@ class Transaction:
 
 
 def _kept(value: Any) -> Any:
-    """Return a value as a column can have it: PostgreSQL's text has no NUL."""
+    """Return a value in the form of a column; PostgreSQL's texts cannot contain NUL."""
     if type(value) is str and _NUL in value:
         return value.replace(_NUL, "\ufffd")
     return value

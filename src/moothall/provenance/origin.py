@@ -53,7 +53,7 @@ def origins_of(given: Any) -> Origins:
 
 
 def sources_of(message: Any) -> list[str]:
-    """Return what a chat message says of its sources outside; empty for none."""
+    """Return the outside sources that a chat message names; empty for none."""
     given = message.get(OUTSIDE) if isinstance(message, dict) else None
     if not isinstance(given, list):
         return []

@@ -1,15 +1,18 @@
-"""The texts of one thread by origin, and which of them a value stands in."""
+"""The texts of one thread by origin, and which of them contain a value."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from datetime import date
 from itertools import accumulate, islice
 from typing import Any, Final
 from unicodedata import name as name_of
 
+from moothall.provenance.addresses import Address
 from moothall.provenance.origin import Kind, Origin, text_of, union
+from moothall.provenance.reckoned import ends_at, is_named, todays_in
 from moothall.provenance.values import (
     TRIES,
     Key,
@@ -24,14 +27,18 @@ from moothall.provenance.values import (
 from moothall.text import cut, escaped
 
 _MOST_CHARS: Final = 1_000_000
-"""How much text of each kind is kept; then the oldest is dropped, and its values are untraced."""
+"""The most characters of each kind; beyond them the oldest text is dropped, with its values."""
 _MOST_LOCATED: Final = 200_000
-"""In how much text it is looked up where a value was read, if it is written in another way."""
+"""In how many characters a value in another spelling is looked for."""
 _MOST_PARTS: Final = 1000
 _DEPTH: Final = 50
 _PASSAGE: Final = 160
 _MOST_SEARCHES: Final = 20
 """How many values are looked for line by line between two texts: that takes 3 ms in 100 kB."""
+_MOST_READ: Final = 20_000
+"""How long a text of the user may be in which days and times are reckoned."""
+# A full stop before a word with a capital ends a sentence, even if no space comes between.
+_GLUED: Final = re.compile(r"(?<=[a-z0-9])\.(?=[A-Z][a-z]*(?:\s|$))")
 _ESCAPES: Final = re.compile(r'\\(?:[nrt"\\/]|u00[0-9a-f]{2})')
 
 UNTRACED: Final = Origin("outside")
@@ -40,9 +47,9 @@ Traced = list[tuple[str, Origin]]
 
 
 class Texts:
-    """The texts of one thread, made once something was read from outside.
+    """The texts of one thread, made once the thread has read something from outside.
 
-    Until then there is nothing to compare: an agent without it has read nothing from outside.
+    A thread without it has read nothing from outside, so nothing needs to be compared.
     """
 
     def __init__(self, on_behalf: Texts | None = None) -> None:
@@ -61,6 +68,8 @@ class Texts:
         self._read_size = 0
         self._located: dict[str, Origin] = {}  # values that were looked for since the last text
         self._traced: dict[tuple[Any, type, str], Traced] = {}  # values traced since the last text
+        self._placed: set[str] = set()  # values from outside that actions were given
+        self._whole: dict[Key, str] = {}  # values of results that are the program's as a whole
         self._written = ""  # what the model had actions of the program write or work on
         self._written_keys: set[Key] = set()
 
@@ -74,6 +83,8 @@ class Texts:
         self._known.add(digest)
         if result and "\\" in text and text[0] in '[{"':  # JSON: what it escapes is a boundary
             text = _ESCAPES.sub(" ", text)
+        if kind == "user" and (parted := _GLUED.sub(". ", text)) != text:
+            text = f"{text}\n{parted}"
         folded = fold(text)
         self._own.append((folded, kind, source, result))
         self._size += len(folded)
@@ -110,13 +121,26 @@ class Texts:
         """Note that something was read from these sources."""
         self.sources = union((*self.sources, *sources))
 
+    def know(self, values: Iterable[Any], source: str) -> None:
+        """Add values that a result from outside has, and that the program's own system gave it."""
+        self._traced.clear()
+        for each in values:
+            for key in _keys(each):
+                self._whole[key] = source
+
     def wrote(self, value: Any) -> None:
-        """Note what the model had an action of the program work on, which may give it back."""
+        """Add a value that the model gave an action of the program, which may return it."""
         text = fold(" ".join(_texts(value)))
         if text and text not in self._written:
             self._written = f"{self._written[-_MOST_CHARS:]}\n{text}"
             self._written_keys.update(keys_in(text))
             self._traced.clear()
+
+    def place(self, value: Any) -> None:
+        """Note what an action that brings texts from outside was given, which they may have."""
+        for each in _texts(value):
+            self._placed.update(map(fold, (each, *parts_of(each))))
+        self._traced.clear()
 
     # -- where a value stands ----------------------------------------------------------------------
 
@@ -161,7 +185,7 @@ class Texts:
             made.append((each, self._origin(each, also) or UNTRACED))
 
     def _origin(self, value: str | int | float, also: str) -> Origin | None:
-        """Return the origin of a value that stands in a text of the user or the program."""
+        """Return the origin of a value that a text of the user or the program contains."""
         needle = fold(value) if isinstance(value, str) else str(value)
         if not needle:
             return Origin("program")
@@ -182,6 +206,10 @@ class Texts:
         found = self._by_key(keys) if keys else self._by_text(needle)
         if found is None and (pattern := spaced(needle)) is not None:
             found = self._by_pattern(pattern)
+        if found is None and self._whole and needle not in self._placed:
+            keys = (("text", needle), *(each for each in keys if each[0] == "number"))
+            source = next((self._whole[each] for each in keys if each in self._whole), None)
+            found = None if source is None else Origin("program", source)
         if found is None and self.on_behalf is not None:
             return self.on_behalf._find(needle, keys)
         return found
@@ -199,7 +227,22 @@ class Texts:
                 hit = self._keys.get(each)
                 if hit is not None and not (hit[2] and each in self._written_keys):
                     return Origin(hit[0], hit[1])
-        return None
+        return Origin("user") if any(map(self._reckons, keys)) else None
+
+    def _reckons(self, key: Key) -> bool:
+        """Whether the user named a day or a time in another form, such as `tomorrow`."""
+        if key[0] not in ("date", "time"):
+            return False
+        said = [each[0] for each in self._own if each[1] == "user" and len(each[0]) < _MOST_READ]
+        if key[0] == "time":
+            return ends_at(key, said)
+        todays = [
+            day
+            for text, kind, _, result in self._own
+            if kind == "program" or len(text) < _MOST_READ
+            for day in todays_in(text, result)
+        ]
+        return is_named(key, said, todays or [date.today()])
 
     def _by_text(self, needle: str) -> Origin | None:
         raw = self._raw
@@ -233,17 +276,35 @@ class Texts:
             return None
         return Origin(kind, source)
 
+    def address(self, address: Address, also: str = "") -> Origin:
+        """Return the origin of an address within a text; `also` is a text of the program.
+
+        The number of an account must stand in what the user or a prompt says: that it stands in
+        the program's own records does not make it right to send it to somebody.
+        """
+        text, account = address
+        if not account:
+            return self._origin(text, also) or UNTRACED
+        needle = fold(text)
+        pattern = spaced(needle)
+        for own, kind, source, result in self._own:
+            if not result and (
+                stands(own, needle) >= 0 or (pattern is not None and pattern.search(own))
+            ):
+                return Origin(kind, source)
+        return UNTRACED if self.on_behalf is None else self.on_behalf.address(address)
+
     # -- what was read -----------------------------------------------------------------------------
 
     def _seen(self, value: str) -> Origin:
-        """Return where a value was read from outside, if it stands there exactly as it is."""
+        """Return where a value was read from outside, if a text has it letter for letter."""
         for text, source in self._read:
             if (at := text.find(value)) >= 0:
                 return _read_at(text, source, at, len(value))
         return UNTRACED if self.on_behalf is None else self.on_behalf._seen(value)
 
     def locate(self, value: str) -> Origin:
-        """Return where a value was read from outside, in any way of writing; this takes longer."""
+        """Return where a value was read from outside, in any spelling; this takes longer."""
         found = self._seen(value)
         if found.source:
             return found
@@ -287,6 +348,12 @@ def _read_at(text: str, source: str, at: int, length: int) -> Origin:
     return Origin("outside", source, number, line.strip())
 
 
+def _keys(value: Any) -> list[Key]:
+    if isinstance(value, str):
+        return [("text", fold(value))]
+    return [("text", str(value)), *keys_of(value)]
+
+
 def _texts(value: Any) -> list[str]:
     if isinstance(value, dict):
         return [text for pair in value.items() for each in pair for text in _texts(each)]
@@ -296,7 +363,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def mixed(value: str) -> str:
-    """Return which letters of a value are not of the alphabet of the others; empty for none."""
+    """Return the letters of a value from another alphabet than the rest; empty for none."""
     strange = []
     for word in value.split():
         if any(each.isascii() and each.isalpha() for each in word):
@@ -306,16 +373,20 @@ def mixed(value: str) -> str:
     return ", ".join(strange_names[:3])
 
 
-def question_on(parameter: str, value: str, origin: Origin, sources: Sequence[str]) -> str:
-    """Return what a person is told of a guarded value from outside."""
-    said = f"`{parameter}` = {escaped(cut(value, 200))}"
+def question_on(
+    parameter: str, value: str, origin: Origin, sources: Sequence[str], within: bool = False
+) -> str:
+    """Return the question to a person about a guarded value, or about one `within` a text."""
+    said = f"`{parameter}` {'has' if within else '='} {escaped(cut(value, 200))}"
     if strange := mixed(value):
         said += f" (written with {strange})"
     if origin.source:
         where = escaped(cut(origin.source, 120)) + (f", line {origin.line}" if origin.line else "")
         passage = f': "{escaped(origin.passage)}"' if origin.passage else ""
-        return f"{said} was read in {where}; you never named it{passage}"
+        was = ", which was" if within else " was"
+        return f"{said}{was} read in {where}; you never named it{passage}"
     read = ", ".join(escaped(cut(each, 80)) for each in sources[:3])
     if len(sources) > 3:
         read += f" and {len(sources) - 3} more"
-    return f"{said} stands in no text of yours and cannot be traced, after {read} was read"
+    which = ", which is" if within else " is"
+    return f"{said}{which} in none of your texts and cannot be traced, after {read} was read"

@@ -21,13 +21,13 @@ _OPENS: Final = frozenset(" \n\"'“”„‘’«»([{<>|,;:=*`—–…¿¡")
 _CLOSES: Final = frozenset(' \n"“”‘»«)]}><|*`—–…=')
 _ENDING: Final = re.compile("[.!?,;:'’]+(?=[\\s\"'”’»)\\]}>*`]|$)")
 TRIES: Final = 64
-"""How many places of a text are looked at for one value."""
+"""In how many places of a text one value is looked for."""
 _LONGEST: Final = 64
-"""How long a text may be that is read as a number, a date or an account."""
+"""The most characters of a number, a date or an account."""
 _LONGEST_LIST: Final = 4000
-"""How long a text may be that is read as a list of values."""
+"""The most characters of a list of values."""
 
-_SYMBOLS: Final = {"$": "usd", "€": "eur", "£": "gbp", "¥": "jpy", "₹": "inr"}
+CURRENCY_SIGNS: Final = {"$": "usd", "€": "eur", "£": "gbp", "¥": "jpy", "₹": "inr"}
 _WORDS: Final = {
     "dollar": "usd",
     "dollars": "usd",
@@ -50,7 +50,7 @@ _NUMBER: Final = re.compile(
     rf"(?: ?(?P<after>{_CURRENCY})(?!\w)|(?P<unit>st|nd|rd|th|k|%|x|[kcm]?m|k?g|h|min|s|am|pm)?"
     r"(?![\w@]|[:.]\d))"
 )
-_MONTHS: Final = {
+MONTHS_BY_NAME: Final = {
     name: number
     for number, names in enumerate(
         (
@@ -71,7 +71,7 @@ _MONTHS: Final = {
     )
     for name in names.split()
 }
-_MONTH: Final = "|".join(sorted(_MONTHS, key=len, reverse=True))
+_MONTH: Final = "|".join(sorted(MONTHS_BY_NAME, key=len, reverse=True))
 _DATES: Final = (
     re.compile(r"(?<![\w.-])(?P<y>\d{4})[-/.](?P<m>\d{1,2})[-/.](?P<d>\d{1,2})(?!\d)"),
     re.compile(r"(?<![\w./-])(?P<a>\d{1,2})([./-])(?P<b>\d{1,2})\2(?P<y>\d{4}|\d{2})(?!\d)"),
@@ -102,8 +102,15 @@ def fold(text: str) -> str:
     return " ".join(text.lower().split())
 
 
+def narrow(text: str) -> str:
+    """Return a text with its wide characters made the usual ones; its lines and case stay."""
+    if text.isascii():
+        return text
+    return _WIDE.sub(lambda found: normalize("NFKC", found[0]), text)
+
+
 def stands(text: str, value: str, start: int = 0) -> int:
-    """Return where a folded value stands in a folded text as a whole, not within a word; or -1."""
+    """Return where a folded text has a folded value as a whole, not within a word; or -1."""
     at = text.find(value, start)
     for _ in range(TRIES):
         if at < 0:
@@ -204,7 +211,7 @@ def _whole(pattern: re.Pattern[str], value: str) -> Iterator[Key]:
 def keys_in(text: str) -> Iterator[Key]:
     """Yield every reading of the numbers, amounts, dates and times in a folded text.
 
-    The day and the year of a date are no numbers: who names June 13 has not named file 13.
+    The day and the year of a date do not count as numbers: "June 13" does not name file 13.
     """
     dates = [
         (found.span(), [*_dates(found)]) for pattern in _DATES for found in pattern.finditer(text)
@@ -224,7 +231,7 @@ def keys_in(text: str) -> Iterator[Key]:
 
 def _numbers(found: re.Match[str]) -> Iterator[Key]:
     sort = found["before"] or found["after"]
-    currency = _SYMBOLS.get(sort) or _WORDS.get(sort) or sort if sort else None
+    currency = CURRENCY_SIGNS.get(sort) or _WORDS.get(sort) or sort if sort else None
     for number in _readings(found["digits"]):
         if found["unit"] == "k":
             number *= 1000
@@ -274,7 +281,7 @@ def _dates(found: re.Match[str]) -> Iterator[Key]:
     if "a" in parts:
         days = {(int(parts["a"]), int(parts["b"])), (int(parts["b"]), int(parts["a"]))}
     else:
-        month = _MONTHS[parts["n"]] if "n" in parts else int(parts["m"])
+        month = MONTHS_BY_NAME[parts["n"]] if "n" in parts else int(parts["m"])
         days = {(month, int(parts["d"]))}
     for month, day in days:
         try:

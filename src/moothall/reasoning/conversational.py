@@ -45,11 +45,11 @@ from moothall.reasoning.replying import (
     RUNS_NAMED,
     Replying,
     approver_of_group,
-    asker,
     checked_trusted,
-    has_read,
+    note_content,
     own_reply,
-    take,
+    sources_of_asker,
+    tell_caller,
     thread_of_caller,
 )
 from moothall.reasoning.stream import ReplyStream
@@ -366,7 +366,7 @@ class ConversationalAgent(Threaded):
             HookError: a hook failed
         """
         item = as_memory(message)
-        if OUTSIDE not in item and (sources := asker(self)[0]):
+        if OUTSIDE not in item and (sources := sources_of_asker(self)[0]):
             item[OUTSIDE] = sources
         id = thread_id(thread)
         if self.shared and id is not None:
@@ -486,7 +486,7 @@ class ConversationalAgent(Threaded):
         threads = self._kept
         thread = request.state = threads.take(request.thread)
         if outer or handling is not None or thread.texts is not None:
-            take(request, self)
+            note_content(request, self)
         turns = thread.turns
         # The thread's own reply waits for this one: to wait for its turn would be a deadlock.
         nested = any(each.turns is turns and each.open for each in outer) or (
@@ -512,7 +512,7 @@ class ConversationalAgent(Threaded):
         finally:
             mine.open = False
             if READ.get() is not None:
-                has_read(self, thread)
+                tell_caller(self, thread)
             self._release(thread)
             try:
                 REPLYING.reset(token)

@@ -13,7 +13,7 @@ from moothall.reasoning.group import members_without_threads, options_for, share
 from moothall.reasoning.record import NULL_RECORD, Record, Step, dumped, loaded
 from moothall.reasoning.recorded_agent import RecordedAgent
 from moothall.reasoning.reply import ANSWERED, Reply
-from moothall.reasoning.replying import JOINED, heard, within
+from moothall.reasoning.replying import JOINED, note_member, within
 from moothall.reasoning.resume import ENDED
 from moothall.reasoning.state import REPLY, opened, state
 from moothall.reasoning.thread import Threads
@@ -166,13 +166,13 @@ async def ask_member(
         its = (agent, record.member(part, str(agent.id), **about), offered)
         with within(JOINED, its):
             reply = await await_own(_request(agent, content, options, request, emit))
-        heard(request, agent, reply)
+        note_member(request, agent, reply)
         return reply  # type: ignore[no-any-return]
     try:
         reply = await record.step(part, ask_once, of=REPLY, **about)
     except _Unanswered as unanswered:
         return unanswered.reply
-    heard(request, agent, reply)
+    note_member(request, agent, reply)
     await record.commit()  # before the reply is used
     return reply  # type: ignore[no-any-return]
 

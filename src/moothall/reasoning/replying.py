@@ -1,4 +1,4 @@
-"""The context of a reply: the outer replies that led to it, its run, and whose words it answers."""
+"""The context of a reply: the replies that asked for it, and where the asker's texts come from."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from moothall.agent import CURRENT, Agent
@@ -28,16 +29,21 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class Replying:
-    """A reply under way; a background task of one of its tools may outlive it."""
+    """A reply that runs. A background task of one of its tools may see it after its end."""
 
     agent: Agent
     thread: str | None
-    turns: Turns  # the lock that it holds
-    request: ReplyRequest | None = None  # None for a chat agent, whose answers are no runs
-    open: bool = True  # whether it is still under way
+    turns: Turns  # the lock of the thread, which the reply holds
+    request: ReplyRequest | None = None  # None for a chat agent, whose answers are not runs
+    open: bool = True  # False after its end
 
     def thread_for(self, agent: Agent, thread: str | None = None) -> str | None:
-        """Return the thread in which an agent speaks on behalf of the reply, one of several."""
+        """Return the thread of another agent in which this reply asks it.
+
+        Args:
+            agent: the other agent
+            thread: which of several conversations of this reply with that agent
+        """
         its = self.thread
         if its is None or agent is self.agent:
             return thread if its is None else its
@@ -47,18 +53,21 @@ class Replying:
 Joined: TypeAlias = "tuple[Agent, Part | None, tuple[Action, ...]]"
 
 JOINED: ContextVar[Joined | None] = ContextVar("moothall_joined", default=None)
-"""The member to be asked, the part that records its reply, and the actions offered in it."""
+"""The member that a group asks, the part that records its reply, and the actions that it gets."""
 
 ONCE: ContextVar[tuple[str, int] | None] = ContextVar("moothall_told_once", default=None)
-"""The run and the number of the message being observed, if it belongs to a recorded run."""
+"""The run and the number of the message that an agent observes; None outside a recorded run."""
 
 
 RUNS_NAMED: Final[dict[tuple[str, str], str]] = {}
-"""The run ids that doors give to `say` requests, by message id and agent; they drop each."""
+"""The run ids that the doors choose for `say` requests, by message id and agent.
+
+A door removes its entry after the request.
+"""
 
 
 def own_reply(agent: Any) -> ReplyRequest | None:
-    """Return the request that an agent is replying to in this context; None if there is none."""
+    """Return the request that an agent replies to in this context; None if there is none."""
     each: Replying
     for each in reversed(REPLYING.get()):
         if each.agent is agent and each.open:
@@ -74,7 +83,7 @@ def deps_of(agent: Any) -> Any:
 
 
 def thread_of_caller(agent: Any, thread: str | None) -> str | None:
-    """Return the thread of a `say` that a program, or another agent's reply, calls directly."""
+    """Return the thread of a `say` that is called as a method, by a program or within a reply."""
     within: Replying | None = next((each for each in reversed(REPLYING.get()) if each.open), None)
     return thread if within is None else within.thread_for(agent, thread)
 
@@ -91,13 +100,13 @@ def within(variable: ContextVar[T], value: T) -> Iterator[None]:
 
 
 def approver_of_group(agent: Agent) -> Approver | None:
-    """Return the approver of the group on whose behalf an agent replies."""
+    """Return the approver of the group that asked an agent; None without one."""
     replying = [each.agent for each in REPLYING.get()]
     while replying and replying[-1] is not agent:
         replying.pop()
     member = agent
     for group in reversed(replying):
-        # An agent that called it by a tool is not its group and does not approve for it.
+        # An agent that asked it by a tool call is not its group: its approver is not asked.
         if any(each is member for each in getattr(group, "_member_agents", ())):
             approver = Agent._approver(group)
             if approver is not None:
@@ -106,22 +115,23 @@ def approver_of_group(agent: Agent) -> Approver | None:
     return None
 
 
-# -- where the words of whoever asks come from ----------------------------------------------------
+# -- where the asker's texts come from ------------------------------------------------------------
 
 
 class Reading(Protocol):
-    """A call that may ask agents which have read something from outside."""
+    """A tool call, which may ask agents that have read something from outside."""
 
     read: tuple[str, ...]
 
 
 READ: ContextVar[Reading | None] = ContextVar("moothall_read", default=None)
-"""The call under way, to which an agent that it asks adds what it had read from outside."""
+"""The tool call of this context. An agent that it asks adds the outside sources that it has read.
+"""
 
 _ANSWERS: Final = ("response", "error")
 
 Asked: TypeAlias = tuple[list[str], Texts | None]
-"""The sources of what is from outside in a text, and the texts on whose behalf it is written."""
+"""The outside sources in an asker's text, and the texts of the thread that the asker serves."""
 
 
 def checked_trusted(trusted: Any, id: str | int) -> frozenset[str]:
@@ -131,12 +141,12 @@ def checked_trusted(trusted: Any, id: str | int) -> frozenset[str]:
     return frozenset(map(address, trusted))
 
 
-def asker(agent: Any) -> Asked:
-    """Return what is known of whoever asks an agent or tells it something.
+def sources_of_asker(agent: Any) -> Asked:
+    """Return the outside sources in the text that an agent gets now, and the asker's texts.
 
-    A program's text is the user's. So is that of an agent of this process, unless its thread has
-    read something from outside: then it is a model's text. What an agent of another process sends
-    is from outside unless this agent trusts it: whatever it says of itself is not believed.
+    A program's text counts as the user's. An agent of this process counts as the user, too, unless
+    its thread has read something from outside. The text of an agent in another process is from
+    outside, unless this agent trusts that agent; what the other says about itself does not count.
     """
     replies = [each for each in REPLYING.get() if each.open and each.agent is not agent]
     if replies:
@@ -152,17 +162,17 @@ def asker(agent: Any) -> Asked:
     sender: str = message["from"]
     if sender in agent.trusted or sender == str(agent.id):
         return [], None
-    local, is_local = here(agent, sender)
+    local, is_local = agent_here(agent, sender)
     if not is_local:
         return [f"agent {sender}"], None
     name = message["action"]["name"]
     if name in _ANSWERS and any(each.outside for each in getattr(local, "offers", {}).values()):
         return [f"agent {sender}"], None
-    return spoken_by(local, handling.within)
+    return sources_of_speaker(local, handling.within)
 
 
-def here(agent: Any, id: str) -> tuple[Any, bool]:
-    """Return the agent of this id in this process; and whether it is of this process."""
+def agent_here(agent: Any, id: str) -> tuple[Any, bool]:
+    """Return the agent with an id, and whether it is in this process; None if it is unknown."""
     space = agent.space
     find = getattr(space, "_here", None)
     if find is None:  # a space of another kind, such as a society, is one process
@@ -171,8 +181,8 @@ def here(agent: Any, id: str) -> tuple[Any, bool]:
     return found, found is not None
 
 
-def spoken_by(agent: Any, thread: str | None = None) -> Asked:
-    """Return what an agent of this process has read before it speaks, in a thread or its own."""
+def sources_of_speaker(agent: Any, thread: str | None = None) -> Asked:
+    """Return the outside sources that an agent has read, in one thread or in all, and its texts."""
     if getattr(agent, "_untracked", False):
         return [f"agent {agent.id}"], None
     kept = getattr(agent, "_threads", None)
@@ -186,20 +196,18 @@ def spoken_by(agent: Any, thread: str | None = None) -> Asked:
     )
 
 
-def told_to(agent: Any, sender: str) -> list[str]:
-    """Return what an agent of this process has read in its conversations with a sender."""
-    if getattr(agent, "_untracked", False):
-        return [f"agent {agent.id}"]
+def sources_told_to(agent: Any, sender: str) -> list[str]:
+    """Return the outside sources that an agent has read in its conversations with a sender."""
+    own = [f"agent {agent.id}"] if getattr(agent, "_untracked", False) else []
     kept = getattr(agent, "_threads", None)
     found = [] if kept is None else [kept.default, *kept.of_sender(sender)]
-    return union(
-        source for each in found if each.texts is not None for source in each.texts.sources
-    )
+    read = (each.texts.sources for each in found if each.texts is not None)
+    return union(chain(own, *read))
 
 
-def take(request: ReplyRequest, agent: Any) -> None:
-    """Note in a request where its content comes from."""
-    request.outside, request.on_behalf = asker(agent)
+def note_content(request: ReplyRequest, agent: Any) -> None:
+    """Keep in a request where its content comes from."""
+    request.outside, request.on_behalf = sources_of_asker(agent)
     texts = request.state.texts
     if texts is not None:
         texts.on_behalf = request.on_behalf
@@ -209,36 +217,36 @@ def take(request: ReplyRequest, agent: Any) -> None:
             texts.add(request.content, "user")
 
 
-def has_read(agent: Any, thread: Thread) -> None:
-    """Tell the call that asked an agent, once it has replied, what it had read from outside."""
+def tell_caller(agent: Any, thread: Thread) -> None:
+    """Give the tool call that asked an agent the outside sources that the agent has read."""
     read = READ.get()
     if read is None:
         return
     if agent._untracked:
         read.read += (f"agent {agent.id}",)
-    elif thread.texts is not None:
+    if thread.texts is not None:
         read.read += tuple(thread.texts.sources)
 
 
-def heard(request: ReplyRequest, agent: Any, reply: Reply) -> None:
-    """Note in a group's thread what a member had read from outside before it replied."""
+def note_member(request: ReplyRequest, agent: Any, reply: Reply) -> None:
+    """Keep in a group's thread the outside sources that a member had read before its reply."""
     sources = [source for each in reply.messages for source in sources_of(each)]
     if getattr(agent, "_untracked", False):
         sources.append(f"agent {agent.id}")
-    resume(request, sources)
+    note_sources(request, sources)
     texts = request.state.texts
     if texts is not None and getattr(agent, "decides_in_words", False):  # a person
         texts.add(reply.text, "user")
 
 
-def read_in(request: ReplyRequest) -> list[str]:
-    """Return what was read from outside in the thread of a request."""
+def sources_of_thread(request: ReplyRequest) -> list[str]:
+    """Return the outside sources that the thread of a request has read."""
     texts = request.state.texts
     return [] if texts is None else [*texts.sources]
 
 
-def resume(request: ReplyRequest, sources: list[str]) -> None:
-    """Note in a group's thread what its members have read from outside."""
+def note_sources(request: ReplyRequest, sources: list[str]) -> None:
+    """Keep in a thread the outside sources that a researcher, or members of a group, have read."""
     if not sources:
         return
     thread = request.state

@@ -22,7 +22,7 @@ from moothall.research.writing.safe_markdown import safe_markdown, visible
 from moothall.text import counted, display, one_line
 
 if TYPE_CHECKING:
-    from moothall.budget.budget import PriceList
+    from moothall.budget.amounts import PriceList
 
 _NOTES: Final = 12  # that are shown
 _PLACES: Final = 3  # to look at for an answer that was not found

@@ -198,6 +198,8 @@ class Experiments(Steps):
             ConfigError: its step is past or has begun, or it closes a place that is unknown
             JournalError: it cannot be recorded in the run
         """
+        if isinstance(intervention, Intervention) and (intervention.status or intervention.tell):
+            self._as_agents()
         self._start()
         self._thread.call(self._intervene, intervention)
 
@@ -318,7 +320,7 @@ class Experiments(Steps):
             answers = tuple(answers_of(self.books, row))
             messages = [each.envelope.to_dict() for each in messages_of(self, row)]
             perceived = self._perception(view, id, status, status["place"], messages, answers)
-            return Respondent(id, "", status, [], perceived)
+            return Respondent(id, self._row_name(id), status, [], perceived)
         citizen: Any = mailbox.agent
         try:
             status = copy_json(citizen.memory.status)

@@ -7,12 +7,13 @@ import inspect
 import json
 import logging
 import secrets
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from moothall import tracing
 from moothall.agent import Agent
@@ -21,13 +22,14 @@ from moothall.arguments import check_integer, names_checked
 from moothall.budget import Budget
 from moothall.clock import DAY_S, Clock, seconds_of
 from moothall.dispatch import AgentToolbox
-from moothall.errors import ConfigError, DefinitionError, FileError
+from moothall.errors import ConfigError, DefinitionError, FileError, StateError
 from moothall.journal import Journal
 from moothall.journal.named import as_journal
 from moothall.jsonvalue import NotJSON, copy_json
 from moothall.reasoning.read_record import fingerprint
 from moothall.reasoning.record import NULL_RECORD, Record, recorded
 from moothall.society import arguments as given
+from moothall.society import columns_first
 from moothall.society.checkpoint import KIND, SocietyState, as_bytes, load, restore, save, state_of
 from moothall.society.decision_log import Decision, decisions
 from moothall.society.kernel.asking import Asking
@@ -66,7 +68,11 @@ class Society(Experiments):
     Args:
         citizens: the agents; or a number of citizens to draw by the seed (`make_people`), or the
             file of a table (`read_people`), both with all blocks; or a `Population`, whose city,
-            seed and blocks the society then uses
+            seed and blocks the society then uses. 1,000 drawn citizens or more of a `City` live in
+            columns, to the same effect, unless there is a model, a journal, an engine, a service
+            or a function for `facts` of your own. Once anything asks for agents (`agents`, `add`,
+            `remove`, `observe`, `intercept`, `statistics`, `state_dict`, a run with `out`, an
+            intervention with `status` or `tell`), all are agents from then on, with empty streams
         city: a `City`, a `Network`, a `Grid`, or None
         seed: the seed of all random numbers
         model: the model, or its name, for citizens without their own model
@@ -121,6 +127,14 @@ class Society(Experiments):
         limits = {"model_timeout_s": model_timeout_s, "turn_timeout_s": turn_timeout_s}
         model = AgentToolbox(model).model
         given.check_parts(limits, model=model, engine=engine, budget=budget, facts=facts)
+        self.services: dict[str, Service] = given.services_of(services)
+        parts: Any = {"model": model, "engine": engine, "journal": journal, "facts": facts}
+        self._by_rows = type(self) is Society and columns_first.in_columns(
+            citizens, city, self.services, **parts
+        )
+        if self._by_rows:
+            self._kept = columns_first.copies_of(self.services)
+            citizens = Population(cast(int, citizens), city, seed=seed)
         population = citizens if isinstance(citizens, Population) else None
         if population is not None:
             city, seed = given.of_population(population, city, seed)
@@ -132,7 +146,6 @@ class Society(Experiments):
         self.clock: Clock = Clock(start)
         self.facts: Any = facts
         self._began = self.clock.start.isoformat()
-        self.services: dict[str, Service] = given.services_of(services)
         self._reached = self.services if city is None else {"city": CITY, **self.services}
         self.books: Books = self.new_books()
         self.changed: Changed = Changed(city)
@@ -154,6 +167,60 @@ class Society(Experiments):
         """Close the society and its engine."""
         super().close()
         self._engine.close()
+
+    # -- citizens in columns ----------------------------------------------------------------------
+
+    def _as_agents(self) -> None:
+        if not self._by_rows or self._closed:
+            return
+        self._start()
+        if threading.get_ident() != self._thread.ident:
+            self._thread.run(self._become_agents).result()
+        elif self._in_step:
+            raise StateError(f"step {self.number} is under way: look at citizens between two steps")
+        else:
+            self._made_agents()
+
+    async def _become_agents(self) -> None:
+        async with self._between:
+            self._made_agents()
+
+    def _made_agents(self) -> None:
+        if self._by_rows:
+            self._by_rows = False
+            self.router.at_own_work = True  # many agents take seconds
+            try:
+                columns_first.become_agents(self, self._kept)
+            finally:
+                self.router.at_own_work = False
+
+    def ids(self) -> list[str]:
+        """Return the ids of the agents, and of drawn citizens, in the order of their coming."""
+        if self._by_rows and self.population is not None and not self._closed:
+            return [*map(str, self.population.ids.tolist())]
+        return super().ids()
+
+    def remove(self, agent: Agent | str | int) -> None:
+        """Remove an agent, as from every space."""
+        self._as_agents()
+        super().remove(agent)
+
+    def observe(
+        self, callback: Callable[[dict[str, Any]], Any], *, everywhere: bool = False
+    ) -> None:
+        """Call `callback(message)` with each message, as every space does."""
+        self._as_agents()
+        super().observe(callback, everywhere=everywhere)
+
+    def statistics(self) -> dict[str, Any]:
+        """Return what waits and what each agent is doing, as every space does."""
+        self._as_agents()
+        return super().statistics()
+
+    def _row_name(self, id: str) -> str:
+        population = self.population
+        row = population._row(id) if self._by_rows and population is not None else None
+        return "" if population is None or row is None else columns_first.name_of(population, row)
 
     # -- running -----------------------------------------------------------------------------------
 
@@ -213,6 +280,8 @@ class Society(Experiments):
             raise ConfigError(f"progress must be a function of a row, got {progress!r:.80}")
         if trajectories and out is None:
             raise ConfigError("trajectories=True writes a table: give out=, its folder, too")
+        if out is not None:
+            self._as_agents()
         rows: list[dict[str, Any]] = await self._from_outside(
             self._run, length, count, run_id, every, progress, out, trajectories
         )
@@ -412,6 +481,8 @@ class Society(Experiments):
                 not, or None to stop it. It may change all but `from`. Interceptors are called in
                 the order of these calls. A failing interceptor changes nothing, and is logged.
         """
+        if callable(interceptor):
+            self._as_agents()
         if not callable(interceptor) or is_async(interceptor):
             raise DefinitionError(f"intercept takes a plain function, got {interceptor!r:.80}")
         self._interceptors = (*self._interceptors, interceptor)
@@ -433,6 +504,7 @@ class Society(Experiments):
         Raises:
             StateError: a step is under way, or an agent's state is not JSON data
         """
+        self._as_agents()
         made: dict[str, Any] = self._on_loop(state_of, self)
         return made
 
@@ -445,4 +517,5 @@ class Society(Experiments):
             StateError: it is not such a state, it has other agents, or a step is under way
         """
         copied = json.loads(as_bytes(state, "a state"))
+        self._as_agents()
         self._on_loop(load, self, copied)

@@ -294,6 +294,7 @@ class Steps(Space):
     @property
     def agents(self) -> list[Any]:
         """The full agents, in id order."""
+        self._as_agents()
         return [mailbox.agent for mailbox in self.mailboxes]
 
     @property
@@ -316,6 +317,7 @@ class Steps(Space):
     def _add(self, agent: Agent, router: Router) -> Mailbox:
         if str(agent.id) in self._reached:
             raise ConfigError(f"{agent.id!r} is the id of a service: give the agent another")
+        self._as_agents()
         mailbox = cast(SocietyMailbox, super()._add(agent, router))
         self._order = None
         if self._in_step:
@@ -375,7 +377,16 @@ class Steps(Space):
     def _name_of(self, id: str) -> str:
         """Return the name of an agent; empty for none."""
         mailbox: Any = self.router.mailboxes.get(id)
-        return "" if mailbox is None else getattr(mailbox.agent, "name", None) or ""
+        if mailbox is None:
+            return self._row_name(id)
+        return getattr(mailbox.agent, "name", None) or ""
+
+    def _as_agents(self) -> None:
+        """Make agents of citizens that live in columns by the society's own choice."""
+
+    def _row_name(self, id: str) -> str:
+        """Return the name of a row; only drawn citizens have any."""
+        return ""
 
     def new_books(self) -> Books:
         """Return books with the services and without citizens."""

@@ -1,6 +1,6 @@
 """The names of spans, attributes and metrics: the GenAI conventions of OpenTelemetry, and ours.
 
-The conventions are still in development: what changes there changes here, and nowhere else.
+The conventions (2026-11) are in development; what changes there changes in this file only.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from typing import Final
 
 SCOPE: Final = "moothall"
 """The instrumentation scope of all spans and metrics."""
-SEMCONV: Final = "2026-11"
-"""The month whose conventions these are."""
 
 # -- operations: a span is named by its operation and by what it is done to ------------------------
 CHAT: Final = "chat"

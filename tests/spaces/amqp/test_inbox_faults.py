@@ -216,7 +216,7 @@ def test_amqp_inbox_unreadable_keeps_message_order(
     with unreadable(inbox):
         post("old", "echo", value=LARGE)
         post("next", "note", text="next")
-        log.wait_for("agent 'there' is brought nothing until its inbox can be read")
+        log.wait_for("agent 'there' gets no messages until its inbox can be read")
         until(lambda: waiting("there") == 0)
         other.ask("me", "help").result(timeout=WAIT_S)  # what was brought before this is here
         assert notes.lines() == ["done new"]
@@ -237,6 +237,6 @@ def test_amqp_inbox_readable_again_resumes_accepted_messages(
     space.add(Agent("other"))
     with unreadable(inbox):
         space.add(Worker("there", notes))
-        log.wait_for("what agent 'there' had accepted cannot be read")
+        log.wait_for("the inbox of agent 'there' cannot be read")
         assert not asked.done()
     assert asked.result(timeout=WAIT_S) == f"{LARGE} by there"

@@ -172,7 +172,10 @@ def authority() -> trustme.CA:
 
 @pytest.fixture(scope="module")
 def secure(authority: trustme.CA) -> Iterator[Broker]:
-    """A broker that has a certificate for `localhost`, and none for its address."""
+    """A broker that has a certificate for `localhost`, and none for its address.
+
+    It takes long to start. In the quick tests, those of client certificates speak TLS.
+    """
     issued = authority.issue_cert("localhost")
     certificates = Certificates(
         authority.cert_pem.bytes(),
@@ -190,6 +193,7 @@ def ca_file(authority: trustme.CA, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_amqp_tls_with_trusted_ca_file_connects(
     secure: Broker, ca_file: Path, make_space: MakeSpace
 ) -> None:
@@ -212,6 +216,7 @@ def test_amqp_tls_with_unknown_authority_error_names_ca_file(
     assert "give its authority as ca_file=" in text
 
 
+@pytest.mark.long
 def test_amqp_tls_with_wrong_ca_file_raises_broker_error(
     secure: Broker, tmp_path: Path, make_space: MakeSpace
 ) -> None:
@@ -221,6 +226,7 @@ def test_amqp_tls_with_wrong_ca_file_raises_broker_error(
     assert "give its authority as ca_file=" in refusal(make_space(amqp_options=options))
 
 
+@pytest.mark.long
 def test_amqp_tls_host_name_mismatch_raises_broker_error(
     secure: Broker, ca_file: Path, make_space: MakeSpace
 ) -> None:
@@ -232,13 +238,8 @@ def test_amqp_tls_host_name_mismatch_raises_broker_error(
     assert "ca_file=" not in text, "the authority is right"
 
 
-@pytest.mark.parametrize(
-    "what",
-    (
-        "missing",
-        *(pytest.param(what, marks=pytest.mark.long) for what in ("no certificate", "folder")),
-    ),
-)
+@pytest.mark.long
+@pytest.mark.parametrize("what", ("missing", "no certificate", "folder"))
 def test_amqp_tls_unusable_ca_file_error_names_the_file(
     what: str, secure: Broker, tmp_path: Path, make_space: MakeSpace
 ) -> None:
@@ -253,6 +254,7 @@ def test_amqp_tls_unusable_ca_file_error_names_the_file(
     assert str(path) in text
 
 
+@pytest.mark.long
 def test_amqp_tls_mismatch_of_port_error_names_use_ssl(
     secure: Broker, ca_file: Path, make_space: MakeSpace
 ) -> None:
@@ -265,6 +267,7 @@ def test_amqp_tls_mismatch_of_port_error_names_use_ssl(
     assert "try it with use_ssl=True" in text
 
 
+@pytest.mark.long
 def test_amqp_client_certificate_without_broker_plugin_raises_broker_error(
     secure: Broker, authority: trustme.CA, ca_file: Path, tmp_path: Path, make_space: MakeSpace
 ) -> None:

@@ -25,11 +25,12 @@ from moothall.cli.serving.broker_commands import (
     place_options,
     serve_over_broker,
 )
-from moothall.cli.serving.company import is_company, serve_company
+from moothall.cli.serving.serve_company import is_company, serve_company
 from moothall.cli.shared_options import (
     is_typed,
     journal_option,
     made_journal,
+    mismatch_option,
     recorded,
     usage,
 )
@@ -81,13 +82,8 @@ if TYPE_CHECKING:
     show_default=True,
     help="Seconds for running actions to finish at shutdown.",
 )
-@click.option(
-    "--on-mismatch",
-    type=OneOf(("stop", "fork")),
-    default="stop",
-    show_default=True,
-    metavar="WAY",
-    help="If the agent has changed since a reply was cut off: stop, or go on in a fork of the run.",
+@mismatch_option(
+    "If the agent has changed since a reply was cut off: stop, or go on in a fork of the run."
 )
 def command(
     agents: tuple[str, ...],

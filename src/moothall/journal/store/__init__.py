@@ -1,1 +1,1 @@
-"""Where a journal keeps its runs: an SQLite file."""
+"""The stores of a journal: an SQLite file, or a PostgreSQL database."""

@@ -133,13 +133,13 @@ class JournalFile(SQLitePool[JournalError], Store):
         return False
 
     def check_held(self, db: Database, run: int, id: str, place: Place) -> None:
-        """Do nothing: a process that lives keeps the leases that it has."""
+        """Do nothing: a living process cannot lose a lease of a file."""
 
     def wrote(self, db: Database, runs: Iterable[int]) -> None:
-        """Do nothing: who follows a run looks for what is new."""
+        """Do nothing: a follower of a run polls the file."""
 
     def told(self, run: int, tell: Callable[[], None]) -> AbstractAsyncContextManager[object]:
-        """Do nothing, likewise."""
+        """Do nothing: a follower of a run polls the file."""
         return nullcontext()
 
     def size(self) -> int:

@@ -26,7 +26,7 @@ from moothall.postgres.pool import Lease, PostgresPool
 
 _LAST_RUN: Final = 2**31 - 1
 _AGAIN_S: Final = 1.0
-"""Seconds before a lost connection that listens is made again."""
+"""Seconds before a lost connection for `LISTEN` is made again."""
 _TABLES: Final = ("runs", "entries", "kept", "texts", "holders", "budgets")
 
 # A follower has the lock of its run shared: whoever cannot have it alone tells the followers. So a
@@ -81,6 +81,7 @@ class JournalServer(PostgresPool[JournalError], Store):
     """The tables of a journal in a PostgreSQL database."""
 
     waits = True  # for the network
+    slice_s = 0.025  # a transaction is several round trips
     look_s: float = 1.0  # for a process that has died; what is written is told
 
     def __init__(self, url: str, durability: str, timeout: float) -> None:
@@ -137,7 +138,7 @@ class JournalServer(PostgresPool[JournalError], Store):
     # -- following ---------------------------------------------------------------------------------
 
     def wrote(self, db: Database, runs: Iterable[int]) -> None:
-        """Tell who follows these runs, in the transaction that writes them."""
+        """Notify the followers of these runs, in the transaction that writes them."""
         for run in runs:
             db.execute(_TELL, (self._key, run, self._channel, str(run)))
 
@@ -159,7 +160,7 @@ class JournalServer(PostgresPool[JournalError], Store):
             await asyncio.gather(listening, return_exceptions=True)
 
     async def _listen(self, run: int, tell: Callable[[], None]) -> None:
-        """Listen for what is written of a run, over a connection of its own."""
+        """Wait for the commits of a run, over a separate connection."""
         while True:
             try:
                 connection = await psycopg.AsyncConnection.connect(
@@ -178,15 +179,15 @@ class JournalServer(PostgresPool[JournalError], Store):
     # -- what is deleted and moved -----------------------------------------------------------------
 
     def empty_log(self) -> bool:
-        """Do nothing: what the server's log has is the server's."""
+        """Do nothing: the server manages its own log."""
         return True
 
     def move_log(self) -> bool:
-        """Do nothing, likewise."""
+        """Do nothing: the server manages its own log."""
         return True
 
     def after_deletion(self, idle: bool) -> bool:
-        """Have the room be used again; copies stay in the server's files until it is."""
+        """Let the server use the space again; copies stay in its files until it does."""
         for table in _TABLES:
             self.run_alone(f"VACUUM {table}")
         return False
@@ -198,7 +199,7 @@ class JournalServer(PostgresPool[JournalError], Store):
         return True
 
     def copy_to(self, path: Path) -> None:
-        """Refuse: the server's own program does that."""
+        """Raise an error: `pg_dump` makes backups of a server."""
         raise self._fail(
             "a database is backed up by the server's own program: "
             f"pg_dump --schema={self.address.schema}"

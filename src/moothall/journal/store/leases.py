@@ -1,4 +1,4 @@
-"""The leases of runs: who has one is the only writer of a run."""
+"""The leases of runs. Only the process that has a run's lease writes the run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Leases(Protocol):
 
     @property
     def guard(self) -> AbstractContextManager[object]:
-        """What one thread at a time has while it asks them."""
+        """The lock that a thread holds while it uses the leases."""
         ...
 
     def take(self, run: int, /) -> bool:

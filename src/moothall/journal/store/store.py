@@ -67,8 +67,10 @@ class Store(ABC):
     files: NoFiles
     waits: bool = False
     """Whether a commit waits for a disk or a network, so that a loop has a thread make it."""
+    slice_s: float = 0.005
+    """For about so many seconds writers wait for one transaction of a deletion."""
     look_s: float
-    """Seconds between looks for what another process has written, or whether it has died."""
+    """Seconds between two checks whether another process has written or died."""
 
     # -- what each database does in its own way ----------------------------------------------------
 
@@ -98,11 +100,11 @@ class Store(ABC):
 
     @abstractmethod
     def empty_log(self) -> bool:
-        """Leave nothing of deleted rows in a log; return whether that could be done."""
+        """Remove deleted rows from a log; return whether that was possible."""
 
     @abstractmethod
     def move_log(self) -> bool:
-        """Have no other writer pay later for what was changed; nobody waits for it."""
+        """Move the log into the file, so that no later writer spends time on it; do not wait."""
 
     @abstractmethod
     def after_deletion(self, idle: bool) -> bool:
@@ -133,7 +135,7 @@ class Store(ABC):
 
     @abstractmethod
     def wrote(self, db: Database, runs: Iterable[int]) -> None:
-        """Tell who follows these runs, in the transaction that writes them."""
+        """Notify the followers of these runs, in the transaction that writes them."""
 
     @abstractmethod
     def told(self, run: int, tell: Callable[[], None]) -> AbstractAsyncContextManager[object]:
@@ -266,7 +268,7 @@ class Store(ABC):
         return sequence, sum
 
     def describe(self, db: Database, run: int, text: str) -> None:
-        """Set the text by whose words a run is found."""
+        """Set the text in which a search for runs looks."""
         db.execute(_TEXT, (run, text))
 
     def end(self, db: Database, run: int) -> Place:

@@ -1,4 +1,4 @@
-"""The tables of a journal's file, and how those of an older version are brought up to date."""
+"""The tables of a journal in a file and in a server, and their migrations."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _count_old_runs(db: sqlite3.Connection) -> None:
 # Migrations are only appended; versions 1 to 3 were never released. `state` is NULL until a run's
 # own agent has ended.
 DURABILITIES: Final = ("process", "power")
-"""What a journal survives."""
+"""What a commit survives: the end of the process, or the loss of power."""
 
 MIGRATIONS: Final[tuple[tuple[Migration, ...], ...]] = (
     (),

@@ -59,10 +59,10 @@ def restored(data: Any, find: Callable[[str], bytes]) -> Any:
 
 
 class NoFiles:
-    """The values beside a journal that has them all in its tables."""
+    """The files beside a journal that has no files: its tables have all values."""
 
     least: int | None = None
-    """The bytes of the smallest value that is a file; None if none is."""
+    """From how many bytes on a value is a file; None if no value is."""
     where: str = ""
     """The folder, as it stands in an error."""
 

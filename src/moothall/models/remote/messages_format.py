@@ -88,7 +88,9 @@ def _tool_use(call: Mapping[str, Any], ids: dict[str, str], name: str) -> dict[s
         except (ValueError, RecursionError):
             args = {}
     if args is not None and not isinstance(args, Mapping):
-        raise ModelError(f"{name}: the arguments of the call {call['name']!r:.80} are no object")
+        raise ModelError(
+            f"{name}: the arguments of the call {call['name']!r:.80} must be an object"
+        )
     id = _id(str(call.get("id") or ""), ids)
     return {"type": "tool_use", "id": id, "name": call["name"], "input": dict(args or {})}
 

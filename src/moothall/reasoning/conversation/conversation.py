@@ -23,7 +23,7 @@ from moothall.reasoning.members import Group
 from moothall.reasoning.record import NULL_RECORD, Record, dumped, loaded
 from moothall.reasoning.reply import GIVEN, Reply
 from moothall.reasoning.reply_request import ReplyRequest, checked_content
-from moothall.reasoning.replying import own_reply, resume
+from moothall.reasoning.replying import note_sources, own_reply
 from moothall.reasoning.resume import ENDED, ended
 from moothall.reasoning.thread import Interruption, Thread, steer
 
@@ -236,7 +236,7 @@ class Conversation(Group):
             if model is not None:
                 record.at_end = partial(mark_known, record, model, budget)
             if record.state is not None:
-                resume(request, record.state.outside)
+                note_sources(request, record.state.outside)
                 reply = await resumed(self._setup, record, request, budget_of(self, request.budget))
                 if reply is not None:
                     if ended(record):

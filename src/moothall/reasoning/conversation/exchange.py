@@ -17,11 +17,11 @@ from moothall.reasoning.conversation.speaking_order import Choice, NoChoice
 from moothall.reasoning.events import Content, TurnEnded, Utterance, shown
 from moothall.reasoning.group import in_thread
 from moothall.reasoning.loop.given import FEW, keep_list
-from moothall.reasoning.members import end_of, in_time
+from moothall.reasoning.members import end_of, in_time, side_by_side
 from moothall.reasoning.record import NULL_RECORD, Record
 from moothall.reasoning.record import Step as RecordStep
 from moothall.reasoning.reply import Reply, Stop, StopReason
-from moothall.reasoning.replying import read_in, resume
+from moothall.reasoning.replying import note_sources, sources_of_thread
 from moothall.reasoning.resume import ENDED, guarded
 from moothall.text import counted, error_text, log_failure
 
@@ -55,7 +55,7 @@ class Exchange:
         self._later = later  # keeps what the participants hear after the turn
         self._participants = Participants(setup, state, request.thread)
         self._error: BaseException | None = None
-        resume(request, state.outside)
+        note_sources(request, state.outside)
         if record.state is None:
             kept = [each for each in state.transcript if each.number < state.begun]
             if record is NULL_RECORD or len(kept) <= FEW:
@@ -76,13 +76,6 @@ class Exchange:
             self._state.trim()
 
     async def _run(self) -> Reply:
-        try:
-            await self._speak()
-            return await self._end()
-        finally:
-            self.hear()
-
-    async def _speak(self) -> None:
         task = asyncio.current_task()
         cancelled = task.cancelling() if task is not None else 0
         try:
@@ -90,9 +83,13 @@ class Exchange:
                 if task is not None and task.cancelling() > cancelled:
                     raise asyncio.CancelledError  # swallowed by a participant
                 self.hear()
-                await self._take_turn(await self._chosen())
-        except Stop as stop:
-            self._stop(stop)
+                try:
+                    await self._take_turn(await self._chosen())
+                except Stop as stop:
+                    self._stop(stop)
+            return await self._end()
+        finally:
+            self.hear()
 
     def _stop(self, stop: Stop) -> None:
         self._error = stop.error
@@ -133,13 +130,15 @@ class Exchange:
         try:
             await self._participants.deliver([id for id in state.agents if id not in ids])
             self._speaking = ids
-            turns = await self._participants.speak(ids, self._request)
+            speak = self._participants.speak
+            numbered = enumerate(ids, before + 1)
+            turns = await side_by_side([speak(id, n, self._request) for n, id in numbered])
             self._speaking = ()
             self.hear()
             said = [self._keep(turn) for turn in turns]
             state.last, state.said = ids, tuple(said)
             state.handed_to = turns[-1].handed_to
-            state.outside = read_in(self._request)
+            state.outside = sources_of_thread(self._request)
             try:
                 await self._judge(turns)
             except Stop as stop:

@@ -35,7 +35,7 @@ from moothall.reasoning.members import Group, ask_member, end_of, in_time, side_
 from moothall.reasoning.record import NULL_RECORD, Record, Step
 from moothall.reasoning.reply import ANSWERED, Reply, Stop, StopReason
 from moothall.reasoning.reply_request import ReplyRequest
-from moothall.reasoning.replying import read_in, resume
+from moothall.reasoning.replying import note_sources, sources_of_thread
 from moothall.reasoning.resume import guarded
 from moothall.text import log_failure
 from moothall.threads import called
@@ -75,7 +75,7 @@ class Rounds:
         self._budget = agent.budget if request.budget is None else request.budget
         self._speaking: list[Any] = []
         self._told: list[str] = list(request.state.hear())
-        resume(request, progress.outside)
+        note_sources(request, progress.outside)
 
     def interrupt(self, text: str) -> None:
         """Interrupt the members at work; if none can be interrupted, keep the text for the next."""
@@ -98,7 +98,7 @@ class Rounds:
         progress = self._progress
         while not progress.is_over:
             await (self._decide() if progress.turn == "human" else self._act())
-            progress.outside = read_in(self._request)
+            progress.outside = sources_of_thread(self._request)
             if not progress.is_over:
                 self._record.save(progress)
         return progress.reply()

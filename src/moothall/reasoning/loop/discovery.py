@@ -17,7 +17,7 @@ from moothall.action import Action
 from moothall.agent import Agent
 from moothall.errors import MoothallError
 from moothall.message import MAX_ID
-from moothall.reasoning.replying import READ, here, told_to
+from moothall.reasoning.replying import READ, agent_here, sources_told_to
 from moothall.text import escaped, shorten
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
@@ -91,17 +91,18 @@ def _action(
     async def call(**args: Any) -> Any:
         value = await agent.ask(id, name, **args)
         if (read := READ.get()) is not None and is_here:
-            read.read += tuple(told_to(here(agent, id)[0], str(agent.id)))
+            read.read += tuple(sources_told_to(agent_here(agent, id)[0], str(agent.id)))
         return value
 
     text = _line(described.get("description")) or "not described"
     described_as = f"Action of the agent {_line(id)!r}: {text}"
     # An agent of this process is the program's: its own action says what it is.
-    found, is_here = here(agent, id)
+    found, is_here = agent_here(agent, id)
     offer = None if found is None else found.offers.get(name)
     options: dict[str, Any] = {"guard": () if name == "say" else None}
     if offer is not None:
-        options = {"outside": offer.outside, "guard": offer.guarded}
+        options = {"outside": offer.outside, "own": offer.own, "guard": offer.guarded}
+        options["addresses"] = offer.addressed
     elif id not in getattr(agent, "trusted", ()):
         options["outside"] = not is_here
     made = Action._described(_joined(id, name), call, described_as, parameters, **options)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from difflib import SequenceMatcher
 from itertools import repeat
 from operator import contains, is_
 from typing import Any, Final
 
 from moothall.action import Action
-from moothall.jsonvalue import json_line
+from moothall.jsonvalue import as_json, copy_json, json_line
 from moothall.provenance import OUTSIDE, Origin, Origins, Texts, sources_of, union
-from moothall.provenance.texts import question_on
+from moothall.provenance.addresses import MOST, addresses_in
+from moothall.provenance.texts import UNTRACED, Traced, question_on
 from moothall.provenance.values import fold
 from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.reply_request import ReplyRequest
@@ -27,10 +30,17 @@ SAID: Final = "said"
 FAULT: Final = "fault"
 """The key of a tool message of a call that was not executed, since its arguments were wrong."""
 
-_MARKS: Final = frozenset((OUTSIDE, ALWAYS, SAID, FAULT))
+OWN: Final = "own"
+"""The key of a tool message with the values of a result from outside that are the program's."""
+
+_MARKS: Final = frozenset((OUTSIDE, ALWAYS, SAID, FAULT, OWN))
 
 _SHOWN: Final = 3
+_MOST_WORDS: Final = 4_000
+"""In texts of more words together, it is not looked for what a person has changed."""
 _SOURCE_CHARS: Final = 200
+_MOST_OWN: Final = 1000
+_OWN_CHARS: Final = 100
 _PROGRAM: Final = Origin("program", "schema")
 
 
@@ -116,6 +126,8 @@ def _take(texts: Texts, message: dict[str, Any], find: Callable[[str], Action | 
         texts.add(content, "user")
     for said in message.get(SAID, ()):
         texts.add(said, "user")
+    if role == "tool" and isinstance(own := message.get(OWN), list):
+        texts.know([each for each in own if _is_plain(each)], str(message.get("name", "")))
     if isinstance(always := message.get(ALWAYS), list):
         texts.always.update(filter(_is_text, always))
 
@@ -124,11 +136,33 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, str):
+        return 0 < len(value) <= _OWN_CHARS and "\n" not in value
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def own_values(result: Any, own: bool | Sequence[str]) -> list[Any]:
+    """Return the values of a result's fields, or with True all, that are the program's."""
+    made: dict[tuple[type, Any], Any] = {}
+    waiting: list[tuple[Any, bool]] = [(as_json(result), own is True)]
+    names = () if isinstance(own, bool) else own
+    while waiting and len(made) < _MOST_OWN:
+        value, is_own = waiting.pop()
+        if isinstance(value, dict):
+            waiting += [(each, is_own or name in names) for name, each in value.items()]
+        elif isinstance(value, list):
+            waiting += [(each, is_own) for each in value]
+        elif is_own and _is_plain(value):
+            made[type(value), value] = value
+    return [*made.values()]
+
+
 def trace(call: RequestedCall, texts: Texts) -> None:
     """Note where the values of a call come from, and which guarded ones are from outside."""
     action = call.action
     assert action is not None
-    guarded = action.guarded
+    guarded, addressed = action.guarded, action.addressed
     known: Origins = {}
     from_outside: list[tuple[str, str]] = []
     call.derived = False
@@ -148,10 +182,83 @@ def trace(call: RequestedCall, texts: Texts) -> None:
                     if len(from_outside) <= _SHOWN:
                         origin = texts.locate(part)
             origins[origin] = None
+        if not is_guarded and (addressed is None or name in addressed):
+            within = _addresses(texts, value, action, name)
+            from_outside += [(name, part) for part, _ in within]
+            origins.update(dict.fromkeys(origin for _, origin in within[:_SHOWN]))
         known[name] = [*origins]
     call.origins, call.from_outside = known, tuple(from_outside)
-    if call.derived and not action.outside:
-        texts.wrote(call.args)
+    if call.derived:
+        outside = [name for name, each in known.items() if any(o.kind == "outside" for o in each)]
+        call.foreign = {name: call.args[name] for name in outside}
+
+
+def begins(call: RequestedCall, texts: Texts) -> None:
+    """Note the values from outside of a call that is executed now: a result may give them back."""
+    assert call.action is not None
+    if not call.action.outside:
+        texts.wrote(call.foreign)
+    elif call.action.idempotent:  # it reads
+        return
+    texts.place(call.foreign)
+
+
+def _addresses(texts: Texts, value: Any, action: Action, name: str) -> Traced:
+    """Return the addresses within a value that are from outside."""
+    schema = action.parameters.get("properties", {}).get(name, {})
+    also = "" if action._described_by else json.dumps(schema, ensure_ascii=False)
+    made: Traced = []
+    for place, each in enumerate(addresses_in(value)):
+        origin = texts.address(each, also)
+        if place == MOST:
+            made.append((f"more than {MOST} addresses", UNTRACED))
+        elif origin.kind == "outside":
+            made.append((each.text, texts.locate(each.text) if len(made) < _SHOWN else origin))
+    return made
+
+
+def rewrite(call: RequestedCall, args: dict[str, Any], texts: Texts | None) -> dict[str, Any]:
+    """Give a call the arguments that a person wrote; return those that they replace.
+
+    They are checked as the model's are. What the person wrote in them is the user's text, and
+    nothing else: of a text, the words that are new in it.
+    """
+    action = call.action
+    assert action is not None
+    args = copy_json(args)
+    kwargs = action.check(copy_json(args))
+    call.was, call.args, call.kwargs = call.args, args, kwargs
+    for name, value in args.items():
+        for said in _written(call.was.get(name), value):
+            call.hear(said)
+            if texts is not None:
+                texts.add(said, "user")
+    if texts is not None:
+        trace(call, texts)
+    return call.was
+
+
+def _written(before: Any, after: Any) -> Iterator[str]:
+    """Yield what is new in a value: of a text, its new words; of another, each new part."""
+    if _same(before, after) or after is None:
+        return
+    if isinstance(before, str) and isinstance(after, str):
+        old, new = (re.split(r"(\s+)", each) for each in (before, after))
+        if len(old) + len(new) > _MOST_WORDS:
+            return  # then a guarded value in it is asked about once more
+        for kind, _, _, begin, end in SequenceMatcher(None, old, new, False).get_opcodes():
+            if kind in ("insert", "replace") and (said := "".join(new[begin:end]).strip()):
+                yield said
+    elif isinstance(after, list):
+        known = before if isinstance(before, list) else []
+        for each in after:
+            if not any(_same(each, other) for other in known):
+                yield from _written(None, each)
+    elif isinstance(after, dict):
+        for name, each in after.items():
+            yield from _written(before.get(name) if isinstance(before, dict) else None, each)
+    else:
+        yield after if isinstance(after, str) else json_line(after)
 
 
 def _by_schema(texts: Texts, value: Any, schema: dict[str, Any]) -> list[tuple[str, Origin]]:
@@ -172,12 +279,14 @@ def questions(call: RequestedCall, texts: Texts, request: ReplyRequest) -> list[
         # server gets what the user said in any case.
         return []
     made: list[tuple[str, str]] = []
+    guarded = () if call.action is None else call.action.guarded
     for parameter, part in dict.fromkeys(call.from_outside):
         key = f"{call.name}.{parameter}={fold(part)}"
         if key not in texts.always and key not in request.allowed:
             said = ""
             if len(made) < _SHOWN:
-                said = question_on(parameter, part, texts.locate(part), texts.sources)
+                within = guarded is not None and parameter not in guarded
+                said = question_on(parameter, part, texts.locate(part), texts.sources, within)
             made.append((key, said))
     return made
 
@@ -201,6 +310,9 @@ def mark_result(
     sources = sources_of_result(call, thread.texts, call.result or {})
     if sources:
         marked(message, sources)
+        own = call.action is not None and call.begun and call.action.own
+        if own and (values := own_values((call.result or {}).get("result"), own)):
+            message[OWN] = values
         if thread.texts is None:  # the next prompt fills it
             thread.texts, thread.looked = Texts(request.on_behalf), None
             thread.texts.note(sources)

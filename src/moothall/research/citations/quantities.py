@@ -6,15 +6,14 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from moothall.provenance.values import CURRENCY_SIGNS, MONTHS_BY_NAME
 from moothall.research.citations.claims import LOOSE, OTHERS, SCALES, readings_of, spelled
 from moothall.research.citations.units import (
     BY_FIRST,
     BY_LAST,
     FRACTIONS,
     LOOSE_MONTHS,
-    MONTHS_BY_NAME,
     NUMBER_WORDS,
-    SIGNS,
     TIMES,
     Comparison,
     unit_of,
@@ -121,7 +120,7 @@ def _date(
     before = text[max(0, spans[at][0] - 1) : spans[at][0]]
     after = text[spans[at][1] : spans[at][1] + 2]
     if (
-        before in SIGNS
+        before in CURRENCY_SIGNS
         or after.strip()[:1] in ("%", "°")
         or (at + 1 < len(small) and (unit_of(small[at + 1]) or small[at + 1] in SCALES))
     ):
@@ -283,8 +282,8 @@ def _counted(
         dimension, factor = "share", 0.01
     elif currency:
         dimension = currency
-    elif tail[:1] in SIGNS:
-        dimension = SIGNS[tail[0]]
+    elif tail[:1] in CURRENCY_SIGNS:
+        dimension = CURRENCY_SIGNS[tail[0]]
     elif not dimension and end < size:
         following = small[end]
         if following == "per" and end + 1 < size and small[end + 1] == "cent":
@@ -325,8 +324,8 @@ _FLOAT: Final = re.compile(r"-?\d+(?:\.\d+)?")
 
 def _currency(text: str, start: int) -> str:
     before = text[max(0, start - 4) : start].rstrip(" -")
-    if before[-1:] in SIGNS:
-        return SIGNS[before[-1]]
+    if before[-1:] in CURRENCY_SIGNS:
+        return CURRENCY_SIGNS[before[-1]]
     code = before[-3:].casefold()
     return code if code in ("usd", "eur", "gbp", "chf", "jpy", "inr", "cny") else ""
 

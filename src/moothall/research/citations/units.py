@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
+from moothall.provenance.values import MONTHS_BY_NAME
 from moothall.research.citations.claims import COUNTS, SCALES
 from moothall.research.sentences import listed
 
@@ -57,7 +58,6 @@ cent cent=0.01
 share percent,pct,prozent=0.01 permille=0.001 percentage=0.01
 """
 UNITS: Final = _units()
-SIGNS: Final = {"$": "usd", "€": "eur", "£": "gbp", "¥": "jpy", "₹": "inr"}
 FRACTIONS: Final = {
     "half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7,
     "eighth": 8, "ninth": 9, "tenth": 10, "hundredth": 100, "thousandth": 1000,
@@ -68,27 +68,6 @@ TIMES: Final[dict[str, float]] = {
     "fivefold": 5, "tenfold": 10, "halved": 0.5, "halving": 0.5, "halves": 0.5,
 }  # fmt: skip
 """Words that say how many times larger a value has become."""
-MONTHS_BY_NAME: Final = {
-    name: number
-    for number, names in enumerate(
-        [
-            "january jan januar",
-            "february feb februar",
-            "march mar märz",
-            "april apr",
-            "may mai",
-            "june jun juni",
-            "july jul juli",
-            "august aug",
-            "september sep sept",
-            "october oct oktober",
-            "november nov",
-            "december dec dezember",
-        ],
-        1,
-    )
-    for name in names.split()
-}
 MONTHS: Final = frozenset(MONTHS_BY_NAME)
 LOOSE_MONTHS: Final = listed("may march mar dec sep jan jun mai")
 # What stands before a number, the last words first, and how the number compares then.

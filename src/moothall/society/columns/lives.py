@@ -8,7 +8,7 @@ from typing import Any
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.columns.column import SETTLED, Column
-from moothall.society.columns.company import Company
+from moothall.society.columns.others import Others
 from moothall.text import nearest
 
 _GIVEN = frozenset(SETTLED) - {"place"}
@@ -26,7 +26,7 @@ class Changes:
     deaths: list[tuple[Any, Any]] = field(default_factory=list)
 
 
-class Lives(Company):
+class Lives(Others):
     """The part of `Rows` by which rows come and leave."""
 
     _calls = 0

@@ -3,23 +3,12 @@
 Everything is drawn by `kernel/draw.py` from (seed, number of the citizen), so the same
 arguments return the same citizens. The distributions and their sources:
 
-* Homes are filled in order of id, each up to its capacity; ages, genders and kin are those of
+* Homes, work and schools are given by `people/assigned.py`; ages, genders and kin are those of
   households (`people/household.py`, with its sources).
 * Education of adults: 9 none, 28 secondary, 25 vocational, 24 bachelor, 14 master of 100 (U.S.
-  Census Bureau 2021, Educational Attainment). Skill, in thousandths of the usual hourly wage, has
-  the medians 592, 765, 880, 1262, 1550 by education (Bureau of Labor Statistics 2021, median weekly
-  earnings), and varies around them by one of 20 equally likely factors, lognormal with a deviation
-  of 0.5: the highest tenth earns 4 to 5 times what the lowest does (Bureau of Labor Statistics,
-  Usual Weekly Earnings 2022). `income` is what a year of full work pays at the usual wage, in
-  dollars; 0 without work.
-* Occupation of adults by education (`_TRADES`): together 42, 17, 20, 9, 13 of 100 (American
-  Community Survey 2021, table S2401, rounded); the split by education is fitted to these sums.
+  Census Bureau 2021, Educational Attainment). `people/means.py` has occupations, pay and money.
 * Of those aged 18–66, 75 of 100 have work (OECD 2023: 70 of 100 aged 15–64), as far as there are
-  jobs; those aged 5–17 go to the nearest school with a free seat. Work follows the gravity model
-  (Zipf 1946, "The P1 P2/D hypothesis"): of `OFFERS` jobs of the whole town, each as likely as any
-  other, one by the weight 1 ÷ (metres + `NEAR`)².
-* Money is lognormal, of median 5,300 and mean 41,600 dollars, cut at 1,000,000 (transaction
-  accounts, Survey of Consumer Finances 2019, Bhutta et al. 2020).
+  jobs; those aged 5–17 go to a school.
 * Relations: 800 in the household, with what one is to another in `kin`; besides, a small world of
   twelve neighbours by number, beyond the household, one of ten links rewired (Watts, Strogatz
   1998, Nature 393). Some five of all are close (700 or more) and fifteen dear (300 or more), the
@@ -32,16 +21,13 @@ arguments return the same citizens. The distributions and their sources:
 
 from __future__ import annotations
 
-import bisect
 import copy
-import itertools
-from collections.abc import Callable, Iterable
-from math import isqrt
+from collections.abc import Callable, Iterable, Mapping
+from os import PathLike
 from typing import Any, Final
 
 from moothall.arguments import check_integer
 from moothall.errors import ConfigError
-from moothall.society import math
 from moothall.society.arrays import np
 from moothall.society.blocks import all_blocks
 from moothall.society.blocks.columns import EDUCATION as EDUCATION
@@ -50,36 +36,24 @@ from moothall.society.blocks.needs import NEEDS as NEEDS
 from moothall.society.blocks.talk import TOPICS as TOPICS
 from moothall.society.blocks.ties import KIN
 from moothall.society.city.places import Places, needs
+from moothall.society.columns.register import Register
+from moothall.society.columns.rows import Moment, Rows
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
-from moothall.society.kernel.draw import Draws, belows, hashed
+from moothall.society.kernel.draw import Draws, hashed
+from moothall.society.kernel.perception import View
+from moothall.society.people import assigned
 from moothall.society.people import household as home_of
-from moothall.society.services.firm import STAFF
+from moothall.society.people.margins import checked_margins, gathered
+from moothall.society.people.means import DOLLARS, money_of, trades, usual_income
+from moothall.society.people.table import IN_PROFILE
 
-IN_PROFILE: Final = ("age", "skill", "gender", "education", "interests")
-SKILL: Final = (592, 765, 880, 1262, 1550)
-FAR: Final = 10**14  # what weights are made from: they are whole, and 12 have fewer than 32 bits
-_ANY: Final = float("inf")  # the capacity of a place without a limit
 _EDUCATION_WEIGHTS = (9, 28, 25, 24, 14)
-_SPREAD = (
-    *(375, 487, 563, 627, 686, 742, 797, 853, 910, 969),
-    *(1032, 1099, 1173, 1255, 1348, 1459, 1596, 1777, 2054, 2664),
-)
-_TRADES = (
-    (8, 34, 14, 20, 24),
-    (16, 24, 24, 14, 22),
-    (34, 19, 25, 9, 13),
-    (65, 8, 20, 3, 4),
-    (88, 3, 7, 1, 1),
-)
 FRIENDS: Final = (720, 620, 450, 400, 350, 350)
 """The least strength of a friend by the number of `BESIDE` + 1, + 2, …; it is up to 199 more."""
 BESIDE: Final = 3
 JOBLESS: Final = 100
 """Of 1,000 adults up to 66 without work, who seeks it: 3.6 of 100 of the labour force were
 unemployed in 2022 (Current Population Survey)."""
-OFFERS: Final = 12
-NEAR: Final = 1000
-DOLLARS: Final = 52  # a year of 2,080 hours at 25 dollars, by a thousandth of skill
 _WOMEN = (
     *("Ada", "Anna", "Carla", "Dana", "Elena", "Fatima", "Grace"),
     *("Hana", "Jana", "Lea", "Maria", "Rosa", "Tara", "Yuki"),
@@ -91,23 +65,39 @@ _MEN = (
 _NAMES: Final = {"female": _WOMEN, "male": _MEN}
 
 
-def make_people(city: Any, count: int, *, seed: int = 0) -> list[dict[str, Any]]:
+def make_people(
+    city: Any,
+    count: int,
+    *,
+    seed: int = 0,
+    margins: Mapping[str, Mapping[Any, float]] | str | PathLike[str] | None = None,
+) -> list[dict[str, Any]]:
     """Return citizens as plain data: `id`, `name` and the keys of a citizen's status.
 
     Args:
         city: the city where they live; None for none
         count: the number of citizens, 1 or more; their ids are 1 … count
         seed: the seed of the draws
+        margins: how many there are of each value of an attribute, as a census has it: counts or
+            shares, `{"age": {"0-17": 22, "18+": 78}}`; or a table with the columns `attribute`,
+            `value` and `count`. Households are chosen for `age`, `gender`, `education` and
+            `household`, also together, `"age, gender"`; another name is an attribute of your own
 
     Raises:
-        ConfigError: the city has no homes, or not enough room
+        ConfigError: the city has no homes, or not enough room, or people cannot meet the margins:
+            a category is off by more than one of a hundred persons
     """
     check_integer("count", count, 1, None)
-    return completed([{"id": number} for number in range(1, count + 1)], city, seed=seed)
+    rows = [{"id": number} for number in range(1, count + 1)]
+    return completed(rows, city, seed=seed, margins=margins)
 
 
 def completed(
-    rows: Iterable[dict[str, Any]], city: Any = None, *, seed: int = 0
+    rows: Iterable[dict[str, Any]],
+    city: Any = None,
+    *,
+    seed: int = 0,
+    margins: Mapping[str, Mapping[Any, float]] | str | PathLike[str] | None = None,
 ) -> list[dict[str, Any]]:
     """Return citizens with missing data drawn, for example after `read_people`.
 
@@ -115,10 +105,12 @@ def completed(
         rows: citizens as `make_people` returns them; all but `id` may be missing
         city: the city where they live; None for none
         seed: the seed of the draws
+        margins: as in `make_people`; what rows have is kept, and counts
 
     Raises:
         ConfigError: the city has no homes, or not enough room, or a row is not such a citizen
     """
+    wanted = None if margins is None else checked_margins(margins)
     made = [copy.deepcopy(row) for row in rows]
     if none := [row for row in made if "id" not in row]:
         raise ConfigError(f"a citizen must have an 'id', got {none[0]!r:.80}")
@@ -126,17 +118,23 @@ def completed(
         raise ConfigError(f"{flat[0]!r} must be in a citizen's `profile`, as make_people has it")
     if city is not None:
         needs(city, Places, who="people", kinds=("home",))
-        _house(made, city)
+        words = np.array([_word(person["id"]) for person in made], np.uint64)
+        register = Register(words, city, (), seed, None)
+        _house(made, city, register)
     if made:
-        households = _gather(made, seed)
+        if wanted is None:
+            households = _gather(made, seed)
+        else:
+            households = gathered(made, wanted, seed, _gather)
         for person in made:
             _draw(person, seed)
         if city is not None:
-            _employ(made, city, seed)
+            _employ(made, city, register)
             _seek(made, seed)
         for person in made:
             profile = person["profile"]
             profile.setdefault("income", DOLLARS * profile["skill"] if person["work"] else 0)
+            person.setdefault("income", usual_income(profile["income"]))
         _befriend(made, households, seed)
     return made
 
@@ -163,15 +161,6 @@ def citizens(
 
 
 # -- the draws -------------------------------------------------------------------------------------
-
-
-def trades(seed: int, ids: Any, education: Any) -> tuple[Any, Any]:
-    """Return skills and occupations of adults, by ids and indices in `EDUCATION`."""
-    skill = np.array(SKILL)[education]
-    skill = skill * np.array(_SPREAD)[belows(20, seed, ids, 0, "people.skill")] // 1000
-    sums = np.cumsum(_TRADES, axis=1)[education]
-    share = belows(100, seed, ids, 0, "people.occupation")
-    return skill, (sums <= share[:, None]).sum(axis=1)
 
 
 def _gather(made: list[dict[str, Any]], seed: int) -> list[list[tuple[dict[str, Any], int]]]:
@@ -225,8 +214,7 @@ def _draw(person: dict[str, Any], seed: int) -> None:
             + draws.below(501, "people.interest", each)
             for each in range(some)
         }
-    names = _NAMES.get(profile["gender"], _WOMEN + _MEN)
-    person.setdefault("name", names[draws.below(len(names), "people.name")])
+    person.setdefault("name", name_of(draws, profile["gender"]))
     person.setdefault("home", None)
     person.setdefault("work", None)
     money = money_of(draws.uniform("people.u"), draws.uniform("people.v"))
@@ -240,87 +228,60 @@ def _draw(person: dict[str, Any], seed: int) -> None:
         }
 
 
-def money_of(u: Any, v: Any) -> Any:
-    """Return lognormal cents, of median 530,000 and mean 4,160,000, from two uniform numbers.
-
-    Two arrays give an int64 array.
-
-    The deviation is √(2 ln(mean ÷ median)) = 2.03; the normal number is by Box and Muller (1958).
-    """
-    normal = math.sqrt(-2 * math.log(1 - u)) * math.cos(6.283185307179586 * v)
-    cents = math.minimum(530_000 * math.exp(2.03 * normal), 100_000_000)
-    return int(cents) if isinstance(cents, float) else cents.astype("int64")
+def name_of(draws: Draws, gender: Any) -> str:
+    """Return a first name; any if there is no gender."""
+    names = _NAMES.get(gender, _WOMEN + _MEN)
+    return names[draws.below(len(names), "people.name")]
 
 
-def _house(made: list[dict[str, Any]], city: Any) -> None:
-    """Assign homes, in order of id, to persons without a home."""
-    room = {home: _holds(city, home) for home in city.by_kind("home")}
+def _house(made: list[dict[str, Any]], city: Any, register: Register) -> None:
+    """Give homes to persons without one."""
+    room: dict[str, Any] = {
+        home: city.capacity(home) if hasattr(city, "capacity") else None
+        for home in city.by_kind("home")
+    }
+    taken = np.zeros(len(register.places), np.int64)
     for person in made:
         home = person.get("home")
         if home in room:
-            if not room[home]:
-                raise ConfigError(f"citizen {person['id']}: home {home!r} is full")
-            room[home] -= 1
-    homes, at = list(room), 0
-    for person in made:
-        if person.get("home") is not None:
-            continue
-        while at < len(homes) and not room[homes[at]]:
-            at += 1
-        if at == len(homes):
-            raise ConfigError(f"citizen {person['id']} finds no home: the city's homes are full")
-        home = person["home"] = homes[at]
-        room[home] -= 1
-        if room[home] == _ANY:
-            at = (at + 1) % len(homes)  # homes without a capacity are filled in turn
+            taken[register.place_number(home)] += 1
+            if room[home] is not None:
+                if not room[home]:
+                    raise ConfigError(f"citizen {person['id']}: home {home!r} is full")
+                room[home] -= 1
+    homeless = [person for person in made if person.get("home") is None]
+    if not homeless:
+        return
+    homes = assigned.homes_of(register, len(homeless), taken).tolist()
+    if len(homes) < len(homeless):
+        id = homeless[len(homes)]["id"]
+        raise ConfigError(f"citizen {id} finds no home: the city's homes are full")
+    for person, home in zip(homeless, homes, strict=True):
+        person["home"] = register.places[home]
 
 
-def _holds(city: Any, place: str) -> float:
-    """Return the capacity of a place; `_ANY` without a limit."""
-    holds = city.capacity(place) if hasattr(city, "capacity") else None
-    return _ANY if holds is None else holds
-
-
-def _employ(made: list[dict[str, Any]], city: Any, seed: int) -> None:
-    """Assign work to adults and schools to children, in order."""
-    jobs: dict[str, int] = {}
-    seats: dict[str, float] = {}
-    for kind, staff in STAFF.items():
-        for place in city.by_kind(kind):
-            holds = _holds(city, place)
-            jobs[place] = 10 if holds == _ANY else max(1, int(holds) * staff // 1000)
-            if kind == "school":
-                seats[place] = min(len(made), holds - jobs[place])
-    near = city.near if hasattr(city, "near") else None
-    places = list(jobs)
-    for person in made:
-        place = person["work"]
-        if place is not None:
-            jobs[place] = jobs.get(place, 0) - 1
-    sums = [*itertools.accumulate(max(0, jobs[place]) for place in places)]
-    for person in made:
-        age, draws = person["profile"]["age"], Draws(seed, person["id"], 0)
-        if 5 <= age < 18 and near and seats and "school" not in person:
-            found = (each.id for each in near(person["home"], "school", 20) if seats[each.id] > 0)
-            person["school"] = next(found, None)
-            if person["school"] is not None:
-                seats[person["school"]] -= 1
-        if not 18 <= age < 67 or person["work"] is not None or not near or not any(sums[-1:]):
-            continue
-        if draws.below(100, "people.employed") >= 75:
-            continue
-        shares = (draws.below(sums[-1], "people.offer", each) for each in range(OFFERS))
-        offers = [places[bisect.bisect_right(sums, share)] for share in shares]
-        weights = [
-            (jobs[each] > 0) * FAR // (_apart(city, person["home"], each) + NEAR) ** 2
-            for each in offers
-        ]
-        if sum(weights) == 0:
-            person["work"] = next((place for place, left in jobs.items() if left > 0), None)
-        else:
-            person["work"] = offers[draws.choice(weights, "people.work")]
-        if person["work"] is not None:
-            jobs[person["work"]] -= 1
+def _employ(made: list[dict[str, Any]], city: Any, register: Register) -> None:
+    """Give adults work and children schools."""
+    if not hasattr(city, "near"):
+        return
+    places = register.places
+    number: Any = register._place
+    arrays = register.arrays
+    arrays["age"] = np.array([int(person["profile"]["age"]) for person in made])
+    for name in ("home", "work", "school"):
+        given = (number.get(person.get(name), -1) for person in made)
+        arrays[name] = np.array([*given], np.int32)
+    jobless = np.array([person["work"] is None for person in made])
+    untaught = np.array(["school" not in person for person in made])
+    rows = Rows(register, Moment(View(city=city)), 0, len(made), {})
+    assigned.employ(rows, jobless)
+    assigned.enrol(rows, untaught)
+    pupils = untaught & (arrays["age"] >= 5) & (arrays["age"] < 18) & bool(city.by_kind("school"))
+    for at in np.flatnonzero(jobless & (arrays["work"] >= 0)).tolist():
+        made[at]["work"] = places[arrays["work"][at]]
+    for at in np.flatnonzero(pupils).tolist():
+        school = int(arrays["school"][at])
+        made[at]["school"] = None if school < 0 else places[school]
 
 
 def _seek(made: list[dict[str, Any]], seed: int) -> None:
@@ -331,14 +292,6 @@ def _seek(made: list[dict[str, Any]], seed: int) -> None:
             wants = draws.below(100, "people.employed") < 75
             if wants or draws.below(1000, "people.jobless") < JOBLESS:
                 person.setdefault("jobless", 0)
-
-
-def _apart(city: Any, one: str, other: str) -> int:
-    """Return the metres between two places as the crow flies; 0 where places have no position."""
-    if not hasattr(city, "position"):
-        return 0
-    (x, y), (x2, y2) = city.position(one), city.position(other)
-    return isqrt((x - x2) ** 2 + (y - y2) ** 2)
 
 
 def _befriend(
@@ -355,8 +308,8 @@ def _befriend(
             if person["id"] in drawn:
                 drawn[person["id"]].setdefault(str(friend["id"]), strength)
 
-    for household in households:
-        for (one, role), (other, others) in itertools.combinations(household, 2):
+    for apart in range(1, max(map(len, households))):
+        for (one, role), (other, others) in _apart(households, apart):
             link(one, other, 800)
             ages = one["profile"]["age"], other["profile"]["age"]
             for person, kin in (
@@ -366,11 +319,18 @@ def _befriend(
                 if kin[1] and person["id"] in drawn:
                     person.setdefault("kin", {}).setdefault(str(kin[0]["id"]), KIN[kin[1]])
     count = len(made)
-    for number, person in enumerate(made):
-        draws = Draws(seed, person["id"], 0)
-        for step, least in enumerate(FRIENDS, 1):
+    draws = [Draws(seed, person["id"], 0) for person in made]
+    for step, least in enumerate(FRIENDS, 1):
+        for number, person in enumerate(made):
             to = (number + BESIDE + step) % count
-            if draws.below(10, "people.rewired", step) == 0:
-                to = draws.below(count, "people.friend", step)
+            if draws[number].below(10, "people.rewired", step) == 0:
+                to = draws[number].below(count, "people.friend", step)
             if to != number:
-                link(person, made[to], least + draws.below(200, "people.strength", step))
+                strength = least + draws[number].below(200, "people.strength", step)
+                link(person, made[to], strength)
+
+
+def _apart(households: Iterable[list[Any]], apart: int) -> Iterable[tuple[Any, Any]]:
+    """Return the pairs of each household whose ranks differ by `apart`."""
+    for household in households:
+        yield from zip(household, household[apart:], strict=False)

@@ -1,9 +1,7 @@
 """Citizens drawn in columns, from the distributions of `moothall.society.people.drawn`.
 
-What one person is drawn from is the same, number by number. What people take from one another is
-not: homes are those that `make_people` fills, but rows follow one another by area, so that those
-who live near each other are near each other in memory; and jobs and seats are given in rounds, in
-each of which all who have none ask at once and the first in order of id are taken.
+They are the persons of `make_people`, number by number: homes, work and schools are given by one
+function (`people/assigned.py`), and all else is drawn by the same purposes, for many at once.
 """
 
 from __future__ import annotations
@@ -16,19 +14,14 @@ from moothall.society.arrays import np
 from moothall.society.blocks.mobility_rows import KINDS
 from moothall.society.blocks.talk import TOPICS
 from moothall.society.blocks.ties import KIND
-from moothall.society.columns import town
 from moothall.society.columns.lists import turn_of
 from moothall.society.columns.register import Register
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.draw import belows, choices, uniforms
-from moothall.society.people import drawn
+from moothall.society.people import assigned, drawn, means
 from moothall.society.people import household as home_of
-from moothall.society.services.firm import STAFF
 
-_REACH: Final = 20
 _CANDIDATES: Final = 10
-_ROUNDS: Final = 10
-_AT_ONCE: Final = 1 << 12
 _SLICE: Final = 1 << 18
 
 
@@ -46,9 +39,9 @@ def draw(rows: Rows, given: Iterable[str] = ()) -> None:
         _some_persons(population, slice(first, first + _SLICE), lives, missing)
     if hasattr(city, "near"):
         if "work" in missing:
-            _employ(rows)
+            assigned.employ(rows, arrays["work"] < 0)
         if "school" in missing:
-            _enrol(rows)
+            assigned.enrol(rows, arrays["school"] < 0)
     if hasattr(city, "keep_near"):
         city.keep_near(KINDS, _CANDIDATES)
     if {"friends", "friendship"} <= missing:
@@ -60,27 +53,17 @@ def draw(rows: Rows, given: Iterable[str] = ()) -> None:
         seeks |= belows(1000, seed, ids, 0, "people.jobless") < drawn.JOBLESS
         arrays["jobless"][free & seeks] = 0
     if "pay" in missing and {"skill", "pay"} <= set(arrays):
-        arrays["pay"][...] = drawn.DOLLARS * (arrays["work"] >= 0) * arrays["skill"].astype("int32")
+        arrays["pay"][...] = means.DOLLARS * (arrays["work"] >= 0) * arrays["skill"].astype("int32")
+    if "income" in missing and {"income", "pay"} <= set(arrays):
+        arrays["income"][...] = means.usual_income(arrays["pay"].astype(np.int64))
 
 
 def _homes(population: Register) -> Any:
-    """Return the home of each row, homes in id order, and the rows by area."""
-    city = population.city
-    homes = population.of_kind("home")
-    count = len(population)
-    if not hasattr(city, "capacity"):
-        return np.sort(homes[np.arange(count) % len(homes)])
-    room = town.room_of(population, homes, count)
-    sums = room.cumsum()
-    last = int(sums.searchsorted(count))
-    if last == len(homes):
-        raise ConfigError(f"the city's homes hold {int(sums[-1])} citizens, not {count}")
-    homes, room = homes[: last + 1], room[: last + 1].copy()
-    room[-1] -= sums[last] - count
-    if hasattr(city, "by_area"):
-        order = city.by_area(homes)
-        homes, room = homes[order], room[order]
-    return homes.repeat(room)
+    """Return the home of each row."""
+    homes = assigned.homes_of(population, len(population))
+    if len(homes) < len(population):
+        raise ConfigError(f"the city's homes hold {len(homes)} citizens, not {len(population)}")
+    return homes
 
 
 # -- what one is -----------------------------------------------------------------------------------
@@ -117,11 +100,11 @@ def _some_persons(population: Register, part: slice, lives: Any, missing: set[st
     level = choices(drawn._EDUCATION_WEIGHTS, seed, ids, 0, "people.education")
     put("education", 1 + np.where(adult, level, 0))
     taught = arrays["education"][part].astype(np.int64) if "education" in arrays else 1 + level
-    skill, trade = drawn.trades(seed, ids, np.maximum(taught - 1, 0))
+    skill, trade = means.trades(seed, ids, np.maximum(taught - 1, 0))
     put("skill", np.where(taught > 0, skill, 1000))
     put("occupation", (1 + trade) * adult)
     u, v = (uniforms(seed, ids, 0, f"people.{name}") for name in "uv")
-    put("money", drawn.money_of(u, v) * adult)
+    put("money", means.money_of(u, v) * adult)
     for need in drawn.NEEDS:
         put(need, 600 + below(401, need))
     topics = next(
@@ -143,88 +126,6 @@ def _some_persons(population: Register, part: slice, lives: Any, missing: set[st
             topic[rows[some], at[some]] = what[some]
             value[rows[some], at[some]] = how[some]
             length += (each < many) & ~same.any(axis=1)
-
-
-# -- work and school -------------------------------------------------------------------------------
-
-
-def _employ(rows: Rows) -> None:
-    """Assign work by gravity, in rounds; then assign the remaining jobs anywhere."""
-    population = rows.population
-    arrays = population.arrays
-    jobs = np.zeros(len(population.places), np.int64)
-    for kind, staff in STAFF.items():
-        places = population.of_kind(kind)
-        holds = town.room_of(population, places, 10_000 // staff)  # 10 jobs where there is no limit
-        jobs[places] = np.maximum(1, holds * staff // 1000)
-    age = arrays["age"] if "age" in arrays else np.full(len(population), 18)
-    seeks = (age >= 18) & (age < 67) & (arrays["home"] >= 0)
-    seeks &= belows(100, population.seed, population.ids, 0, "people.employed") < 75
-    left = np.flatnonzero(seeks)
-    spots = _spots(population)
-    for turn in range(_ROUNDS):
-        sums = jobs.cumsum()
-        if not len(left) or not len(sums) or not sums[-1]:
-            break
-        asked = np.full(len(left), -1, np.int64)
-        for first in range(0, len(left), _AT_ONCE):
-            some = left[first : first + _AT_ONCE]
-            ids, total = population.ids[some], int(sums[-1])
-            each = range(turn * drawn.OFFERS, (turn + 1) * drawn.OFFERS)
-            offers = (belows(total, population.seed, ids, 0, "people.offer", k) for k in each)
-            reach = sums.searchsorted(np.stack([*offers], axis=1), side="right")
-            apart = spots[reach] - spots[arrays["home"][some]][:, None]
-            metres = np.sqrt((apart.astype(np.float64) ** 2).sum(axis=2)).astype(np.int64)
-            weights = (drawn.FAR // (metres + drawn.NEAR) ** 2).cumsum(axis=1)
-            share = belows(weights[:, -1], population.seed, ids, 0, "people.work", turn)
-            at = (weights <= share[:, None]).sum(axis=1)
-            asked[first : first + _AT_ONCE] = reach[np.arange(len(some)), at]
-        left = left[~_taken(arrays["work"], left, asked, jobs)]
-    free = np.repeat(np.arange(len(jobs)), jobs)[: len(left)]
-    arrays["work"][left[: len(free)]] = free
-
-
-def _spots(population: Register) -> Any:
-    """Return the places' positions in metres, (places, 2); zeros where they have none."""
-    city = population.city
-    if hasattr(getattr(city, "places", None), "x"):
-        return np.stack([city.places.x, city.places.y], axis=1)
-    if hasattr(city, "position"):
-        return np.array([city.position(place) for place in population.places])
-    return np.zeros((len(population.places), 2), np.int64)
-
-
-def _enrol(rows: Rows) -> None:
-    """Assign ages 5 … 17 to the nearest school with a free seat."""
-    population = rows.population
-    arrays = population.arrays
-    schools = population.of_kind("school")
-    if not len(schools) or "age" not in arrays:
-        return
-    seats = np.zeros(len(population.places), np.int64)
-    holds = town.room_of(population, schools, 2 * len(population))
-    staff = np.maximum(1, holds * STAFF["school"] // 1000)
-    seats[schools] = holds - staff
-    age = arrays["age"]
-    left = np.flatnonzero((age >= 5) & (age < 18) & (arrays["home"] >= 0))
-    near, _ = town.near(rows, arrays["home"][left], "school", _REACH, None)
-    while len(left):
-        fits = (near >= 0) & (seats[near] > 0)
-        asked = np.where(fits.any(axis=1), near[np.arange(len(left)), fits.argmax(axis=1)], -1)
-        stays = ~_taken(arrays["school"], left, asked, seats) & (asked >= 0)
-        left, near = left[stays], near[stays]
-
-
-def _taken(column: Any, rows: Any, asked: Any, room: Any) -> Any:
-    """Assign limited places in order of asking; return who got one."""
-    order = np.argsort(asked, kind="stable")
-    own = asked[order]
-    gets = (own >= 0) & (turn_of(own) < room[own])
-    column[rows[order[gets]]] = own[gets]
-    np.subtract.at(room, own[gets], 1)
-    taken = np.zeros(len(rows), bool)
-    taken[order[gets]] = True
-    return taken
 
 
 # -- friends ---------------------------------------------------------------------------------------

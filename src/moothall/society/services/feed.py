@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 
 from moothall.arguments import check_integer
 from moothall.society.kernel.commit import Books, Service
-from moothall.society.kernel.wants import Answer, Follow, Like, Post, Want
+from moothall.society.kernel.wants import Answer, Follow, Like, Post, Want, id_order
 from moothall.society.services.feed_rows import RowFeed
 from moothall.society.services.posts import Posted, PostsById
 
@@ -111,14 +111,18 @@ class Feed(Service):
         return self._kept.shown_to(id, interests or {}, limit)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the posts and the follows."""
+        """Return the posts and the follows; of a post, who liked it in order of id."""
+        follows = self.follows
         return {
             "next": self._kept.next,
             "posts": [
-                [post.number, post.author, post.text, post.topic, post.posted, list(post.liked)]
+                [
+                    *(post.number, post.author, post.text, post.topic, post.posted),
+                    sorted(post.liked, key=id_order),
+                ]
                 for post in self.posts.values()
             ],
-            "follows": {id: list(whom) for id, whom in self.follows.items()},
+            "follows": {id: list(follows[id]) for id in sorted(follows, key=id_order)},
         }
 
     def load_state_dict(self, given: dict[str, Any]) -> None:

@@ -47,7 +47,7 @@ _BY_BROKER = {
 }
 
 
-def bury(
+def publish_dead_letter(
     broker: Broker,
     properties: Any,
     body: bytes,

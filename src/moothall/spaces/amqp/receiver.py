@@ -15,7 +15,7 @@ from moothall.spaces import delivery as kinds
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.broker import Broker
 from moothall.spaces.amqp.consumer import Tag
-from moothall.spaces.amqp.dead_letters import bury
+from moothall.spaces.amqp.dead_letters import publish_dead_letter
 from moothall.spaces.amqp.inbox import ENDED, STARTED, Entry, Inbox
 from moothall.spaces.amqp.recorder import Ident, InFlight, Recorder
 from moothall.spaces.amqp.wire import Inbound, Outbound, Unreadable
@@ -26,7 +26,7 @@ from moothall.spaces.router import Router
 logger: logging.Logger = logging.getLogger("moothall.amqp")
 
 _AGAIN_S: Final = 1.0
-"""Seconds until an inbox that could not be read is tried again."""
+"""Seconds until the receiver reads the inbox again, after that failed."""
 
 _KINDS: Final = {
     wire.SEND: kinds.SEND,
@@ -40,14 +40,18 @@ _MOST_CANCELLED: Final = 10_000
 
 @dataclass(slots=True, eq=False, repr=False)
 class Receiver:
-    """Takes what the broker delivers. Everything runs on the loop."""
+    """Takes each message that the broker delivers, and decides what becomes of it.
+
+    All methods run on the space's loop.
+    """
 
     router: Router
     broker: Broker
     inbox: Inbox
     recorder: Recorder
-    innermost: Callable[[tuple[str, ...]], Delivery | None]  # of this process, in a call chain
-    show: Callable[[Delivery], None]  # shows it to the observers
+    innermost: Callable[[tuple[str, ...]], Delivery | None]  # the last of a call chain's requests
+    # that this process handles
+    show: Callable[[Delivery], None]  # passes a message to the observers
     _cancelled: dict[Ident, None] = field(default_factory=dict)
     _unread: list[tuple[Mailbox, Tag, Any, bytes]] = field(default_factory=list)
 
@@ -63,7 +67,7 @@ class Receiver:
         except Unreadable as error:
             logger.error("a message to %r goes to the dead letters: %s", mailbox.id, error)
             acknowledge = partial(self.broker.consumer.acknowledge, tag)
-            bury(self.broker, properties, body, str(error), mailbox.id, acknowledge)
+            publish_dead_letter(self.broker, properties, body, str(error), mailbox.id, acknowledge)
             return
         if inbound.kind == wire.CANCEL:
             self.cancel(properties.correlation_id or "", mailbox.id)
@@ -72,7 +76,7 @@ class Receiver:
         ident = (inbound.key, mailbox.id)
         known = self.recorder.known.get(ident)
         if known is not None:
-            # In flight already: the broker redelivered it, or its sender sent it again.
+            # A duplicate of a message in flight: the broker or its sender sent it twice.
             if known.stored:
                 self.broker.consumer.acknowledge(tag)
             else:
@@ -84,13 +88,14 @@ class Receiver:
             self.broker.consumer.acknowledge(tag)
             return
         if self._unread:
-            self._unread.append((mailbox, tag, properties, body))  # behind those that wait
+            # After the messages that wait for the inbox, to keep the order.
+            self._unread.append((mailbox, tag, properties, body))
             return
         try:
             entry = self.inbox.look_up(*ident)
         except InboxError as error:
             logger.error(
-                "agent %r is brought nothing until its inbox can be read; it is tried again every "
+                "agent %r gets no messages until its inbox can be read; the space tries every "
                 "second: %s",
                 mailbox.id,
                 error,
@@ -114,20 +119,20 @@ class Receiver:
             self.take(*each)
 
     def give_up(self, mailbox: Mailbox) -> None:
-        """Disown an agent's messages: another process has its id, and gets them redelivered."""
+        """Give up an agent's messages: the broker redelivers them to the process with its id."""
         for (_, agent), delivery in self.recorder.known.items():
             stale = delivery.tag is not None and delivery.tag[0] != self.broker.consumer.number
             if agent == mailbox.id and stale and not delivery.stored:
                 delivery.owned_elsewhere = True
 
     def resume(self, mailbox: Mailbox) -> None:
-        """Resume messages that an earlier process accepted for this agent and did not end."""
+        """Resume the messages of this agent that an earlier process stored and did not end."""
         if not mailbox.open:
             return
         try:
             unfinished = self.inbox.unfinished(mailbox.id)
         except InboxError as error:
-            logger.error("what agent %r had accepted cannot be read: %s", mailbox.id, error)
+            logger.error("the inbox of agent %r cannot be read: %s", mailbox.id, error)
             self.router.loop.call_later(_AGAIN_S, self.resume, mailbox)
             return
         for entry in unfinished:
@@ -175,7 +180,7 @@ class Receiver:
     def _take_again(
         self, entry: Entry, mailbox: Mailbox, inbound: Inbound, tag: Tag | None
     ) -> None:
-        """Take a message that the inbox knows: answer, resume or doubt it by its state."""
+        """Answer or resume a message that the inbox has, or end it as in doubt, by its state."""
         if entry.state == ENDED:
             if entry.answer is None:
                 self.broker.consumer.acknowledge(tag)
@@ -188,7 +193,7 @@ class Receiver:
         if entry.message is not None:
             self.recorder.is_stored(delivery)
             permission = wire.restored(entry.message)[1]
-            # Another message may have come under the same key, and the policy may have changed.
+            # The approval holds only for the same message, and while the policy still asks for it.
             delivery.approved = (
                 offer is not None
                 and offer.action.access_policy == ACCESS_REQUESTED
@@ -211,7 +216,7 @@ class Receiver:
         delivery.mailbox = mailbox
         delivery.state = kinds.ENDED
         refuse = partial(self.router.refuse, delivery, InDoubt(text, where))
-        bury(self.broker, *inbound.raw, text, mailbox.id, refuse)
+        publish_dead_letter(self.broker, *inbound.raw, text, mailbox.id, refuse)
 
     def cancel(self, key: str, agent: str) -> None:
         """Cancel a request whose sender no longer waits for it."""

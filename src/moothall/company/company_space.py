@@ -1,4 +1,4 @@
-"""Where a company's agents are: its space, broker, journal and budgets."""
+"""A company's space, with its broker, journal and budgets; its agents enter and leave by it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.agent import Agent
 from moothall.budget import Budget
-from moothall.company.settings import AgentSettings, BrokerSettings, Settings
+from moothall.company.settings import AgentSettings, BrokerSettings, BudgetSettings, Settings
 from moothall.company.supervisor import Supervised
 from moothall.errors import DuplicateAgent, InboxError, MoothallError
 from moothall.spaces.native import NativeSpace
@@ -24,25 +25,28 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("moothall.company")
 
-_LOOK_S: Final = 0.1
-"""How often a process that stands by looks whether an id is free: the broker does not tell."""
+_STANDBY_S: Final = 0.1
+"""Seconds between two tries to claim an id that another process has; the broker does not notify."""
 
-_FIRST: Final = 5
-_BURY_S: Final = 5.0
+_FIRST_ENTRIES: Final = 5
+"""How many entries of a run are read; the entry `begun` is among them."""
+
+_CONFIRM_S: Final = 5.0
+"""How long a dead letter may take until the broker confirms it."""
 
 
-class Place:
-    """Where a company's agents are: its space, broker, journal and budgets.
+class CompanySpace:
+    """A company's space, with its broker, journal and budgets.
 
     Args:
-        settings: the company's
-        folder: of its file
-        lost: told, in any thread, that the broker was away for longer than `lost_after`
+        settings: the company's settings
+        folder: the folder of the company's file, where relative paths start
+        lost: called with a text, in any thread, if the broker is away for longer than `lost_after`
 
     Attributes:
         space: the space
-        budgets: by name
-        journal: the journal, once open
+        budgets: the budgets by the name of the company or agent
+        journal: the journal; None before `open`, or without one
         connected: whether the broker is connected; None without a broker
     """
 
@@ -61,23 +65,24 @@ class Place:
         broker = settings.broker
         self.space: Any
         if broker is None:
-            from moothall.doors.served import Desk
+            from moothall.doors.served import CallerApprover
 
-            approver = None if settings.http is None else Desk()
+            approver = None if settings.http is None else CallerApprover()
             self.space = NativeSpace(approver=approver, mailbox=settings.mailbox)
         else:
             self.connected = False
             self.space = self._amqp(broker, inbox=self._path(broker.inbox))
 
     def _path(self, name: str | None) -> Path | None:
-        """Return a path that is meant from the file's folder."""
+        """Return a path relative to the file's folder."""
         return None if name is None else self._folder / name
 
     def _amqp(self, broker: BrokerSettings, **more: Any) -> Any:
         from moothall.spaces.amqp.amqp_options import AMQPOptions
         from moothall.spaces.amqp.amqp_space import AMQPSpace
 
-        logging.getLogger("pika").setLevel(logging.CRITICAL + 1)  # we say it in one line
+        # moothall logs a lost connection in one line; pika logs a traceback.
+        logging.getLogger("pika").setLevel(logging.CRITICAL + 1)
         given: dict[str, Any] = {
             "hostname": broker.host,
             "port": broker.port,
@@ -112,7 +117,7 @@ class Place:
             self.journal = await asyncio.to_thread(Journal, where)
         limits = self._settings.budget
         if limits is not None:
-            self._whole = Budget(**limits.limits(), name=name, journal=self.journal)
+            self._whole = self._budget(limits, name)
             self.budgets[name] = self._whole
         for each, agent in self._settings.agents.items():
             if agent.budget is None:
@@ -120,10 +125,14 @@ class Place:
             if self._whole is not None:
                 self.budgets[each] = self._whole.child(**agent.budget.limits(), name=each)
             else:
-                own = agent.budget.limits()
-                self.budgets[each] = Budget(**own, name=f"{name} {each}", journal=self.journal)
+                self.budgets[each] = self._budget(agent.budget, f"{name} {each}")
 
-    # -- agents come and go ------------------------------------------------------------------------
+    def _budget(self, given: BudgetSettings, name: str) -> Budget:
+        """Return a budget of its own, shared by the journal if there is one."""
+        limits, back = given.limits(), given.release_dead
+        return Budget(**limits, name=name, journal=self.journal, release_dead=back)
+
+    # -- agents enter and leave --------------------------------------------------------------------
 
     def equip(self, agent: Agent, name: str, given: AgentSettings) -> Agent:
         """Give an agent the company's journal and its budget, unless it has its own."""
@@ -137,7 +146,7 @@ class Place:
         return agent
 
     async def enter(self, agent: Agent, old: Agent | None, part: Supervised) -> None:
-        """Put an agent into its place: of one that died, or a new one, once the id is free."""
+        """Add an agent to the space: in place of one that died, or once its id is free."""
         if old is not None and old._mailbox is not None and str(old.id) in self.space.ids():
             await asyncio.to_thread(self.space.replace, old, agent)
             return
@@ -148,21 +157,24 @@ class Place:
             except (DuplicateAgent, InboxError) as error:
                 if self._settings.broker is None or not _is_taken(error):
                     raise
-            # First: who sees that it stands by may end the other process.
+            # Before the state says `standby`: whoever reads that may end the other process.
             if await self._stand_by(part.name) and part.state != "standby":
                 logger.info("%r stands by: another process has its id or its inbox", part.name)
                 part.set("standby")
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_STANDBY_S)
         if self._waiting_space is not None:
             space, self._waiting_space = self._waiting_space, None
             await asyncio.to_thread(space.close)
 
     async def _stand_by(self, id: str) -> bool:
-        """Have requests to an id wait at the broker until this process has it; say if they do."""
+        """Have requests to an id wait at the broker; return whether they do.
+
+        They wait while no process has the id, so that none is lost between two processes.
+        """
         broker = self._settings.broker
         assert broker is not None
         if self._waiting_space is None:
-            # A space of its own: that of the agents cannot open its inbox yet.
+            # A second space: the agents' space cannot open its inbox while the other process runs.
             self._waiting_space = self._amqp(broker, on_connection=None)
         try:
             waits: bool = await self._waiting_space._stand_by(id)
@@ -172,19 +184,19 @@ class Place:
         return waits
 
     def suspend(self, agent: Agent) -> None:
-        """Have a dead agent handle no more messages: they wait for the next one."""
+        """Stop a dead agent from handling messages; they wait for the agent that replaces it."""
         mailbox = agent._mailbox
         if mailbox is not None:
             with suppress(MoothallError):
                 self.space._thread.enter(self.space._suspend, mailbox)
 
     def leave(self, agent: Agent) -> None:
-        """Take an agent out that is not started again; what waits for it ends."""
+        """Remove an agent that is given up; requests that wait for it end as `AgentStopped`."""
         with suppress(MoothallError):
             self.space.remove(agent)
 
     async def sender(self, id: str) -> Agent:
-        """Return the agent in whose name a schedule calls."""
+        """Return the agent that sends a schedule's requests."""
         async with self._adding:
             agent = self._senders.get(id)
             if agent is None or agent._mailbox is None:
@@ -193,13 +205,13 @@ class Place:
                 self._senders[id] = agent
         return agent
 
-    async def bury(self, name: str, why: str) -> None:
-        """Tell people by a dead letter, where there is a broker."""
+    async def report_given_up(self, name: str, why: str) -> None:
+        """Publish a dead letter that says why an agent was given up, if there is a broker."""
         if self._settings.broker is None or not self.connected:
             return
         import pika
 
-        from moothall.spaces.amqp.dead_letters import bury
+        from moothall.spaces.amqp.dead_letters import publish_dead_letter
 
         message = {"from": name, "to": name, "action": {"name": "given_up", "args": {"why": why}}}
         body = json.dumps(message).encode()
@@ -207,31 +219,33 @@ class Place:
         loop = asyncio.get_running_loop()
 
         def publish() -> None:
-            told = self.space._router.broker
-            done = lambda: loop.call_soon_threadsafe(confirmed.set)  # noqa: E731
-            bury(told, pika.BasicProperties(type="send"), body, why, name, done)
+            broker, properties = self.space._router.broker, pika.BasicProperties(type="send")
+            done = partial(loop.call_soon_threadsafe, confirmed.set)
+            publish_dead_letter(broker, properties, body, why, name, done)
 
         with suppress(TimeoutError, MoothallError):
             self.space._thread.enter(publish)
-            await asyncio.wait_for(confirmed.wait(), _BURY_S)
+            await asyncio.wait_for(confirmed.wait(), _CONFIRM_S)
 
-    def resumes(self, agent: str, run: Outline) -> bool:
-        """Return whether a run is resumed at the start, since nothing else goes on with it."""
+    def resumes(self, run: Outline) -> bool:
+        """Return whether the agent resumes a run by itself, since nothing else does.
+
+        A task of A2A, a firing and a message that the broker redelivers resume their own runs.
+        """
         from moothall.doors.a2a_store import is_task
 
         if self.journal is None or is_task(run.id):
             return False
         if (run.thread or "").startswith("schedule/") or run.id.endswith("/reply"):
-            return False  # its firing goes on
+            return False  # the scheduler resumes its firing
         if self._settings.broker is None:
             return True
-        # The broker redelivers the message that asked for it.
-        entries = self.journal.entries(run.id, most=_FIRST)
+        entries = self.journal.entries(run.id, most=_FIRST_ENTRIES)
         begun = next((each.data for each in entries if each.kind == "begun"), {})
         return begun.get("asked_by") is None
 
     def close(self) -> None:
-        """Close the space within its grace time, and the journal."""
+        """Close the space, whose actions have its grace time, and then the journal."""
         if self._timer is not None:
             self._timer.cancel()
         if self._waiting_space is not None:
@@ -243,7 +257,7 @@ class Place:
     # -- the broker --------------------------------------------------------------------------------
 
     def _on_connection(self, what: str, text: str) -> None:
-        """Note whether the broker is connected; called on the space's loop."""
+        """Keep whether the broker is connected; the space's loop calls this."""
         broker = self._settings.broker
         assert broker is not None
         if what == "connected":

@@ -9,7 +9,7 @@ from moothall.society.arrays import np, package
 from moothall.society.columns.want_table import Say
 
 
-class Company:
+class Others:
     """The part of `Rows` that concerns other citizens."""
 
     def say(

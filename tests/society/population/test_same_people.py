@@ -1,0 +1,162 @@
+"""`Society(n, city)` and `Population(n, city)`: the same persons, who live the same day."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.society.life import Shuffled
+
+from moothall import ScriptedModel
+from moothall.society import (
+    CitizenAgent,
+    City,
+    Feed,
+    Intervention,
+    Network,
+    Population,
+    Service,
+    Society,
+    make_economy,
+    make_people,
+)
+from moothall.society.columns.column import SETTLED
+
+
+@pytest.mark.parametrize("seed", (1, 2))
+def test_society_and_population_draw_the_same_persons(seed: int) -> None:
+    city = City.generate(seed=seed, citizens=2000)
+    population = Population(2000, city, seed=seed)
+    for row, person in enumerate(make_people(city, 2000, seed=seed)):
+        drawn = population.status_of(row)
+        assert person["id"] == row + 1
+        # The order counts too: a friend is drawn by it.
+        assert [*person["relations"].items()] == [*drawn["relations"].items()], row
+        profile = {name: drawn["profile"].get(name) for name in person["profile"]}
+        drawn |= {"profile": profile, "id": row + 1, "name": person["name"]}
+        for name, value in person.items():
+            assert drawn.get(name) == value, (row, name)
+
+
+def test_society_and_population_draw_the_same_persons_where_places_have_no_limit() -> None:
+    homes = {f"home-{number}": "home" for number in range(8)}
+    places = {**homes, "mill": "work", "class": "school"}
+    network = Network(places, [(each, place) for each in homes for place in ("mill", "class")])
+    population = Population(90, network, seed=1)
+    for row, person in enumerate(make_people(network, 90, seed=1)):
+        drawn = population.status_of(row)
+        for name in ("home", "work", "school", "relations"):
+            assert drawn.get(name) == person.get(name), (row, name)
+
+
+async def live_the_same(count: int, seed: int, steps: int, every: int) -> None:
+    """Fail where citizens as objects and as rows differ after a step; all each `every` steps."""
+    city = City.generate(seed=seed, citizens=count)
+    rows, mirror = Population(count, city, seed=seed), Population(count, city, seed=seed)
+    first, second = make_economy(city, seed=seed), make_economy(city, seed=seed)
+    async with (
+        Society(count, city, seed=seed, services=first) as objects,
+        Society(rows, services=second) as columns,
+    ):
+        for step in range(steps):
+            assert await objects.step() == await columns.step()
+            agents = objects.agents
+            for row, agent in enumerate(agents):
+                own = rows.settled_status(row)
+                assert own == {name: agent.status[name] for name in own}, (step, row)
+            if step % every < every - 1:
+                continue
+            assert objects.books.state_dict() == columns.books.state_dict()
+            for row, agent in enumerate(agents):
+                mirror.pull(row, agent.status)
+            for name, values in mirror.arrays.items():
+                differ: Any = np.flatnonzero(
+                    (values != rows.arrays[name]).reshape(count, -1).any(axis=1)
+                )
+                assert name in SETTLED or not len(differ), (step, name, differ[:9])
+
+
+async def test_society_and_population_live_the_same_day() -> None:
+    await live_the_same(40, 3, 96, 24)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", (1, 2))
+async def test_two_thousand_live_the_same_day(seed: int) -> None:
+    await live_the_same(2000, seed, 96, 8)
+
+
+# -- citizens in columns by the society's own choice -----------------------------------------------
+
+
+def same_agents(one: Society, other: Society) -> None:
+    """Fail where two societies differ, but in what citizens did before they were agents."""
+    assert one.metrics == other.metrics
+    assert one.books.state_dict() == other.books.state_dict()
+    for mine, theirs in zip(one.agents, other.agents, strict=True):
+        assert (mine.id, mine.name) == (theirs.id, theirs.name)
+        for name, value in theirs.status.items():
+            own = mine.status.get(name)
+            if name == "plan":  # of a row, it does not say where it went
+                own, value = (each[theirs.status["now"] :] for each in (own, value))
+            elif name == "stuck":  # nor why it does not get there
+                own, value = bool(own), bool(value)
+            assert own == value, (mine.id, name)
+
+
+async def test_many_citizens_live_in_columns_until_somebody_looks_and_then_as_agents() -> None:
+    city = City.generate(seed=5, citizens=1000)
+    first, second = ([*make_economy(city, seed=5), Feed()] for _ in range(2))
+    async with (
+        Society(1000, city, seed=5, services=first, start="2026-01-05T11:00") as one,
+        Society(1000, city, seed=5, services=second, start="2026-01-05T11:00") as other,
+    ):
+        assert len(other.agents) == 1000  # looked at before the first step
+        assert one.ids() == other.ids()
+        for town in (one, other):
+            town.intervene(Intervention(3, close=["park"], pay=[["government", "everyone", 100]]))
+        await one.run(steps=6)
+        await other.run(steps=6)
+        assert one.population is not None
+        assert one.respondent(7).name == other.respondent(7).name
+        assert one.population is not None  # who is asked something need not be an agent
+        for _ in range(2):
+            same_agents(one, other)
+            assert one.population is None
+            await one.run(steps=4)
+            await other.run(steps=4)
+
+
+async def test_citizens_of_ones_own_come_to_a_town_that_lived_in_columns() -> None:
+    city = City.generate(seed=5, citizens=1100)
+    async with Society(1000, city, seed=5, services=make_economy(city, seed=5)) as town:
+        await town.run(steps=2)
+        town.add(CitizenAgent("ada"))
+        await town.run(steps=2)
+        assert len(town.ids()) == len(town.agents) == 1001
+        town.remove("5")
+        state = town.state_dict()
+    async with Society(1000, city, seed=5, services=make_economy(city, seed=5)) as again:
+        again.add(CitizenAgent("ada"))
+        again.load_state_dict(state)
+        assert again.state_dict() == state
+
+
+@pytest.mark.parametrize("what", ("model", "engine", "facts", "services", "journal"))
+def test_code_of_ones_own_makes_citizens_agents(what: str, tmp_path: Path) -> None:
+    class Own(Service):
+        pass
+
+    options: dict[str, Any] = {
+        "model": ScriptedModel([]),
+        "engine": Shuffled(1),
+        "facts": lambda clock: {},
+        "services": [Own("own")],
+        "journal": tmp_path / "runs.db",
+    }
+    city = City.generate(seed=5, citizens=1000)
+    with Society(1000, city, seed=5, **{what: options[what]}) as town:
+        assert town.population is None
