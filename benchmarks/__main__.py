@@ -15,7 +15,7 @@ NAMES = (
     *("imports", "messages", "turn", "conversation", "society", "population", "agreement"),
     *("local_model", "choices", "loop", "dualact", "memory", "folder", "journal", "http", "amqp"),
     *("citations", "research", "research_speed", "hostile", "studio", "doors", "door_requests"),
-    *("origins", "agentdojo", "injections", "killed"),
+    *("origins", "agentdojo", "injections", "mesa_models", "killed"),
 )
 
 

@@ -444,10 +444,12 @@ def town() -> None:
     for row in rows[24::8]:
         bar = "■" * (row["home"] // 50) + "□" * (row["work"] // 50)
         print(
-            f"    {row['time'][11:16]}  {bar:<20}  {row['home']:4} at home, {row['work']:3} at work"
+            f"    {row['time'][11:16]}  {bar:<20}  {row['home']:4} at home, "
+            f"{row['work']:3} at work, {row['working']:3} working"
         )
     messages = sum(row["messages"] for row in rows)
-    print(f"\n    the others are out; {messages:,} messages in the day")
+    say("The others are out. Some work at home, and some at work have lunch.", "    ")
+    print(f"    {messages:,} messages in the day")
 
 
 async def day() -> list[dict[str, Any]]:

@@ -51,6 +51,7 @@ NAMES = (
     "CallEnded",
     "CallStarted",
     "CallbackApprover",
+    "ChangedArgs",
     "ChatMessage",
     "ChattyAI",
     "ChosenBy",

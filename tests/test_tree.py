@@ -338,6 +338,7 @@ FLOORS = {
         "act",
         "runs",
         "research",
+        "doors",
         "studio",
     ),
     "cli": (

@@ -24,8 +24,8 @@ agents.person: Person ask_person
 agents.remote_agent: RemoteAgent
 agents.show_reply: show
 agents.user: User
-approval: Always ApprovalRequest Approver CallbackApprover Question RefuseAll Refused Rule
-    RuleApprover TerminalApprover
+approval: Always ApprovalRequest Approver CallbackApprover ChangedArgs Question RefuseAll Refused
+    Rule RuleApprover TerminalApprover
 block: Block
 budget: Budget Spent
 clock: Clock

@@ -22,6 +22,7 @@ from moothall.approval import Always as Always
 from moothall.approval import ApprovalRequest as ApprovalRequest
 from moothall.approval import Approver as Approver
 from moothall.approval import CallbackApprover as CallbackApprover
+from moothall.approval import ChangedArgs as ChangedArgs
 from moothall.approval import Question as Question
 from moothall.approval import RefuseAll as RefuseAll
 from moothall.approval import Rule as Rule

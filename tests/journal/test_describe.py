@@ -135,6 +135,11 @@ def test_describe_shows_interruptions(tmp_path: Path) -> None:
         ("failed", {"key": "get", "error": "OSError: down"}, "step get failed: OSError: down"),
         ("permitted", {"key": "1.0", "fingerprint": "f"}, "permitted: step 1.0"),
         (
+            "permitted",
+            {"key": "1.0", "fingerprint": "f", "args": {"a": 5, "b": 1}, "was": {"a": 9, "b": 1}},
+            "permitted: step 1.0, with arguments that a person changed: a: 9 → 5",
+        ),
+        (
             "decided",
             {"key": "1.0", "decision": "done", "value": 5},
             "decided by a person, step 1.0: it took effect, result: 5",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from moothall import Journal, Society
 from moothall.errors import ConfigError
 from moothall.orders.order import order_of, record
-from moothall.orders.simulate import SimulateOrder, check, society_of
+from moothall.orders.simulate import SimulateOrder, check, society_of, threads_for
 
 ORDER = SimulateOrder(citizens=10, step="6h", seed=3)
 
@@ -57,3 +58,8 @@ def test_a_run_goes_on_by_the_order_that_its_record_has(tmp_path: Path) -> None:
         assert found == ORDER
         assert isinstance(found, SimulateOrder)
         assert asyncio.run(lived(found, journal)) == asyncio.run(lived(ORDER, None))
+
+
+def test_citizens_in_columns_run_on_as_many_threads_as_pay() -> None:
+    assert threads_for(100_000) == 1
+    assert 1 <= threads_for(1_000_000) <= min(3, os.cpu_count() or 1)

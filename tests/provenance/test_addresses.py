@@ -202,6 +202,7 @@ def test_own_of_another_value_is_refused() -> None:
         ("Today is 2024-05-15. Meet Anna next Monday.", "2024-05-27", 0),
         ("Today is 2024-05-15. Meet Anna in two weeks.", "2024-05-29", 0),
         ("Today is 2024-05-15. Meet Anna tomorrow.", "2024-05-17", 1),
+        ("Today is 2023-02-28. Meet Anna tomorrow.", "February 29", 1),
         ("Today is 2024-05-15. Meet Anna on Monday.", "2024-06-03", 1),
         ("Meet Anna at 10:00 for two hours.", "12:00", 0),
         ("Meet Anna at 9:30 for half an hour.", "10:00", 0),

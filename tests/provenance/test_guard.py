@@ -443,3 +443,16 @@ def test_guard_must_name_parameters_of_the_action() -> None:
             """Send."""
 
     assert Sender("s").offers["send_mail"].guard == ("to",)
+
+
+def test_call_that_was_refused_takes_no_origin_from_a_value_of_the_program() -> None:
+    desk = Desk()
+    answers = (
+        READ,
+        call("contact", name="Anna"),
+        call("pay", to="anna@example.org", amount=999),
+        call("pay", to="anna@example.org", amount=50),
+    )
+    desk.agent(*answers, "done").reply_sync("Read my mail and pay Anna 50.")
+    assert desk.paid == [("anna@example.org", 50.0)]
+    assert [each.outside for each in desk.asked] == [("pay.amount=999",)]

@@ -51,6 +51,29 @@ def test_neighbours_in_columns_are_those_of_each_cell(around: int, torus: bool) 
     assert [ids[each] for each in (left, up, down, right)] == ["0,1", "1,0", "1,2", "2,1"]
 
 
+@pytest.mark.parametrize("around", (4, 8))
+@pytest.mark.parametrize("torus", (False, True))
+def test_cells_within_a_radius_are_those_so_many_steps_away(around: int, torus: bool) -> None:
+    grid = Grid(6, 3, around=around, torus=torus, cell_seconds=1)
+    ids = grid.ids()
+    for radius in (1, 2, 9):
+        table = grid.within(radius)
+        for cell, near in zip(ids, table.tolist(), strict=True):
+            found = [ids[each] for each in near if each >= 0]
+            expected = {each for each in ids if 0 < grid.seconds(cell, each) <= radius}
+            assert sorted(found) == sorted(expected)
+    with pytest.raises(ConfigError, match="radius must be a whole number"):
+        grid.within(0)
+
+
+def test_cells_within_a_radius_are_in_order_of_their_offset() -> None:
+    grid = Grid(3, 3)
+    ids = grid.ids()
+    middle = grid.within(1)[ids.index("1,1")].tolist()
+    assert [ids[each] for each in middle] == [each for each in ids if each != "1,1"]
+    assert grid.within(1)[0].tolist()[:4] == [-1] * 4  # of "0,0" what would lie to the left, above
+
+
 def test_capacity_and_position() -> None:
     assert Grid(3, 2).capacity("2,1") == 1
     assert Grid(3, 2, capacity=None).capacity("2,1") is None

@@ -31,10 +31,12 @@ def test_a_card_is_in_the_inbox_or_where_its_run_is_shown(
 ) -> None:
     """Folded it stays so over a reload; by keys it is found and permitted; always is for its run.
 
+    With edited arguments it runs with these, and its step says that a person changed them.
+
     In a window of a phone nothing is cut off, all tabs are in reach, and the page alone scrolls.
     What a model writes is Markdown, without an element of its own making.
     """
-    calls = [Call(str(n), "delete", {"path": f"notes-{n}.md"}) for n in range(3)]
+    calls = [Call(str(n), "delete", {"path": f"notes-{n}.md"}) for n in range(4)]
     agent = ReActAgent(
         "files",
         ScriptedModel([*(ModelReply("", (each,)) for each in calls), ANSWER]),
@@ -65,18 +67,25 @@ def test_a_card_is_in_the_inbox_or_where_its_run_is_shown(
             page.keyboard.press("Escape")
             page.get_by_role("tab", name="Act and review").click()
             expect(card).to_be_in_viewport()
+            card.get_by_role("button", name="Edit arguments").click()
+            card.get_by_role("textbox", name="Argument path").fill("old.md")
+            card.get_by_role("button", name="Permit as edited").click()
+            expect(card).to_contain_text("notes-2.md")
             card.get_by_role("button", name="Always in this run").click()
             done.result(30)
         finally:  # else the run would wait for ever, and this test with it
-            for each in studio.cards.to_json():
-                studio.cards.decide(each["number"], {"permit": False})
+            while not done.done():
+                for each in studio.cards.to_json():
+                    studio.cards.decide(each["number"], {"permit": False})
     steps = page.get_by_role("log", name="Steps")
-    expect(steps.get_by_role("row", name="3 notes-2.md is gone")).to_be_visible()
+    expect(steps.get_by_role("row", name="3 old.md is gone")).to_be_visible()
+    expect(steps.get_by_text("changed by a person")).to_be_visible()
+    expect(steps.get_by_role("row", name="3 notes-3.md is gone")).to_be_visible()
     expect(steps.locator("strong")).to_have_text("here")
     expect(steps.locator("li")).to_have_text(["one", "two"])
     expect(steps).to_contain_text("the page (https://a.example/x)")
     expect(steps.locator("img, a")).to_have_count(0)
-    for tab in ("Space", "Act and review", "Research", "Society", "Runs"):
+    for tab in ("Space", "Act and review", "Research", "Society", "Runs", "Doors"):
         button = page.get_by_role("tab", name=tab, exact=True)
         expect(button).to_be_in_viewport(ratio=1)
         button.click()

@@ -20,7 +20,7 @@ from moothall import Agent, NativeSpace
 from moothall.studio import Studio
 from studio.conftest import TOKEN
 
-TABS = ("Space", "Act and review", "Research", "Society", "Runs")
+TABS = ("Space", "Act and review", "Research", "Society", "Runs", "Doors")
 PROGRAM = """
 import sys
 from moothall import Agent, NativeSpace

@@ -110,6 +110,61 @@ def test_from_objectives_to_the_report(folder: Path, open_page: Callable[..., Pa
     expect(which.locator("option:checked")).to_contain_text("Which port does alpha use?")
 
 
+def test_a_plan_is_changed_before_research_begins_and_the_report_is_asked(
+    folder: Path, open_page: Callable[..., Page], studio: Studio
+) -> None:
+    """What a person leaves in the plan is done, and no more; a task that cannot be done is told.
+
+    Each sentence opens its passage, with what it rests on marked. A question is answered from the
+    passages; research on it begins where this one searched.
+    """
+    page = open_page("Space")  # a plan may come before its tab was opened
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    order = ResearchOrder(["Which port does alpha use?"], str(folder), review_plan=True)
+    first = studio.jobs.start(order)
+    page.locator(".s-inbox").click()
+    card = page.get_by_role("article", name="plan")
+    expect(card).to_contain_text("Which port does alpha use?")
+    page.get_by_role("tab", name="Research", exact=True).click()
+    expect(card).to_be_in_viewport()
+    card.get_by_role("button", name="Add").first.click()
+    query = card.get_by_role("textbox", name="query of the task")
+    while query.count() > 1:
+        card.get_by_role("button", name="Remove").last.click()
+    query.fill("")
+    card.get_by_role("button", name="Begin research").click()
+    expect(page.get_by_text("a task cannot be done")).to_be_visible()
+    query.fill("alpha port 4711")
+    card.get_by_role("button", name="Begin research").click()
+    expect(state(page)).to_contain_text("finished")
+    tasks = page.get_by_role("list", name="Tasks of iteration 1")
+    expect(tasks).to_contain_text('search_folder(query="alpha port 4711")')
+    expect(tasks.get_by_role("listitem")).to_have_count(1)
+    source = page.locator(".s-sources details").filter(has_text="uses port 4711").first
+    source.locator("summary").click()
+    expect(source.locator("mark")).to_contain_text("It uses port 4711.")
+    for name, ending in (("Word", "docx"), ("BibTeX", "bib")):
+        with page.expect_download() as started:
+            page.get_by_role("link", name=f"Download {name}").click()
+        assert started.value.suggested_filename == f"research-which-port-does-alpha-use.{ending}"
+        assert started.value.path().stat().st_size > 100
+    page.get_by_role("button", name="Copy", exact=True).click()
+    expect(page.get_by_text("copied as Markdown")).to_be_visible()
+    assert "uses port 4711" in page.evaluate("navigator.clipboard.readText()")
+    question = page.get_by_label("Question about the report")
+    question.fill("When was alpha written?")
+    page.get_by_role("button", name="Ask", exact=True).click()
+    answers = page.get_by_role("log", name="Answers from the report")
+    expect(answers).to_contain_text("written in 1998")
+    question.fill("What replaced alpha?")
+    page.get_by_role("button", name="Research it").click()
+    card.get_by_role("button", name="Begin research").click()  # it is asked for, too
+    expect(report(page).get_by_text("replaced alpha").first).to_be_visible()
+    assert studio.jobs.state(first) is None
+    runs = studio.journal.runs(kind="Researcher")
+    assert [each.task for each in runs][1:] == ["What replaced alpha?"]
+
+
 @pytest.mark.long
 def test_a_run_by_a_model_is_watched_stopped_and_resumed(
     folder: Path, open_page: Callable[..., Page]

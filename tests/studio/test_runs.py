@@ -406,6 +406,28 @@ def test_runs_that_are_large_damaged_or_gone(studio: Studio, page: Page) -> None
     expect(view.get_by_role("region", name="Output")).to_have_text(re.compile("^.x{149999}$"))
 
 
+def test_what_runs_cost_is_drawn_over_time(studio: Studio, page: Page) -> None:
+    """By agent, model and thread, in tokens and in money; of a run alone, too."""
+    aside(lambda: dual(studio.journal).reply_sync("Look.", run_id="cost", thread="ann"))
+    page.goto(f"{studio.url}runs")
+    chart = page.locator(".s-overview figure")
+    expect(chart).to_have_accessible_name(re.compile("Tokens by agent: .*pair"))
+    page.get_by_label("By what").select_option("by model")
+    expect(chart).to_have_accessible_name(re.compile("openai:gpt-4.1"))
+    page.get_by_label("By what").select_option("by thread")
+    page.get_by_label("What is added up").select_option("Cost")
+    expect(chart).to_have_accessible_name(re.compile(r"Cost by thread: .*ann \$"))
+    page.get_by_label("When").select_option("in the last day")
+    view = choose(page, "cost")
+    view.get_by_role("button", name="Cost", exact=True).click()
+    of_run = view.get_by_role("figure", name=re.compile("Tokens by agent"))
+    expect(of_run).to_have_accessible_name(re.compile("worker 1,.*boss 2"))
+    of_run.get_by_text("As a table").click()
+    expect(of_run.get_by_role("columnheader", name="worker")).to_be_visible()
+    view.get_by_role("button", name="Steps", exact=True).click()
+    page.get_by_label("When").select_option("at any time")
+
+
 def test_a_run_has_an_address_and_is_compared(studio: Studio, page: Page) -> None:
     """A step has one too; the browser's Back leads back. As a timeline and as a transcript.
 

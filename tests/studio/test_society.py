@@ -244,6 +244,50 @@ def test_citizens_are_looked_at_and_asked_and_the_town_is_changed(page: Page) ->
     expect(item).to_contain_text("will apply at Mon 00:30 (step 2)", timeout=3000)
 
 
+def test_a_town_is_read_by_layers_charts_its_log_and_its_checkpoints(
+    page: Page, studio: Studio
+) -> None:
+    """Citizens are coloured by a value; charts are chosen and kept; the log is searched.
+
+    A branch goes back to a chosen checkpoint, and how far back that is, is said before.
+    """
+    charts = page.locator(".s-curves figure")
+    page.locator(".s-charting summary").click()
+    page.get_by_label("model calls").check()
+    page.get_by_role("checkbox", name="Messages").uncheck()
+    expect(page.get_by_role("figure", name="model calls")).to_be_visible()
+    layer = page.get_by_label("Colour of the citizens")
+    layer.select_option("opinion of art")
+    expect(page.locator(".s-map")).to_have_attribute("data-layer", "opinions.art")
+    expect(page.locator(".s-legend")).to_contain_text("100 %")
+    layer.select_option("what they do")
+    expect(page.locator(".s-map")).to_have_attribute("data-layer", "")
+    page.get_by_label("Speed").select_option("as fast as it can")
+    press(page, "Play")
+    expect(state(page)).to_contain_text(re.compile(r"step (5\d|[6-9]\d|\d{3,}) "))
+    press(page, "Pause")
+    expect(state(page)).to_contain_text("· paused")
+    press(page, "Log")
+    page.get_by_label("Search the log").fill("tomorrow")
+    assert studio.society.town is not None
+    studio.society.town.intervene(news=["The market is open tomorrow."])
+    log = page.get_by_role("list", name="Log of events")
+    expect(log.get_by_role("listitem")).to_have_count(1)
+    expect(log).to_contain_text("The market is open tomorrow.")
+    page.reload()
+    expect(page.get_by_role("figure", name="model calls")).to_be_visible()
+    expect(charts).to_have_count(4)
+    town = studio.journal.runs()[-1].id
+    press(page, "Branch")
+    line = page.get_by_label("Checkpoint to go back to")
+    line.focus()
+    page.keyboard.press("Home")
+    expect(page.get_by_text(re.compile(r"\d+ steps back, to Mon 0\d:\d\d\."))).to_be_visible()
+    press(page, "Branch there")
+    expect(state(page)).to_contain_text(re.compile(r"step 1 of .* paused"))
+    assert studio.journal.runs()[-1].forked_from == town
+
+
 def test_a_page_tells_the_towns_of_two_programs_apart(tmp_path: Path) -> None:
     """One that comes back after a restart shows the new town, not both in one."""
     numbers = []

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from moothall.a2a.client import Broken, RemoteTask, Server
 from moothall.a2a.wire import COMPLETED, INPUT_REQUIRED, data_part, text_part
@@ -99,6 +100,14 @@ class A2AAgent(ConversationalAgent):
             raise ConfigError(f"{where}: headers= must be texts by name")
         self._timeout_s = float(timeout_s)
         self._server = Server(where, self.url, given, self._timeout_s)
+        self._counted = [0, 0]  # replies, and how many of them failed
+
+    def _door(self) -> dict[str, Any]:
+        """Return what it is connected to, for a page."""
+        parts = urlsplit(self.url)
+        where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        calls, failed = self._counted
+        return {"kind": "A2A agent", "where": where, "calls": calls, "failed": failed}
 
     async def aclose(self) -> None:
         """Close the connections of the running loop; a later reply opens new ones."""
@@ -111,10 +120,12 @@ class A2AAgent(ConversationalAgent):
         known = _of(request.state)
         heard = [*known.observed, *request.state.hear()]
         known.observed.clear()
+        self._counted[0] += 1
         try:
             return await self._replied(request, known, heard)
         except BaseException:  # sent with the next request
             known.observed.extendleft(reversed(heard))
+            self._counted[1] += 1
             raise
 
     async def _replied(

@@ -17,10 +17,12 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TextIO, runtime_checkable
 
 from moothall.approval.decision import Always as Always
+from moothall.approval.decision import ChangedArgs as ChangedArgs
+from moothall.approval.decision import Check, changed_or_refused
 from moothall.approval.decision import Decision as Decision
 from moothall.approval.decision import Refused as Refused
 from moothall.approval.decision import not_permitted as not_permitted
@@ -43,6 +45,9 @@ ABOUT: ContextVar[tuple[str, dict[str, Any], str, tuple[str, ...]] | None] = Con
 )
 """What is asked about the values of a call: action, arguments, the question, the values."""
 
+CHECKS: ContextVar[tuple[str, dict[str, Any], Check] | None] = ContextVar("checks", default=None)
+"""What checks other arguments of a call: action, arguments, the check."""
+
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
@@ -62,6 +67,7 @@ class ApprovalRequest:
             permits a request with a note.
         outside: the guarded values that come from outside, as `action.parameter=value`; an
             approver that returns `Always()` permits these for the thread
+        check: checks arguments for `ChangedArgs`; None where the arguments cannot be changed
     """
 
     agent: str
@@ -73,6 +79,7 @@ class ApprovalRequest:
     thread: str | None = None
     note: str = ""
     outside: tuple[str, ...] = ()
+    check: Check | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -90,6 +97,8 @@ class ApprovalRequest:
         if about is not None and about[:2] == (name, args):
             note = "; ".join(filter(None, (about[2], note)))
             outside = about[3]
+        checks = CHECKS.get()
+        check = checks[2] if checks and checks[:2] == (name, args) else None
         return cls(
             str(message["to"]),
             name,
@@ -100,6 +109,7 @@ class ApprovalRequest:
             thread,
             note,
             outside,
+            check,
         )
 
     @property
@@ -165,7 +175,7 @@ def check_approver(approver: object, whose: str) -> None:
 
 
 async def approve(approver: Approver | None, request: ApprovalRequest) -> Decision:
-    """Ask an approver. No approver, an exception and anything but `True` refuse."""
+    """Ask an approver. No approver, an exception and what is not a permission refuse."""
     if approver is None:
         return False
     try:
@@ -175,6 +185,8 @@ async def approve(approver: Approver | None, request: ApprovalRequest) -> Decisi
         return False
     if isinstance(answer, Always):
         return answer if request.outside else True
+    if isinstance(answer, ChangedArgs):
+        return changed_or_refused(answer, request.args, request.check)
     if not isinstance(answer, bool | Refused):
         template = "approver %r: an answer must be True, False or Refused, got %.80r: %s is refused"
         logger.warning(template, approver, answer, request)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from moothall.errors import ConfigError, NotPermitted
+from moothall.errors import ConfigError, InvalidArguments, NotPermitted
 from moothall.text import printable
 
 logger: logging.Logger = logging.getLogger("moothall.approval")
@@ -35,8 +36,43 @@ class Always:
     """
 
 
-Decision: TypeAlias = bool | Refused | Always
-"""An approver's decision: True and `Always()` permit; anything else refuses."""
+@dataclass(frozen=True, slots=True)
+class ChangedArgs:
+    """A permission, used instead of True, of the call with other arguments.
+
+    It is for a request that has a `check`, such as a call of a run: the arguments are checked by
+    the action's schema, the journal records them and which ones they replace, and the model is
+    told. For any other request it refuses.
+
+    Attributes:
+        args: all arguments of the call
+    """
+
+    args: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.args, dict):
+            raise ConfigError(f"ChangedArgs: args must be a dict, got {self.args!r:.80}")
+
+
+Decision: TypeAlias = bool | Refused | Always | ChangedArgs
+"""An approver's decision: True, `Always()` and `ChangedArgs(…)` permit; anything else refuses."""
+
+Check: TypeAlias = Callable[[dict[str, Any]], object]
+"""Checks the arguments of a call; raises InvalidArguments."""
+
+
+def changed_or_refused(changed: ChangedArgs, args: dict[str, Any], check: Check | None) -> Decision:
+    """Return a permission with other arguments once these are checked, else a refusal."""
+    if changed.args == args:
+        return True
+    if check is None:
+        return Refused("the arguments of this call cannot be changed")
+    try:
+        check(changed.args)
+    except InvalidArguments as error:
+        return Refused(f"the approver gave wrong arguments: {error}")
+    return changed
 
 
 def not_permitted(where: str, decision: object) -> NotPermitted:

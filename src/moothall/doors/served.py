@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
+from weakref import WeakSet
 
 from moothall.action import ACCESS_DENIED, ACCESS_REQUESTED, Action
 from moothall.agent import CURRENT, Agent
@@ -50,6 +51,17 @@ class Caller:
     tell: Callable[[Event], None] = lambda event: None
     run_id: str | None = None
     name: str = LOCAL
+
+
+_SERVED: Final[WeakSet[Served]] = WeakSet()
+_SERVING: Final = guard()
+
+
+def served_here() -> list[dict[str, Any]]:
+    """Return what each door of this process serves, to whom and how much."""
+    with _SERVING:
+        found = list(_SERVED)
+    return [each._door() for each in found]
 
 
 class _Sender(Agent):
@@ -93,7 +105,10 @@ class Served:
         self._calls: dict[str, Caller] = {}
         self._senders: dict[str, tuple[Agent, float]] = {}
         self._busy: Counter[str] = Counter()  # how many calls of each sender are under way
+        self._counted: Counter[str] = Counter()  # calls so far, by the caller's name
         self._guard = guard()
+        with _SERVING:
+            _SERVED.add(self)
         if self._own:
             self._space = NativeSpace(approver=CallerApprover())
             try:
@@ -118,6 +133,19 @@ class Served:
         self.agents[address(agent.id)] = agent
         if isinstance(agent, Threaded):
             agent.watch(self._tell)
+
+    def _door(self) -> dict[str, Any]:
+        """Return who is served to whom, and how much, for a page."""
+        callers = [*self.callers.tokens] if self.callers.tokens is not None else [LOCAL]
+        calls, under_way = dict(self._counted), sum(self._busy.values())
+        return {
+            "agents": [*self.agents],
+            "talks": [*self.replying()],
+            "actions": len(self.actions()),
+            "callers": callers,
+            "calls": calls,
+            "under_way": under_way,
+        }
 
     @property
     def busy(self) -> bool:
@@ -153,6 +181,7 @@ class Served:
         if caller.run_id is not None:
             RUNS_NAMED[id, to] = caller.run_id
         self._busy[sender] += 1
+        self._counted[caller.name] += 1
         try:
             pending = self._sender(sender).request(message, None)
             try:
@@ -194,6 +223,7 @@ class Served:
         budget = self.callers.budget(caller.name)
         id = f"door-{secrets.token_hex(16)}"
         self._busy[sender] += 1
+        self._counted[caller.name] += 1
         delivery = Delivery(Envelope(sender, to, "say", {}, id), REQUEST)
         delivery.mailbox, delivery.state = self._sender(sender)._mailbox, RUNNING
         self._calls[id] = caller
@@ -235,6 +265,8 @@ class Served:
         for each in self.agents.values():
             if isinstance(each, Threaded):
                 each.unwatch(self._tell)
+        with _SERVING:
+            _SERVED.discard(self)
         if self._own:
             await WORKERS.run(asyncio.get_running_loop(), self._space.close)
 

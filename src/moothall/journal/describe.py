@@ -222,6 +222,20 @@ def _over(data: dict[str, Any]) -> str:
     return f"over, {data['reason'].replace('_', ' ')}{detail}{text}"
 
 
+def _permitted(data: dict[str, Any]) -> str:
+    line = f"permitted: step {data['key']}"
+    if "args" not in data:
+        return line
+    args, was = data["args"], data.get("was", {})
+    changes = [
+        f"{name}: {escaped_json(was[name]) if name in was else '(not given)'} → "
+        f"{escaped_json(args[name]) if name in args else '(left out)'}"
+        for name in {**was, **args}
+        if name not in was or name not in args or was[name] != args[name]
+    ]
+    return f"{line}, with arguments that a person changed: {'; '.join(changes)}"
+
+
 def _text(content: Any) -> str:
     return content if isinstance(content, str) else escaped_json(content)
 
@@ -231,7 +245,7 @@ _KINDS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     "started": _started,
     "ended": _ended,
     "failed": _failed,
-    "permitted": lambda data: f"permitted: step {data['key']}",
+    "permitted": _permitted,
     "decided": _decided,
     "heard": _heard,
     "state": _state,

@@ -89,7 +89,7 @@ _KINDS: Final[dict[str, Shape]] = {
     "started": {**_STEP_DATA, "part?": str, "agent?": str, "asks?": bool},
     "ended": {**_STEP_DATA, "kept?": (str, None)},
     "failed": {**_STEP_DATA, "error": str},
-    "permitted": {"key": str, "fingerprint": str},
+    "permitted": {"key": str, "fingerprint": str, "proposed?": str, "args?": dict, "was?": dict},
     "decided": {"key": str, "decision": ("repeat", "skip", "done").__contains__},
     "state": {"state": dict, "appended": _lists, "earlier?": _hashes},
     "over": {"reason": str, "detail?": (str, None)},

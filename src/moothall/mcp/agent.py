@@ -6,6 +6,7 @@ import asyncio
 import os
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Self, Unpack
 from urllib.parse import urlsplit
 from weakref import WeakMethod, finalize
@@ -19,7 +20,13 @@ from moothall.action import (
 )
 from moothall.agent import Agent
 from moothall.arguments import names_checked
-from moothall.errors import ActionError, DefinitionError, MCPServerError, MissingExtra
+from moothall.errors import (
+    ActionError,
+    ConfigError,
+    DefinitionError,
+    MCPServerError,
+    MissingExtra,
+)
 from moothall.mcp.connection import Connection
 from moothall.mcp.listing import Definition, Offered
 from moothall.mcp.lock import Lock
@@ -120,6 +127,7 @@ class MCPAgent(Agent):
         if self._lock is not None:
             Lock(self._lock)
         self._starting = guard()
+        self._counted = [0, 0]  # calls, and how many of them failed
         in_child(self._forget)
 
     # -- its connection ----------------------------------------------------------------------------
@@ -211,6 +219,43 @@ class MCPAgent(Agent):
         """In a forked child, open a connection of its own: the other is the parent's."""
         self._connection = None
 
+    # -- what a person is shown of it --------------------------------------------------------------
+
+    def _door(self) -> dict[str, Any]:
+        """Return what it is connected to, what is locked and what has changed, for a page."""
+        server, connection = self._server, self._connection
+        target = self._target
+        where = target if isinstance(target, str) else os.path.basename(target[0])
+        if isinstance(target, str):  # a user, a query or a fragment may be a key
+            parts = urlsplit(target)
+            where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        live = connection is not None and not connection.is_closed and connection._live is not None
+        told = {"kind": "MCP server", "where": where, "connected": live, "lock": self._lock}
+        tools = {} if server is None else server.tools
+        changed, gone = {}, list[str]()
+        if self._lock is not None and server is not None:
+            lock = Lock(self._lock)
+            found = {name: lock.difference(str(self.id), each) for name, each in tools.items()}
+            changed = {name: said for name, said in found.items() if said}
+            gone = lock.gone(str(self.id), tools)
+        return {
+            **told,
+            "tools": sorted(tools),
+            "changed": changed,
+            "gone": gone,
+            "seen": _seen(tools),
+            "calls": self._counted[0],
+            "failed": self._counted[1],
+        }
+
+    def _accept(self, seen: str) -> None:
+        """Accept the definitions that a person has seen; ConfigError if they have changed since."""
+        server = self._server
+        if self._lock is None or server is None or _seen(server.tools) != seen:
+            raise ConfigError(f"{self._name}: its definitions have changed: look at them again")
+        Lock(self._lock).accept(str(self.id), server.tools)
+        self._listed(server)
+
     # -- its actions -------------------------------------------------------------------------------
 
     @property
@@ -285,7 +330,20 @@ class MCPAgent(Agent):
             return await answered(str(self.id), params, context.ask_person)
 
         connection = self._opened()
-        return await connection.request(checked, what, None if context is None else ask)
+        with self._starting:
+            self._counted[0] += 1
+        try:
+            return await connection.request(checked, what, None if context is None else ask)
+        except Exception:
+            with self._starting:
+                self._counted[1] += 1
+            raise
+
+
+def _seen(tools: Mapping[str, Definition]) -> str:
+    """Return a hash of definitions, to which what a person accepts is bound."""
+    listed = sorted(each.sha256 for each in tools.values())
+    return sha256(" ".join(listed).encode()).hexdigest()
 
 
 def _nobody(offered: Offered) -> None:

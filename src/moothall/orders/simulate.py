@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from moothall.journal import Journal
     from moothall.society import Society
 
+_ROWS_OF_A_THREAD: Final = 1 << 18
+"""With fewer rows for each, threads wait for one another longer than they gain
+(docs/benchmarks.md)."""
 MOST_AGENTS: Final = 10_000
 """More citizens than this live in columns, unless a model decides."""
 _LEAST_CITIZENS: Final = 10
@@ -54,7 +57,7 @@ class SimulateOrder:
     max_calls: int | None = None
     out: str | None = None  # the folder of the tables
     parquet: bool | None = None  # or CSV; None for Parquet where pyarrow is installed
-    threads: int = 1  # for citizens in columns
+    threads: int | None = None  # for citizens in columns; None for as many as pay
     trajectories: bool = False  # whether the tables say who was where in each step
 
     @property
@@ -137,6 +140,13 @@ def _faults(order: SimulateOrder) -> Iterator[str]:
             yield f"--model: {error}"
 
 
+def threads_for(citizens: int) -> int:
+    """Return how many threads pay for so many citizens in columns, on this process's cores."""
+    given = getattr(os, "sched_getaffinity", None)
+    cores = (os.cpu_count() or 1) if given is None else len(given(0))
+    return max(1, min(cores, citizens // _ROWS_OF_A_THREAD))
+
+
 def society_of(
     order: SimulateOrder, journal: Journal | None = None, key: str | None = None
 ) -> Society:
@@ -155,7 +165,7 @@ def society_of(
         llm=model,
         budget=budget,
         columns=order.in_columns,
-        threads=order.threads,
+        threads=order.threads or threads_for(order.citizens),
         journal=journal,
     )
     return made

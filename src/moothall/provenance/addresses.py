@@ -50,6 +50,11 @@ _PHONE: Final = re.compile(
 )
 
 
+_SCHEME: Final = re.compile(rf"(?:{_SCHEMES}):")
+_POINT: Final = re.compile(r"\.\w")
+_DIGITS: Final = re.compile(r"\d\d")
+
+
 class Address(NamedTuple):
     """An address as it stands in a text, and whether it is the number of an account or a card."""
 
@@ -61,15 +66,33 @@ def addresses_in(value: Any) -> list[Address]:
     """Return the addresses within the texts of a value, each once, at most one more than `MOST`."""
     found: dict[Address, None] = {}
     for text in _texts_of(value, 0):
-        for pattern in (_WEB, _MAIL, _SITE, _FILE, _IBAN, _NUMBER, _PHONE):
-            account = pattern is _IBAN or pattern is _NUMBER
+        for pattern in _patterns_for(text):
+            account, any_found = pattern is _IBAN or pattern is _NUMBER, False
             for each in pattern.finditer(text):
                 found[Address(_bare(each[0]), account)] = None
+                any_found = True
                 if len(found) > MOST:
                     return [*found]
-            if account or pattern is _WEB:  # what is within it is no address of its own
+            if any_found and (account or pattern is _WEB):  # what is within it is no other address
                 text = pattern.sub(" ", text)
     return [*found]
+
+
+def _patterns_for(text: str) -> list[re.Pattern[str]]:
+    """Return the patterns that may match in a text, in order: most texts have few signs of any."""
+    lower = text.lower()
+    made = []
+    if "://" in lower or "www." in lower or _SCHEME.search(lower):
+        made.append(_WEB)
+    if "@" in lower:
+        made.append(_MAIL)
+    if _POINT.search(lower):
+        made.append(_SITE)
+    if "/" in lower or "\\" in lower:
+        made.append(_FILE)
+    if _DIGITS.search(lower):
+        made += [_IBAN, _NUMBER, _PHONE]
+    return made
 
 
 def _bare(text: str) -> str:

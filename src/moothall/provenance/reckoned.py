@@ -100,7 +100,10 @@ def is_named(key: Key, texts: Iterable[str], todays: Iterable[date]) -> bool:
     """Whether one of the user's folded texts names a day, counted from what is today."""
     said = [(days_named(text), weekdays_named(text)) for text in texts]
     for today in todays:
-        day = date(key[1] or today.year, *key[2:])
+        try:
+            day = date(key[1] or today.year, *key[2:])
+        except ValueError:  # the 29th of February is in no such year
+            continue
         away = (day - today).days
         for days, weekdays in said:
             if away in days or any(

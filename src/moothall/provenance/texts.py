@@ -68,7 +68,7 @@ class Texts:
         self._read_size = 0
         self._located: dict[str, Origin] = {}  # values that were looked for since the last text
         self._traced: dict[tuple[Any, type, str], Traced] = {}  # values traced since the last text
-        self.placed: set[str] = set()  # values from outside that the model gave to actions
+        self._placed: set[str] = set()  # values from outside that actions were given
         self._whole: dict[Key, str] = {}  # values of results that are the program's as a whole
         self._written = ""  # what the model had actions of the program write or work on
         self._written_keys: set[Key] = set()
@@ -136,6 +136,12 @@ class Texts:
             self._written_keys.update(keys_in(text))
             self._traced.clear()
 
+    def place(self, value: Any) -> None:
+        """Note what an action that brings texts from outside was given, which they may have."""
+        for each in _texts(value):
+            self._placed.update(map(fold, (each, *parts_of(each))))
+        self._traced.clear()
+
     # -- where a value stands ----------------------------------------------------------------------
 
     def trace(self, value: Any, also: str = "") -> Traced:
@@ -200,7 +206,7 @@ class Texts:
         found = self._by_key(keys) if keys else self._by_text(needle)
         if found is None and (pattern := spaced(needle)) is not None:
             found = self._by_pattern(pattern)
-        if found is None and self._whole and needle not in self.placed:
+        if found is None and self._whole and needle not in self._placed:
             keys = (("text", needle), *(each for each in keys if each[0] == "number"))
             source = next((self._whole[each] for each in keys if each in self._whole), None)
             found = None if source is None else Origin("program", source)

@@ -111,7 +111,8 @@ class ReadRecord(Generic[S]):
     def _take_step(self, kind: str, data: dict[str, Any]) -> None:
         past = self._steps.setdefault(data["key"], Past(data["key"]))
         if kind == "permitted":
-            past.permitted = data["fingerprint"]
+            past.permitted, past.proposed = data["fingerprint"], data.get("proposed")
+            past.changed, past.was = data.get("args"), data.get("was")
             past.state = past.state or kind
             return
         if kind == "decided":

@@ -223,18 +223,16 @@ class RecordedAgent(ConversationalAgent):
     async def _respond(self, request: ReplyRequest) -> Reply:
         self._check_request(request)
         await self._get_ready()
-        part = request.record
+        part, record = request.record, NULL_RECORD
         if part is None and self._journal is not None:
             part = await self._begin(self._journal, request)
-        if part is None:
-            return await self._traced(request, NULL_RECORD)
-        record: Record[Any] | None = None
         try:
             try:
-                record = self._begun(part, request)
+                if part is not None:
+                    record = self._begun(part, request)
             except RunMismatch as error:
                 journal = self._journal
-                if journal is None or not self._may_fork(request, error):
+                if part is None or journal is None or not self._may_fork(request, error):
                     raise
                 part.close()
                 run_id = request.run_id
@@ -242,21 +240,17 @@ class RecordedAgent(ConversationalAgent):
                 logger.warning("%s; resuming its fork, run %r", error, request.run_id)
                 part = await self._begin(journal, request)
                 record = self._begun(part, request)
-            return await self._traced(request, record)
+            if tracing.active is None or ended(record):  # a run that had ended has its span
+                return await self._work(request, record)
+            span = tracing.active.reply(self, request, record)
+            return await tracing.traced(span, partial(self._work, request, record))
         finally:
-            if record is not None and record.at_end is not None:
+            if record.at_end is not None:
                 record.at_end()
-            if request.record is None:
+            if part is not None and request.record is None:
                 part.close()
-                if record is not None and ended(record):
+                if ended(record):
                     self._end_run(f"{part.run.key}/", request.thread)
-
-    async def _traced(self, request: ReplyRequest, record: Record[Any]) -> Reply:
-        """Answer in a span of its own; one that had ended before has its span already."""
-        if tracing.active is None or ended(record):
-            return await self._work(request, record)
-        span = tracing.active.reply(self, request, record)
-        return await tracing.traced(span, partial(self._work, request, record))
 
     async def _begin(self, journal: Journal, request: ReplyRequest) -> Part:
         """Open the run of a request, new or resumed."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from moothall.agent import CURRENT, Agent
@@ -197,13 +198,11 @@ def sources_of_speaker(agent: Any, thread: str | None = None) -> Asked:
 
 def sources_told_to(agent: Any, sender: str) -> list[str]:
     """Return the outside sources that an agent has read in its conversations with a sender."""
-    if getattr(agent, "_untracked", False):
-        return [f"agent {agent.id}"]
+    own = [f"agent {agent.id}"] if getattr(agent, "_untracked", False) else []
     kept = getattr(agent, "_threads", None)
     found = [] if kept is None else [kept.default, *kept.of_sender(sender)]
-    return union(
-        source for each in found if each.texts is not None for source in each.texts.sources
-    )
+    read = (each.texts.sources for each in found if each.texts is not None)
+    return union(chain(own, *read))
 
 
 def note_content(request: ReplyRequest, agent: Any) -> None:
@@ -225,7 +224,7 @@ def tell_caller(agent: Any, thread: Thread) -> None:
         return
     if agent._untracked:
         read.read += (f"agent {agent.id}",)
-    elif thread.texts is not None:
+    if thread.texts is not None:
         read.read += tuple(thread.texts.sources)
 
 
@@ -247,7 +246,7 @@ def sources_of_thread(request: ReplyRequest) -> list[str]:
 
 
 def note_sources(request: ReplyRequest, sources: list[str]) -> None:
-    """Keep in a group's thread the outside sources that its members have read."""
+    """Keep in a thread the outside sources that a researcher, or members of a group, have read."""
     if not sources:
         return
     thread = request.state

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from moothall.approval import ChangedArgs
+
 
 @dataclass(slots=True)
 class Past:
@@ -20,6 +22,9 @@ class Past:
     result: Any = None  # its result, as JSON data
     error: str = ""  # why it failed
     permitted: str | None = None  # the fingerprint of the permitted request
+    proposed: str | None = None  # that of the request as it was made, if a person changed it
+    changed: dict[str, Any] | None = None  # the arguments with which it was permitted then
+    was: dict[str, Any] | None = None  # the arguments that these replace
     decision: str | None = None  # what a person decided: `repeat`, `skip` or `done`
     value: Any = None  # the result that a person stated, if the decision is `done`
     kept: str | None = None  # the hash of the result, if that is bytes
@@ -46,9 +51,22 @@ class Step:
         # The arguments with which it began before the process died: they hold.
         self.args: Any = past.args if past.state == "started" else None
 
-    async def permitted(self, fingerprint: str, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """Return whether exactly this request is permitted: as recorded, or by asking."""
-        if self.past.permitted == fingerprint:
+    async def permitted(
+        self,
+        fingerprint: str,
+        ask: Callable[[], Awaitable[Any]],
+        change: Callable[[dict[str, Any]], tuple[str, dict[str, Any]]] | None = None,
+    ) -> Any:
+        """Return whether exactly this request is permitted: as recorded, or by asking.
+
+        `change` gives it the arguments of `ChangedArgs`, and returns its new fingerprint and the
+        arguments that they replace.
+        """
+        past = self.past
+        if past.permitted == fingerprint:
+            return True
+        if past.proposed == fingerprint and past.changed is not None and change is not None:
+            change(past.changed)
             return True
         record = self._record
         record.wait(1)
@@ -57,8 +75,14 @@ class Step:
             decision = await ask()
         finally:
             record.wait(-1)
+        note: dict[str, Any] = {"key": self._key, "fingerprint": fingerprint}
+        if isinstance(decision, ChangedArgs) and change is not None:
+            exact, was = change(decision.args)
+            note |= {"fingerprint": exact, "proposed": fingerprint}
+            note |= {"args": decision.args, "was": was}
+            decision = True
         if decision is True:
-            record.note("permitted", {"key": self._key, "fingerprint": fingerprint})
+            record.note("permitted", note)
             await record.commit()
         return decision
 
@@ -98,8 +122,17 @@ class Step:
 class _NullStep(Step):
     """The step of a run without a journal."""
 
-    async def permitted(self, fingerprint: str, ask: Callable[[], Awaitable[Any]]) -> Any:
-        return await ask()
+    async def permitted(
+        self,
+        fingerprint: str,
+        ask: Callable[[], Awaitable[Any]],
+        change: Callable[[dict[str, Any]], tuple[str, dict[str, Any]]] | None = None,
+    ) -> Any:
+        decision = await ask()
+        if isinstance(decision, ChangedArgs) and change is not None:
+            change(decision.args)
+            return True
+        return decision
 
     async def begins(self, args: Any = None, reserved: Mapping[str, Any] | None = None) -> None:
         return None

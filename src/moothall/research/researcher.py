@@ -24,6 +24,7 @@ from moothall.reasoning.record import NULL_RECORD, Record
 from moothall.reasoning.recorded_agent import RecordedAgent
 from moothall.reasoning.reply import GIVEN, Reply, Stop
 from moothall.reasoning.reply_request import ReplyRequest
+from moothall.reasoning.replying import note_sources
 from moothall.reasoning.resume import guarded
 from moothall.reasoning.state import dumped, loaded, opened, state
 from moothall.reasoning.threaded import describe
@@ -471,6 +472,7 @@ class Researcher(RecordedAgent):
             await record.commit()
             return reply
         finally:
+            note_sources(request, [each.url for each in bench.resources.get_all() if each.visited])
             bench.running, bench.record = False, NULL_RECORD
 
     async def _research(

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
+from moothall.society.blocks import all_blocks
 from moothall.society.city.city import City
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
 from moothall.society.kernel.commit import Service
@@ -75,7 +76,7 @@ def become_agents(society: Any, kept: Mapping[str, dict[str, Any]]) -> None:
                 row + 1,
                 name_of(population, row),
                 memory=CitizenMemory(population.status_of(row)),
-                blocks=drawn.all_blocks(),
+                blocks=all_blocks(),
             )
             for row in range(len(population))
         ]

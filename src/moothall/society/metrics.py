@@ -66,6 +66,23 @@ class Metric:
 
 _WHERE: Final = "Where citizens are"
 
+
+def _working(now: Measure) -> int:
+    """Return how many do their work in the step, wherever they are, at home too."""
+    population = now.society.population
+    if population is not None:
+        acts = population.declared.get("act")
+        words = () if acts is None else acts.words
+        return int((population.columns["act"] == words.index("work")).sum()) if words else 0
+    statuses = (each.agent.memory.status for each in now.society._citizens)
+    return sum(status.get("act") == "work" for status in statuses)
+
+
+def _unemployment(now: Measure) -> float:
+    """Return the share of the jobless of the last day; 0 without a labour market."""
+    return float(getattr(now.society.services.get("labour"), "unemployment", 0.0))
+
+
 METRICS: Final = (
     Metric(
         "moving",
@@ -95,6 +112,8 @@ METRICS: Final = (
         chart=_WHERE,
         unit="citizens",
     ),
+    Metric("working", _working),
+    Metric("unemployment", _unemployment),
     Metric(
         "money",
         lambda now: now.society.books.total,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from moothall.society.arrays import np
@@ -91,3 +92,47 @@ def _of_rows(society: Steps) -> tuple[Any, ...]:
         act = np.array(meant)[columns["act"]]
     numbers = (columns[each] for each in ("place", "moving_to", "moving_from", "left", "arrives"))
     return population.places, list(map(str, population.ids.tolist())), *numbers, act
+
+
+# What the blocks keep in a citizen's status for themselves.
+_KEPT: Final = (
+    "day mended now faded paid_day jobless purse earned stuck place home work school plan act "
+    "plan_home plan_duty plan_now plan_chosen moving_to moving_from arrives left mode item_do "
+    "item_where item_until gender education occupation household pay skill age social hunger "
+    "energy safety money savings income"
+)
+_INSIDE: Final = frozenset(_KEPT.split())
+
+
+def numbers(society: Steps, needs: Iterable[str], topics: Iterable[str]) -> dict[str, str]:
+    """Return what of a citizen's status is a number, by its path: a name for people."""
+    found = {"money": "money", "savings": "savings", "income": "income", "profile.age": "age"}
+    found |= {f"needs.{each}": f"{each}, how far it is met" for each in needs}
+    found |= {f"opinions.{each}": f"opinion of {each}" for each in topics}
+    if society.population is not None:
+        columns = society.population.columns
+        own = [
+            name for name, each in columns.items() if each.ndim == 1 and each.dtype.kind in "iufb"
+        ]
+    else:
+        first = society._citizens[0].agent.memory.status if society._citizens else {}
+        own = [name for name, value in first.items() if isinstance(value, int | float)]
+    return found | {name: name.replace("_", " ") for name in own if name not in _INSIDE}
+
+
+def levels(society: Steps, path: str, topics: Sequence[str]) -> Any:
+    """Return a number of each citizen's status, in id order; NaN where there is none."""
+    of, _, name = path.rpartition(".")
+    if society.population is not None:
+        columns, count = society.population.columns, len(society.population)
+        if of == "opinions":
+            column = columns["opinions"] if "opinions" in columns and name in topics else None
+            return np.full(count, np.nan) if column is None else column[:, topics.index(name)] + 0.0
+        return columns[name] + 0.0 if name in columns else np.full(count, np.nan)
+    made = []
+    for mailbox in society._citizens:
+        value: Any = mailbox.agent.memory.status
+        for each in path.split("."):
+            value = value.get(each) if isinstance(value, dict) else None
+        made.append(float(value) if isinstance(value, int | float) else np.nan)
+    return np.array(made)

@@ -129,7 +129,9 @@ class Society(Experiments):
         given.check_parts(limits, model=model, engine=engine, budget=budget, facts=facts)
         self.services: dict[str, Service] = given.services_of(services)
         parts: Any = {"model": model, "engine": engine, "journal": journal, "facts": facts}
-        self._by_rows = columns_first.in_columns(citizens, city, self.services, **parts)
+        self._by_rows = type(self) is Society and columns_first.in_columns(
+            citizens, city, self.services, **parts
+        )
         if self._by_rows:
             self._kept = columns_first.copies_of(self.services)
             citizens = Population(cast(int, citizens), city, seed=seed)
@@ -186,7 +188,11 @@ class Society(Experiments):
     def _made_agents(self) -> None:
         if self._by_rows:
             self._by_rows = False
-            columns_first.become_agents(self, self._kept)
+            self.router.at_own_work = True  # many agents take seconds
+            try:
+                columns_first.become_agents(self, self._kept)
+            finally:
+                self.router.at_own_work = False
 
     def ids(self) -> list[str]:
         """Return the ids of the agents, and of drawn citizens, in the order of their coming."""

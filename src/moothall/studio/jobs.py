@@ -25,6 +25,7 @@ from moothall.orders.resumable import forked_for, recorded_order, refusal
 from moothall.orders.simulate import SimulateOrder
 from moothall.reasoning.read_record import check as check_program
 from moothall.studio.cards import PageDesk
+from moothall.studio.cards.plan import PlanDesk
 from moothall.studio.hub import Hub, in_thread
 from moothall.threads import guard
 
@@ -194,7 +195,7 @@ class Jobs:
             self._hub.feed.publish("job", job.to_json())
 
     def _run(self, job: _Job, began: Future[None]) -> None:
-        job.agent = _agent_for(job.order, self._hub, job.resumed.wait)
+        job.agent = _agent_for(job.run_id, job.order, self._hub, job.resumed.wait)
         _check_program(job.run_id, job.agent, self._hub)
         asyncio.run(self._live(job, began))
 
@@ -223,14 +224,16 @@ class Jobs:
         self._hub.feed.publish("job", told)
 
 
-def _agent_for(order: _Order, hub: Hub, resumed: Callable[[], Awaitable[Any]]) -> Any:
+def _agent_for(run_id: str, order: _Order, hub: Hub, resumed: Callable[[], Awaitable[Any]]) -> Any:
     """Return an order's agent; one that acts awaits `resumed()` before each call."""
     journal, cards = hub.journal, hub.cards
     agent: Any
     if not isinstance(order, Order):
         check(order)
-        agent = researcher(order, journal, os.environ.get("MOOTHALL_KEY"))
-        agent.approver = cards
+        plans = PlanDesk(cards, run_id)
+        review = plans.review if order.review_plan else None
+        agent = researcher(order, journal, os.environ.get("MOOTHALL_KEY"), review)
+        agent.approver, plans.tools, plans.by_model = cards, agent.tools, order.model is not None
         return agent
     check_journal_apart(order, journal.path)
     key, own_key = keys(order, {})  # a key of moothall.toml is for the command that read it

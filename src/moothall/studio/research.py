@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from moothall.errors import ConfigError
 from moothall.journal.entry import Entry, Outline
-from moothall.orders.order import ResearchOrder
+from moothall.orders.named_models import budget_of, made_model
+from moothall.orders.order import ResearchOrder, order_in
 from moothall.research.recording import KIND
 from moothall.studio.act import usable_models
 from moothall.studio.page import Field, Form, filled, limits
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
     from fastapi import APIRouter, Response
 
     from moothall.journal.journal import Journal
+    from moothall.research.findings import Citation
     from moothall.research.report import Report
     from moothall.studio.hub import Hub
     from moothall.studio.jobs import Jobs
@@ -28,6 +33,11 @@ _POLICY: Final = (
     "frame-ancestors 'self'; sandbox allow-popups allow-popups-to-escape-sandbox"
 )
 _STYLE: Final = re.compile(r"'sha256-[A-Za-z0-9+/=]+'")
+_WORD: Final = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+_CITED: Final = 500
+"""The most footnotes that a page lists."""
+_PASSAGE: Final = 4_000
+"""How much of a passage is shown, its window in the middle."""
 
 
 class ResearchTab:
@@ -70,7 +80,7 @@ class ResearchTab:
 
     def routes(self, router: APIRouter) -> None:
         """Add the routes that pages call; without `async`, each runs in a thread to read files."""
-        from fastapi import Response
+        from fastapi import Body, Response
 
         from moothall.research.page import page, sanitized
 
@@ -85,15 +95,67 @@ class ResearchTab:
             return Response(made, media_type="text/html", headers=headers)
 
         @router.get("/report.{ending}")
-        def download(run: str, ending: Literal["md", "html"]) -> Response:
+        def download(run: str, ending: Literal["md", "html", "docx", "bib"]) -> Response:
             made = self.report(run)
-            is_page = ending == "html"
-            text = made.html() if is_page else sanitized(made.markdown)
-            kind = "html" if is_page else "markdown"
+            forms: dict[str, tuple[str, Callable[[], str | bytes]]] = {
+                "md": ("text/markdown; charset=utf-8", lambda: sanitized(made.markdown)),
+                "html": ("text/html; charset=utf-8", made.html),
+                "docx": (_WORD, made.docx),
+                "bib": ("application/x-bibtex; charset=utf-8", made.bibtex),
+            }
+            kind, make = forms[ending]
             about = self._hub.journal.run(run).task
             name = re.sub(r"[^A-Za-z0-9]+", "-", about)[:60].strip("-").lower() or "report"
             headers = {"Content-Disposition": f'attachment; filename="research-{name}.{ending}"'}
-            return Response(text, media_type=f"text/{kind}; charset=utf-8", headers=headers)
+            return Response(make(), media_type=kind, headers=headers)
+
+        @router.get("/cited")
+        def cited(run: str) -> list[dict[str, Any]]:
+            return [_source(each) for each in self.report(run).citations[:_CITED]]
+
+        @router.post("/ask")
+        def asks(run: str = Body(), question: str = Body(max_length=2_000)) -> dict[str, Any]:
+            return self.ask(run, question)
+
+        @router.post("/follow")
+        def follows(run: str = Body(), question: str = Body(max_length=2_000)) -> dict[str, str]:
+            return {"run": self.follow(run, question)}
+
+    def ask(self, run: str, question: str) -> dict[str, Any]:
+        """Answer a question from the passages that a report cites, by the run's model if any."""
+        from moothall.research import ask
+
+        order = self._ordered(run)
+        model = None
+        if order is not None and order.model is not None:
+            model = made_model(order.model, os.environ.get("MOOTHALL_KEY"))
+        limits = ("seconds", "tokens", "usd")
+        most = {each: getattr(order, f"max_{each}", None) for each in limits}
+        budget = budget_of("research", model, **most)
+        answer = ask(self.report(run), question, model=model, budget=budget)
+        if model is not None:
+            answer.raise_for_error()
+        return {
+            "text": _narrative(answer.markdown),
+            "cited": [_source(each) for each in answer.citations],
+            "unsupported": [list(each) for each in answer.unsupported],
+            "cost": answer.cost,
+        }
+
+    def follow(self, run: str, question: str) -> str:
+        """Begin research on a question where another run searched; return its id."""
+        order = self._ordered(run)
+        if order is None:
+            raise ConfigError(f"run {run!r} was begun by a program: its tools are not known here")
+        if not question.strip():
+            raise ConfigError("write what else to find out")
+        told: Any = {"out": None, "html": None, "sources": None}
+        return self._jobs.start(replace(order, objectives=[question.strip()], **told))
+
+    def _ordered(self, run: str) -> ResearchOrder | None:
+        """Return the order of a run; None if a program of the user's began it."""
+        found = [order_in(each) for each in self._recorded(run)[1]]
+        return next((each for each in reversed(found) if isinstance(each, ResearchOrder)), None)
 
     def start(self, objectives: str, **given: Any) -> str:
         """Start what the form asks for, by fields of `ResearchOrder`; return the run's id."""
@@ -130,8 +192,33 @@ class ResearchTab:
             ),
             Field(name="role", label="Role of the model", hint="a patient librarian", more=True),
             Field(name="iterations", label="Iterations", kind="whole", value=3, more=True),
+            Field(name="review_plan", label="Show me the plan first", kind="check", value=False),
             *limits(),
         ]
         is_first = not self._hub.journal.runs(kind=KIND, limit=1)
         title = "New research"
         return [Form(name="new", title=title, fields=fields, start=self.start, is_open=is_first)]
+
+
+def _narrative(markdown: str) -> str:
+    """Return what a report says, without its title, its list of sources and its foot."""
+    text = re.split(r"\n(?:## (?:Sources|Where sources differ)|---)\n", markdown)[0]
+    return text.removeprefix(text.split("\n")[0]).strip() if text.startswith("# ") else text
+
+
+def _source(citation: Citation) -> dict[str, Any]:
+    """Return a footnote as pages get it: its passage in three parts, the window in the middle."""
+    passage, support, window = citation.passage, citation.support, citation.window
+    before, found, after = passage.text.partition(window) if window else (passage.text, "", "")
+    half = _PASSAGE // 2
+    return {
+        "number": citation.number,
+        "sentence": citation.sentence,
+        "url": passage.url,
+        "title": passage.title,
+        "read": passage.fetched_at,
+        "text": [before[-half:] if found else before[:_PASSAGE], found, after[:half]],
+        "cut": [bool(found) and len(before) > half, len(after) > half],
+        "label": None if support is None else support.label,
+        "probability": None if support is None else support.probability,
+    }

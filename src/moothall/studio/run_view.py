@@ -94,6 +94,22 @@ class Totals:
         return {**row, **self._count, "usd": _plain(self._usd), "tool_calls": tools}
 
 
+def spent_by_model(entries: Iterable[Entry]) -> list[dict[str, Any]]:
+    """Return what calls of models spent, by model and hour, as `{model, at, tokens, usd}`."""
+    sums: dict[tuple[str, int], tuple[int, Decimal]] = {}
+    for entry in entries:
+        model = _about(entry).get("model")
+        if model is None or not (spent := _spent(entry)):
+            continue
+        key = (str(model), int(entry.at // 3600))
+        tokens, usd = sums.get(key, (0, Decimal(0)))
+        sums[key] = (tokens + spent["tokens"], usd + (spent["usd"] or 0))
+    return [
+        {"model": model, "at": 3600 * hour, "tokens": tokens, "usd": _plain(usd)}
+        for (model, hour), (tokens, usd) in sums.items()
+    ]
+
+
 def _plain(usd: Decimal) -> str:
     return format(usd.normalize(), "f")
 

@@ -13,7 +13,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.errors import ConfigError, MoothallError
+from moothall.errors import ConfigError, MoothallError, NoSuchRun
 from moothall.journal.describe import doubt_line
 from moothall.journal.doubt import Decision, Done, in_doubt
 from moothall.journal.entry import Outline
@@ -23,7 +23,7 @@ from moothall.reasoning.loop.given import given_for
 from moothall.studio.comparison import compared
 from moothall.studio.feed import as_json
 from moothall.studio.page import Form
-from moothall.studio.run_view import Totals, shown, told_of
+from moothall.studio.run_view import Totals, shown, spent_by_model, told_of
 from moothall.text import shorten
 from moothall.threads import guard, renewed
 
@@ -41,6 +41,8 @@ _SETTLED: Final = {"done", "terminal", "terminated", "max_loops", "max_iteration
 """The ends after which no call of a run is in doubt."""
 _QUICK: Final = 4_000
 """How many entries are read at once for a run's totals: of more, a page asks once it is drawn."""
+_KNOWN_MODELS: Final = 200
+"""Of how many runs a page may ask at once by which models they spent."""
 _KNOWN: Final = 100
 """How many runs' totals are kept."""
 _PAGE: Final = 2_000
@@ -203,6 +205,16 @@ class RunsTab:
                 del self._sums_of[next(iter(self._sums_of))]
             return {"totals": sums.totals.to_json(), "order": sums.order}
 
+    def models(self, runs: list[str]) -> dict[str, list[dict[str, Any]]]:
+        """Return what runs have spent by model and hour, as `{model, at, tokens, usd}` by run."""
+        made: dict[str, list[dict[str, Any]]] = {}
+        for run in runs[:_KNOWN_MODELS]:
+            try:
+                made[run] = spent_by_model(self._journal.entries(run))
+            except NoSuchRun:
+                continue  # it was deleted meanwhile
+        return made
+
     def prompt(self, run: str, path: str, sequence: int) -> dict[str, Any] | None:
         """Return the messages, tools and schema that a model was given for an entry's answer."""
         journal = self._journal
@@ -287,7 +299,7 @@ class RunsTab:
             headers = {"Content-Disposition": f'attachment; filename="{name}.jsonl"'}
             return Response(self.export(run), media_type="application/x-ndjson", headers=headers)
 
-        for change in (self.decide, self.fork):
+        for change in (self.decide, self.fork, self.models):
             router.post(f"/{change.__name__}")(change)
 
 

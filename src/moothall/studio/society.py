@@ -174,14 +174,14 @@ class SocietyTab:
             raise ConfigError("there is no town: set one up, or resume a recorded one")
         return self.town, self.town.living()
 
-    def frame(self, town: int = 0, after: int = 0) -> Any:
+    def frame(self, town: int = 0, after: int = 0, layer: str = "") -> Any:
         """Return the town's frame; the page already has the rows of metrics before `after`."""
         from fastapi import Response
 
         if self.town is None:
             packed = with_head({"town": 0, "state": "none"})
         else:
-            packed = self.town.frame(max(0, after) if town == self.town.number else 0)
+            packed = self.town.frame(max(0, after) if town == self.town.number else 0, layer)
         return Response(packed, media_type="application/octet-stream")
 
     def map(self) -> dict[str, Any]:
@@ -218,12 +218,19 @@ class SocietyTab:
             return listed
         raise ConfigError(f"there is no citizen whose name begins with {name!r:.80}")
 
-    def kept(self) -> dict[str, int]:
-        """Return the step of the last checkpoint, from which a fork continues."""
+    def kept(self) -> list[dict[str, int]]:
+        """Return the checkpoints, from which a fork may continue: step and number of each."""
         entries = self._hub.journal.entries(self._living()[0].run_id)
-        states = (each for each in reversed(entries) if each.kind == "state" and not each.path)
-        last = next(states, None)
-        return {"step": 0 if last is None else int(last.data["state"]["step"])}
+        return [
+            {"step": int(each.data["state"]["step"]), "entry": each.sequence}
+            for each in entries
+            if each.kind == "state" and not each.path
+        ]
+
+    def events(self, town: int = 0, after: int = 0) -> dict[str, Any]:
+        """Return what has happened in the town after an event: the last of it."""
+        now, _ = self._living()
+        return now.events(max(0, after) if town == now.number else 0)
 
     def log(self) -> dict[str, Any]:
         """Return what was asked and changed, the newest first."""
@@ -294,7 +301,15 @@ class SocietyTab:
 
     def routes(self, router: APIRouter) -> None:
         """Add a route for each method that pages call, under its name."""
-        for shown in (self.frame, self.map, self.citizen, self.find, self.kept, self.log):
+        for shown in (
+            self.frame,
+            self.map,
+            self.citizen,
+            self.find,
+            self.kept,
+            self.log,
+            self.events,
+        ):
             router.get(f"/{shown.__name__}")(shown)
         for done in (self.control, self.interview, self.survey, self.intervene):
             router.post(f"/{done.__name__}")(done)

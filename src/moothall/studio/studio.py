@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from moothall.errors import MissingExtra
 from moothall.studio.act import ActTab
+from moothall.studio.doors import DoorsTab
 from moothall.studio.jobs import Jobs
 from moothall.studio.page import Tab
 from moothall.studio.research import ResearchTab
@@ -52,7 +53,7 @@ class Studio(Served):
         self.jobs: Jobs = Jobs(self, self.society)
         self.runs: RunsTab = RunsTab(self, self.jobs)
         act, research = ActTab(self, self.jobs), ResearchTab(self, self.jobs)
-        self.tabs: list[Tab] = [space, act, research, self.society, self.runs]
+        self.tabs: list[Tab] = [space, act, research, self.society, self.runs, DoorsTab(self.user)]
 
     # -- serving -----------------------------------------------------------------------------------
 

@@ -34,6 +34,12 @@ _FRAME_S: Final = 0.1
 """The least time between two frames while the society plays, in seconds."""
 _SPEED: Final = 4.0
 _ENDS_S: Final = 20.0
+_EVENTS: Final = 5_000
+"""How many of the last events are kept for the log."""
+_SENT: Final = 500
+"""The most events that a page gets at once: the last ones."""
+_NO_LEVEL: Final = 255
+"""The level of a citizen that has none in a layer of the map; the others go from 0 to 254."""
 _NOWHERE: Final = 65_535
 """The coordinate of a citizen at no place; the others go from 0 to 65,534 over the bounds."""
 
@@ -64,6 +70,9 @@ class Town:
         self.speed: float = _SPEED
         self.said: deque[dict[str, Any]] = deque(maxlen=200)
         self.messages: deque[tuple[int, str, str, str, str]] = deque(maxlen=_MESSAGES)
+        self._events: deque[tuple[int, int, str, str, str]] = deque(maxlen=_EVENTS)
+        self._told = 0  # events so far
+        self._layers: dict[str, str] = {}
         self._journal, self._publish = journal, publish
         self._loop: asyncio.AbstractEventLoop
         self._bell = asyncio.Event()  # set when a person has pressed something
@@ -108,6 +117,9 @@ class Town:
     async def _after_step(self, row: dict[str, Any]) -> None:
         """Wait after a step, on the society's loop, until the next one may begin."""
         assert self.society is not None
+        for step, who, what in [*self.society.failures]:
+            if step == row["step"]:
+                self._happened("failure", who, what[:300], step)
         took = time.monotonic() - self._resumed_at
         self._took = 0.7 * self._took + 0.3 * took if self._took else took
         due = self._resumed_at + (1 / self.speed if self.speed else 0)
@@ -132,6 +144,21 @@ class Town:
             text = json.dumps(action["args"], ensure_ascii=False, default=str)
         number = 0 if society is None else society.number
         self.messages.append((number, message["from"], message["to"], action["name"], text[:500]))
+        said = f"to {message['to']}: {text[:300]}"
+        self._happened(
+            "message" if action["name"] == "say" else action["name"], message["from"], said
+        )
+
+    def _happened(self, kind: str, who: str, text: str, step: int | None = None) -> None:
+        """Add an event to the log."""
+        self._told += 1
+        number = 0 if self.society is None else self.society.number
+        self._events.append((self._told, number if step is None else step, kind, who, text))
+
+    def events(self, after: int) -> dict[str, Any]:
+        """Return the last events after a number, as [number, step, kind, who, text]."""
+        found = [each for each in [*self._events] if each[0] > after]
+        return {"town": self.number, "events": found[-_SENT:], "last": self._told}
 
     # -- what a person does ------------------------------------------------------------------------
 
@@ -169,12 +196,16 @@ class Town:
                 if at == society.number + (not self._held):
                     raise
                 continue  # a step has begun meanwhile
+            said = "; ".join(f"{name}: {value}" for name, value in change.items())
+            self._happened("change", "you", said, at)
             self._changed()
             return at
 
     def note(self, said: dict[str, Any]) -> None:
         """Keep an interview or a survey, and tell all pages."""
         self.said.append({"step": self.living().number, **said})
+        whom = f"citizen {said['citizen']}" if "citizen" in said else f"{said['asked']} citizens"
+        self._happened(said["kind"], "you", f"asked {whom}: {said['question']}")
         self._changed()
 
     def _changed(self) -> None:
@@ -208,6 +239,28 @@ class Town:
         self._where, self._shown = society.positions(), time.monotonic()
         self._become("paused" if self.state == "making" else self.state)
 
+    def _level(self, layer: str) -> tuple[bytes, dict[str, Any]]:
+        """Return a level for each citizen in a layer of the map, and what the layer is."""
+        from moothall.society.arrays import np
+        from moothall.society.blocks.talk import TOPICS
+        from moothall.society.positions import levels
+
+        where = self._where
+        if self.society is None or where is None or layer not in self._layers:
+            return b"", {}
+        values = levels(self.society, layer, TOPICS)
+        if len(values) != len(where.ids):  # one was born or died since
+            return b"", {}
+        known = values[~np.isnan(values)]
+        least, most = (0.0, 1.0) if not len(known) else np.percentile(known, (2, 98)).tolist()
+        kind = layer.partition(".")[0]
+        least, most = {"needs": (0, 1000), "opinions": (-1000, 1000)}.get(kind, (least, most))
+        part = np.clip((values - least) / ((most - least) or 1), 0, 1) * (_NO_LEVEL - 1)
+        packed = np.nan_to_num(part, nan=_NO_LEVEL).astype(np.uint8).tobytes()
+        scale = {"money": 100, "savings": 100, "income": 100, "needs": 10, "opinions": 10}
+        told = {"layer": layer, "least": least, "most": most, "scale": scale.get(kind, 1)}
+        return packed, told | {"unit": "%" if kind in ("needs", "opinions") else ""}
+
     def _packed(self) -> bytes:
         """Return where citizens are, packed for `frame`; empty before they are there."""
         from moothall.society.arrays import np
@@ -222,16 +275,17 @@ class Town:
             parts.append(np.nan_to_num(part, nan=_NOWHERE).astype("<u2").tobytes())
         return b"".join((*parts, np.array(where.act, dtype=np.uint8).tobytes()))
 
-    def frame(self, after: int) -> bytes:
+    def frame(self, after: int, layer: str = "") -> bytes:
         """Return the length of the head in four bytes, the head as JSON, and where citizens are.
 
         For n citizens these are n x, then n y (each 16 bits, little-endian, scaled to the bounds of
-        the map; 65,535 for nowhere), then what each does (8 bits, an index of `acts`). Citizens are
-        in id order; their ids are numbers from 1.
+        the map; 65,535 for nowhere), then what each does (8 bits, an index of `acts`), then if the
+        head has a `level`, that of each in the layer (8 bits; 255 for none). Citizens are in id
+        order; their ids are numbers from 1.
         """
         from moothall.society.blocks.needs import NEEDS
         from moothall.society.blocks.talk import TOPICS
-        from moothall.society.positions import ACTS
+        from moothall.society.positions import ACTS, numbers
 
         society, order = self.society, self.order
         head: dict[str, Any] = {
@@ -247,7 +301,11 @@ class Town:
         }
         packed = self._packed()
         if society is not None and packed:
-            columns = ["step", "time", *(each.name for each in METRICS if each.chart)]
+            if not self._layers:
+                self._layers = numbers(society, NEEDS, TOPICS)
+            level, told = self._level(layer)
+            packed += level
+            columns = ["step", "time", *(each.name for each in METRICS)]
             rows = society.metrics[max(after, len(society.metrics) - _ROWS) :]
             head |= {
                 "step": society.number,
@@ -259,6 +317,10 @@ class Town:
                 "closed": sorted(society.changed.closed),
                 "columns": columns,
                 "charts": charts(),
+                "metrics": [[each.name, each.label or each.name, each.scale] for each in METRICS],
+                "layers": [*self._layers.items()],
+                "level": told or None,
+                "events": self._told,
                 "acts": ACTS,
                 "needs": [*NEEDS],
                 "topics": TOPICS,

@@ -28,7 +28,7 @@ OPEN = {
     ("GET", "/styleguide"),
     *(
         ("GET", f"/{tab}{rest}")
-        for tab in ("space", "act", "research", "society", "runs")
+        for tab in ("space", "act", "research", "society", "runs", "doors")
         for rest in ("", "/x")
     ),
 }

@@ -136,6 +136,8 @@ LIMITS = {
     "PlanBlock.attends": (940, 0, 1000),
     "PlanBlock.breakfast": (HOUR / 2, 0, DAY),
     "PlanBlock.lunch": (HOUR / 2, 0, DAY),
+    "PlanBlock.lunch_time": (12.5 * HOUR, 0, DAY),
+    "PlanBlock.dinner_time": (18.5 * HOUR, 0, DAY),
     "PlanBlock.dinner": (0.75 * HOUR, 0, DAY),
     "PlanBlock.dines": (80, 0, 1000),
     "MobilityBlock.candidates": (10, 1, 1000),
@@ -292,29 +294,29 @@ def test_the_day_of_a_seed_is_that_of_every_platform(day: Day) -> None:
     for name in ("relations", "opinions"):
         sums[name] = sum(sum(s.get(name, {}).values()) for s in day.status)
     assert spent == {
-        "sleep": 2929,
-        "leisure": 1954,
-        "work": 877,
-        "browse": 639,
-        "eat": 448,
-        "study": 307,
-        "social": 211,
-        "travel": 204,
-        "shop": 104,
-        "idle": 7,
+        "sleep": 2919,
+        "leisure": 2074,
+        "work": 878,
+        "browse": 612,
+        "eat": 455,
+        "study": 281,
+        "social": 157,
+        "travel": 200,
+        "shop": 100,
+        "idle": 4,
     }
     assert sums == {
-        "hunger": 45_750,
-        "energy": 44_237,
-        "safety": 79_390,
-        "social": 58_420,
-        "money": 165_395_540,
-        "mended": 50,
-        "purse": 48_172,
-        "relations": 696_010,
-        "opinions": -23_161,
+        "hunger": 45_880,
+        "energy": 44_002,
+        "safety": 79_566,
+        "social": 53_543,
+        "money": 168_771_334,
+        "mended": 55,
+        "purse": 260_978,
+        "relations": 695_881,
+        "opinions": -23_071,
     }
-    assert day.feed == (56, 307)
+    assert day.feed == (52, 291)
 
 
 def test_the_same_seed_is_the_same_day_and_another_is_not(day: Day) -> None:

@@ -30,6 +30,11 @@ def blocks() -> list[Any]:
     return [NeedsBlock(), steady(), MobilityBlock(), OtherBlock()]
 
 
+def test_free_time_without_anything_at_home_is_refused() -> None:
+    with pytest.raises(ValueError, match="done at home must have a weight above 0"):
+        PlanBlockParams(leisure=(0, 0, 0, 1, 1, 2, 15))
+
+
 @pytest.mark.parametrize("id", range(1, 21))
 def test_a_day_has_sleep_three_meals_and_work_without_a_gap(id: int) -> None:
     block = PlanBlock(block_params=PlanBlockParams(weekday=1000, hours=8 * HOUR + 1800))

@@ -121,7 +121,12 @@ PARAMS = st.fixed_dictionaries(
                 "habit": st.sampled_from([0, 9000, 6 * HOUR]),
                 "lunch": st.sampled_from([0, 1800, 86_400]),
                 "remote": st.sampled_from([0, 1000]),
+                "lunch_time": st.sampled_from([0, 12 * HOUR + 1800, 86_400]),
+                "dinner_time": st.sampled_from([0, 18 * HOUR + 1800, 86_400]),
                 "dines": st.sampled_from([0, 500, 1000]),
+                "leisure": st.sampled_from([(60, 20, 1, 1, 1, 2, 15), (0, 0, 1, 9, 0, 9, 90)]),
+                "piece": st.sampled_from([(2, 7), (2, 1), (40, 9)]),
+                "shopping": st.sampled_from([(2, 3), (9, 1)]),
                 "weekend": st.sampled_from([0, 340, 1000]),
             }
         ),

@@ -379,7 +379,7 @@ async def test_jobs_end_and_begin_for_rows_as_for_agents() -> None:
     rates = {"leaves": 200_000, "moves": 200_000, "finds": 500_000}
 
     def make() -> tuple[Population, list[Any]]:
-        services = [*make_economy(city, seed=3)[:-1], LabourMarket(seed=5, **rates)]
+        services = make_economy(city, seed=3, labour=LabourMarket(seed=5, **rates))
         made = Population(60, city, all_blocks(), seed=3)
         adult = (made.arrays["age"] >= 18) & (made.arrays["age"] < 67)
         made.arrays["jobless"][adult & (made.arrays["work"] < 0)] = 0

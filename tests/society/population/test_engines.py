@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from examples.models.epidemic import EpidemicBlock
 from examples.models.opinions import opinions
+from examples.models.virus import virus
 from examples.models.wealth import WealthBlock, wealth
 from tests.society.population.lives import differing, lived
 
@@ -84,6 +85,13 @@ async def test_no_ray_at_an_address_is_said() -> None:
     engine = RayEngine(workers=1, address="127.0.0.1:1")
     async with Society(wealth(citizens=10), engine=engine) as society:
         with pytest.raises(ConfigError, match=r"there is no Ray at '127\.0\.0\.1:1'"):
+            await society.step()
+
+
+async def test_ray_refuses_a_block_that_needs_all_rows_in_one_process() -> None:
+    engine = RayEngine(workers=1, address="127.0.0.1:1")
+    async with Society(virus(1), engine=engine) as society:
+        with pytest.raises(ConfigError, match="'VirusBlock' needs all rows in one process"):
             await society.step()
 
 

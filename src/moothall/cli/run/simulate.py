@@ -77,9 +77,8 @@ _OF_EXPERIMENTS: Final = ("experiment", "sweep", "seeds", "jobs", "odd", "out", 
 @click.option(
     "--threads",
     type=Whole(1, 256),
-    default=1,
-    show_default=True,
-    help="Threads for citizens in columns.",
+    default=None,
+    help="Threads for citizens in columns.  [default: as many as pay]",
 )
 @click.option(
     "--parquet/--csv",

@@ -17,7 +17,7 @@ from moothall.reasoning.conversation.speaking_order import Choice, NoChoice
 from moothall.reasoning.events import Content, TurnEnded, Utterance, shown
 from moothall.reasoning.group import in_thread
 from moothall.reasoning.loop.given import FEW, keep_list
-from moothall.reasoning.members import end_of, in_time
+from moothall.reasoning.members import end_of, in_time, side_by_side
 from moothall.reasoning.record import NULL_RECORD, Record
 from moothall.reasoning.record import Step as RecordStep
 from moothall.reasoning.reply import Reply, Stop, StopReason
@@ -130,7 +130,9 @@ class Exchange:
         try:
             await self._participants.deliver([id for id in state.agents if id not in ids])
             self._speaking = ids
-            turns = await self._participants.speak(ids, self._request)
+            speak = self._participants.speak
+            numbered = enumerate(ids, before + 1)
+            turns = await side_by_side([speak(id, n, self._request) for n, id in numbered])
             self._speaking = ()
             self.hear()
             said = [self._keep(turn) for turn in turns]

@@ -17,7 +17,7 @@ from moothall.reasoning.conversation.termination import Condition, as_condition
 from moothall.reasoning.events import Content, Done, TurnStarted, Utterance
 from moothall.reasoning.group import Participant, check_part, in_thread
 from moothall.reasoning.loop.recording import catch_up_models
-from moothall.reasoning.members import ask_member, await_own, side_by_side
+from moothall.reasoning.members import ask_member, await_own
 from moothall.reasoning.read_record import of_group
 from moothall.reasoning.record import NULL_RECORD, Record
 from moothall.reasoning.reply import ANSWERED, Reply
@@ -171,14 +171,8 @@ class Participants:
         self._record.mark(key, utterance.message(self._state.agents), once=once)
         return once
 
-    async def speak(self, ids: tuple[str, ...], request: ReplyRequest) -> list[Turn]:
-        """Let participants speak, concurrently if there are several."""
-        first = self._state.turns + 1
-        return await side_by_side(
-            [self._speak(id, number, request) for number, id in enumerate(ids, first)]
-        )
-
-    async def _speak(self, id: str, number: int, request: ReplyRequest) -> Turn:
+    async def speak(self, id: str, number: int, request: ReplyRequest) -> Turn:
+        """Let a participant speak in the turn of this number."""
         state, record = self._state, self._record
         part = f"T{number}/{id}"
         waited = await self._question(id, part)

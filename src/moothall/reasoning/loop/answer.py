@@ -113,6 +113,7 @@ MAX_ARGS_CHARS = 1_000_000
 """How long the JSON text of one call's arguments may be."""
 
 _NO_ORIGINS: Origins = {}
+_NO_FOREIGN: dict[str, Any] = {}
 
 
 @dataclass(slots=True)
@@ -134,9 +135,13 @@ class RequestedCall:
     )  # of its arguments, by parameter; read-only
     from_outside: tuple[tuple[str, str], ...] = ()  # its guarded values that are from outside
     derived: bool = False  # whether a value of it, guarded or not, is from outside
+    foreign: dict[str, Any] = field(
+        default_factory=lambda: _NO_FOREIGN
+    )  # its arguments of which a part is from outside; read-only
     read: tuple[str, ...] = ()  # what the agents that it asked had read
     always: tuple[str, ...] = ()  # values that a person permitted for the thread
     said: tuple[str, ...] = ()  # what a person answered to its questions
+    was: dict[str, Any] | None = None  # the model's arguments, if a person changed them
 
     def hear(self, said: str) -> None:
         """Note what a person answered."""

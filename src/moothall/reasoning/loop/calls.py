@@ -10,9 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall import tracing
-from moothall.action import ACCESS_DENIED, ACCESS_PERMITTED
-from moothall.approval import ABOUT, Always, ApprovalRequest, Refused
-from moothall.approval.approval import Decision, not_permitted
+from moothall.action import ACCESS_PERMITTED
+from moothall.approval.approval import not_permitted
 from moothall.context import filled, injected
 from moothall.environment import execute_in_thread, failed
 from moothall.errors import (
@@ -28,7 +27,8 @@ from moothall.reasoning.hooks import as_hooked, expect, expect_args, run_hooks
 from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.loop.given import error_of
 from moothall.reasoning.loop.parts import Looping, context_of
-from moothall.reasoning.loop.provenance import note_of, questions, sources_of_result, trace
+from moothall.reasoning.loop.permission import permits
+from moothall.reasoning.loop.provenance import begins, sources_of_result, trace
 from moothall.reasoning.members import side_by_side
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
 from moothall.reasoning.reply import Stop
@@ -36,7 +36,7 @@ from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.replying import READ
 from moothall.reasoning.state import Codec
 from moothall.text import cut, log_failure
-from moothall.threads import called, is_cancelled
+from moothall.threads import is_cancelled
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
@@ -45,7 +45,6 @@ logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 _SCALARS: Final = frozenset((str, int, float, bool, type(None)))
 _CUT_OFF: Final = "cancelled before it ended; whether it had an effect is not known"
-_NOT_BEGUN: Final = "not executed: cancelled before it was permitted"
 _SKIPPED: Final = (
     "skipped: the process ended while it was executed, and a person has decided not to execute it "
     "again; whether it had an effect is not known"
@@ -208,20 +207,21 @@ class Call:
     def _dump(self, result: dict[str, Any]) -> dict[str, Any]:
         data, texts = {"args": self._wanted.args}, self._request.state.texts
         data["result"] = as_json(result)
+        if self._wanted.was is not None:
+            data["was"] = self._wanted.was
         if kept := self._wanted.provenance(sources_of_result(self._wanted, texts, result)):
             data["provenance"] = as_json(kept)
         return {**data, "refused": True} if self._refused else data
 
     def _load(self, data: dict[str, Any]) -> dict[str, Any]:
-        _change(self._wanted, data["args"])
+        _change(self._wanted, data["args"], data.get("was"))
         self._refused = data.get("refused", False)
         self._wanted.restore(data.get("provenance"))
-        result: dict[str, Any] = data["result"]
-        return result
+        return dict(data["result"])
 
     def _decided(self, past: Past) -> dict[str, Any]:
         if isinstance(past.args, dict):
-            _change(self._wanted, past.args)
+            _change(self._wanted, past.args, past.was)
         if past.decision == "done":
             return {"tool_executed": True, "result": past.value}
         return {"tool_executed": False, "error": _SKIPPED}
@@ -232,7 +232,7 @@ class Call:
         agent, wanted, request = self._agent, self._wanted, self._request
         refused = await self._before() if agent._hooks.get("pre_acting") else None
         if isinstance(step.args, dict):  # those of the first attempt hold, not the hooks'
-            _change(wanted, step.args)
+            _change(wanted, step.args, step.past.was)
         if request.state.texts is not None:
             trace(wanted, request.state.texts)
             if step is not NULL_STEP:
@@ -282,8 +282,9 @@ def _copied(args: dict[str, Any]) -> dict[str, Any]:
     return args.copy() if _SCALARS.issuperset(map(type, args.values())) else copy_json(args)
 
 
-def _change(call: RequestedCall, args: dict[str, Any]) -> None:
+def _change(call: RequestedCall, args: dict[str, Any], was: dict[str, Any] | None = None) -> None:
     """Replace the arguments of a call, checked as the model's are."""
+    call.was = was
     if args == call.args:
         return
     assert call.action is not None
@@ -301,10 +302,12 @@ async def execute(
     token = READ.set(call)
     try:
         if chosen.access_policy != ACCESS_PERMITTED or request.state.texts is not None:
-            decision = await _permits(agent, call, request, step)
+            decision = await permits(agent, call, request, step)
             if decision is not True:
                 return failed(not_permitted(call.name, decision))
         call.begun = True
+        if call.foreign and (texts := request.state.texts) is not None:
+            begins(call, texts)
         if step is not NULL_STEP:
             await step.begins(call.args)
         kwargs = call.kwargs
@@ -329,57 +332,3 @@ async def execute(
     if not isinstance(result, dict):
         return failed(TypeError(f"an environment must give a dict, got {type(result).__name__}"))
     return result
-
-
-async def _permits(
-    agent: Looping, call: RequestedCall, request: ReplyRequest, step: Step
-) -> Decision:
-    """Return whether this call may be executed; the approver gets a copy of its arguments."""
-    chosen, texts = call.action, request.state.texts
-    if chosen is None or chosen.access_policy == ACCESS_DENIED:
-        return False
-    asked: list[tuple[str, str]] = []
-    if texts is not None:
-        if not call.origins:
-            trace(call, texts)
-        if call.from_outside and agent.outside_policy != ACCESS_PERMITTED:
-            asked = questions(call, texts, request)
-    if asked and agent.outside_policy == ACCESS_DENIED:
-        return Refused(note_of(asked[:1]))
-    if not asked and chosen.access_policy == ACCESS_PERMITTED:
-        return True
-    id = str(agent.id)
-    args = copy_json(call.args)
-    message = {"from": id, "to": id, "action": {"name": call.name, "args": args}}
-
-    async def asks() -> Any:
-        if request.seen is not None:
-            await request.seen()  # the reader sees the call before it is asked
-        # An override may be a plain function that waits for a person.
-        decision = await called(agent.request_permission, message)
-        if isinstance(decision, Always):
-            call.always = tuple(keys)
-            return True
-        return decision
-
-    keys = [key for key, _ in asked]
-    token = ABOUT.set((call.name, args, note_of(asked), tuple(keys)) if asked else None)
-    try:
-        note = getattr(chosen, "_note", "")
-        exact = ApprovalRequest.of(message, note=note).fingerprint
-        permitted: Decision = await step.permitted(exact, asks)
-        if permitted is True and texts is not None:
-            request.allowed += keys
-            texts.always.update(call.always)
-        return permitted
-    except asyncio.CancelledError:
-        call.fault = _NOT_BEGUN
-        raise
-    except JournalError:
-        raise
-    except Exception as error:
-        failure = f"request_permission of agent {agent.id!r} failed on {call.name!r}"
-        log_failure(logger, failure, error)
-        return False
-    finally:
-        ABOUT.reset(token)

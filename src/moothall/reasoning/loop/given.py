@@ -19,7 +19,7 @@ from moothall.text import cut
 if TYPE_CHECKING:
     from moothall.journal import Entry
     from moothall.journal.store.store import Store
-    from moothall.reasoning.loop.answer import OfferedActions
+    from moothall.reasoning.loop.answer import OfferedActions, RequestedCall
     from moothall.reasoning.record import Record
     from moothall.reasoning.thread import Thread
 
@@ -45,8 +45,15 @@ def error_of(result: dict[str, Any]) -> str | None:
     return None if error is None else str(error)
 
 
-def result_content(result: dict[str, Any], limit: int) -> str:
-    """Return a result as a model sees it: the value as JSON (a text unchanged), or the error."""
+def result_content(result: dict[str, Any], limit: int, call: RequestedCall | None = None) -> str:
+    """Return a result as a model sees it: the value as JSON (a text unchanged), or the error.
+
+    If a person changed the arguments of its call, the result says so.
+    """
+    if call is not None and call.was is not None:
+        args = {name: each for name, each in call.args.items() if call.was.get(name) != each}
+        said = f"[A person changed the arguments of this call: {json_text(args)}]"
+        return f"{result_content(result, limit)}\n{cut(said, limit)}"
     error = error_of(result)
     if error is not None:
         return json.dumps({"error": cut(readable(error), limit)}, ensure_ascii=False)

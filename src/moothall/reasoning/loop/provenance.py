@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from difflib import SequenceMatcher
 from itertools import repeat
 from operator import contains, is_
 from typing import Any, Final
 
 from moothall.action import Action
-from moothall.jsonvalue import as_json, json_line
+from moothall.jsonvalue import as_json, copy_json, json_line
 from moothall.provenance import OUTSIDE, Origin, Origins, Texts, sources_of, union
 from moothall.provenance.addresses import MOST, addresses_in
 from moothall.provenance.texts import UNTRACED, Traced, question_on
@@ -34,6 +36,8 @@ OWN: Final = "own"
 _MARKS: Final = frozenset((OUTSIDE, ALWAYS, SAID, FAULT, OWN))
 
 _SHOWN: Final = 3
+_MOST_WORDS: Final = 4_000
+"""In texts of more words together, it is not looked for what a person has changed."""
 _SOURCE_CHARS: Final = 200
 _MOST_OWN: Final = 1000
 _OWN_CHARS: Final = 100
@@ -173,8 +177,6 @@ def trace(call: RequestedCall, texts: Texts) -> None:
         for part, origin in traced:
             if origin.kind == "outside":
                 call.derived = True
-                if not action.idempotent:  # it may put the value where another result has it
-                    texts.placed.add(fold(part))
                 if is_guarded:
                     from_outside.append((name, part))
                     if len(from_outside) <= _SHOWN:
@@ -186,8 +188,19 @@ def trace(call: RequestedCall, texts: Texts) -> None:
             origins.update(dict.fromkeys(origin for _, origin in within[:_SHOWN]))
         known[name] = [*origins]
     call.origins, call.from_outside = known, tuple(from_outside)
-    if call.derived and not action.outside:
-        texts.wrote(call.args)
+    if call.derived:
+        outside = [name for name, each in known.items() if any(o.kind == "outside" for o in each)]
+        call.foreign = {name: call.args[name] for name in outside}
+
+
+def begins(call: RequestedCall, texts: Texts) -> None:
+    """Note the values from outside of a call that is executed now: a result may give them back."""
+    assert call.action is not None
+    if not call.action.outside:
+        texts.wrote(call.foreign)
+    elif call.action.idempotent:  # it reads
+        return
+    texts.place(call.foreign)
 
 
 def _addresses(texts: Texts, value: Any, action: Action, name: str) -> Traced:
@@ -202,6 +215,50 @@ def _addresses(texts: Texts, value: Any, action: Action, name: str) -> Traced:
         elif origin.kind == "outside":
             made.append((each.text, texts.locate(each.text) if len(made) < _SHOWN else origin))
     return made
+
+
+def rewrite(call: RequestedCall, args: dict[str, Any], texts: Texts | None) -> dict[str, Any]:
+    """Give a call the arguments that a person wrote; return those that they replace.
+
+    They are checked as the model's are. What the person wrote in them is the user's text, and
+    nothing else: of a text, the words that are new in it.
+    """
+    action = call.action
+    assert action is not None
+    args = copy_json(args)
+    kwargs = action.check(copy_json(args))
+    call.was, call.args, call.kwargs = call.args, args, kwargs
+    for name, value in args.items():
+        for said in _written(call.was.get(name), value):
+            call.hear(said)
+            if texts is not None:
+                texts.add(said, "user")
+    if texts is not None:
+        trace(call, texts)
+    return call.was
+
+
+def _written(before: Any, after: Any) -> Iterator[str]:
+    """Yield what is new in a value: of a text, its new words; of another, each new part."""
+    if _same(before, after) or after is None:
+        return
+    if isinstance(before, str) and isinstance(after, str):
+        old, new = (re.split(r"(\s+)", each) for each in (before, after))
+        if len(old) + len(new) > _MOST_WORDS:
+            return  # then a guarded value in it is asked about once more
+        for kind, _, _, begin, end in SequenceMatcher(None, old, new, False).get_opcodes():
+            if kind in ("insert", "replace") and (said := "".join(new[begin:end]).strip()):
+                yield said
+    elif isinstance(after, list):
+        known = before if isinstance(before, list) else []
+        for each in after:
+            if not any(_same(each, other) for other in known):
+                yield from _written(None, each)
+    elif isinstance(after, dict):
+        for name, each in after.items():
+            yield from _written(before.get(name) if isinstance(before, dict) else None, each)
+    else:
+        yield after if isinstance(after, str) else json_line(after)
 
 
 def _by_schema(texts: Texts, value: Any, schema: dict[str, Any]) -> list[tuple[str, Origin]]:

@@ -510,7 +510,7 @@ class Run:
             of_run = (run_id, thread, dict(wanted.origins))
             step = Step(iteration, wanted.name, wanted.args, result, error, *of_run)
             self.state.steps.append(step)
-            content = result_content(result, limit)
+            content = result_content(result, limit, wanted)
             contents.append(content)
             self._add_result(wanted, content)
             mark_result(self.state.messages[-1], wanted, self.thread, self.request)

@@ -21,7 +21,7 @@ from moothall.society.blocks.columns import (
 )
 from moothall.society.blocks.hours import NONE as NO_DUTY
 from moothall.society.blocks.hours import SLOT, STUDY, WORK, Day, day_of, windows
-from moothall.society.blocks.rules import LEISURE, PIECE, SHOPPING
+from moothall.society.blocks.rules import LEISURE
 from moothall.society.columns import town
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.draw import belows
@@ -42,7 +42,7 @@ def make(self: Any, rows: Rows, plans: Plans, at: Any) -> None:
     homeless = (home < 0).astype(np.uint8) * np.uint8(HOME - NONE)
     at_home = ((duty == home) | remote) * (np.uint8(DUTY - HOME) + homeless)
     left, key, start = every, every.copy(), np.zeros(len(at), np.int32)
-    weights = _weights(rows)
+    weights = _weights(rows, self.params.leisure)
     slot = 0
     while len(left):
         end, item = ends.take(key), which.take(key)
@@ -51,7 +51,7 @@ def make(self: Any, rows: Rows, plans: Plans, at: Any) -> None:
         open_ = np.flatnonzero((item == _FREE) & (end - start >= 1800))
         if len(open_):
             do[open_], kind[open_], stop[open_] = _piece(
-                rows, ids[left[open_]], start[open_], end[open_], weights
+                self.params, rows, ids[left[open_]], start[open_], end[open_], weights
             )
         where = kind - (kind == HOME) * homeless[left] - (kind == DUTY) * at_home[left]
         arrays["plan"][:, slot][index[left]] = word(do, where, stop)
@@ -167,7 +167,7 @@ def _hours(self: Any, rows: Rows, plans: Plans, at: Any) -> Day:
     )
 
 
-def _weights(rows: Rows) -> tuple[Any, Any, Any, Any]:
+def _weights(rows: Rows, of: tuple[int, ...]) -> tuple[Any, Any, Any, Any]:
     """Return `LEISURE` as arrays: kinds, activities, places, cumulative weights by open kinds."""
     kinds = town.kind_numbers(rows)
     away = sorted({where for _, where, _ in LEISURE} - {"home"})
@@ -179,7 +179,7 @@ def _weights(rows: Rows) -> tuple[Any, Any, Any, Any]:
         [
             [
                 weight if kind == "home" or mask >> away.index(kind) & 1 else 0
-                for _, kind, weight in LEISURE
+                for (_, kind, _), weight in zip(LEISURE, of, strict=True)
             ]
             for mask in range(1 << len(away))
         ]
@@ -187,7 +187,9 @@ def _weights(rows: Rows) -> tuple[Any, Any, Any, Any]:
     return away, do, where, weights.cumsum(axis=1)
 
 
-def _piece(rows: Rows, ids: Any, start: Any, end: Any, choice: Any) -> tuple[Any, Any, Any]:
+def _piece(
+    params: Any, rows: Rows, ids: Any, start: Any, end: Any, choice: Any
+) -> tuple[Any, Any, Any]:
     """Draw a piece of free time for each row; return activities, places and ends."""
     seed, step = rows.population.seed, rows.step
     away, do, where, sums = choice
@@ -196,6 +198,8 @@ def _piece(rows: Rows, ids: Any, start: Any, end: Any, choice: Any) -> tuple[Any
     found = sum((each.take(open_) <= share).astype(np.int64) for each in sums.T)
     what = do[found]
     shops = what == code("shop")
-    least, more = (np.where(shops, a, b) for a, b in zip(SHOPPING, PIECE, strict=True))
+    least, more = (
+        np.where(shops, a, b) for a, b in zip(params.shopping, params.piece, strict=True)
+    )
     drawn = least + belows(more, seed, ids, step, "plan.length", start)
     return what, where[found], start + np.minimum(end - start, drawn * SLOT)

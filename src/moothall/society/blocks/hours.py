@@ -4,8 +4,11 @@ What belongs to a person (its shift, how long it works, how early it is up) is d
 seed and its id; what belongs to a day, in each step that makes a plan. `HoursParams` has the
 constants. Their sources ("ATUS" is the U.S. Bureau of Labor Statistics' American Time Use Survey):
 
-* `starts`: when work begins, of 1,000, by the half hour; 53 of 100 leave home from 6:30 to 8:29, 20
-  before (U.S. Census Bureau 2004, Journey to Work: 2000). A start from 22:00 on is a night shift.
+* `starts`: when work begins, by the half hour: half an hour after people leave home (Census 2000,
+  Summary File 3, table P31: by the half hour from 5:00 to 9:00, then by longer spans, within which
+  the split is assumed). A start from 22:00 on is a night shift. Two of three workplaces of a
+  generated city are closed at night, and their share begins at 8:00 or 9:00: so these starts have
+  thrice their weight, and 8:00 and 9:00 that much less.
 * `lengths`: how long it lasts, with the meal, of 1,000, by the half hour: 7.7 hours of work on days
   worked (ATUS 2022), 17 of 100 employed part time (Current Population Survey 2022).
 * `weekday`, `weekend`: who works on such a day, of 1,000: 83 and 34 of 100 (ATUS 2012).
@@ -15,7 +18,9 @@ constants. Their sources ("ATUS" is the U.S. Bureau of Labor Statistics' America
   hours, and sleep longer on free days (Roenneberg et al. 2007, "Epidemiology of the human circadian
   clock", Sleep Medicine Reviews 11).
 * `breakfast`, `lunch`, `dinner`: 1.23 hours a day of eating and drinking (ATUS 2022); a meal is
-  shorter than its longest by any number of quarters of an hour.
+  shorter than its longest by any number of quarters of an hour. `lunch_time`: at noon 18 of 100
+  eat, more than at any other time (ATUS 2003 to 2007, in Demo Memo, July 7, 2008); `dinner_time` is
+  assumed.
 * `lessons`: schools begin at about 8 (National Center for Education Statistics 2020, School and
   Staffing: 8:07); `attends`: 94 of 100 are there on a day (the same, before 2020).
 """
@@ -40,37 +45,14 @@ _NIGHT: Final = 22 * HOUR
 _SCHOOL: Final = 7 * HOUR
 _REST: Final = 7 * HOUR + _HALF  # a night worker's sleep
 _STARTS: Final = (
-    *(0, 0, 0, 0, 0, 0, 0, 0, 5, 10, 20, 25, 70, 70, 110, 125, 145, 110, 105, 45, 40, 15, 20, 10),
-    *(15, 5, 15, 5, 15, 10, 15, 5, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 15, 10, 0, 0),
+    *(0, 0, 0, 0, 0, 0, 0, 0, 8, 10, 15, 29),  # until 5:30
+    *(44, 84, 104, 145, 123, 105, 25, 28, 25, 12, 10, 5),  # 6:00 to 11:30
+    *(6, 6, 7, 7, 8, 10, 10, 9, 9, 8, 10, 4),  # 12:00 to 17:30
+    *(8, 3, 5, 0, 0, 0, 0, 0, 45, 0, 39, 0),  # 18:00 to 23:30
 )
 _LENGTHS: Final = (
-    *(
-        0,
-        0,
-        0,
-        0,
-        0,
-        5,
-        15,
-        35,
-        20,
-        40,
-        20,
-        45,
-        20,
-        20,
-        30,
-        110,
-        330,
-        130,
-        80,
-        30,
-        30,
-        10,
-        20,
-        5,
-        5,
-    ),
+    *(0, 0, 0, 0, 0, 5, 15, 35, 20, 40, 20, 45, 20, 20, 30, 110, 330),  # until 8:30
+    *(130, 80, 30, 30, 10, 20, 5, 5),
 )
 
 
@@ -118,6 +100,8 @@ class HoursParams(CitizenBlockParams):
     remote: int = _share(560, "who works at home on a day, in offices and professions")
     lessons: int = _time(8 * HOUR, "when school begins")
     attends: int = _share(940, "who is at school on a weekday")
+    lunch_time: int = _time(12 * HOUR + _HALF, "when it has lunch")
+    dinner_time: int = _time(18 * HOUR + _HALF, "when it has dinner")
     breakfast: int = _time(1800, "the longest breakfast")
     lunch: int = _time(1800, "the longest lunch")
     dinner: int = _time(2700, "the longest dinner")
@@ -251,6 +235,8 @@ def day_of(
     wake = np.where(has, np.minimum(wake, begins - HOUR), wake + params.lie_in)
     wake = np.clip(wake, 0, DAY_S - 2 * HOUR)
     bed = np.maximum(vary(params.bed, params.spread, "bed") + owl, wake + HOUR)
+    if params.hours is None:  # after a late shift
+        bed = np.where(has & (ends > bed - HOUR), ends + HOUR, bed)
     asleep = np.minimum(np.maximum(bed - DAY_S, 0), wake)
     bed = np.minimum(bed, DAY_S)
     asleep = np.where(night, np.minimum(ends + HOUR, 12 * HOUR), asleep)
@@ -258,10 +244,10 @@ def day_of(
     begins = np.where(night, begins, np.maximum(begins, wake + HOUR))
     ends = np.minimum(ends, bed)
     duty = np.where(begins < ends, duty, NONE)
-    lunch_at = np.clip(vary(12 * HOUR + _HALF, 2 * params.spread, "lunch"), 0, DAY_S - HOUR)
+    lunch_at = np.clip(vary(params.lunch_time, 2 * params.spread, "lunch"), 0, DAY_S - HOUR)
     lunch_at = np.where(night, 4 * HOUR, lunch_at)
     dinner = meal(params.dinner, "dinner.length")
-    dinner_at = vary(18 * HOUR + _HALF, 2 * params.spread, "dinner")
+    dinner_at = vary(params.dinner_time, 2 * params.spread, "dinner")
     dinner_at = np.minimum(np.maximum(dinner_at, wake + HOUR), np.maximum(bed - dinner, 0))
     return Day(
         asleep,

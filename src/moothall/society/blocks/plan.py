@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from moothall.action import action
 from moothall.clock import DAY_S
@@ -43,6 +43,9 @@ DUTIES: Final = ("", "work", "study")
 """What a duty is called as an item of a plan."""
 _MOST: Final = 12
 """A model's items at most: 12 take 400 of a local model's 512 tokens; 16 are too long."""
+
+_Weight = Annotated[int, Field(ge=0)]
+_Lengths = tuple[Annotated[int, Field(ge=2, le=96)], Annotated[int, Field(ge=1, le=96)]]
 
 
 # -- the rules -------------------------------------------------------------------------------------
@@ -104,6 +107,23 @@ class PlanBlockParams(HoursParams):
     """The hours of a day, in seconds after midnight, and where dinner is."""
 
     dines: int = Field(default=80, ge=0, le=1000, description="dinners out, of a thousand")
+    leisure: tuple[_Weight, ...] = Field(
+        default=tuple(weight for *_, weight in LEISURE),
+        min_length=len(LEISURE),
+        max_length=len(LEISURE),
+        description="weights of free time, as `blocks/rules.py` lists its activities and places",
+    )
+    piece: _Lengths = Field(
+        default=PIECE, description="quarters of an hour of free time: the least, and how many more"
+    )
+    shopping: _Lengths = Field(default=SHOPPING, description="the same of shopping")
+
+    @field_validator("leisure")
+    @classmethod
+    def _some_at_home(cls, given: tuple[int, ...]) -> tuple[int, ...]:
+        if not any(w for w, (_, where, _) in zip(given, LEISURE, strict=True) if where == "home"):
+            raise ValueError("one of what is done at home must have a weight above 0")
+        return given
 
 
 class PlanBlock(CitizenBlock):
@@ -113,7 +133,7 @@ class PlanBlock(CitizenBlock):
     after midnight. `where` is a place, None, or a kind of place, of which the mobility block
     chooses one. Sleep, meals and work or school are set, at hours that differ by person and day
     (`blocks/hours.py`, with the sources); drawn pieces of half an hour to two hours fill free time,
-    most of it at home (`LEISURE`). Following a day's plan and mending parts of it is the method of
+    most of it at home (`leisure`). Following a day's plan and mending parts of it is the method of
     generative agents (Park et al. 2023, arXiv:2304.03442). That a need at its threshold comes
     before the plan is AgentSociety's rule (Piao et al. 2025, arXiv:2502.08691).
 
@@ -211,10 +231,14 @@ class PlanBlock(CitizenBlock):
         home = self.status.get("home")
         made: list[Item] = []
         while until - start >= 1800:
-            choice = [each for each in LEISURE if each[1] == "home" or self._opens(each[1], start)]
-            weights = [each[2] for each in choice]
+            choice = [
+                (do, where, weight)
+                for (do, where, _), weight in zip(LEISURE, self.params.leisure, strict=True)
+                if where == "home" or self._opens(where, start)
+            ]
+            weights = [weight for *_, weight in choice]
             do, where, _ = choice[draws.choice(weights, "plan.leisure", start)]
-            least, more = SHOPPING if do == "shop" else PIECE
+            least, more = self.params.shopping if do == "shop" else self.params.piece
             drawn = least + draws.below(more, "plan.length", start)
             length = min(until - start, drawn * SLOT)
             made.append(_item(do, home if where == "home" else where, start, start + length))

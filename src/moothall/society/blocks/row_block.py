@@ -31,10 +31,13 @@ class RowBlock(CitizenBlock):
     Attributes:
         columns: what it keeps of each citizen, by name; in a status, by the column's key
         words: the texts that its wants use, such as `("food",)`
+        whole: whether it is given the rows of all citizens in one part, in one process, as
+            `rows.order` and `rows.turns` need
     """
 
     columns: ClassVar[Mapping[str, Column]] = {}
     words: ClassVar[Iterable[str]] = ()
+    whole: ClassVar[bool] = False
 
     def fits(self, context: Any) -> float:
         """Return 1: of equal blocks the first acts, so a block alone acts in every step."""

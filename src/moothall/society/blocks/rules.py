@@ -11,21 +11,22 @@ from moothall.society.arrays import larger, smaller
 _SCALE: Final = 10**9
 _LARGEST: Final = 2**24
 LEISURE: Final = (
-    ("leisure", "home", 58),
+    ("leisure", "home", 60),
     ("browse", "home", 20),
-    ("social", "home", 3),
+    ("social", "home", 1),
     ("social", "restaurant", 1),
     ("social", "park", 1),
     ("leisure", "park", 2),
     ("shop", "shop", 15),
 )
-"""What fills free time: an activity, its place, and its weight of 100.
+"""What fills free time: an activity, its place, and its usual weight of 100.
 
 The weights are fitted to 2.3 … 3.4 trips a day (National Household Travel Survey 2022, 2017), 34
-minutes of socializing and 20 to 40 of purchases (American Time Use Survey 2022).
+minutes of socializing, most of them in the hours of company that a need seeks, and 20 to 40 of
+purchases (American Time Use Survey 2022).
 """
 PIECE: Final = (2, 7)
-"""A piece of free time has at least 2 quarters of an hour and less than 2 + 7; assumed."""
+"""A piece of free time usually has at least 2 quarters of an hour and less than 2 + 7; assumed."""
 SHOPPING: Final = (2, 3)
 """The same of shopping: half an hour to an hour, 45 minutes with the ways on a day that one shops
 (the same survey)."""

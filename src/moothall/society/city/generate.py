@@ -23,7 +23,8 @@ every platform. A town of n citizens has:
   twice the OECD's 4.3 beds for 1,000 (Health at a Glance 2023), for staff and visitors.
 
 There is at least one of each kind. The seats of shops (40), restaurants (50) and parks (300), and
-all opening hours, are assumed.
+all opening hours, are assumed; those of workplaces are wide enough for the shifts of
+`blocks/hours.py`: all are open at 6, where 20 of 100 are at work before 7.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _HOUR = 3600
 # Opening hours of a kind: one pair is drawn for each place; a repeated pair has twice the weight.
 _HOURS = {
     "home": ((0, 24),),
-    "work": ((6, 20), (6, 20), (7, 19), (7, 19), (8, 22), (0, 24)),
+    "work": ((6, 22), (6, 22), (5, 23), (5, 24), (0, 24), (0, 24)),
     "school": ((7, 17),),
     "shop": ((7, 22), (8, 20), (8, 20), (9, 19), (10, 20)),
     "restaurant": ((7, 15), (11, 22), (11, 22), (11, 23), (17, 2)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from typing import Any
 
 from moothall.arguments import check_integer
@@ -58,6 +59,7 @@ class Grid(SteppedPlaces):
         self._around = _AROUND[:around]
         self._capacity = capacity
         self._step_seconds = cell_seconds
+        self._within: dict[int, Any] = {}
 
     def __len__(self) -> int:
         return self.width * self.height
@@ -80,11 +82,38 @@ class Grid(SteppedPlaces):
 
         The columns are directions: left, up, down, right, then the diagonals.
         """
+        return self._shifted(self._around)
+
+    def within(self, radius: int) -> Any:
+        """Return the cells at most so many steps from each: (n_cells, most), −1 for none.
+
+        A step leads to one of the 4 or 8 cells around. They are in order of their offset (x, y),
+        never the cell itself; on a torus each is there once.
+
+        Raises:
+            ConfigError: the radius is not 1 or more
+        """
+        check_integer("radius", radius, 1, None)
+        if radius not in self._within:
+            right, down = self._reach(radius, self.width), self._reach(radius, self.height)
+            square = [(dx, dy) for dx in right for dy in down if dx or dy]
+            far = self.around == 4
+            near = [each for each in square if not far or sum(map(abs, each)) <= radius]
+            self._within[radius] = self._shifted(near)
+        return self._within[radius]
+
+    def _reach(self, radius: int, side: int) -> range:
+        if not self.torus:
+            return range(-min(radius, side - 1), min(radius, side - 1) + 1)
+        return range(-min(radius, (side - 1) // 2), min(radius, side // 2) + 1)
+
+    def _shifted(self, offsets: Iterable[tuple[int, int]]) -> Any:
+        """Return for each cell those at some offsets, by their index in `ids`; −1 for none."""
         x, y = self.cells[:, 0].astype(np.int64), self.cells[:, 1].astype(np.int64)
         number = np.empty(len(self), np.int32)
         number[x * self.height + y] = np.arange(len(self), dtype=np.int32)
-        made = []
-        for right, down in self._around:
+        made = [np.empty((len(self), 0), np.int32)]
+        for right, down in offsets:
             a, b = x + right, y + down
             if self.torus:
                 a, b = a % self.width, b % self.height

@@ -12,6 +12,7 @@ from moothall.society.arrays import np
 from moothall.society.city.network import Network
 from moothall.society.columns.lives import Lives
 from moothall.society.columns.register import Register
+from moothall.society.columns.turns import Turns
 from moothall.society.columns.want_table import Table, checked_fields
 from moothall.society.kernel import draw
 from moothall.society.kernel.perception import View
@@ -43,7 +44,7 @@ class Moment:
             return self.found[name]
 
 
-class Rows(Lives):
+class Rows(Lives, Turns):
     """Some of a population's citizens in one step; arrays have one entry for each of them.
 
     `rows[name]` is a column of these citizens as it is now; `rows[name] = values` writes one that
@@ -90,6 +91,7 @@ class Rows(Lives):
         self._chosen: Any = None  # which rows between `first` and `until` these are; None for all
         self._own: Mapping[str, Any] = {}
         self._block = ""
+        self._whole = False
         self._gathered: dict[str, Any] = {}
 
     def __len__(self) -> int:
@@ -199,6 +201,7 @@ class Rows(Lives):
         made = Rows(self.population, self.moment, self.first, self.until, self._wants)
         made._chosen = chosen
         made._own, made._block = getattr(block, "columns", {}), block.name
+        made._whole = getattr(block, "whole", False)
         made.params = block.params
         return made
 
@@ -336,6 +339,11 @@ class Rows(Lives):
                     f"block {self._block}: where= must have {count} entries, got {where.shape}"
                 )
             return np.flatnonzero(where)
+        if where.ndim != 1 or (len(where) and where.dtype.kind not in "iu"):
+            raise ConfigError(
+                f"block {self._block}: where= must be booleans or positions, got {where!r:.80}"
+            )
+        where = where.astype(np.int64, copy=False)  # an empty list, too
         if len(where) and (where.min() < 0 or where.max() >= count):
             raise ConfigError(f"block {self._block} names rows of other people")
         return where

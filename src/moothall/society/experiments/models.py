@@ -32,6 +32,7 @@ from moothall.society.population.engine import LocalEngine
 from moothall.society.population.population import Population
 from moothall.society.services.economy import make_economy
 from moothall.society.services.feed import Feed
+from moothall.society.services.labour import LabourMarket
 from moothall.society.society import Society
 from moothall.text import error_text
 from moothall.threads import is_async
@@ -63,6 +64,13 @@ def town_parameters(own: tuple[tuple[str, type[Block]], ...] = ()) -> type[BaseM
     kinds["blocks"] = create_model("Blocks", __config__=forbid, **blocks)
     kinds["prompts"] = create_model("Prompts", __config__=forbid, **prompts)
     llm = Annotated[str, AfterValidator(_model_name)] | None
+    asked = inspect.signature(LabourMarket).parameters
+    rates: dict[str, Any] = {
+        name: (Annotated[int, Field(ge=0, strict=True)] | None, None)
+        for name in asked
+        if name not in ("id", "seed")
+    }
+    kinds["labour"] = create_model("Labour", __config__=forbid, **rates) | None
     kinds |= {"params": CitizenAgentParams, "llm": llm}
     fields: dict[str, Any] = {name: (kind, None) for name, kind in kinds.items()}
     return create_model("Parameters", __config__=ConfigDict(arbitrary_types_allowed=True), **fields)
@@ -104,6 +112,7 @@ def town(
     facts: Mapping[str, Any] | None = None,
     start: Annotated[str, AfterValidator(_start)] = "2026-01-05T00:00",
     economy: bool = True,
+    labour: Mapping[str, int] | None = None,
     feed: bool = True,
     llm: Any = None,
     answers: str | None = None,
@@ -132,7 +141,11 @@ def town(
     all_blocks = _blocks_of(given, folder)
     if not (max_usd is None and max_calls is None):
         budget = Budget(usd=max_usd, model_calls=max_calls, name="an experiment's cell")
-    services = make_economy(place, seed=seed) if economy else []
+    if labour and not economy:
+        raise ConfigError("labour: there is no labour market without an economy")
+    rates: dict[str, Any] = {"seed": seed, **(labour or {})}
+    market = LabourMarket(**rates)
+    services = make_economy(place, seed=seed, labour=market) if economy else []
     people: Any
     if columns:
         people = Population(citizens, place, all_blocks(), seed)

@@ -6,18 +6,9 @@ arguments return the same citizens. The distributions and their sources:
 * Homes, work and schools are given by `people/assigned.py`; ages, genders and kin are those of
   households (`people/household.py`, with its sources).
 * Education of adults: 9 none, 28 secondary, 25 vocational, 24 bachelor, 14 master of 100 (U.S.
-  Census Bureau 2021, Educational Attainment). Skill, in thousandths of the usual hourly wage, has
-  the medians 592, 765, 880, 1262, 1550 by education (Bureau of Labor Statistics 2021, median weekly
-  earnings), and varies around them by one of 20 equally likely factors, lognormal with a deviation
-  of 0.5: the highest tenth earns 4 to 5 times what the lowest does (Bureau of Labor Statistics,
-  Usual Weekly Earnings 2022). `income` is what a year of full work pays at the usual wage, in
-  dollars; 0 without work.
-* Occupation of adults by education (`_TRADES`): together 42, 17, 20, 9, 13 of 100 (American
-  Community Survey 2021, table S2401, rounded); the split by education is fitted to these sums.
+  Census Bureau 2021, Educational Attainment). `people/means.py` has occupations, pay and money.
 * Of those aged 18–66, 75 of 100 have work (OECD 2023: 70 of 100 aged 15–64), as far as there are
   jobs; those aged 5–17 go to a school.
-* Money is lognormal, of median 5,300 and mean 41,600 dollars, cut at 1,000,000 (transaction
-  accounts, Survey of Consumer Finances 2019, Bhutta et al. 2020).
 * Relations: 800 in the household, with what one is to another in `kin`; besides, a small world of
   twelve neighbours by number, beyond the household, one of ten links rewired (Watts, Strogatz
   1998, Nature 393). Some five of all are close (700 or more) and fifteen dear (300 or more), the
@@ -31,12 +22,12 @@ arguments return the same citizens. The distributions and their sources:
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from os import PathLike
 from typing import Any, Final
 
 from moothall.arguments import check_integer
 from moothall.errors import ConfigError
-from moothall.society import math
 from moothall.society.arrays import np
 from moothall.society.blocks import all_blocks
 from moothall.society.blocks.columns import EDUCATION as EDUCATION
@@ -48,32 +39,21 @@ from moothall.society.city.places import Places, needs
 from moothall.society.columns.register import Register
 from moothall.society.columns.rows import Moment, Rows
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
-from moothall.society.kernel.draw import Draws, belows, hashed
+from moothall.society.kernel.draw import Draws, hashed
 from moothall.society.kernel.perception import View
 from moothall.society.people import assigned
 from moothall.society.people import household as home_of
+from moothall.society.people.margins import checked_margins, gathered
+from moothall.society.people.means import DOLLARS, money_of, trades, usual_income
+from moothall.society.people.table import IN_PROFILE
 
-IN_PROFILE: Final = ("age", "skill", "gender", "education", "interests")
-SKILL: Final = (592, 765, 880, 1262, 1550)
 _EDUCATION_WEIGHTS = (9, 28, 25, 24, 14)
-_SPREAD = (
-    *(375, 487, 563, 627, 686, 742, 797, 853, 910, 969),
-    *(1032, 1099, 1173, 1255, 1348, 1459, 1596, 1777, 2054, 2664),
-)
-_TRADES = (
-    (8, 34, 14, 20, 24),
-    (16, 24, 24, 14, 22),
-    (34, 19, 25, 9, 13),
-    (65, 8, 20, 3, 4),
-    (88, 3, 7, 1, 1),
-)
 FRIENDS: Final = (720, 620, 450, 400, 350, 350)
 """The least strength of a friend by the number of `BESIDE` + 1, + 2, …; it is up to 199 more."""
 BESIDE: Final = 3
 JOBLESS: Final = 100
 """Of 1,000 adults up to 66 without work, who seeks it: 3.6 of 100 of the labour force were
 unemployed in 2022 (Current Population Survey)."""
-DOLLARS: Final = 52  # a year of 2,080 hours at 25 dollars, by a thousandth of skill
 _WOMEN = (
     *("Ada", "Anna", "Carla", "Dana", "Elena", "Fatima", "Grace"),
     *("Hana", "Jana", "Lea", "Maria", "Rosa", "Tara", "Yuki"),
@@ -85,23 +65,39 @@ _MEN = (
 _NAMES: Final = {"female": _WOMEN, "male": _MEN}
 
 
-def make_people(city: Any, count: int, *, seed: int = 0) -> list[dict[str, Any]]:
+def make_people(
+    city: Any,
+    count: int,
+    *,
+    seed: int = 0,
+    margins: Mapping[str, Mapping[Any, float]] | str | PathLike[str] | None = None,
+) -> list[dict[str, Any]]:
     """Return citizens as plain data: `id`, `name` and the keys of a citizen's status.
 
     Args:
         city: the city where they live; None for none
         count: the number of citizens, 1 or more; their ids are 1 … count
         seed: the seed of the draws
+        margins: how many there are of each value of an attribute, as a census has it: counts or
+            shares, `{"age": {"0-17": 22, "18+": 78}}`; or a table with the columns `attribute`,
+            `value` and `count`. Households are chosen for `age`, `gender`, `education` and
+            `household`, also together, `"age, gender"`; another name is an attribute of your own
 
     Raises:
-        ConfigError: the city has no homes, or not enough room
+        ConfigError: the city has no homes, or not enough room, or people cannot meet the margins:
+            a category is off by more than one of a hundred persons
     """
     check_integer("count", count, 1, None)
-    return completed([{"id": number} for number in range(1, count + 1)], city, seed=seed)
+    rows = [{"id": number} for number in range(1, count + 1)]
+    return completed(rows, city, seed=seed, margins=margins)
 
 
 def completed(
-    rows: Iterable[dict[str, Any]], city: Any = None, *, seed: int = 0
+    rows: Iterable[dict[str, Any]],
+    city: Any = None,
+    *,
+    seed: int = 0,
+    margins: Mapping[str, Mapping[Any, float]] | str | PathLike[str] | None = None,
 ) -> list[dict[str, Any]]:
     """Return citizens with missing data drawn, for example after `read_people`.
 
@@ -109,10 +105,12 @@ def completed(
         rows: citizens as `make_people` returns them; all but `id` may be missing
         city: the city where they live; None for none
         seed: the seed of the draws
+        margins: as in `make_people`; what rows have is kept, and counts
 
     Raises:
         ConfigError: the city has no homes, or not enough room, or a row is not such a citizen
     """
+    wanted = None if margins is None else checked_margins(margins)
     made = [copy.deepcopy(row) for row in rows]
     if none := [row for row in made if "id" not in row]:
         raise ConfigError(f"a citizen must have an 'id', got {none[0]!r:.80}")
@@ -124,7 +122,10 @@ def completed(
         register = Register(words, city, (), seed, None)
         _house(made, city, register)
     if made:
-        households = _gather(made, seed)
+        if wanted is None:
+            households = _gather(made, seed)
+        else:
+            households = gathered(made, wanted, seed, _gather)
         for person in made:
             _draw(person, seed)
         if city is not None:
@@ -133,6 +134,7 @@ def completed(
         for person in made:
             profile = person["profile"]
             profile.setdefault("income", DOLLARS * profile["skill"] if person["work"] else 0)
+            person.setdefault("income", usual_income(profile["income"]))
         _befriend(made, households, seed)
     return made
 
@@ -159,15 +161,6 @@ def citizens(
 
 
 # -- the draws -------------------------------------------------------------------------------------
-
-
-def trades(seed: int, ids: Any, education: Any) -> tuple[Any, Any]:
-    """Return skills and occupations of adults, by ids and indices in `EDUCATION`."""
-    skill = np.array(SKILL)[education]
-    skill = skill * np.array(_SPREAD)[belows(20, seed, ids, 0, "people.skill")] // 1000
-    sums = np.cumsum(_TRADES, axis=1)[education]
-    share = belows(100, seed, ids, 0, "people.occupation")
-    return skill, (sums <= share[:, None]).sum(axis=1)
 
 
 def _gather(made: list[dict[str, Any]], seed: int) -> list[list[tuple[dict[str, Any], int]]]:
@@ -241,21 +234,9 @@ def name_of(draws: Draws, gender: Any) -> str:
     return names[draws.below(len(names), "people.name")]
 
 
-def money_of(u: Any, v: Any) -> Any:
-    """Return lognormal cents, of median 530,000 and mean 4,160,000, from two uniform numbers.
-
-    Two arrays give an int64 array.
-
-    The deviation is √(2 ln(mean ÷ median)) = 2.03; the normal number is by Box and Muller (1958).
-    """
-    normal = math.sqrt(-2 * math.log(1 - u)) * math.cos(6.283185307179586 * v)
-    cents = math.minimum(530_000 * math.exp(2.03 * normal), 100_000_000)
-    return int(cents) if isinstance(cents, float) else cents.astype("int64")
-
-
 def _house(made: list[dict[str, Any]], city: Any, register: Register) -> None:
     """Give homes to persons without one."""
-    room = {
+    room: dict[str, Any] = {
         home: city.capacity(home) if hasattr(city, "capacity") else None
         for home in city.by_kind("home")
     }
@@ -283,7 +264,8 @@ def _employ(made: list[dict[str, Any]], city: Any, register: Register) -> None:
     """Give adults work and children schools."""
     if not hasattr(city, "near"):
         return
-    places, number = register.places, register._place
+    places = register.places
+    number: Any = register._place
     arrays = register.arrays
     arrays["age"] = np.array([int(person["profile"]["age"]) for person in made])
     for name in ("home", "work", "school"):

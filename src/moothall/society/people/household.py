@@ -6,9 +6,9 @@ American Community Survey, "the report" the U.S. Census Bureau's "America's Fami
 Arrangements: 2022"):
 
 * `KINDS`: by size, of 1,000 households: alone, a couple (and its children), a lone parent, a couple
-  with children and a parent of the head, and others who share a flat. The report: of 100 households
-  29 are persons alone, 47 married couples, some 7 unmarried ones, 16 families without a spouse. The
-  split by size is fitted to these sums.
+  with children and a parent of the head, and others who share a flat. Of 100 households 29 are
+  persons alone, 47 married couples, 7 unmarried ones (ACS 2022, table DP02), and 5 have three
+  generations (2020 census). The split by size is fitted to these sums.
 * `AGES`: the age group of the head, or of the woman of a couple, of 100 of each kind; fitted to the
   2020 census (22 of 100 below 18, 17 from 65 on).
 * `GAPS`: how much older a husband is than his wife, from −10 to 20 years: 34 of 100 within a year,
@@ -18,14 +18,16 @@ Arrangements: 2022"):
 * `WOMEN`: women among heads of each kind, of 100: 16 women alone for 13 men, 15 mothers alone for 6
   fathers (the report).
 * `BIRTHS`: a mother's age at a birth, from 18 to 45 (National Center for Health Statistics, "Final
-  data for 2021", rounded). A child that lives with its parents is at most `STAYS` years old: more
-  than half of those of 18–24 do, and few above (the report).
+  data for 2021", rounded). `STAYS`: of 1,000 children, how many still live with their parents, by
+  age: 57 of 100 men and 55 of 100 women of 18–24, and fewer of 25–34 (the report). The weights are
+  fitted to the first; those from 25 on, some 15 and 5 of 100, are assumed.
 * Assumed: flat mates are of an age within 4 years; a home of more than `_LARGEST` has several
   households; brothers and sisters are born independently of one another.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Final
 
 from moothall.society.arrays import np
@@ -36,19 +38,19 @@ ALONE, COUPLE, LONE, EXTENDED, FLAT, FAMILY = range(6)
 HEAD, PARTNER, CHILD, ELDER, MATE = range(5)
 KINDS: Final = (  # by size, the last also for more
     (1000, 0, 0, 0, 0),
-    (0, 740, 200, 0, 60),
-    (0, 680, 200, 60, 60),
-    (0, 820, 100, 60, 20),
-    (0, 830, 80, 90, 0),
+    (0, 700, 220, 0, 80),
+    (0, 620, 230, 100, 50),
+    (0, 760, 100, 120, 20),
+    (0, 770, 80, 150, 0),
 )
 YEARS: Final = (18, 25, 35, 45, 55, 65, 75, 85, 95)
 AGES: Final = (
-    (3, 13, 10, 12, 20, 22, 15, 5),  # alone
-    (3, 14, 6, 9, 24, 27, 14, 3),  # a couple of two
-    (5, 26, 34, 26, 9, 0, 0, 0),  # a lone parent
+    (4, 13, 10, 12, 20, 22, 14, 5),  # alone
+    (5, 14, 7, 9, 23, 26, 13, 3),  # a couple of two
+    (4, 20, 28, 25, 14, 6, 3, 0),  # a lone parent
     (1, 15, 34, 35, 15, 0, 0, 0),  # with a parent of the head
-    (40, 40, 8, 5, 4, 3, 0, 0),  # a shared flat
-    (3, 26, 38, 27, 6, 0, 0, 0),  # a couple with children
+    (50, 34, 6, 4, 3, 3, 0, 0),  # a shared flat
+    (3, 24, 36, 26, 9, 2, 0, 0),  # a couple with children
 )
 GAPS: Final = (
     *(40, 40, 50, 70, 100, 140, 210, 350, 600, 900),  # the wife is 10 … 1 years older
@@ -61,8 +63,10 @@ WOMEN: Final = (55, 50, 78, 50, 50, 50)
 BIRTHS: Final = (15, 15, *[36] * 5, *[56] * 5, *[60] * 5, *[34] * 5, *[7] * 5, 1)
 _LEAST_APART: Final = 14
 _FIRST: Final = 18  # the youngest mother
-STAYS: Final = 23
+STAYS: Final = ((0, 1000), (18, 640), (25, 150), (35, 50))
+"""From which age on, and how many of 1,000."""
 OLDEST: Final = 100
+_MOST: Final = 120  # the highest age of a table
 _LARGEST: Final = 8
 """A home of more has households of one, two, three and four in turn."""
 _BEGINS: Final = (0, 1, 1, 3, 3, 3, 6, 6, 6, 6)
@@ -130,6 +134,21 @@ def roles(seed: int, head: Any, rank: Any, size: Any) -> tuple[Any, Any]:
     return kind, np.where(rank == 0, HEAD, role)
 
 
+@functools.cache
+def _births() -> Any:
+    """Return the cumulative weights of a mother's age at a birth, by her age now.
+
+    The child is born, and lives with her as `STAYS` has it.
+    """
+    births = np.arange(len(BIRTHS))
+    age = np.arange(_MOST + 1)[:, None] - _FIRST - births  # of the child
+    since, share = np.array(STAYS).T
+    stays = share[np.maximum(np.searchsorted(since, age, side="right") - 1, 0)]
+    weights = np.where(age >= 0, np.array(BIRTHS) * stays, 0)
+    weights[:_FIRST, 0] = 1  # younger mothers, as a table may have them
+    return weights.cumsum(axis=1)
+
+
 def composed(
     seed: int, ids: Any, head: Any, rank: Any, size: Any, ages: Any, genders: Any
 ) -> tuple[Any, Any]:
@@ -163,14 +182,11 @@ def composed(
     age = np.where(ages[1] >= 0, ages[1], age)
     partner = np.where(ages[2] >= 0, ages[2], np.clip(age - gap, _FIRST, OLDEST))
     mother = np.where(pair & (first == 2) & (second == 1), partner, age)
-    # At a birth the mother was so old that the child is neither unborn nor above `STAYS`.
-    sums, last = np.r_[0, np.cumsum(BIRTHS)], len(BIRTHS) - 1
-    low = np.clip(mother - STAYS - _FIRST, 0, last)
-    high = np.clip(mother - _FIRST, low, last) + 1
-    share = sums[low] + belows(sums[high] - sums[low], seed, ids, 0, "people.birth")
-    child = np.maximum(mother - _FIRST + 1 - np.searchsorted(sums, share, side="right"), 0)
-    share = belows(int(sums[-1]), seed, ids, 0, "people.birth")
-    elder = np.minimum(age + _FIRST - 1 + np.searchsorted(sums, share, side="right"), OLDEST)
+    child, some = np.zeros(len(ids), np.int64), np.flatnonzero(role == CHILD)
+    sums = _births()[np.clip(mother[some], 0, _MOST)]
+    share = belows(sums[:, -1], seed, ids[some], 0, "people.birth")
+    child[some] = np.maximum(mother[some] - _FIRST - (sums <= share[:, None]).sum(axis=1), 0)
+    elder = np.minimum(age + _FIRST + _drawn(BIRTHS, seed, ids, "people.birth"), OLDEST)
     mate = np.maximum(age - 4 + own(9, "mate"), _FIRST)
     made = np.choose(role, (age, partner, child, elder, mate))
     drawn = np.where(own(100, "gender") < np.where(role == ELDER, 70, 50), 1, 2)

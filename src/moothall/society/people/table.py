@@ -7,6 +7,7 @@ import difflib
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,9 +15,11 @@ from moothall.arguments import check_integer
 from moothall.errors import ConfigError, MoothallError
 from moothall.message import address
 from moothall.society.arrays import package
-from moothall.society.people.drawn import IN_PROFILE, NEEDS
+from moothall.society.blocks.needs import NEEDS
 from moothall.text import error_text, excerpt
 
+IN_PROFILE: Final = ("age", "skill", "gender", "education", "interests")
+"""The columns that stand in a citizen's `profile`."""
 _MOST_MONEY = 10**15
 _WHOLE: Final = re.compile(r"(-?[0-9]{1,19})(\.0)?")  # pandas writes `.0` where cells are empty
 _ID: Final = re.compile("0|[1-9][0-9]{,18}")
@@ -57,17 +60,22 @@ def read_people(path: str | Path, city: Any = None) -> list[dict[str, Any]]:
         ConfigError: the file cannot be read, or a column, a cell or an id is wrong
         MissingExtra: the file is Parquet, and pyarrow is not installed
     """
+    name, columns, rows = read_table(path)
+    return checked_people(rows, columns, city, name)
+
+
+def read_table(path: str | PathLike[str]) -> tuple[str, list[str], list[dict[str, Any]]]:
+    """Return the name, the columns and the rows of a `.csv` or `.parquet` file."""
     file = Path(path)
     read = {".parquet": _parquet, ".csv": _csv}.get(file.suffix.lower())
     if read is None:
         raise ConfigError(f"{file.name}: a table must be .csv or .parquet")
     try:
-        columns, rows = read(file)
+        return file.name, *read(file)
     except MoothallError:
         raise
     except Exception as error:  # pyarrow has its own error types
         raise ConfigError(f"{file.name} cannot be read: {error_text(error)}") from error
-    return checked_people(rows, columns, city, file.name)
 
 
 def checked_people(

@@ -18,7 +18,7 @@ from moothall.society.columns.lists import turn_of
 from moothall.society.columns.register import Register
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.draw import belows, choices, uniforms
-from moothall.society.people import assigned, drawn
+from moothall.society.people import assigned, drawn, means
 from moothall.society.people import household as home_of
 
 _CANDIDATES: Final = 10
@@ -53,7 +53,9 @@ def draw(rows: Rows, given: Iterable[str] = ()) -> None:
         seeks |= belows(1000, seed, ids, 0, "people.jobless") < drawn.JOBLESS
         arrays["jobless"][free & seeks] = 0
     if "pay" in missing and {"skill", "pay"} <= set(arrays):
-        arrays["pay"][...] = drawn.DOLLARS * (arrays["work"] >= 0) * arrays["skill"].astype("int32")
+        arrays["pay"][...] = means.DOLLARS * (arrays["work"] >= 0) * arrays["skill"].astype("int32")
+    if "income" in missing and {"income", "pay"} <= set(arrays):
+        arrays["income"][...] = means.usual_income(arrays["pay"].astype(np.int64))
 
 
 def _homes(population: Register) -> Any:
@@ -98,11 +100,11 @@ def _some_persons(population: Register, part: slice, lives: Any, missing: set[st
     level = choices(drawn._EDUCATION_WEIGHTS, seed, ids, 0, "people.education")
     put("education", 1 + np.where(adult, level, 0))
     taught = arrays["education"][part].astype(np.int64) if "education" in arrays else 1 + level
-    skill, trade = drawn.trades(seed, ids, np.maximum(taught - 1, 0))
+    skill, trade = means.trades(seed, ids, np.maximum(taught - 1, 0))
     put("skill", np.where(taught > 0, skill, 1000))
     put("occupation", (1 + trade) * adult)
     u, v = (uniforms(seed, ids, 0, f"people.{name}") for name in "uv")
-    put("money", drawn.money_of(u, v) * adult)
+    put("money", means.money_of(u, v) * adult)
     for need in drawn.NEEDS:
         put(need, 600 + below(401, need))
     topics = next(

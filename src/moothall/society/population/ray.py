@@ -102,6 +102,12 @@ class RayEngine(LocalEngine):
             raise ConfigError("the engine runs another population: each needs a RayEngine")
         if self._parts:
             return
+        for block in population.blocks:
+            if getattr(block, "whole", False):
+                raise ConfigError(
+                    f"block {block.name!r} needs all rows in one process (`whole = True`): use "
+                    "LocalEngine"
+                )
         ray = self._ray
         if not ray.is_initialized():
             _answers(self.address)

@@ -111,6 +111,8 @@ def in_threads(
     first, count = population.base, population.until - population.base
     chunk = CHUNK if threads == 1 else 2 * CHUNK  # threads wait for each other between calls
     parts = -(-count // (chunk * threads)) * threads  # as many for each thread, all of a size
+    if any(getattr(block, "whole", False) for block in population.blocks):
+        parts = 1
     ends = [first + count * part // parts for part in range(parts + 1)]
 
     def one(begin: int, end: int) -> Wants:

@@ -305,7 +305,14 @@ def _adapt(firms: list[Firm], government: Government, step: int) -> None:
         firm.month_asked = firm.month_sold = 0
 
 
-def make_economy(city: Any, *, seed: int = 0, days: int = 10, wage: int = 2500) -> list[Service]:
+def make_economy(
+    city: Any,
+    *,
+    seed: int = 0,
+    days: int = 10,
+    wage: int = 2500,
+    labour: LabourMarket | None = None,
+) -> list[Service]:
     """Return bank, government, labour market, and a firm for each place that employs or sells.
 
     Places of kind `work` produce, `shop` and `restaurant` sell, `school` and `hospital` are public.
@@ -317,6 +324,7 @@ def make_economy(city: Any, *, seed: int = 0, days: int = 10, wage: int = 2500) 
         seed: the seed of the random shares of adaptation
         days: the number of days that firms can pay wages without sales
         wage: cents an hour
+        labour: a labour market of your own; None for one with the usual rates
 
     Raises:
         ConfigError: the city has no such places
@@ -344,7 +352,7 @@ def make_economy(city: Any, *, seed: int = 0, days: int = 10, wage: int = 2500) 
         )
     if not firms:
         raise ConfigError(f"make_economy needs a place of kind {', '.join(STAFF)}")
-    market = LabourMarket(seed=seed, wage=wage)
+    market = LabourMarket(seed=seed, wage=wage) if labour is None else labour
     return [Bank(money=wage * 100), Government(money=public, seed=seed), *firms, market]
 
 

@@ -7,7 +7,10 @@ United States in 2022: separations and hires are some 4 of 100 jobs a month (Bur
 Statistics, Job Openings and Labor Turnover, July 2022: 3.9 and 4.2), of which about half lead at
 once to another job; 3.6 of 100 of the labour force are unemployed (Current Population Survey), so
 that a search takes two months. Benefits are 400 thousandths of the wage for 26 weeks, the usual
-limit of the states. That a firm lays off when its money does not pay its staff's day is assumed.
+limit of the states. Twice the benefit lengthens a search by about half (elasticities near 0.5:
+Krueger, Meyer 2002, "Labor supply effects of social insurance", Handbook of Public Economics 4), so
+who is paid nothing finds work half as fast again. That a firm lays off when its money does not pay
+its staff's day is assumed.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ from moothall.society.services.firm import STAFF, Firm, wage_for
 _MILLION: Final = 1_000_000
 _AGES: Final = (18, 67)
 _DAY_OF_WORK: Final = 8 * 3600
+_USUAL: Final = 400
+"""The benefit at which `finds` holds."""
 
 
 class LabourMarket(Service):
@@ -41,11 +46,15 @@ class LabourMarket(Service):
         seed: the seed of the draws
         leaves: who becomes jobless in a day, of a million with work
         moves: who has an offer of another job in a day, of a million with work
-        finds: who has an offer in a day, of a million jobless
+        finds: who has an offer in a day, of a million jobless who are paid the usual benefit of 400
+        elasticity: by how many thousandths more of the jobless find work where benefits are 0, less
+            where they are 800
         fires: who is laid off in a day, of a thousand whose firm cannot pay its staff
         benefit: a day's benefit, in thousandths of the wage of a day of work of one's skill
         weeks: for how many weeks benefits are paid at most
         wage: the usual wage, cents an hour
+        layoff_day: the day, from 1 on, at whose end firms lay off; None for no such day
+        layoffs: who is laid off then, of a thousand with work; the jobs become vacant
 
     Attributes:
         days: the number of closed days
@@ -65,6 +74,9 @@ class LabourMarket(Service):
         benefit: int = 400,
         weeks: int = 26,
         wage: int = 2500,
+        elasticity: int = 500,
+        layoff_day: int | None = None,
+        layoffs: int = 0,
     ) -> None:
         super().__init__(id)
         for name, value, most in (
@@ -75,8 +87,12 @@ class LabourMarket(Service):
             ("benefit", benefit, 1000),
             ("weeks", weeks, None),
             ("wage", wage, None),
+            ("elasticity", elasticity, 1000),
+            ("layoffs", layoffs, 1000),
         ):
             check_integer(f"{id}: {name}", value, 0, most)
+        if layoff_day is not None:
+            check_integer(f"{id}: layoff_day", layoff_day, 1, None)
         self.seed: int = seed
         self.leaves: int = leaves
         self.moves: int = moves
@@ -85,6 +101,9 @@ class LabourMarket(Service):
         self.benefit: int = benefit
         self.weeks: int = weeks
         self.wage: int = wage
+        self.elasticity: int = elasticity
+        self.layoff_day: int | None = layoff_day
+        self.layoffs: int = layoffs
         self.days: int = 0
         self.counts: dict[str, int] = {}
 
@@ -122,9 +141,11 @@ class LabourMarket(Service):
         broke = count * pays[0] > pays[1]
         left = has & chance(self.leaves, _MILLION, "leave")
         left |= has & broke[work] & chance(self.fires, 1000, "fire")
+        if self.days == self.layoff_day:
+            left |= has & chance(self.layoffs, 1000, "layoff")
         seeks = has & ~left & chance(self.moves, _MILLION, "move")
-        fits = (age >= _AGES[0]) & (age < _AGES[1])
-        seeks |= ~has & fits & (jobless >= 0) & chance(self.finds, _MILLION, "find")
+        free = ~has & (age >= _AGES[0]) & (age < _AGES[1]) & (jobless >= 0)
+        seeks |= free & chance(self._found(jobless), _MILLION, "find")
         count -= np.bincount(work[left], minlength=len(staff))
         vacant = np.where(broke, 0, np.maximum(staff - count, 0))
         sums, some = vacant.cumsum(), np.flatnonzero(seeks)
@@ -139,22 +160,27 @@ class LabourMarket(Service):
             new[some[gets]] = offer[gets]
         hired = np.flatnonzero((new >= 0) & (new != work))
         gone = np.flatnonzero(left)
-        paid = self._pay(books, names, np.flatnonzero(~has & fits & (jobless >= 0)), jobless, skill)
+        paid = self._pay(books, names, np.flatnonzero(free), jobless, skill)
         places = books.city.ids()
         for at in hired.tolist():
             books.set_status({"work": places[new[at]], "jobless": -1}, [names[at]])
         if len(gone):
             books.set_status({"work": None, "jobless": self.days}, [names[at] for at in gone])
         now = int(has.sum()) - len(gone) + int((~has[hired]).sum())
-        free = int((~has & fits & (jobless >= 0)).sum()) + len(gone) - int((~has[hired]).sum())
         self.counts = {
             "employed": now,
-            "jobless": free,
+            "jobless": int(free.sum()) + len(gone) - int((~has[hired]).sum()),
             "vacancies": int(vacant.sum()) - len(hired),
             "hired": len(hired),
             "left": len(gone) + int(has[hired].sum()),
             "paid": paid,
         }
+
+    def _found(self, since: Any) -> Any:
+        """Return who of the jobless since a day has an offer, of a million."""
+        at, less = 1000 + self.elasticity, self.elasticity * self.benefit // _USUAL
+        paid = self.days - since <= 7 * self.weeks
+        return np.minimum(self.finds * np.where(paid, max(0, at - less), at) // 1000, _MILLION)
 
     def _pay(self, books: Any, names: Any, some: Any, since: Any, skill: Any) -> int:
         """Pay benefits in order of id, each in full, as far as the government's money lasts."""

@@ -79,14 +79,15 @@ export class Run {
 
   called(lane, { kind, data, at, sequence, cut }, about) {
     const made = this.action(lane, data.key, about);
-    if (kind === "permitted") made.state = "permitted";
+    if (kind === "permitted") Object.assign(made, { state: "permitted", was: data.was });
     else if (kind === "started") Object.assign(made, { state: "runs", args: data.args, began: at });
     else if (kind === "failed") Object.assign(made, { state: "failed", result: text(data.error) });
     else if (kind === "ended") {
-      const { args, result = {} } = data.result || {};
+      const { args, result = {}, was } = data.result || {};
       const bad = result.error !== undefined && result.error !== null;
       Object.assign(made, { state: bad ? "failed" : "done", result: bad ? result.error : result.result, ended: at, sequence, cut });
       if (args !== undefined) made.args = args;
+      made.was = was ?? made.was;
     }
   }
 
@@ -109,17 +110,18 @@ const badge = (state) => h("span", { class: `s-badge ${BADGES[state] || "warn"}`
 const quote = (label, said) => (said ? h("div", { class: "s-said" }, h("span", { class: "s-soft" }, label), prose(text(said))) : null);
 const lasted = (from, to) => (from && to ? duration(to - from) : null);
 
-function argsOf(args) {
+function argsOf(args, was) {
   if (args === null || typeof args !== "object") return h("pre", {}, text(args));
-  return h("dl", { class: "s-args" }, Object.entries(args).map(([name, value]) => [h("dt", {}, name), h("dd", {}, h("pre", {}, json(value)))]));
+  return h("dl", { class: "s-args" }, Object.entries(args).map(([name, value]) => [h("dt", {}, name), h("dd", {}, h("pre", {}, json(value)),
+    was && json(was[name] ?? null) !== json(value) ? h("pre", { class: "s-was" }, h("span", { class: "s-soft" }, "was "), h("s", {}, json(was[name] ?? "(not given)"))) : null)]));
 }
 
 function showCall(view, made, fault) {
   const outcome = made.result === undefined ? null
     : h("div", { class: `s-result ${made.state}`, role: "group", "aria-label": `Result of ${made.name}` }, given(made.result));
   return h("div", { class: "s-call" },
-    h("div", { class: "s-row" }, h("b", { class: "s-action" }, text(made.name)), badge(fault && made.state === "asked for" ? "not called" : made.state), h("span", { class: "s-soft" }, lasted(made.began, made.ended))),
-    argsOf(made.args), outcome, made.cut ? whole(view, made) : null);
+    h("div", { class: "s-row" }, h("b", { class: "s-action" }, text(made.name)), badge(fault && made.state === "asked for" ? "not called" : made.state), made.was ? h("span", { class: "s-badge warn" }, "changed by a person") : null, h("span", { class: "s-soft" }, lasted(made.began, made.ended))),
+    argsOf(made.args, made.was), outcome, made.cut ? whole(view, made) : null);
 }
 
 const whole = (view, item) => button("Show all of it", async () => {

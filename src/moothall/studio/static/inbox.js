@@ -1,7 +1,7 @@
 // What waits for a person: approvals, questions and decisions. A card stands where its run is shown,
 // else in the drawer that the header's button opens; what happens comes before how to decide.
 
-import { attempt, button, call, clock, empty, h, json, replace, toast } from "./dom.js";
+import { attempt, button, call, clock, empty, h, json, parsed, replace, toast } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { onPlace } from "./place.js";
 
@@ -12,6 +12,7 @@ const slots = []; // places of tabs: { root, accepts }
 const mine = new Set(); // the numbers of those that are answered here
 const KEPT = "moothall-folded"; // the cards that a person has folded, over a reload
 const folded = new Set(JSON.parse(sessionStorage.getItem(KEPT) || "[]"));
+const LINGERS = 1500; // milliseconds for which the drawer stays open when its last card has gone
 const drawer = h("div", { class: "s-drawer-list" });
 
 export const openCards = () => [...cards.values()];
@@ -86,15 +87,18 @@ export function mountInbox() {
   const opens = h("button", { type: "button", class: "s-button quiet s-inbox", "aria-expanded": "false", "aria-controls": "studio-inbox", onclick: () => show(panel.hidden) }, "Inbox", badge);
 
   function show(is) {
+    const within = panel.contains(document.activeElement) || document.activeElement === document.body;
     panel.hidden = !is;
     opens.setAttribute("aria-expanded", String(is));
     sessionStorage.setItem("moothall-inbox", is ? "open" : "");
     if (is) panel.querySelector("summary, button")?.focus();
-    else opens.focus();
+    else if (within) opens.focus();
   }
 
   told = () => {
+    const had = !nothing.hidden ? 0 : 1; // once its last card is answered, or shown with its run, it closes
     nothing.hidden = drawer.childElementCount > 0;
+    if (had && !nothing.hidden) setTimeout(() => { if (!nothing.hidden && !panel.hidden) show(false); }, LINGERS);
     nothing.textContent = cards.size ? "All that waits for you stands where its run is shown, on this tab." : "Nothing waits for you. Approvals, questions and decisions of agents come here.";
     badge.textContent = cards.size || "";
     opens.classList.toggle("some", cards.size > 0);
@@ -118,7 +122,7 @@ export function mountInbox() {
   });
   onPlace(() => setTimeout(arrange)); // once the tab is shown
   document.addEventListener("keydown", keys);
-  panel.addEventListener("keydown", (event) => event.key === "Escape" && show(false));
+  document.addEventListener("keydown", (event) => event.key === "Escape" && !panel.hidden && show(false));
   told();
   if (sessionStorage.getItem("moothall-inbox")) panel.hidden = false;
   opens.setAttribute("aria-expanded", String(!panel.hidden));
@@ -146,21 +150,53 @@ const HARMLESS = /^(read|list|search|find|get|look|show|help|count)(_|$)/;
 cardKind("approval", (card, decide) => {
   const why = h("input", { class: "s-input", "data-key": "r", "aria-label": "Reason for refusing", placeholder: "Why not? (may be left out)", onkeydown: (event) => event.key === "Enter" && refuse.click() });
   const permit = (more) => decide({ permit: true, fingerprint: card.fingerprint, ...more });
+  const fields = new Map(); // the arguments that are being edited, by name; empty while they are only shown
+  const args = h("dl", { class: "s-args" });
+  const show = () => {
+    fields.clear();
+    replace(args, Object.entries(card.args).map(([name, value]) => [h("dt", {}, name), h("dd", {}, h("pre", {}, json(value) || "(empty)"))]));
+  };
+  // A text is edited as it is, anything else as JSON.
+  const editing = () => {
+    replace(args, Object.entries(card.args).map(([name, value]) => {
+      const text = typeof value === "string" ? value : JSON.stringify(value, null, 1);
+      fields.set(name, h("textarea", { class: "s-input", "aria-label": `Argument ${name}`, rows: Math.min(12, text.split("\n").length), value: text }));
+      return [h("dt", {}, name), h("dd", {}, fields.get(name))];
+    }));
+    args.querySelector("textarea").focus();
+  };
+  const edited = () => Object.fromEntries([...fields].map(([name, field]) => {
+    if (typeof card.args[name] === "string") return [name, field.value];
+    try {
+      return [name, parsed(field.value)];
+    } catch (error) {
+      field.focus();
+      throw new Error(`${name} must be JSON, such as ${JSON.stringify(card.args[name]).slice(0, 60)}: ${error.message}`);
+    }
+  }));
+  const edits = card.editable && Object.keys(card.args).length > 0 && button("Edit arguments", () => {
+    if (fields.size) show(); else editing();
+    edits.textContent = fields.size ? "As proposed" : "Edit arguments";
+    first.textContent = fields.size ? "Permit as edited" : "Permit";
+    if (more) more.hidden = fields.size > 0;
+  }, "quiet");
   const refuse = button("Refuse", () => decide({ permit: false, reason: why.value }));
   const name = card.sender === card.agent || !card.sender ? card.action : `${card.agent}.${card.action}`;
   const kind = HARMLESS.test(card.action) && !card.note && !card.outside?.length ? "primary" : "danger";
-  const first = button("Permit", () => permit({}), kind);
+  const first = button("Permit", () => permit(fields.size ? { args: edited() } : {}), kind);
   first.dataset.key = "a";
   const always = card.outside?.length ? "These values always, in this thread" : card.run && !card.note && "Always in this run";
+  const more = always ? button(always, () => permit({ always: true }), "quiet") : null;
+  show();
   return [
     h("summary", { class: "s-card-title" }, h("b", {}, card.sender || card.run || "A run"), " wants ", h("b", {}, name), h("time", {}, clock(card.asked))),
     card.task ? h("p", { class: "s-soft s-for" }, `for “${card.task}” in ${card.folder}`) : null,
-    h("dl", { class: "s-args" }, Object.entries(card.args).map(([name, value]) => [h("dt", {}, name), h("dd", {}, h("pre", {}, json(value) || "(empty)"))])),
+    args,
     Object.keys(card.args).length ? null : empty("without arguments"),
     card.note ? h("p", { class: "s-fault" }, card.note) : null,
     card.outside?.length ? h("div", { class: "s-outside" }, h("span", { class: "s-badge warn" }, "from outside"), h("ul", {}, card.outside.map((each) => h("li", {}, each)))) : null,
-    h("div", { class: "s-answer" }, h("div", { class: "s-row" }, first, always ? button(always, () => permit({ always: true }), "quiet") : null,
-      h("span", { class: "s-spacer" }), why, refuse)),
+    h("div", { class: "s-answer" }, h("div", { class: "s-row" }, first, edits, more), h("div", { class: "s-row" },
+      why, refuse)),
   ].filter(Boolean);
 });
 

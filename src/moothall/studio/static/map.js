@@ -7,6 +7,8 @@ const MOST = 3000; // dots in view; of more their density is drawn
 const CELL = 6; // pixels of a cell of density
 const SPREAD = 15; // metres over which those at one place are spread, so that they can be told apart
 const NOWHERE = 65535;
+const BINS = 9; // colours of a layer
+const NO_LEVEL = 255;
 export const GROUPS = ["sleep", "work", "food", "social", "leisure", "travel", "idle"];
 const GROUP_OF = { sleep: 0, work: 1, study: 1, eat: 2, shop: 2, social: 3, browse: 3, leisure: 4, travel: 5 };
 export const SHAPES = { home: "□", work: "■", school: "▲", shop: "◆", restaurant: "●", park: "✿", hospital: "✚" };
@@ -27,6 +29,7 @@ export function makeMap(onPick) {
   let fresh = false; // whether roads and places are drawn as they are to be
   let [from, to] = [null, null]; // x and y of the frame before, and of the last
   let [acts, groupOf, picked, asked] = [new Uint8Array(0), [], -1, 0];
+  let [levels, isBoth] = [null, false]; // of a layer: each citizen's level, and whether it goes from below to above 0
   let [began, lasts, last] = [0, 1, 0];
 
   const px = (x) => (x - view.x) * view.scale + width / 2;
@@ -44,7 +47,12 @@ export function makeMap(onPick) {
     const of = (name) => style.getPropertyValue(`--s-${name}`).trim();
     const groups = GROUPS.map((each) => of(`act-${each}`)); // as #rrggbb
     const rgb = groups.map((each) => [1, 3, 5].map((at) => parseInt(each.slice(at, at + 2), 16)));
-    colours = { ink: of("ink"), soft: of("soft"), line: of("line"), paper: of("paper"), park: of("park"), groups, rgb };
+    const ends = ["line", "accent", "blue", "bad"].map((name) => [1, 3, 5].map((at) => parseInt(of(name).slice(at, at + 2), 16)));
+    const mix = (one, other, part) => one.map((each, at) => Math.round(each + (other[at] - each) * part));
+    const steps = [...Array(BINS).keys()].map((at) => at / (BINS - 1));
+    colours.one = steps.map((part) => mix(ends[0], ends[1], 0.1 + 0.9 * part));
+    colours.both = steps.map((part) => (part < 0.5 ? mix(ends[2], ends[0], 2 * part) : mix(ends[0], ends[3], 2 * part - 1)));
+    colours = { ...colours, ink: of("ink"), soft: of("soft"), line: of("line"), paper: of("paper"), park: of("park"), groups, rgb };
     changed();
   }
 
@@ -117,13 +125,17 @@ export function makeMap(onPick) {
     return inside;
   }
 
+  const binOf = (level) => (level === NO_LEVEL ? BINS : Math.floor((level * BINS) / NO_LEVEL));
+
   function dots() {
     const size = Math.min(5, Math.max(2.2, 6 * view.scale));
-    for (let group = GROUPS.length - 1; group >= 0; group--) {
-      context.fillStyle = colours.groups[group];
+    const ramp = isBoth ? colours.both : colours.one;
+    const fills = levels ? [...ramp.map((each) => `rgb(${each})`), colours.groups[6]] : colours.groups;
+    for (let group = fills.length - 1; group >= 0; group--) {
+      context.fillStyle = fills[group];
       context.beginPath();
       for (let i = 0; i < xs.length; i++) {
-        if (groupOf[acts[i]] !== group || !seen(i, 9)) continue;
+        if ((levels ? binOf(levels[i]) : groupOf[acts[i]]) !== group || !seen(i, 9)) continue;
         context.moveTo(xs[i] + size, ys[i]);
         context.arc(xs[i], ys[i], size, 0, 7);
       }
@@ -131,16 +143,21 @@ export function makeMap(onPick) {
     }
   }
 
-  // A cell has the colour of what most of those in it do, the stronger the more they are.
+  // A cell has the colour of what most of those in it do, or of their mean level, the stronger the more they are.
   function density() {
-    const [across, down, kinds] = [Math.ceil(width / CELL), Math.ceil(height / CELL), GROUPS.length];
+    const [across, down, kinds] = [Math.ceil(width / CELL), Math.ceil(height / CELL), levels ? 2 : GROUPS.length];
     [grid.width, grid.height] = [across, down];
+    const ramp = isBoth ? colours.both : colours.one;
     const [counts, totals] = [new Uint32Array(across * down * kinds), new Uint32Array(across * down)];
     let most = 1;
     for (let i = 0; i < xs.length; i++) {
       if (!seen(i)) continue;
       const cell = Math.floor(ys[i] / CELL) * across + Math.floor(xs[i] / CELL);
-      counts[cell * kinds + groupOf[acts[i]]]++;
+      if (!levels) counts[cell * kinds + groupOf[acts[i]]]++;
+      else if (levels[i] !== NO_LEVEL) {
+        counts[cell * kinds] += levels[i];
+        counts[cell * kinds + 1]++;
+      }
       most = Math.max(most, ++totals[cell]);
     }
     const on = grid.getContext("2d");
@@ -149,7 +166,7 @@ export function makeMap(onPick) {
       if (!totals[cell]) continue;
       const its = counts.subarray(cell * kinds, (cell + 1) * kinds);
       const which = its.indexOf(Math.max(...its));
-      image.data.set(colours.rgb[which], cell * 4);
+      image.data.set(!levels ? colours.rgb[which] : its[1] ? ramp[binOf(Math.round(its[0] / its[1]))] : colours.rgb[6], cell * 4);
       image.data[cell * 4 + 3] = 255 * (0.3 + 0.7 * Math.log1p(totals[cell]) / Math.log1p(most));
     }
     on.putImageData(image, 0, 0);
@@ -259,13 +276,14 @@ export function makeMap(onPick) {
       [from, to, acts, picked, last] = [null, null, new Uint8Array(0), -1, 0];
       fit();
     },
-    // Where its citizens are: n times x, n times y in 16 bits, n times what they do in 8.
-    frame(packed, names, shut) {
+    // Where its citizens are: n times x, n times y in 16 bits, n times what they do in 8, and with a
+    // layer n times their level in 8.
+    frame(packed, names, shut, layer) {
       if (shut.join() !== [...closed].join()) {
         closed = new Set(shut);
         changed();
       }
-      const count = packed.byteLength / 5;
+      const count = packed.byteLength / (layer ? 6 : 5);
       const [left, low, wide, tall] = plan.bounds;
       const there = (at, least, most) => Float32Array.from(new Uint16Array(packed, at, count), (each) => (each === NOWHERE ? NaN : least + (each / (NOWHERE - 1)) * most));
       const now = performance.now();
@@ -273,6 +291,9 @@ export function makeMap(onPick) {
       to = { x: there(0, left, wide), y: there(2 * count, low, tall) };
       acts = new Uint8Array(packed, 4 * count, count);
       groupOf = names.map((each) => GROUP_OF[each] ?? 6);
+      levels = layer ? new Uint8Array(packed, 5 * count, count) : null;
+      isBoth = layer?.least < 0;
+      root.dataset.layer = layer?.layer ?? "";
       lasts = Math.min(2000, Math.max(90, last ? now - last : 90));
       [began, last] = [now, now];
       again();

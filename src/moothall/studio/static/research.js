@@ -1,10 +1,12 @@
 // The tab Research: how far a run is, made at the server of what is recorded of it, and the report.
 
-import { attempt, button, call, count, day, duration, empty, fillWindow, h, keyed, meter, oneAtATime, replace, runState, toast, update } from "./dom.js";
+import { attempt, button, call, count, day, duration, empty, fillWindow, h, keyed, meter, oneAtATime, replace, request, runState, toast, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { fold } from "./forms.js";
 import { further, listed, runs } from "./journal.js";
+import { arrange, cardSlot } from "./inbox.js";
 import { go, onPlace, place as address } from "./place.js";
+import { besideReport } from "./report.js";
 
 const STEPS = { plan: "Plan", research: "Research", update: "Update", narrate: "Narrate", evaluate: "Evaluate" };
 const DOES = {
@@ -23,10 +25,11 @@ export function mount(root) {
   const tools = h("span", { class: "s-row" });
   const parts = Object.fromEntries(Object.keys(PARTS).map((name) => [name, h("div")]));
   const report = h("section", { class: "s-panel s-report", "aria-label": "Narrative" });
+  const beside = besideReport(() => run);
   const body = h("div", { class: "s-researching" },
     h("div", { class: "s-scroll s-how", tabindex: 0, role: "region", "aria-label": "How far it is" },
-      Object.values(parts)),
-    report);
+      cardSlot(h("div"), (card) => card.run !== null && card.run === run), Object.values(parts), beside.sources),
+    h("div", { class: "s-written" }, report, beside.ask));
   const nothing = empty("No research yet. Write what you want to find out above, one objective a line, say where to look, and press Start. ",
     "Without a model it quotes and cites what it reads, and costs nothing.");
   const head = h("div", { class: "s-row s-choose" }, h("label", { class: "s-soft" }, "Run", choose), badge, tools);
@@ -48,6 +51,7 @@ export function mount(root) {
     if (run === null && first) fold("research", "new", false);
     if (!isChosen && first) run = first.id;
     drawList();
+    arrange();
     return soon();
   }
 
@@ -66,6 +70,7 @@ export function mount(root) {
     [run, isChosen] = [id, true];
     sessionStorage.setItem(KEPT, id);
     soon();
+    arrange();
   }
 
   // The next run that begins is the one that this page has started.
@@ -98,6 +103,7 @@ export function mount(root) {
     drawTools(state, isRunning);
     for (const [name, make] of Object.entries(PARTS)) update(parts[name], make(state, isRunning));
     drawReport(state, isRunning);
+    beside.show(state, isRunning);
   }
 
   function drawTools(state, isRunning) {
@@ -110,8 +116,15 @@ export function mount(root) {
       goesOn ? button("Resume", () => call("act/resume", { run }), "primary") : null,
       isRunning ? null : further(run, state.over?.reason, state.order, state.done),
       state.run.state === "in_doubt" ? h("span", { class: "s-soft" }, "decide about the call in doubt in the tab Runs") : null,
-      state.narrative ? [["md", "Markdown"], ["html", "HTML"]].map(([kind, title]) => 
-        h("a", { class: "s-button", href: keyed(`research/report.${kind}${query}`), download: true, "aria-label": `Download ${title}` }, `↓ ${title}`)) : null);
+      state.narrative ? [button("Copy", () => copied(query), "quiet"), [["md", "Markdown"], ["html", "HTML"], ["docx", "Word"], ["bib", "BibTeX"]].map(([kind, title]) =>
+        h("a", { class: "s-button", href: keyed(`research/report.${kind}${query}`), download: true, "aria-label": `Download ${title}` }, `↓ ${title}`))] : null);
+  }
+
+  async function copied(query) {
+    const answer = await request(`research/report.md${query}`);
+    if (!answer.ok) throw new Error((await answer.json()).error);
+    await navigator.clipboard.writeText(await answer.text());
+    toast("The report is copied as Markdown.", false);
   }
 
   function drawReport(state, isRunning) {

@@ -3,6 +3,7 @@
 
 import { Run as Story, drawStory } from "./act.js";
 import { attempt, button, call, count, day, dollars, duration, empty, h, json, keyed, number, parsed, replace, runState, stateBadge, toast, update } from "./dom.js";
+import { chart } from "./chart.js";
 import { ENDED, further, runs, stands } from "./journal.js";
 import { go, path } from "./place.js";
 import { showTimeline } from "./timeline.js";
@@ -11,7 +12,7 @@ import { outcome } from "./values.js";
 const ROWS = 2000; // entries of a run at once
 const BEFORE = 40; // entries before one that is opened by its address
 const CHARS = 100000; // of a text at once
-const VIEWS = { steps: "Steps", timeline: "Timeline", transcript: "Transcript" };
+const VIEWS = { steps: "Steps", timeline: "Timeline", transcript: "Transcript", cost: "Cost" };
 const TABS = { Researcher: "research", Society: "society" };
 const TITLES = { act: "Act and review", research: "Research", society: "Society" };
 const entries = (n) => (n === 1 ? "1 entry" : `${number(n)} entries`);
@@ -38,6 +39,7 @@ export function walk(event) {
 export function shownRun(view, id, slot, back, wanted) {
   const at = `run=${encodeURIComponent(id)}`;
   const parts = new Map();
+  const partNames = new Map(); // of a part its agent
   const steps = []; // all rows, in order
   const kept = new Map(); // the entries that are shown, by number
   let which = sessionStorage.getItem("moothall-run-view") || "steps";
@@ -51,20 +53,20 @@ export function shownRun(view, id, slot, back, wanted) {
   const [head, goes, doubts, given, more] = [h("div", { class: "s-runs-head" }), h("div"), h("div"), h("div"), h("div", { class: "s-more" })];
   const fault = h("p", { class: "s-fault", role: "alert", hidden: true });
   const tree = h("div", { class: "s-tree", role: "group", "aria-label": "Steps", onkeydown: walk });
-  const [line, story, results] = [h("div", { hidden: true }), h("div", { class: "s-story", hidden: true }), h("div")];
+  const [line, story, costs, results] = [h("div", { hidden: true }), h("div", { class: "s-story", hidden: true }), h("div", { class: "s-overview", hidden: true }), h("div")];
   const views = h("div", { class: "s-row s-views", role: "group", "aria-label": "How it is shown" }, Object.entries(VIEWS).map(([name, title]) => h("button", { type: "button", class: "s-button", "data-view": name, onclick: () => pick(name) }, title)));
   const search = h("input", { class: "s-input", type: "search", placeholder: "Search its steps", "aria-label": "Search the steps of this run" });
   const seek = h("form", { class: "s-row", role: "search", onsubmit: (event) => { event.preventDefault(); find(); } }, search, h("button", { class: "s-button" }, "Search"));
   const bar = h("div", { class: "s-row s-run-bar" }, views, h("span", { class: "s-spacer" }), seek);
   const earlier = h("div", { class: "s-earlier" });
-  replace(view, back, head, slot, goes, fault, doubts, given, bar, results, earlier, tree, line, story, more);
+  replace(view, back, head, slot, goes, fault, doubts, given, bar, results, earlier, tree, line, story, costs, more);
   pick(which);
 
   function pick(name) {
     which = name;
     sessionStorage.setItem("moothall-run-view", name);
     for (const each of views.children) each.setAttribute("aria-pressed", String(each.dataset.view === name));
-    for (const [each, its] of [["steps", tree], ["timeline", line], ["transcript", story]]) its.hidden = each !== name;
+    for (const [each, its] of [["steps", tree], ["timeline", line], ["transcript", story], ["cost", costs]]) its.hidden = each !== name;
     drawView();
   }
 
@@ -73,10 +75,21 @@ export function shownRun(view, id, slot, back, wanted) {
       due = 0;
       if (!about || which === "steps") return;
       if (which === "timeline") return showTimeline(line, steps.map(timed), (sequence) => go(["runs", id, sequence]));
+      if (which === "cost") return drawCosts();
       const told = new Story(about);
       for (const entry of kept.values()) told.take(entry);
       drawStory(story, told);
     });
+  }
+
+  // What the shown entries have spent over time, by agent and by model.
+  function drawCosts() {
+    const all = [...kept.values()].filter((each) => each.spent?.tokens && "model" in (each.data.about || {}));
+    const of = { agent: (each) => partNames.get(each.path) || each.path || about.agent, model: (each) => each.data.about.model || "(not named)" };
+    const charts = [["tokens", "Tokens", number], ["usd", "Cost", dollars]].flatMap(([what, title, say]) => Object.entries(of).map(([by, key]) =>
+      chart(`${title} by ${by}`, all.map((each) => ({ at: each.at, of: key(each), value: +(each.spent[what] ?? 0) })), say)));
+    replace(costs, charts.some(Boolean) ? charts : empty("No call of a model of this run has a known use of tokens yet."),
+      all.some((each) => each.spent.usd === null) && h("p", { class: "s-soft" }, "What models without a known price cost is not in it."));
   }
 
   function timed(made) {
@@ -271,6 +284,7 @@ export function shownRun(view, id, slot, back, wanted) {
   function part(path, announced) {
     if (parts.has(path)) return parts.get(path);
     const [body, state] = [h("div"), h("span")];
+    if (announced) partNames.set(path, announced.data.agent);
     if (path) {
       const name = announced ? `${announced.data.part.split("/")[0]} · ${announced.data.agent}` : path;
       part(announced ? announced.path : "").body.append(h("details", { class: "s-run-part", open: true }, h("summary", {}, h("b", {}, name), " ", state), body));
@@ -353,7 +367,7 @@ export function shownRun(view, id, slot, back, wanted) {
       tokens.title = `${number(spent.input)} in, ${number(spent.output)} out`;
       cost.textContent = spent.usd === null ? "no price" : dollars(spent.usd);
     }
-    replace(made.state, entry.data.cancelled ? stateBadge("cancelled") : entry.refused ? stateBadge("refused") : entry.fault && stateBadge("failed"), Object.values(entry.origins || {}).flat().some((each) => each.kind === "outside") ? h("span", { class: "s-badge warn", title: originsOf(entry) }, "from outside") : null);
+    replace(made.state, entry.data.cancelled ? stateBadge("cancelled") : entry.refused ? stateBadge("refused") : entry.fault && stateBadge("failed"), Object.values(entry.origins || {}).flat().some((each) => each.kind === "outside") ? h("span", { class: "s-badge warn", title: originsOf(entry) }, "from outside") : null, entry.data.result?.was ? h("span", { class: "s-badge warn" }, "changed by a person") : null);
   }
 
   // What a model was given: its messages one by one, so that they can be read, and all as it is.

@@ -5,10 +5,12 @@ import { button, call, clock, count, date, day, dollars, empty, fillWindow, h, n
 import { on, onReset } from "./feed.js";
 import { arrange, cardSlot } from "./inbox.js";
 import { listed, runs, stands } from "./journal.js";
+import { chart } from "./chart.js";
 import { showComparison } from "./compare.js";
 import { go, onPlace, place } from "./place.js";
 import { shownRun, walk } from "./run.js";
 
+const MODELS = 200; // runs of whose models is asked at once
 const LISTED = 200; // runs in the list at once
 const SORTS = {
   newest: ["the newest first", (each) => each.began], changed: ["the last changed first", (each) => each.changed],
@@ -25,13 +27,14 @@ export function mount(root) {
   const filter = h("input", { class: "s-input", type: "search", placeholder: "Search: task, reply, id or state", "aria-label": "Filter runs", oninput: () => { again(); seek(); } });
   const state = select("State", [["", "any state"]], again);
   const agent = select("Agent", [["", "any agent"]], again);
+  const since = select("When", [["", "at any time"], ["1", "in the last day"], ["7", "in 7 days"], ["30", "in 30 days"]], again);
   const sort = select("Order", Object.entries(SORTS).map(([name, [text]]) => [name, text]), again);
   const total = h("span", { class: "s-soft", role: "status" });
   const rows = h("ul", { class: "s-runs-list", "aria-label": "Runs", onkeydown: walk });
   const view = h("section", { class: "s-runs-view s-scroll", "aria-label": "Run" });
   const back = button("All runs", () => go(["runs"]), "quiet");
   replace(root, h("aside", { class: "s-side" },
-    h("div", { class: "s-tools" }, filter, h("div", { class: "s-row s-filters" }, state, agent, sort), total), rows), view);
+    h("div", { class: "s-tools" }, filter, h("div", { class: "s-row s-filters" }, state, agent, since, sort), total), rows), view);
   back.classList.add("s-to-list");
   fillWindow(root);
 
@@ -65,12 +68,13 @@ export function mount(root) {
     due = 0;
     const wanted = filter.value.trim().toLowerCase();
     const word = (each) => runState(...stands(each)).word;
-    const words = (each) => `${each.id} ${each.kind} ${each.agent} ${each.task} ${word(each)}`.toLowerCase();
+    const words = (each) => `${each.id} ${each.kind} ${each.agent} ${each.thread || ""} ${each.task} ${word(each)}`.toLowerCase();
+    const least = since.value ? Date.now() / 1000 - 86400 * since.value : 0;
     const all = [...runs.values()];
     options(state, "any state", all.map(word));
     options(agent, "any agent", all.map((each) => each.agent));
     const key = SORTS[sort.value][1];
-    let shown = all.reverse().filter((each) => (words(each).includes(wanted) || found?.has(each.id)) && (!state.value || word(each) === state.value) && (!agent.value || each.agent === agent.value));
+    let shown = all.reverse().filter((each) => (words(each).includes(wanted) || found?.has(each.id)) && (!state.value || word(each) === state.value) && (!agent.value || each.agent === agent.value) && each.changed >= least);
     if (sort.value !== "newest") shown = shown.sort((one, two) => key(two) - key(one));
     total.textContent = shown.length === runs.size ? count(runs.size, "run") : `${number(shown.length)} of ${count(runs.size, "run")}`;
     const focus = document.activeElement?.dataset.run;
@@ -92,10 +96,35 @@ export function mount(root) {
     at.value = names.includes(before) ? before : "";
   }
 
-  // What the runs in the list have cost, by agent and by day.
+  // What the runs in the list have cost, over time, by agent, model, thread and day.
+  const what = select("What is added up", [["tokens", "Tokens"], ["usd", "Cost"]], list);
+  const by = select("By what", [["agent", "by agent"], ["model", "by model"], ["thread", "by thread"]], list);
+  let [models, modelsOf] = [new Map(), 0]; // of a run what it spent by model, and of how many runs that is known
+  async function learnModels(shown) {
+    const missing = shown.filter((each) => each.tokens && models.get(each.id)?.entries !== each.entries).slice(0, MODELS);
+    if (!missing.length || modelsOf) return;
+    modelsOf = 1;
+    try {
+      const found = await call("runs/models", missing.map((each) => each.id));
+      for (const each of missing) models.set(each.id, { entries: each.entries, spent: found[each.id] || [] });
+      modelsOf = 0;
+      list();
+    } catch {
+      setTimeout(() => { modelsOf = 0; }, 5000); // the header says that nobody answers
+    }
+  }
+
+  function spent(shown) {
+    const value = (each) => +each[what.value];
+    if (by.value !== "model") return shown.map((each) => ({ at: made(each), of: each[by.value] || "(none)", value: value(each) }));
+    learnModels(shown);
+    return shown.flatMap((each) => (models.get(each.id)?.spent || []).map((one) => ({ at: one.at, of: one.model, value: value(one) })));
+  }
+
   function overview(shown) {
     if (!shown.length) return void replace(view);
-    const by = (key) => {
+    const drawn = chart(`${what.selectedOptions[0].text} ${by.selectedOptions[0].text}`, spent(shown), what.value === "usd" ? dollars : number);
+    const summed = (key) => {
       const sums = new Map();
       for (const each of shown) {
         const sum = sums.get(key(each)) || { runs: 0, tokens: 0, usd: 0, calls: 0, at: made(each) };
@@ -115,7 +144,8 @@ export function mount(root) {
           h("td", { class: "s-share" }, h("i", { style: `width: ${(100 * sum.tokens) / top}%` })))))));
     };
     update(view, h("div", { class: "s-overview" }, empty("Choose a run: its steps, what each was given and gave, what it cost."),
-      table("By agent", by((each) => each.agent).sort((one, two) => two[1].tokens - one[1].tokens)), table("By day", by((each) => date(made(each))).slice(0, 31))));
+      h("section", {}, h("div", { class: "s-row" }, h("h2", {}, "Over time"), what, by), drawn || h("p", { class: "s-soft" }, "These runs have spent nothing that is known.")),
+      table("By agent", summed((each) => each.agent).sort((one, two) => two[1].tokens - one[1].tokens)), table("By day", summed((each) => date(made(each))).slice(0, 31))));
   }
 
   async function show([tab, id, step, more]) {

@@ -5,6 +5,7 @@ import { attempt, button, call, count, empty, fillWindow, h, json, meter, oneAtA
 import { on, onReset } from "./feed.js";
 import { GROUPS, SHAPES, makeMap } from "./map.js";
 import { go } from "./place.js";
+import { townLog } from "./townlog.js";
 
 const NAMES = { sleep: "asleep", work: "at work or school", food: "eat or shop", social: "with others", leisure: "free time", travel: "on the way", idle: "else" };
 const ROWS = 3000;
@@ -12,6 +13,7 @@ const KEPT = "moothall-citizen"; // the run and the citizen that is looked at, o
 const money = (cents) => (cents / 100).toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 const when = (iso) => new Date(iso).toLocaleString("en", { weekday: "long", day: "numeric", month: "long", hour: "2-digit", minute: "2-digit", hour12: false });
 const short = (at) => new Date(at).toLocaleString("en", { weekday: "short", hour: "2-digit", minute: "2-digit", hour12: false });
+const CHARTS = "moothall-charts"; // the names of those that a person has chosen
 const post = (path, body) => call(`society/${path}`, body);
 
 export function mount(root) {
@@ -25,18 +27,29 @@ export function mount(root) {
   const play = button("Play", () => post("control", { do: head.state === "playing" ? "pause" : "play" }), "primary");
   const step = button("Step", () => post("control", { do: "step" }));
   const sure = h("span", { class: "s-row s-sure", role: "alert" });
-  const branch = button("Branch", async () => { // how much time it goes back is said before
-    const to = (await call("society/kept")).step + 1, back = head.step - to; // it lives one step, then pauses
-    if (back <= 0) return fork();
-    replace(sure, h("b", {}, `${count(back, "step")} back, to ${began(to)}.`), button("Branch there", fork, "primary"), button("Stay", () => replace(sure), "quiet"));
+  // The checkpoints are a time line; how much time a branch goes back is said before.
+  const branch = button("Branch", async () => {
+    const kept = await call("society/kept");
+    const to = (each) => each.step + 1; // it lives one step, then pauses
+    if (kept.length < 2 && head.step <= (kept.length ? to(kept[0]) : 1)) return fork();
+    const line = h("input", { type: "range", min: 0, max: kept.length - 1, value: kept.length - 1, "aria-label": "Checkpoint to go back to", oninput: tell });
+    const words = h("b", {});
+    function tell() {
+      const at = to(kept[line.value]), back = head.step - at;
+      words.textContent = back > 0 ? `${count(back, "step")} back, to ${began(at)}.` : `On from now, ${began(at)}.`;
+      line.setAttribute("aria-valuetext", words.textContent);
+    }
+    tell();
+    const there = () => fork(Number(line.value) < kept.length - 1 ? kept[line.value].entry : null);
+    replace(sure, kept.length > 1 ? [h("small", {}, began(to(kept[0]))), line, h("small", {}, began(to(kept.at(-1))))] : null, words, button("Branch there", there, "primary"), button("Stay", () => replace(sure), "quiet"));
   });
-  async function fork() {
+  async function fork(upto) {
     replace(sure);
-    const copy = await call(`runs/fork?run=${encodeURIComponent(head.run)}`, undefined, "POST");
+    const copy = await call(`runs/fork?run=${encodeURIComponent(head.run)}${upto ? `&upto=${upto}` : ""}`, undefined, "POST");
     await call("act/resume", { run: copy.id });
-    toast("A fork of this town continues from its last checkpoint. The original is kept under Recorded towns.", false);
+    toast("A fork of this town continues from its checkpoint. The original is kept under Recorded towns.", false);
   }
-  branch.title = "Continue with a fork from the last checkpoint";
+  branch.title = "Continue with a fork from a checkpoint";
   const speed = h("select", { class: "s-input", "aria-label": "Speed", onchange: attempt(() => post("control", { speed: Number(speed.value) })) },
     [1, 2, 4, 10].map((each) => h("option", { value: each }, `${each} step${each > 1 ? "s" : ""} a second`)), h("option", { value: 0 }, "as fast as it can"));
   const time = h("b", { class: "s-time" });
@@ -44,10 +57,14 @@ export function mount(root) {
   const told = h("span", { class: "s-soft", role: "status" });
   const map = makeMap((index) => choose(String(index + 1))); // ids are the numbers from 1
   const nothing = empty("No town is set up. Choose above how many citizens live how long and press Set up, or choose a recorded town and press Resume.");
-  const legend = h("div", { class: "s-legend" }, h("span", {}, "Ctrl + wheel, + and − zoom; drag moves"),
-    GROUPS.map((each) => h("span", {}, h("i", { style: `background: var(--s-act-${each})` }), NAMES[each])),
-    Object.entries(SHAPES).map(([kind, shape]) => h("span", {}, h("b", { class: kind }, shape), kind)));
+  const layer = h("select", { class: "s-input s-layer", "aria-label": "Colour of the citizens", onchange: () => load() }, h("option", { value: "" }, "what they do"));
+  const scale = h("span", { class: "s-row" });
+  const groups = GROUPS.map((each) => h("span", {}, h("i", { style: `background: var(--s-act-${each})` }), NAMES[each]));
+  const legend = h("div", { class: "s-legend" }, h("label", {}, "Colour: ", layer), scale, groups,
+    Object.entries(SHAPES).map(([kind, shape]) => h("span", {}, h("b", { class: kind }, shape), kind)), h("span", {}, "Ctrl + wheel, + and − zoom; drag moves"));
   const curves = h("div", { class: "s-curves" });
+  const picks = h("div", { class: "s-row s-picks" });
+  const charting = h("details", { class: "s-charting" }, h("summary", {}, "Charts"), picks);
 
   // -- beside the map ------------------------------------------------------------------------------
 
@@ -112,18 +129,21 @@ export function mount(root) {
     Citizen: h("div", {}, find, who, ask, answers, card),
     Interventions: h("div", {}, intervene, changes),
     Survey: h("div", {}, survey, results),
+    Log: h("div", {}),
   };
+  const happened = townLog(panes.Log, (step) => began(step), (id) => other(id));
   const tabs = h("div", { class: "s-row s-panes", role: "group", "aria-label": "What is shown beside the map" },
     Object.keys(panes).map((each) => h("button", { type: "button", class: "s-button", onclick: () => pane(each) }, each)));
   function pane(shown) {
     for (const each of tabs.children) each.setAttribute("aria-pressed", each.textContent === shown);
     for (const [each, its] of Object.entries(panes)) its.hidden = each !== shown;
+    happened.look(head);
   }
   pane("Citizen");
 
   const town = h("div", { class: "s-town" },
     h("div", { class: "s-row s-control" }, play, step, speed, branch, sure, time, bar, told, h("button", { type: "button", class: "s-link", onclick: () => go(["runs", head.run]) }, "Steps and cost")),
-    h("div", { class: "s-middle" }, map.root, legend, curves), h("aside", { class: "s-aside" }, tabs, ...Object.values(panes)));
+    h("div", { class: "s-middle" }, map.root, legend, h("div", {}, charting, curves)), h("aside", { class: "s-aside" }, tabs, ...Object.values(panes)));
   replace(root, nothing, town);
   fillWindow(root, 560);
 
@@ -150,6 +170,31 @@ export function mount(root) {
       h("div", { class: "s-axes" }, h("small", {}, say(most)), h("small", {}, "0"),
         svg("svg", { viewBox: "0 0 100 50", preserveAspectRatio: "none", "aria-hidden": true }, ...lines.map(([key, , colour]) => svg("polyline", { points: points(key), style: `stroke: var(--s-act-${colour})` })))),
       h("div", { class: "s-ends" }, h("small", {}, short(shown[0][1])), h("small", {}, short(now[1]))));
+  }
+
+  // All charts by their name: those of more lines, and each metric by itself.
+  function allCharts() {
+    const alone = head.metrics.filter(([name]) => !head.charts.some(([, , lines]) => lines.length === 1 && lines[0][0] === name));
+    return new Map([...head.charts.map((each) => [each[0], each]), ...alone.map(([name, label, scale]) => [label.replaceAll("_", " "), [label.replaceAll("_", " "), "", [[name, "", "work", scale]]]])]);
+  }
+
+  function drawCharts() {
+    const all = allCharts();
+    const kept = JSON.parse(localStorage.getItem(CHARTS) || "null") || head.charts.map((each) => each[0]);
+    replace(curves, kept.filter((each) => all.has(each)).map((each) => curve(all.get(each))));
+    if (picks.childElementCount === all.size) return;
+    const choose = () => {
+      localStorage.setItem(CHARTS, JSON.stringify([...picks.querySelectorAll("input:checked")].map((each) => each.value)));
+      drawCharts();
+    };
+    replace(picks, [...all.keys()].map((each) => h("label", {}, h("input", { type: "checkbox", value: each, checked: kept.includes(each), onchange: choose }), " ", each)));
+  }
+
+  // What the colours of a layer stand for.
+  function drawScale(level) {
+    for (const each of groups) each.hidden = Boolean(level);
+    const say = (value) => `${(value / level.scale).toLocaleString("en", { maximumFractionDigits: 0 })}${level.unit && ` ${level.unit}`}`;
+    update(scale, level && [h("span", {}, level.least < 0 ? say(level.least) : `${say(level.least)} or less`), h("i", { class: level.least < 0 ? "s-ramp both" : "s-ramp" }), h("span", {}, `${say(level.most)}${level.least < 0 ? "" : " or more"}`)]);
   }
 
   // -- a citizen -----------------------------------------------------------------------------------
@@ -243,7 +288,7 @@ export function mount(root) {
   const load = oneAtATime(async () => {
     waits = !root.offsetParent;
     if (waits) return;
-    const answer = await request(`society/frame?town=${head.town}&after=${rows.length ? rows[rows.length - 1][0] + 1 : 0}`);
+    const answer = await request(`society/frame?town=${head.town}&after=${rows.length ? rows[rows.length - 1][0] + 1 : 0}&layer=${encodeURIComponent(layer.value)}`);
     if (!answer.ok) throw new Error(`failed (${answer.status})`);
     const packed = await answer.arrayBuffer();
     const length = new DataView(packed).getUint32(0, true);
@@ -290,8 +335,11 @@ export function mount(root) {
       by.append(...ways.map(([value, label]) => h("option", { value }, label)));
     }
     if (lives) {
-      map.frame(citizens, now.acts, now.closed);
-      if (rows.length) replace(curves, head.charts.map(curve));
+      if (layer.options.length !== now.layers.length + 1) layer.append(...now.layers.slice(layer.options.length - 1).map(([value, label]) => h("option", { value }, label)));
+      map.frame(citizens, now.acts, now.closed, now.level);
+      drawScale(now.level);
+      if (rows.length) drawCharts();
+      happened.look(head);
     }
     if (now.changes !== seen || isNew || now.step > due) {
       seen = lives ? now.changes : -1; // what a recorded run has is there once it lives

@@ -2,6 +2,7 @@
 // live part, loaded when it is first shown.
 
 import "./act.js"; // its cards may come before its tab is opened
+import "./report.js";
 import { h, replace } from "./dom.js";
 import { connect, onReset } from "./feed.js";
 import { showForms } from "./forms.js";

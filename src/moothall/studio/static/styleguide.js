@@ -1,5 +1,6 @@
 // The style guide: every field, button, table, tree, badge and colour there is, in light and dark.
 
+import { chart } from "./chart.js";
 import { button, empty, h, meter, replace, stateBadge, toast } from "./dom.js";
 
 const COLOURS = ["ink", "soft", "paper", "raised", "line", "accent", "on-accent", "tint", "bad", "bad-tint", "warn", "warn-tint", "good", "blue", "purple"];
@@ -22,6 +23,7 @@ export function mount(root) {
     part("States", h("div", { class: "s-row" }, states.map((each) => stateBadge(each)))),
     part("Table", h("table", { class: "s-table" }, h("thead", {}, h("tr", {}, h("th", {}, "Name"), h("th", { class: "number" }, "Number"))),
       h("tbody", {}, [["first", 1], ["second", 22]].map(([name, n]) => h("tr", {}, h("td", {}, name), h("td", { class: "number" }, n)))))),
+    part("Chart", chart("Tokens by agent", [0, 1, 2, 5].flatMap((hour) => [{ at: 3600 * hour, of: "first", value: 20 + hour }, { at: 3600 * hour, of: "second", value: 9 }]), String)),
     part("Meter", meter("Half", 1, 2)),
     part("Panel", h("div", { class: "s-panel" }, "A panel holds what belongs together.")),
     part("Tree", h("details", { class: "s-run-part", open: true }, h("summary", {}, h("b", {}, "part")), h("div", {}, "a step"))),

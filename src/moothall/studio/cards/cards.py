@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeAlias
 
-from moothall.approval import Always, ApprovalRequest, Question, Refused
-from moothall.approval.decision import Decision
+from moothall.approval import Always, ApprovalRequest, ChangedArgs, Question, Refused
+from moothall.approval.decision import Check, Decision
 from moothall.errors import CardGone, ConfigError
 from moothall.jsonvalue import json_text
 from moothall.reasoning.dualact.conclusions import DECISION_SCHEMA
@@ -33,6 +34,9 @@ _MOST_ALWAYS: Final = 1_000
 _GONE: Final = "card {} is not open: it was answered, or what asked has ended"
 
 
+_Reader: TypeAlias = Callable[[dict[str, Any], dict[str, Any]], tuple[Any, str]]
+
+
 @dataclass
 class Card:
     """One thing that waits for a person: an `approval`, a `question`, or a `decision` of H."""
@@ -43,6 +47,7 @@ class Card:
     asked: float
     loop: asyncio.AbstractEventLoop
     answer: asyncio.Future[Any] = field(repr=False)
+    read: _Reader = field(repr=False)  # what a page says, as the answer and in a word
 
     def to_json(self) -> dict[str, Any]:
         """Return the card as pages get it."""
@@ -87,24 +92,27 @@ class Cards:
             "run": request.run_id,
             "note": request.note,
             "outside": list(request.outside),
+            "editable": request.check is not None,
         }
-        answer = await self.ask("approval", about)
+        answer = await self.ask("approval", about, partial(_approval, check=request.check))
         if answer == _ALWAYS and run is not None:
             with self._guard:
                 self._always[same] = None
                 while len(self._always) > _MOST_ALWAYS:
                     self._always.pop(next(iter(self._always)))
-        return answer if isinstance(answer, Refused | Always) else answer in (True, _ALWAYS)
+        given = isinstance(answer, Refused | Always | ChangedArgs)
+        return answer if given else answer in (True, _ALWAYS)
 
     async def answer(self, question: Question) -> str:
         """Ask a person an action's question."""
         about = {"agent": question.agent, "text": question.text, "run": question.run}
         return str(await self.ask("question", about))
 
-    async def ask(self, kind: str, about: dict[str, Any]) -> Any:
-        """Show a card on every page, and wait for its answer."""
+    async def ask(self, kind: str, about: dict[str, Any], read: _Reader | None = None) -> Any:
+        """Show a card on every page, and wait for its answer, which `read` checks."""
         loop = asyncio.get_running_loop()
-        card = Card(next(self._numbers), kind, about, time.time(), loop, loop.create_future())
+        number, answer = next(self._numbers), loop.create_future()
+        card = Card(number, kind, about, time.time(), loop, answer, read or _READ[kind])
         with self._guard:
             self._open[card.number] = card
         self._feed.publish("card", card.to_json())
@@ -121,7 +129,7 @@ class Cards:
             card = self._open.get(number)
         if card is None:
             raise CardGone(_GONE.format(number))
-        value, said = _READ[card.kind](card.about, answer)
+        value, said = card.read(card.about, answer)
         self._close(number, said)
         try:
             card.loop.call_soon_threadsafe(_set, card.answer, value)
@@ -172,13 +180,22 @@ class PageDesk:
         return str(await self._cards.ask("question", {**about, "text": text}))
 
 
-def _approval(about: dict[str, Any], answer: dict[str, Any]) -> tuple[Decision | str, str]:
+def _approval(
+    about: dict[str, Any], answer: dict[str, Any], check: Check | None = None
+) -> tuple[Decision | str, str]:
     permit = answer.get("permit")
     if type(permit) is not bool:
         raise ConfigError(f"permit must be true or false, got {permit!r:.80}")
     if permit and answer.get("fingerprint") != about["fingerprint"]:
         raise ConfigError("the fingerprint is not that of the call: look at it again")
     always, reason = answer.get("always", False), answer.get("reason", "")
+    if permit and (args := answer.get("args")) is not None:
+        if not isinstance(args, dict) or always or check is None:
+            raise ConfigError(
+                "args must be an object, for this call alone, where it can be changed"
+            )
+        check(args)
+        return ChangedArgs(args), "permitted with other arguments"
     if permit and always is True and about["outside"]:
         return Always(), "permitted for the thread"
     if type(always) is not bool or (always and (about["run"] is None or about["note"])):
@@ -223,8 +240,7 @@ _CHOICES: Final = {
     "continue": (DecisionAction.CONTINUE, "continued"),
     "redirect": (DecisionAction.REDIRECT, "redirected"),
 }
-_READ: Final[dict[str, Callable[..., tuple[Any, str]]]] = {
-    "approval": _approval,
+_READ: Final[dict[str, _Reader]] = {
     "question": _question,
     "decision": _decision,
 }

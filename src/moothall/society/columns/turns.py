@@ -1,0 +1,92 @@
+"""Turns, for rows: who acts before whom in a step, where they act one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from moothall.errors import ConfigError
+from moothall.society.arrays import np
+
+
+class Turns:
+    """The part of `Rows` by which citizens act one after the other within a step."""
+
+    def order(self: Any, purpose: str) -> Any:
+        """Return the positions of these rows in a drawn order, each order as likely as another.
+
+        A block that goes through them one by one, and keeps what each does where the next sees
+        it, does what other frameworks call random activation.
+
+        Args:
+            purpose: of the draw
+
+        Returns:
+            int64
+
+        Raises:
+            ConfigError: the block does not say `whole = True`
+        """
+        self._check_whole("order")
+        return np.argsort(self.integer(purpose), kind="stable")
+
+    def turns(self: Any, purpose: str | None, links: Any = None) -> Iterator[Any]:
+        """Give the positions of these rows by turns, as if each acted alone in a drawn order.
+
+        No two rows of a turn are linked, and each row comes after those linked to it that come
+        before it in the order. So, if what a row does concerns only itself and those to whom it is
+        linked, a turn acts at once and comes to the same as its rows would one after the other.
+
+        Args:
+            purpose: of the draw of the order, as of `order`; None for the order of ids
+            links: who concerns whom, as compressed rows over all citizens: starts and neighbours;
+                those of the network if left out
+
+        Yields:
+            int64, rising; each row is in one turn
+
+        Raises:
+            ConfigError: the block does not say `whole = True`, or there is no network
+        """
+        self._check_whole("turns")
+        count, of_all = len(self), self.citizens
+        rank = np.arange(count)
+        if purpose is not None:
+            rank[self.order(purpose)] = np.arange(count)
+        starts, others = (np.asarray(each) for each in (self.links() if links is None else links))
+        if len(starts) != of_all + 1 or len(others) != starts[-1]:
+            raise ConfigError(
+                f"block {self._block}: links must be starts and neighbours of all {of_all:,} "
+                f"citizens, got {len(starts):,} starts and {len(others):,} neighbours"
+            )
+        position = np.full(of_all, -1)
+        position[self.index] = np.arange(count)
+        one, other = position[np.repeat(np.arange(of_all), np.diff(starts))], position[others]
+        both = (one >= 0) & (other >= 0) & (one != other)
+        one, other = one[both], other[both]
+        is_first = rank[one] < rank[other]
+        first, later = np.where(is_first, one, other), np.where(is_first, other, one)
+        by_first = np.argsort(first, kind="stable")
+        return _by_turns(np.bincount(first, minlength=count), later[by_first], count)
+
+    def _check_whole(self: Any, method: str) -> None:
+        if not self._whole:
+            raise ConfigError(
+                f"block {self._block}: rows.{method} orders all citizens: say `whole = True` in "
+                "the block, so that its rows come in one part"
+            )
+
+
+def _by_turns(many: Any, later: Any, count: int) -> Iterator[Any]:
+    """Give who waits for nobody, then who waits only for those, and so on."""
+    ends = np.cumsum(many)
+    waits = np.bincount(later, minlength=count)
+    now = np.flatnonzero(waits == 0)
+    while len(now):
+        yield now
+        lengths = many[now]
+        at = np.arange(lengths.sum()) + np.repeat(ends[now] - np.cumsum(lengths), lengths)
+        freed = later[at]
+        waits -= np.bincount(freed, minlength=count)
+        freed = np.unique(freed)
+        now = freed[waits[freed] == 0]

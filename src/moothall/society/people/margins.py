@@ -1,0 +1,276 @@
+"""People who meet a census's margins: so many of each age group, gender and so on.
+
+For each home several households are drawn, by the rules of all others. Their weights are fitted to
+the margins by iterative proportional fitting (Deming, Stephan 1940; for households with persons:
+Ye, Konduri, Pendyala, Sana, Waddell 2009, "A methodology to match distributions of both household
+and person attributes in the generation of synthetic populations"). One household of each home is
+drawn by weight; then homes change theirs where that brings the counts nearer to the margins
+(Williamson, Birkin, Rees 1998, "The estimation of population microdata by using data from small
+area statistics and samples of anonymised records", Environment and Planning A 30).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from os import PathLike
+from typing import Any, Final, NamedTuple
+
+from moothall.errors import ConfigError
+from moothall.society.arrays import np
+from moothall.society.blocks.columns import EDUCATION, GENDERS, HOUSEHOLDS
+from moothall.society.kernel.draw import belows, hashed, integers
+from moothall.society.people.table import COLUMNS, read_table
+from moothall.text import excerpt
+
+_DRAWN: Final = {
+    "age": None,
+    "gender": GENDERS[1:],
+    "education": EDUCATION,
+    "household": HOUSEHOLDS,
+}
+"""What households are chosen for, with the words of each; None: a number."""
+_RESERVED: Final = (*COLUMNS, "income", "occupation")
+_RANGE: Final = re.compile(r"\s*([0-9]{1,3})\s*(?:[-–]\s*([0-9]{1,3})|(\+))?\s*")
+_EACH: Final = 12
+"""How many households are drawn for each home."""
+_PASSES: Final = 60
+_SWEEPS: Final = 40
+_FINE: Final = 1 << 20
+_OFF: Final = 100
+"""A category may be off by one of so many persons, or else the margins cannot be met."""
+
+Households = list[list[tuple[dict[str, Any], int]]]
+"""The households: each a list of persons with their roles."""
+
+
+class Margin(NamedTuple):
+    """How many persons have each of some values, together all persons."""
+
+    name: str
+    values: tuple[Any, ...]
+    shares: tuple[float, ...]
+
+    def counts(self, total: int) -> list[int]:
+        """Return the number of persons for each value: whole, `total` in all."""
+        exact = [share * total / sum(self.shares) for share in self.shares]
+        made = [math.floor(each) for each in exact]
+        rest = sorted(range(len(exact)), key=lambda at: (made[at] - exact[at], at))
+        for at in rest[: total - sum(made)]:
+            made[at] += 1
+        return made
+
+
+def checked_margins(given: Any) -> list[Margin]:
+    """Return margins: a mapping by attribute, or the path of a table; raises ConfigError."""
+    if isinstance(given, str | PathLike):
+        given = _of_table(given)
+    if not isinstance(given, Mapping) or not given:
+        what = "a dict such as {'age': {'0-17': 22, '18+': 78}}, or the path of a table"
+        raise ConfigError(f"margins must be {what}, got {given!r:.80}")
+    made = []
+    for name, values in given.items():
+        if not isinstance(name, str) or not isinstance(values, Mapping) or not values:
+            raise ConfigError(f"margins: {name!r:.80} must have a dict of counts by value")
+        parts = _parts(name)
+        known = [part in _DRAWN for part in parts]
+        if not all(known) and (len(parts) > 1 or parts[0] in _RESERVED or not parts[0]):
+            there = f"there are: {', '.join(_DRAWN)}, several of them, or an attribute of your own"
+            raise ConfigError(f"margins of {excerpt(name)} cannot be met; {there}")
+        for value, count in values.items():
+            number = not isinstance(count, bool) and isinstance(count, int | float)
+            if not number or not math.isfinite(count) or count < 0:
+                what = f"margins: {name}, {value!r:.80}"
+                raise ConfigError(
+                    f"{what} must be a count or a share, 0 or more, got {count!r:.80}"
+                )
+        if not sum(values.values()):
+            raise ConfigError(f"margins: {name}: all counts are 0")
+        if all(known):
+            cells = [_cell(parts, value) for value in values]
+            _check_overlaps(name, [*values], cells)
+        else:
+            cells = [*values]
+        made.append(Margin(", ".join(parts), tuple(cells), tuple(map(float, values.values()))))
+    return made
+
+
+def _parts(name: Any) -> list[str]:
+    return [part.strip() for part in str(name).split(",")]
+
+
+def _of_table(path: str | PathLike[str]) -> dict[str, dict[Any, float]]:
+    """Return the margins of a table with the columns `attribute`, `value` and `count`."""
+    file, columns, rows = read_table(path)
+    if sorted(columns) != ["attribute", "count", "value"]:
+        raise ConfigError(f"{file}: the columns must be attribute, value, count, got {columns}")
+    made: dict[str, dict[Any, float]] = {}
+    for number, row in enumerate(rows, 1):
+        try:
+            count = float(row["count"])
+        except (TypeError, ValueError):
+            what = f"must be a number, got {excerpt(str(row['count']))}"
+            raise ConfigError(f"{file}, row {number}, column 'count' {what}") from None
+        values = made.setdefault(str(row["attribute"]), {})
+        if row["value"] in values:
+            raise ConfigError(f"{file}, row {number}: {row['value']!r} appears twice")
+        values[row["value"]] = count
+    return made
+
+
+def _cell(parts: list[str], value: Any) -> tuple[Any, ...]:
+    """Return the ranges or words of a category, one for each of the attributes."""
+    texts = _parts(value)
+    if len(texts) != len(parts):
+        raise ConfigError(f"margins: {value!r:.80} must have a value for {', '.join(parts)}")
+    made: list[Any] = []
+    for part, text in zip(parts, texts, strict=True):
+        words = _DRAWN[part]
+        found = _RANGE.fullmatch(text)
+        if words is not None and text in words:
+            made.append(text)
+        elif words is None and found:
+            low = int(found[1])
+            high = 999 if found[3] else int(found[2] or low)
+            made.append((low, high))
+        else:
+            what = "such as 0-17, 18 or 65+" if words is None else f"one of {', '.join(words)}"
+            raise ConfigError(f"margins: {part} must be {what}, got {excerpt(text)}")
+    return tuple(made)
+
+
+def _check_overlaps(name: str, values: list[Any], cells: list[tuple[Any, ...]]) -> None:
+    for at, one in enumerate(cells):
+        for other in range(at):
+            if all(_meets(a, b) for a, b in zip(one, cells[other], strict=True)):
+                raise ConfigError(f"margins: {name}: {values[other]!r} and {values[at]!r} overlap")
+
+
+def _meets(one: Any, other: Any) -> bool:
+    if isinstance(one, str):
+        return bool(one == other)
+    return bool(one[0] <= other[1] and other[0] <= one[1])
+
+
+def gathered(
+    made: list[dict[str, Any]],
+    margins: list[Margin],
+    seed: int,
+    gather: Callable[[list[dict[str, Any]], int], Households],
+) -> Households:
+    """Draw the households of persons so that together they meet margins; return them.
+
+    Args:
+        made: the persons, with their homes; what a profile has is kept
+        margins: the margins
+        seed: the seed of the draws
+        gather: draws the profiles of persons by a seed, and returns their households
+    """
+    whole = [each for each in margins if _parts(each.name)[0] in _DRAWN]
+    homes = _chosen(made, whole, seed, gather) if whole else gather(made, seed)
+    words = [person["id"] for person in made]
+    ids = np.array([hashed(w) if isinstance(w, str) else int(w) for w in words], np.uint64)
+    for margin in (each for each in margins if each not in whole):
+        order = np.argsort(integers(seed, ids, 0, f"people.margin.{margin.name}"), kind="stable")
+        values = np.repeat(np.arange(len(margin.values)), margin.counts(len(made)))
+        for at, value in zip(order.tolist(), values.tolist(), strict=True):
+            made[at]["profile"].setdefault(margin.name, margin.values[value])
+    return homes
+
+
+def _chosen(
+    made: list[dict[str, Any]], margins: list[Margin], seed: int, gather: Any
+) -> Households:
+    """Choose one of several drawn households for each home."""
+    drawn: list[Households] = []
+    for number in range(_EACH):
+        some = [{**person, "profile": dict(person.get("profile", {}))} for person in made]
+        drawn.append(gather(some, hashed(f"{seed}.{number}") if number else seed))
+    target = np.array([each for m in margins for each in (*m.counts(len(made)), 0)])
+    counts = np.stack([_counted(each, margins) for each in drawn], axis=1)
+    heads = [home[0][0]["id"] for home in drawn[0]]
+    ids = np.array([hashed(w) if isinstance(w, str) else int(w) for w in heads], np.uint64)
+    sums = (_fitted(counts, target) * _FINE).astype(np.int64).cumsum(axis=1) + np.arange(
+        1, 1 + _EACH
+    )
+    share = belows(sums[:, -1], seed, ids, 0, "people.margin")
+    which = _improved(counts, target, (sums <= share[:, None]).sum(axis=1))
+    now = counts[np.arange(len(which)), which].sum(axis=0)
+    _check_met(margins, target, now, len(made))
+    persons = {person["id"]: person for person in made}
+    homes: Households = []
+    for at, one in enumerate(which.tolist()):
+        homes.append([])
+        for chosen, role in drawn[one][at]:
+            person = persons[chosen["id"]]
+            person["profile"] = chosen["profile"]
+            homes[-1].append((person, role))
+    return homes
+
+
+def _counted(homes: Households, margins: list[Margin]) -> Any:
+    """Return how many persons of each household are in each category, and in none of a margin."""
+    made = np.zeros((len(homes), sum(len(each.values) + 1 for each in margins)), np.int64)
+    first = 0
+    for margin in margins:
+        parts = _parts(margin.name)
+        for at, home in enumerate(homes):
+            for person, _ in home:
+                has = [person["profile"].get(part) for part in parts]
+                cell = next((n for n, v in enumerate(margin.values) if _fits(has, v)), -1)
+                made[at, first + cell % (len(margin.values) + 1)] += 1
+        first += len(margin.values) + 1
+    return made
+
+
+def _fits(has: list[Any], cell: tuple[Any, ...]) -> bool:
+    return all(
+        each == want if isinstance(want, str) else want[0] <= each <= want[1]
+        for each, want in zip(has, cell, strict=True)
+    )
+
+
+def _fitted(counts: Any, target: Any) -> Any:
+    """Return the weights of each home's households, of sum 1, fitted in turn to each category."""
+    weights = np.full(counts.shape[:2], 1 / counts.shape[1])
+    for _ in range(_PASSES):
+        for at, wanted in enumerate(target.tolist()):
+            column = counts[:, :, at]
+            now = (weights * column).ravel().cumsum()[-1]  # in order: the same on every platform
+            if now > 0:
+                weights = np.where(column > 0, weights * max(wanted / now, 1e-6), weights)
+        weights = weights / weights.cumsum(axis=1)[:, -1:]
+    return weights
+
+
+def _improved(counts: Any, target: Any, which: Any) -> Any:
+    """Change the chosen household of homes while that brings the counts nearer to the target."""
+    now = counts[np.arange(len(which)), which].sum(axis=0)
+    for _ in range(_SWEEPS):
+        before = abs(now - target).sum()
+        for home in range(len(which)):
+            others = now - counts[home, which[home]] + counts[home]
+            off = abs(others - target).sum(axis=1)
+            best = int(off.argmin())
+            if off[best] < off[which[home]]:
+                which[home], now = best, others[best]
+        if abs(now - target).sum() in (0, before):
+            break
+    return which
+
+
+def _check_met(margins: list[Margin], target: Any, now: Any, total: int) -> None:
+    """Raise ConfigError if a category is off by more than one of `_OFF` persons."""
+    names = [f"{m.name} {_shown(v)}" for m in margins for v in (*m.values, ("other",))]
+    off = abs(now - target)
+    worst = int(off.argmax())
+    if off[worst] > max(1, total // _OFF):
+        raise ConfigError(
+            f"the homes have no people of these margins: {names[worst]}: asked for "
+            f"{target[worst]}, found {now[worst]} of {total}"
+        )
+
+
+def _shown(cell: Any) -> str:
+    return ", ".join(each if isinstance(each, str) else f"{each[0]}-{each[1]}" for each in cell)

@@ -1,0 +1,71 @@
+"""The tab Doors: which servers and remote agents are connected, and what is served to whom."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from moothall.doors.served import served_here
+from moothall.errors import ConfigError, MoothallError
+from moothall.studio.page import Form
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fastapi import APIRouter
+
+    from moothall.studio.space import StudioUser
+
+
+class DoorsTab:
+    """The doors of the space that the user is in, and of this process."""
+
+    name = "doors"
+    title = "Doors"
+
+    def __init__(self, user: StudioUser) -> None:
+        self._user = user
+
+    def forms(self) -> list[Form]:
+        """Return none: programs connect servers."""
+        return []
+
+    def state(self) -> dict[str, Any]:
+        """Return what is `connected`, each by its id and whose tools it has, and `served`."""
+        connected = []
+        for agent, of in self._connected():
+            row = {"id": str(agent.id), "of": of}
+            try:
+                connected.append({**row, **agent._door()})
+            except MoothallError as error:  # such as a lock file that is none
+                connected.append({**row, "fault": str(error)})
+        return {"connected": connected, "served": served_here()}
+
+    def accept(self, id: str, seen: str) -> dict[str, Any]:
+        """Accept the definitions of a server's tools that a page has shown; return the state."""
+        found = next((each for each, _ in self._connected() if str(each.id) == id), None)
+        if found is None or not hasattr(found, "_accept"):
+            raise ConfigError(f"there is no MCP server {id!r:.80} here")
+        found._accept(seen)
+        return self.state()
+
+    def _connected(self) -> Iterator[tuple[Any, str | None]]:
+        """Yield the agents that stand for a server, each once, with the agent whose tools it is."""
+        space: Any = self._user.space
+        known: set[int] = set()
+        for name in () if space is None else space.ids():
+            agent = space._here(name)
+            sources = getattr(getattr(agent, "actions", None), "_sources", ())
+            for each, of in ((agent, None), *((source, name) for source in sources)):
+                if hasattr(each, "_door") and id(each) not in known:
+                    known.add(id(each))
+                    yield each, of
+
+    def routes(self, router: APIRouter) -> None:
+        """Add the routes that pages call; each runs in a thread."""
+        from fastapi import Body
+
+        router.get("/state")(self.state)
+
+        @router.post("/accept")
+        def accepts(id: str = Body(), seen: str = Body()) -> dict[str, Any]:
+            return self.accept(id, seen)

@@ -1,0 +1,111 @@
+"""Turns within a step: citizens that act one after the other, in columns."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from tests.society.population.lives import lived
+
+from moothall import Society
+from moothall.errors import ConfigError
+from moothall.society import Column, LocalEngine, Network, Population, RowBlock, Rows
+
+
+class Whispers(RowBlock):
+    """Adds up what the neighbours have said so far, and says it; in its turn, or in a loop."""
+
+    columns: ClassVar[dict[str, Column]] = {"said": Column("int64", 1), "at": Column("int32")}
+    whole: ClassVar[bool] = True
+
+    def __init__(self, by_turns: bool, purpose: str | None) -> None:
+        super().__init__()
+        self.by_turns, self.purpose = by_turns, purpose
+
+    def step_rows(self, rows: Rows) -> None:
+        """Speak."""
+        starts, others = rows.links()
+        said, at = rows["said"], rows["at"]
+        order = rows.index if self.purpose is None else rows.order(self.purpose)
+        at[order] = np.arange(len(rows))
+        turns: Any = rows.turns(self.purpose) if self.by_turns else order[:, None]
+        for now in turns:
+            sums = [said[others[starts[one] : starts[one + 1]]].sum() for one in now]
+            said[now] = (said[now] + sums) % 1_000_003
+        rows["said"], rows["at"] = said, at
+
+
+def whispers(by_turns: bool, purpose: str | None = "order") -> Population:
+    network = Network.random(60, degree=5, seed=4)
+    return Population(60, None, [Whispers(by_turns, purpose)], seed=9, network=network)
+
+
+@pytest.mark.parametrize("purpose", ("order", None))
+async def test_turns_come_to_what_one_after_the_other_comes_to(purpose: str | None) -> None:
+    alone = await lived(whispers(False, purpose), 4, LocalEngine())
+    turns = await lived(whispers(True, purpose), 4, LocalEngine(threads=3))
+    for one, other in zip(alone, turns, strict=True):
+        assert one["said"].tolist() == other["said"].tolist()
+        assert sorted(one["at"].tolist()) == list(range(60))
+    drawn = [each["at"].tolist() for each in alone]
+    assert (drawn[0] == drawn[1]) is (purpose is None)  # another order in each step
+
+
+async def test_an_order_is_any_order_equally_often() -> None:
+    class Orders(RowBlock):
+        columns: ClassVar[dict[str, Column]] = {"place_in_line": Column("int32", width=400)}
+        whole: ClassVar[bool] = True
+
+        def step_rows(self, rows: Rows) -> None:
+            made = rows["place_in_line"].copy()
+            for number in range(400):
+                made[rows.order(f"orders.{number}"), number] = np.arange(3)
+            rows["place_in_line"] = made
+
+    last = (await lived(Population(3, None, [Orders()], 5), 1, LocalEngine()))[-1]
+    orders, counts = np.unique(last["place_in_line"], axis=1, return_counts=True)
+    assert orders.shape == (3, 6)
+    assert counts.min() > 40  # of 400 in six orders; less has a probability below 10⁻⁴
+
+
+@pytest.mark.parametrize("method", ("order", "turns"))
+async def test_an_order_of_a_block_without_whole_is_refused(method: str) -> None:
+    class Parts(RowBlock):
+        def step_rows(self, rows: Rows) -> None:
+            getattr(rows, method)("parts")
+
+    async with Society(Population(5, None, [Parts()], 1)) as society:
+        with pytest.raises(ConfigError, match=rf"Parts: rows.{method} .* say `whole = True`"):
+            await society.step()
+
+
+async def test_turns_by_links_of_other_citizens_are_refused() -> None:
+    class Links(RowBlock):
+        whole: ClassVar[bool] = True
+
+        def step_rows(self, rows: Rows) -> None:
+            rows.turns(None, ([0, 1], [2]))
+
+    async with Society(Population(5, None, [Links()], 1)) as society:
+        with pytest.raises(ConfigError, match="links must be starts and neighbours of all 5"):
+            await society.step()
+
+
+async def test_births_and_deaths_at_no_positions_are_none() -> None:
+    class Nobody(RowBlock):
+        def step_rows(self, rows: Rows) -> None:
+            rows.add([])
+            rows.remove([])
+
+    class Halves(RowBlock):
+        def step_rows(self, rows: Rows) -> None:
+            rows.remove([0.5])
+
+    population = Population(3, None, [Nobody()], 1)
+    async with Society(population) as society:
+        await society.run(steps=2)
+    assert population.ids.tolist() == [1, 2, 3]
+    async with Society(Population(3, None, [Halves()], 1)) as society:
+        with pytest.raises(ConfigError, match="must be booleans or positions, got"):
+            await society.step()

@@ -1,0 +1,90 @@
+"""The labour market: layoffs, benefits and the share of the jobless."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from moothall.errors import ConfigError
+from moothall.society import (
+    City,
+    Experiment,
+    LabourMarket,
+    Population,
+    Society,
+    all_blocks,
+    make_economy,
+)
+
+CITIZENS = 400
+
+
+async def days(count: int, **rates: Any) -> tuple[LabourMarket, list[dict[str, Any]]]:
+    """Let a town live so many days in steps of 12 hours; return its labour market and metrics."""
+    city = City.generate(seed=3, citizens=CITIZENS)
+    market = LabourMarket(**{"leaves": 0, "moves": 0, "fires": 0, "finds": 0, **rates})
+    services = make_economy(city, seed=3, labour=market)
+    population = Population(CITIZENS, city, all_blocks(), seed=3)
+    async with Society(population, services=services) as society:
+        return market, await society.run(days=count, step="12h")
+
+
+async def test_firms_lay_off_on_one_evening_only() -> None:
+    market, rows = await days(3, layoff_day=2, layoffs=300)
+    shares = [row["unemployment"] for row in rows[1::2]]
+    assert shares[0] < 0.08
+    assert 0.2 < shares[1] - shares[0] < 0.4
+    assert shares[1] == shares[2] == market.unemployment
+
+
+async def test_who_is_paid_no_benefits_finds_work_sooner() -> None:
+    usual = {"layoff_day": 1, "layoffs": 600, "finds": 400_000}
+    paid, _ = await days(2, **usual)
+    unpaid, _ = await days(2, **usual, benefit=0)
+    twice, _ = await days(2, **usual, benefit=800)
+    assert unpaid.counts["hired"] > paid.counts["hired"] > twice.counts["hired"] > 0
+    assert unpaid.counts["paid"] == 0 < paid.counts["paid"] < twice.counts["paid"]
+
+
+@pytest.mark.parametrize(
+    ("rates", "why"),
+    (
+        ({"layoff_day": 0}, "layoff_day must be a whole number from 1 up"),
+        ({"layoffs": 1001}, "layoffs must be a whole number from 0 to 1000"),
+        ({"elasticity": -1}, "elasticity must be"),
+    ),
+)
+def test_wrong_rates_of_a_labour_market_are_refused(rates: dict[str, int], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        LabourMarket(**rates)  # type: ignore[arg-type]
+
+
+def experiment(**society: Any) -> Experiment:
+    return Experiment(
+        name="labour",
+        society={"citizens": 40, "columns": True, "feed": False, "step": "12h", **society},
+        metrics=["unemployment"],
+        workflow=[{"run": {"days": 1}}],
+        conditions={"calm": {}, "crisis": {"parameters": {"labour.layoffs": 1000}}},
+    )
+
+
+def test_an_experiment_sets_the_rates_of_the_labour_market() -> None:
+    results = experiment(labour={"layoff_day": 1, "finds": 0}).run_sync(jobs=0)
+    (calm,) = results.values("unemployment", "calm").values()
+    assert calm < 0.3
+    assert [*results.values("unemployment", "crisis").values()] == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("labour", "why"),
+    (
+        ({"benefits": 0}, "labour.benefits: there is no such field.*benefit"),
+        ({"benefit": -1}, "labour.benefit"),
+        ({"layoffs": 2000}, "layoffs must be a whole number from 0 to 1000"),
+    ),
+)
+def test_an_experiment_refuses_wrong_rates(labour: dict[str, int], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        experiment(labour=labour).run_sync(jobs=0)

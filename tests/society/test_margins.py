@@ -1,0 +1,91 @@
+"""People who meet a census's margins: persons are drawn by households, and counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moothall.errors import ConfigError
+from moothall.society import City, completed, make_people
+
+CITIZENS = 300
+CENSUS: dict[str, dict[Any, float]] = {
+    "age": {"0-17": 15, "18-64": 60, "65+": 25},
+    "gender": {"female": 55, "male": 45},
+    "education": {"none": 25, "secondary": 30, "vocational": 20, "bachelor": 15, "master": 10},
+    "faith": {"one": 1, "other": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def city() -> City:
+    return City.generate(seed=8, citizens=CITIZENS)
+
+
+def test_margins_are_met_and_households_stay_households(city: City) -> None:
+    people = make_people(city, CITIZENS, seed=8, margins=CENSUS)
+    ages = [each["profile"]["age"] for each in people]
+    assert [sum(low <= age <= high for age in ages) for low, high in ((0, 17), (65, 120))] == [
+        45,
+        75,
+    ]
+    for name in ("gender", "education", "faith"):
+        counts = Counter(each["profile"][name] for each in people)
+        total = sum(CENSUS[name].values())
+        assert counts == {v: 300 * share / total for v, share in CENSUS[name].items()}
+    for person in people:
+        assert person["profile"]["age"] >= 18 or "parent" in person["kin"].values()
+    assert people == make_people(city, CITIZENS, seed=8, margins=CENSUS)
+    assert people != make_people(city, CITIZENS, seed=9, margins=CENSUS)
+
+
+def test_margins_of_a_table_may_be_of_several_attributes_together(
+    city: City, tmp_path: Path
+) -> None:
+    table = tmp_path / "census.csv"
+    table.write_text(
+        "attribute,value,count\n"
+        '"age, gender","0-17, female",11\n"age, gender","0-17, male",12\n'
+        '"age, gender","18+, female",40\n"age, gender","18+, male",37\n'
+    )
+    people = make_people(city, CITIZENS, seed=8, margins=table)
+    counts = Counter((p["profile"]["age"] >= 18, p["profile"]["gender"]) for p in people)
+    assert counts == {
+        (False, "female"): 33,
+        (False, "male"): 36,
+        (True, "female"): 120,
+        (True, "male"): 111,
+    }
+
+
+def test_what_rows_have_is_kept_and_counts_for_the_margins(city: City) -> None:
+    rows = [{"id": n, "profile": {"gender": "male"} if n < 50 else {}} for n in range(CITIZENS)]
+    people = completed(rows, city, seed=8, margins={"gender": {"female": 1, "male": 1}})
+    genders = [each["profile"]["gender"] for each in people]
+    assert set(genders[:50]) == {"male"}
+    assert abs(genders.count("male") - 150) <= 3
+
+
+@pytest.mark.parametrize(
+    ("margins", "why"),
+    (
+        ({}, "a dict such as"),
+        ({"age": {}}, "must have a dict"),
+        ({"age": {"young": 1}}, "age must be such as 0-17, 18 or 65"),
+        ({"gender": {"femal": 1}}, 'gender must be one of female, male, got "femal"'),
+        ({"age": {"0-20": 1, "18+": 2}}, "'0-20' and '18[+]' overlap"),
+        ({"age": {"0-20": 1, "21+": -2}}, "must be a count or a share"),
+        ({"gender": {"female": 0}}, "all counts are 0"),
+        ({"money": {"1": 1}}, "margins of .money. cannot be met; there are: age"),
+        ({"age, faith": {"1, a": 1}}, "cannot be met"),
+        ({"age, gender": {"0-17": 1}}, "must have a value for age, gender"),
+        ({"age": {"0-17": 90, "18+": 10}}, "age 0-17: asked for 270, found"),
+        ("none.csv", "none.csv cannot be read"),
+    ),
+)
+def test_margins_that_cannot_be_met_are_refused(city: City, margins: Any, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        make_people(city, CITIZENS, seed=8, margins=margins)
