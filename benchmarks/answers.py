@@ -15,6 +15,8 @@ passages, the question's words joined by OR; `extractive` is `Researcher(None, [
 the passages cited. A report without a citation says that nothing was found.
 
 The split `develop` is for changing things, `published` for the figures in docs/research.md.
+`definitions` has twenty questions such as `What is a purge?`, over moothall's own docs (changed by)
+and over Varnish's (not).
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ from benchmarks.measure import emit
 from moothall.research import Passage, Report, Researcher, search_folder
 
 QUESTIONS = Path(__file__).parent / "data" / "answers.jsonl"
+SPLITS = ("develop", "published", "definitions")
 ITERATIONS = 3
 RESULTS = 24
 PLAIN = 10
@@ -57,7 +60,9 @@ PACKAGES = {  # the corpus, the package, which of its folders
         "apt-doc": f"{_DOC}/apt-doc",
     },
     "apache": {"apache2-doc": f"{_DOC}/apache2-doc/manual/en"},
+    "varnish": {"varnish-doc": f"{_DOC}/varnish/html"},
 }
+OWN = {"docs": Path(__file__).resolve().parent.parent / "docs"}
 FOREIGN = re.compile(r"\.(?!en\b)[a-z]{2}(?:-[a-z]{2})?\.(?:html|text)")  # in other languages
 
 
@@ -113,6 +118,8 @@ def fetch(folder: Path) -> None:
                 for each in [*target.rglob("*")]:
                     if FOREIGN.search(each.name):
                         each.unlink()
+        for corpus, own in OWN.items():
+            shutil.copytree(own, folder / corpus, dirs_exist_ok=True)
         for each in [*folder.rglob("*.txt.gz")]:
             subprocess.run(["gunzip", "-f", str(each)], check=True)
 
@@ -231,8 +238,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="where the corpora are")
     parser.add_argument("--fetch", action="store_true", help="download the corpora first")
-    parser.add_argument("--split", default="develop", choices=("develop", "published"))
-    parser.add_argument("--corpus", nargs="*", default=[*PACKAGES], choices=[*PACKAGES])
+    parser.add_argument("--split", default="develop", choices=SPLITS)
+    names = [*PACKAGES, *OWN]
+    parser.add_argument("--corpus", nargs="*", default=names, choices=names)
     parser.add_argument("--indexes", type=Path, help="where the indexes are, to be used again")
     parser.add_argument("--verbose", action="store_true", help="each question, on stderr")
     options = parser.parse_args()
@@ -244,7 +252,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         where = options.indexes or Path(name)
         corpora = {
-            each: Corpus(options.folder / each, where / f"{each}.db") for each in options.corpus
+            each: Corpus(options.folder / each, where / f"{each}.db")
+            for each in options.corpus
+            if any(question.corpus == each for question in asked)
         }
         for name, corpus in corpora.items():
             emit("answers: index", name, corpus.index_s, "CPU s", passages=corpus.passages)

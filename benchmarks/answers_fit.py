@@ -4,11 +4,12 @@
 
 FOLDER has the corpora of `benchmarks.answers`, and `python`, the folder of python3-doc if its
 questions shall count too. Only the split `develop` of answers.jsonl and the half `tune` of
-questions.jsonl are used. WEIGHTS maximize the likelihood of the sentences that answer among all
-of a question's (a softmax over them, with a penalty on large weights); LIKELY separates questions
-that have an answer from those that have none, to which each question asked of another corpus is
-added with a small weight. The last lines leave one corpus out at a time, and say how many of its
-questions the weights of the others answer in the first quote, and in any.
+questions.jsonl are used, and the definitions over moothall's own docs. WEIGHTS maximize the
+likelihood of the sentences that answer among all of a question's (a softmax over them, with a
+penalty on large weights); LIKELY separates questions that have an answer from those that have none,
+to which each question asked of another corpus is added with a small weight. The last lines leave
+one corpus out at a time, and say how many of its questions the weights of the others answer in the
+first quote, and in any.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.answers import PACKAGES, RESULTS, Question, questions
+from benchmarks.answers import OWN, PACKAGES, RESULTS, Question, questions
 from benchmarks.judging import QUESTIONS as OLDER
 from moothall.research import Passage, Researcher, search_folder
 from moothall.research.extractive import answering
@@ -130,7 +131,8 @@ def main() -> None:
     options = parser.parse_args()
     logging.getLogger("moothall").setLevel(logging.ERROR)
     folder: Path = options.folder.resolve()
-    names = [each for each in (*PACKAGES, "python") if (folder / each).is_dir()]
+    six = [each for each in PACKAGES if each != "varnish"]
+    names = [each for each in (*six, *OWN, "python") if (folder / each).is_dir()]
     tools = {
         each: search_folder(folder / each, index=options.indexes / f"{each}.db", results=RESULTS)
         for each in names
@@ -142,11 +144,12 @@ def main() -> None:
         return Asking(question, researcher.workbench.known_passages(), folder / corpus)
 
     every = questions("develop") + (older("python") if "python" in names else [])
+    every += [each for each in questions("definitions") if each.corpus in OWN]
     own = [asking(each, each.corpus) for each in every]
     others = []
     for place, each in enumerate(every):
         if each.answers:
-            there = [name for name in PACKAGES if name != each.corpus]
+            there = [name for name in six if name != each.corpus]
             wrong = Question(each.id, "", "", each.question, [], "*")
             others.append(asking(wrong, there[place % len(there)]))
     fact_names = next(each.names for each in own if each.names)

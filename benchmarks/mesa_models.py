@@ -75,7 +75,7 @@ def eaten(series: Series) -> Mapping[str, float]:
         "sheep, most": max(sheep),
         "wolves, most": max(wolves),
         "step with most wolves": wolves.index(max(wolves)),
-        "sheep at step 20": sheep[20],
+        "sheep at step 21": sheep[20],
         "wolves at the end": wolves[-1],
     }
 

@@ -37,7 +37,7 @@ WEIGHTS = Path(judge.__file__).with_name(judge.WEIGHTS)
 # How much each source counts in all, and which features the judge does not see: they say what a
 # source's sentences look like, or are too rare to be learned but as a part of `conflicts`.
 SHARES = {
-    "wice": 2.0, "wice_partial": 0.25, "expertqa": 0.2, "begin": 0.3, "citations": 3.0,
+    "wice": 3.0, "wice_partial": 0.25, "expertqa": 2.0, "begin": 0.3, "citations": 3.0,
     "written": 4.0, "quoted": 0.3, "reworded": 0.8, "changed": 1.5,
 }  # fmt: skip
 UNSEEN = frozenset(
@@ -82,6 +82,9 @@ RISING = frozenset(
         "longest_run",
         "names_covered",
         "in_order",
+        "matched",
+        "matched_passage",
+        "overlap",
         "bound_numbers",
         "bound_dates",
         "own_numbers",
@@ -90,7 +93,7 @@ RISING = frozenset(
         "roles_kept",
     ]
 )
-UNSIGNED = frozenset(("sentences",))
+UNSIGNED = frozenset(("sentences", "numbers_derived"))
 FOLDS = 4
 
 

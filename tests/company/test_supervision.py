@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import secrets
 import sys
 from collections import Counter
 
+import psycopg
 import pytest
+from benchmarks.postgresql import Server
 
-from company.conftest import MakeCompany, live, until, value
-from moothall import Agent
+from company.conftest import WAIT_S, MakeCompany, live, until, value
+from moothall import Agent, Journal, MoothallError
 from moothall.errors import (
     ActionError,
-    AgentStopped,
     ConfigError,
     DefinitionError,
     GivenUp,
@@ -142,28 +145,65 @@ def test_deaths_under_load_leave_no_request_without_an_outcome_and_the_counters_
     deaths_under_load(make_company, requests=30, deaths=10)
 
 
+def test_metrics_count_the_replies_that_waited_for_an_agent_made_anew(
+    make_company: MakeCompany,
+) -> None:
+    company = make_company(
+        "agents: {D: {ref: 'program.py:Recorder'}}\nrestart: {first: 1ms, most: 100}\n"
+    )
+
+    async def work(me: Agent) -> None:
+        answered = 0
+        for number in range(5):
+            company.space._thread.enter(company.agents["D"].dying.set)  # type: ignore[attr-defined]
+            await until(lambda: company.health()["agents"]["D"]["deaths"] > number)  # noqa: B023
+            asked = [me.ask("D", "say", content=f"{each}") for each in range(10)]
+            answered += [await each for each in asked].count("yes")
+            await until(lambda: company.health()["agents"]["D"]["restarts"] > number)  # noqa: B023
+        said = value(company.metrics(), "moothall_replies_total", agent="D", stop_reason="done")
+        assert said == answered == 50
+
+    live(company, work)
+
+
 @pytest.mark.long
 def test_three_thousand_deaths_under_load(make_company: MakeCompany) -> None:
     deaths_under_load(make_company, requests=3_000, deaths=1_000)
 
 
-def deaths_under_load(make_company: MakeCompany, requests: int, deaths: int) -> None:
-    names = ("A", "B", "C")
-    company = make_company(
-        "agents:\n"
-        + "".join(f"  {each}: {{ref: 'program.py:Clerk'}}\n" for each in names)
-        + "restart: {first: 1ms, longest: 5ms, most: 1000000}\n"
-    )
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_deaths_and_cut_connections_to_the_journal_leave_no_request_without_an_outcome(
+    make_company: MakeCompany, postgresql: Server
+) -> None:
+    """Beside the three, an agent whose replies are recorded in PostgreSQL dies as often."""
+    url = postgresql.url(f"s{secrets.token_hex(6)}")
+    Journal(url).close()
+    deaths = int(os.environ.get("MOOTHALL_DEATHS", "250"))
+    deaths_under_load(make_company, requests=4 * deaths, deaths=deaths, journal=url)
+
+
+def deaths_under_load(
+    make_company: MakeCompany, requests: int, deaths: int, journal: str | None = None
+) -> None:
+    names = ["A", "B", "C"]
+    text = "agents:\n" + "".join(f"  {each}: {{ref: 'program.py:Clerk'}}\n" for each in names)
+    if journal is not None:
+        names.append("D")
+        text = f"journal: '{journal}'\n{text}  D: {{ref: 'program.py:Recorder'}}\n"
+    company = make_company(text + "restart: {first: 1ms, longest: 5ms, most: 1000000}\n")
     seen: Counter[tuple[str, str]] = Counter()
     slowest = 0.0
 
     async def ask(sender: Agent, number: int) -> None:
         for index in range(requests):
-            to = names[(number + index) % 3]
+            to = names[(number + index) % len(names)]
+            given = {"content": f"{number}.{index}"} if to == "D" else {}
+            what = "say" if given else ("which", "greet", "fail")[index % 3]
             try:
-                await sender.ask(to, ("which", "greet", "fail")[index % 3])
+                await sender.ask(to, what, **given)
                 seen[to, "ok"] += 1
-            except (ActionError, AgentStopped) as error:
+            except MoothallError as error:
                 seen[to, type(error).__name__] += 1
             await asyncio.sleep(0)
 
@@ -177,26 +217,56 @@ def deaths_under_load(make_company: MakeCompany, requests: int, deaths: int) -> 
             await until(lambda: company.health()["agents"][name]["restarts"] > number)  # noqa: B023
             slowest = max(slowest, loop.time() - begun)
 
+    async def cut(dying: list[asyncio.Task[None]]) -> int:
+        """Cut the journal's connections again and again, while agents die; how often."""
+        cuts = 0
+        while journal is not None and not all(each.done() for each in dying):
+            cuts += await asyncio.to_thread(cut_connections, journal)
+        return cuts
+
     async def work(me: Agent) -> None:
         senders = [
             await asyncio.to_thread(company.space.add, Agent(f"sender {each}"))
             for each in range(10)
         ]
-        await asyncio.gather(
-            *(ask(sender, number) for number, sender in enumerate(senders)), *map(kill, names)
+        dying = [asyncio.create_task(kill(name)) for name in names]
+        *_, cuts = await asyncio.gather(
+            *(ask(sender, number) for number, sender in enumerate(senders)), *dying, cut(dying)
         )
         metrics = company.metrics()
+        print(f"{deaths * len(names)} deaths, {cuts} cuts, slowest {slowest:.2f} s: {dict(seen)}")
         for name in names:
             assert value(metrics, "moothall_deaths_total", agent=name) == deaths
             assert value(metrics, "moothall_restarts_total", agent=name) == deaths
-            for outcome in ("ok", "ActionError", "AgentStopped"):
+            for outcome in {outcome for _, outcome in seen}:
                 counted = value(metrics, "moothall_requests_total", agent=name, outcome=outcome)
                 assert counted == seen[name, outcome], (name, outcome)
         assert sum(seen.values()) == 10 * requests
         assert value(metrics, "moothall_requests_total") == 10 * requests
-        assert slowest < 2
+        assert {outcome for name, outcome in seen if name != "D"} <= OUTCOMES
+        # A restart may wait for the journal's connection, which comes back meanwhile.
+        assert slowest < (2 if journal is None else 10)
+        if journal is not None:
+            assert cuts > 0
+            said = value(metrics, "moothall_replies_total", agent="D", stop_reason="done")
+            with Journal(journal) as recorded:
+                assert len(recorded.runs(agent="D")) >= said >= seen["D", "ok"]
 
-    live(company, work)
+    live(company, work, within=1800 if journal else WAIT_S)
+
+
+OUTCOMES = {"ok", "ActionError", "AgentStopped"}
+
+
+def cut_connections(url: str) -> int:
+    """Have the server end every other connection to a database; how many there were."""
+    with psycopg.connect(url, autocommit=True) as server:
+        ended = server.execute(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid() "
+            "AND query LIKE '%entries%'"
+        ).fetchone()
+    return 0 if ended is None else int(ended[0])
 
 
 def test_the_drain_lets_what_runs_end_and_begins_nothing_new(make_company: MakeCompany) -> None:

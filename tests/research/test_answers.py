@@ -128,6 +128,48 @@ def test_a_report_says_which_of_its_objectives_it_did_not_answer() -> None:
     assert report.objectives[0].expertise > 0.5 > report.objectives[1].expertise
 
 
+GUIDE = {
+    "budgets.md": "# Budgets\n\nA `Budget` limits what a run may spend: tokens, money and calls. "
+    "Before spending, a caller reserves what it needs.\n",
+    "reports.md": "# Reports\n\n## Limits\n\n`report(budget=…)` limits one run. A call that does "
+    "not fit into the budget is not started, and a limit of the budget ends the plan.\n\n"
+    "## Locks\n\nA report that waits for a lease of another may be cut. The lease may be lost.\n",
+    "terms.md": "# Terms\n\n| term | means |\n| --- | --- |\n| call chain | requests, each made "
+    "while the one before was handled |\n| lease | the lock that gives a run one writer |\n",
+    "chains.md": "# Limits\n\nA call chain may be 32 calls long.\n",
+    "vsl.md": "# Logging\n\nIt logs to a segment of shared memory, called the VSL.\n\n"
+    "The VSL has a size. The buffer of the VSL is full.\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("question", "first"),
+    (
+        ("What may a budget limit?", "limits what a run may spend"),
+        ("What is a budget?", "limits what a run may spend"),
+        ("What is a lease?", "the lock that gives a run one writer"),
+        ("What is a call chain?", "each made while the one before was handled"),
+        ("What is the VSL?", "a segment of shared memory"),
+    ),
+)
+def test_what_is_asked_for_is_defined_by_the_first_quote(
+    question: str, first: str, tmp_path: Path
+) -> None:
+    for name, text in GUIDE.items():
+        (tmp_path / name).write_text(text)
+    tools = [search_folder(tmp_path, index=tmp_path.parent / f"{tmp_path.name}.db")]
+    report = Researcher("r", None, question, tools).report_sync()
+    assert first in report.citations[0].sentence
+
+
+def test_a_question_that_seems_unanswered_names_the_nearest_passages() -> None:
+    text = "The keeper of the lighthouse has a boat.\n\nHe rows to the town on Mondays."
+    report = report_of(text, "Which wine does the keeper of the lighthouse prefer?")
+    assert not report.citations
+    assert "No answer to" in report.markdown
+    assert "- Manual, `https://manual.test/`" in report.markdown
+
+
 def test_code_is_quoted_as_code_after_the_sentence_that_leads_to_it() -> None:
     (first, *_) = report_of(MANUAL, "How do I start the lamp?").citations
     assert first.sentence == "“To start the lamp, run:” `lampctl start`"

@@ -1429,7 +1429,7 @@ def test_citation_of_a_later_part_of_a_page_has_its_own_day() -> None:
         """Look."""
         return Resource("file:///tower.md", "Tower", True, parts.pop(0), fetched_at=days.pop(0))
 
-    asked = ["How far leans the tower?", "When was the tower closed to visitors?"]
+    asked = ["How far leans the tower?", "When was the tower closed?"]
     report = Researcher("r", None, asked, [look], iterations=2, max_tasks=1).report_sync()
     read = {each.sentence[1:-1]: each.passage.fetched_at[:10] for each in report.citations}
     assert read == {

@@ -28,6 +28,34 @@ TREATY = (
 )
 
 
+BARNS = (
+    "Of the 72 barns visited last spring, 9 had broken roofs and 18 had cracked walls. Repairs "
+    "cost €240,000, of which the town paid €80,000. The number of guests rose from 1,200 in 2019 "
+    "to 3,600 in 2023."
+)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "is_kept"),
+    (
+        ("One in eight of the barns had broken roofs.", True),
+        ("A quarter of the barns had cracked walls.", True),
+        ("The town paid a third of the repairs.", True),
+        ("The number of guests tripled between 2019 and 2023.", True),
+        ("Twice as many barns had cracked walls as broken roofs.", True),
+        ("One in nine of the barns had broken roofs.", False),
+        # The ratio is that of numbers of something else.
+        ("A third of the barns had cracked walls.", False),
+        ("The number of guests doubled between 2019 and 2023.", False),
+        ("Three times as many barns had cracked walls as broken roofs.", False),
+    ),
+)
+def test_support_of_a_figure_that_follows_from_figures_of_the_same_matter(
+    sentence: str, is_kept: bool
+) -> None:
+    assert (support(sentence, BARNS).label == "supported") is is_kept
+
+
 @pytest.mark.parametrize(
     ("sentence", "passage"),
     (

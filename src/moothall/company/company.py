@@ -307,6 +307,9 @@ class Company:
         gone = self._gone[name] = asyncio.Event()
         self._agents[name] = agent
         beside: list[asyncio.Task[Any]] = []
+        if isinstance(agent, Threaded) and agent is not old:
+            # Before it enters: what waits for it begins at once, and is counted, too.
+            agent.watch(partial(self._metrics.told, name))
         try:
             await self._space.enter(agent, old, part)
             gone.clear()  # an attempt to add it that failed set this
@@ -314,8 +317,6 @@ class Company:
                 gone.set()
             if self._served is not None:
                 self._served.put(agent)
-            if isinstance(agent, Threaded) and agent is not old:
-                agent.watch(partial(self._metrics.told, name))
             part.running()
             left = asyncio.create_task(gone.wait())
             beside = [left, asyncio.create_task(self._in_background(agent))]

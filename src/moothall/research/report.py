@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from moothall.budget.amounts import PriceList
 
 _NOTES: Final = 12  # that are shown
+_PLACES: Final = 3  # to look at for an answer that was not found
 ENDED: Final[dict[str, str]] = {
     "done": "the targets were reached",
     "max_iterations": "the iterations were used up",
@@ -197,7 +198,7 @@ def made(
     if extractive and stop in QUIET and not under_way:
         lines = progress.narrative.split("\n")  # one objective alone has no heading
         parts.extend(
-            f"No answer to “{_plain(topic)}” was found in what was read."
+            f"No answer to “{_plain(topic)}” was found in what was read.{_nearest(index, topic)}"
             for topic in topics
             if topic not in empty
             and (not written or (len(topics) > 1 and f"## {one_line(topic, 200)}" not in lines))
@@ -225,6 +226,21 @@ def made(
         list(progress.notes),
         [(one.sentence, other.sentence, remark) for one, other, remark in differ],
     )
+
+
+def _nearest(index: Index, topic: str) -> str:
+    """Return where to look for an answer that the rules may have missed, in a sentence."""
+    near: dict[str, str] = {}
+    for each in index.search(topic, 5 * _PLACES):
+        if each.share >= RELEVANT and len(near) < _PLACES:
+            title = _plain(each.passage.title or each.passage.url)
+            near.setdefault(
+                each.passage.url, f"- {title}, `{each.passage.url.replace('`', '%60')}`"
+            )
+    if not near:
+        return ""
+    told = "These passages come nearest, and may answer it in other words:"
+    return f"\n\n{told}\n\n" + "\n".join(near.values())
 
 
 def _cited(progress: Progress) -> list[Citation]:

@@ -33,7 +33,8 @@ NAMES: Final = (
     "own_names", "roles_kept", "roles_turned", "denied_more", "denied_less", "denied_reach",
     "opposed", "planned", "possible", "needed", "all_for_some", "all_added", "cause_added",
     "exception_lost", "misquoted", "changed_word", "changed_name", "changed_denial", "lacks_words",
-    "lacks_name", "lacks_number", "conflicts", "conflicts_near",
+    "lacks_name", "lacks_number", "conflicts", "conflicts_near", "matched", "matched_passage",
+    "overlap",
 )  # fmt: skip
 """The names of the features, in their order."""
 
@@ -59,6 +60,10 @@ def evidence(sentence: str, passage: str, title: str = "") -> Evidence:
     whys = [*reasons, *whys]
     pooled = _pooled(dict(zip(NAMES, values, strict=False)))
     values += [pooled, pooled if values[0] > _NEARLY_ALL else 0.0]
+    terms = {term for word in ours.about for term in word.terms}
+    # Two of two words say less than nine of ten.
+    values += [math.log1p(share * len(units)) for share in values[:2]]
+    values.append(len(terms & there.where.keys()) / max(len(terms), 1))
     first, last = (
         (there.sentences[window[0]], there.sentences[window[1] - 1]) if inside else (None, None)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final
@@ -15,6 +16,8 @@ _ALREADY: Final = listed("the both these those all between")  # two groups
 _FOLLOWS: Final = {(">=", ">"), ("<=", "<"), (">=", "="), ("<=", "=")}
 _MOST_FIGURES: Final = 30  # of a sentence
 _MOST: Final = 14  # numbers of a passage that are combined
+_APART: Final = 2  # sentences between two that are added, at most
+_YEAR: Final = 31_557_600  # seconds
 
 
 @dataclass(slots=True)
@@ -106,9 +109,10 @@ def _number(said: Quantity, ours: Sentence, there: Stored) -> Figure:
     made.unit = made.unit and made.quality <= 0.55
     text = ours.text[ours.spans[said.at][0] : ours.spans[said.end - 1][1]]
     if made.quality < 0.5 and not made.against and (not made.unit or said.dimension == "share"):
-        made.derived = _derived(said, there)
-        if made.derived:
-            made.quality, made.unit = 0.75, False
+        places = _derived(said, ours, there)
+        if places:
+            made.derived, made.quality, made.unit = True, 0.75, False
+            made.hits.extend((number, at, 0.75) for number, at in places)
         elif not made.unit:
             made.why = f"says {text}, which is not in the passage"
     elif made.against:
@@ -119,60 +123,79 @@ def _number(said: Quantity, ours: Sentence, there: Stored) -> Figure:
     return made
 
 
-def _derived(said: Quantity, there: Stored) -> bool:
-    """Return whether a number follows from others: a sum, a difference, a ratio, a bound."""
-    near = [q for _, q in there.quantities][:_MOST]
-    same = [q for q in near if q.dimension == said.dimension]
+def _derived(said: Quantity, ours: Sentence, there: Stored) -> list[tuple[int, int]]:
+    """Return the places of the numbers that one follows from: a sum, a ratio, a bound, the rest.
 
-    def fits(value: float) -> bool:
-        return value > 0 and same_value(
-            said, said._replace(value=value, other=None, comparison="=")
-        )
-
-    if said.comparison in (">", ">=", "<", "<=") and any(
-        (q.value > said.value) == (said.comparison[0] == ">")
-        and 0.5 < (q.value or 1) / (said.value or 1) < 2
-        for q in same
-    ):
-        return True
-    if said.dimension in ("share", "times", ""):
-        for one, other in combinations(near, 2):
-            if one.dimension != other.dimension or not one.value or not other.value:
-                continue
-            low, high = sorted((abs(one.value), abs(other.value)))
-            if said.dimension == "times":
-                ratio = high / low
-                if (
-                    abs(ratio - said.value) < 0.08 * said.value
-                    or abs(ratio * said.value - 1) < 0.08
-                ):
-                    return True
-            elif said.dimension == "share" and (
-                fits(low / high) or fits((high - low) / low) or fits((high - low) / high)
-            ):
-                return True
+    The nearest are taken: numbers of far sentences seldom belong together. One of them stands in a
+    sentence that is about the same.
+    """
+    near = there.quantities[:_MOST]
+    about = _about_the_same(ours, there)
+    same = [(n, q) for n, q in near if q.dimension == said.dimension]
+    for n, q in same:
+        if (
+            said.comparison in (">", ">=", "<", "<=")
+            and (q.value > said.value) == (said.comparison[0] == ">")
+            and 0.5 < (q.value or 1) / (said.value or 1) < 2
+        ):
+            return [(n, q.at)]
+        if said.dimension == "share" and n in about and _equals(said, 1 - q.value):
+            return [(n, q.at)]  # the rest
+    if said.dimension in ("share", "times"):
+        for (n, one), (m, other) in _nearest(near, about, 1):
+            if one.dimension == other.dimension and _is_ratio(said, one.value, other.value):
+                return [(n, one.at), (m, other.at)]
     if said.dimension == "times":
+        return []
+    for (n, one), (m, other) in _nearest(same, about, _APART):
+        if _equals(said, one.value + other.value) or _equals(said, abs(one.value - other.value)):
+            return [(n, one.at), (m, other.at)]
+    for part in (same, *([pair for pair in same if pair[0] == n] for n in {n for n, _ in same})):
+        if len(part) > 2 and _equals(said, sum(q.value for _, q in part)):
+            return [(n, q.at) for n, q in part]
+    if said.dimension == "time" and said.value > 3e7:
+        for (n, before), (m, after) in combinations(there.dates[:_MOST], 2):
+            years = abs(after.year - before.year) if before.year and after.year else 0
+            if years and abs(years * _YEAR - said.value) < 0.6 * _YEAR:
+                return [(n, before.at), (m, after.at)]
+    return []
+
+
+def _about_the_same(ours: Sentence, there: Stored) -> set[int]:
+    """Return the sentences of a passage that have half as many of our words as the best."""
+    terms = {term for word in ours.about for term in word.terms}
+    shared = {(n, term) for term in terms for n, _ in there.where.get(term, ())}
+    of = Counter(n for n, _ in shared)
+    least = max(of.values(), default=0) / 2
+    return {n for n, count in of.items() if count >= least}
+
+
+def _nearest(
+    found: list[tuple[int, Quantity]], about: set[int], apart: int
+) -> list[tuple[tuple[int, Quantity], tuple[int, Quantity]]]:
+    """Return pairs of numbers, those of one sentence first, at most so many sentences apart."""
+    pairs = [
+        pair
+        for pair in combinations(found, 2)
+        if abs(pair[0][0] - pair[1][0]) <= apart and not about.isdisjoint((pair[0][0], pair[1][0]))
+    ]
+    return sorted(pairs, key=lambda pair: abs(pair[0][0] - pair[1][0]))
+
+
+def _equals(said: Quantity, value: float) -> bool:
+    made = said._replace(value=value, other=None, comparison="=")
+    return value > 0 and same_value(said, made)
+
+
+def _is_ratio(said: Quantity, one: float, other: float) -> bool:
+    """Return whether a share or a multiple is that of two numbers, or of their difference."""
+    low, high = sorted((abs(one), abs(other)))
+    if not low:
         return False
-    if said.dimension == "share" and any(fits(1 - q.value) for q in same):
-        return True  # the rest
-    for one, other in combinations(same, 2):
-        if fits(one.value + other.value) or fits(abs(one.value - other.value)):
-            return True
-    if len(same) > 2 and fits(sum(q.value for q in same)):
-        return True
-    by: dict[int, float] = {}
-    for number, q in there.quantities:
-        if q.dimension == said.dimension:
-            by[number] = by.get(number, 0.0) + q.value
-    if any(fits(total) for total in by.values()):
-        return True
-    years = sorted({date.year for _, date in there.dates if date.year})[:_MOST]
-    if said.dimension == "time":
-        return any(
-            abs((b - a) * 31557600 - said.value) < 0.6 * 31557600 and said.value > 3e7
-            for a, b in combinations(years, 2)
-        )
-    return False
+    if said.dimension == "times":
+        ratio = high / low
+        return abs(ratio - said.value) < 0.08 * said.value or abs(ratio * said.value - 1) < 0.08
+    return any(_equals(said, value) for value in (low / high, (high - low) / low, 1 - low / high))
 
 
 def _date(said: Date, there: Stored) -> Figure:

@@ -186,13 +186,16 @@ def _fraction(small: Sequence[str], at: int) -> Quantity | None:
         ):
             return None  # a third time, a quarter ended
         value, end = count / FRACTIONS[following[0].removesuffix("s")], at + 2
-    elif word in TIMES:
-        value, end = float(TIMES[word]), at + 1
+    elif word in TIMES or (following[0] == "times" and following[1] in _AS and _small(word)):
+        value, end = float(TIMES.get(word) or _small(word)), at + 1 + (word not in TIMES)
         return Quantity(value, "times", "=", at, end, 2, word, value)
     if not value:
         return None
     sign = _compared(small, at, end, "")
     return Quantity(value, "share", sign, at, end, 2, " ".join(small[at:end]), value)
+
+
+_AS: Final = listed("as more larger greater higher bigger faster longer the what that")
 
 
 def _small(word: str) -> int:

@@ -9,11 +9,26 @@ from typing import Final
 
 from moothall.research.extractive.question import STRONG, Kind, kind_of
 from moothall.research.relevance import Index
-from moothall.research.sentences import subject, terms, terms_of, words
+from moothall.research.sentences import stem, subject, terms, terms_of, words
 from moothall.sqlite.fulltext import UNSPACED
 
 _UNSPACED: Final = re.compile(f"[{UNSPACED}]")
 _CLASS: Final = 0.35  # the weight of a word such as `option` after `which`, against 1
+_ABOUT: Final = re.compile(
+    r"(?i)\W*(?:what(?:['’]s| (?P<verb>is|are|was|were|does|do|did|may|might|can|could|will|would|"
+    r"should|must)\b)|was (?:ist|sind)\b|qu['’]est-ce qu(?:e |['’])|que sont\b)"
+    r"(?P<rest>.*)"
+)
+_TO_BE: Final = frozenset(("is", "are", "was", "were"))
+# Where what a question is about ends: `the port | of alpha`, `a purge | used for`.
+_ENDS: Final = re.compile(
+    r"(?i)\s(?:of|in|on|for|with|to|from|at|by|when|if|that|which|used|called|named|meant|good)\b"
+)
+_COPULA: Final = r"(?:is|are|was|were|means?|refers?|stands?|denotes?)\b"
+_VERB: Final = r"(?!(?:has|does|always|as|its|plus|perhaps|sometimes|keys)\b)[a-z]{2,}(?<![su])s\b"
+_LOOSELY: Final = 0.6  # how much `A budget limits …` defines a budget, against `A budget is …`
+_CALLED: Final = r"\b(?:called|named|known as|termed|referred to as)\b"
+_ARTICLE: Final = r"(?:(?:an?|the|every|each|one|any|der|die|das|eine?|une?|les?|la)\s+)?"
 
 
 class Asked:
@@ -41,16 +56,62 @@ class Asked:
             term for word in said if not shouted and word[1:].isupper() for term in terms_of(word)
         }
         self.is_unspaced: bool = sum(map(_is_unspaced, self.weights)) > len(self.weights) / 2
+        about, verb = _about(question)
+        self.topic: frozenset[str] = frozenset(term for word in about for term in terms_of(word))
+        self._defined = _definition(about, verb) if about else None
         self._small = question.casefold()
 
     def share(self, there: Set[str]) -> float:
         """Return the share of the question's words, by weight, that a set has."""
         return sum(weight for term, weight in self.weights.items() if term in there) / self.total
 
+    def about(self, title: Set[str]) -> float:
+        """Return how far a title, as its terms, is what the question is about: `Budgets`."""
+        shared = title & self.weights.keys()
+        if not shared:
+            return 0.0
+        reached = self.share(title & self.topic) / (self.share(self.topic) or 1.0)
+        return len(shared) / len(title) * (reached if self.topic else self.share(shared))
+
+    def defined(self, text: str) -> float:
+        """Return how far a text says what the question is about: `A budget limits …`."""
+        found = self._defined and self._defined.search(text)
+        return 0.0 if not found else _LOOSELY if found["verb"] else 1.0
+
     def has_kind(self, text: str) -> bool:
         """Return whether a text has what is asked for, and the question has not."""
         found = self.kind.answers.finditer(text)
         return any(each[0].casefold() not in self._small for each in found)
+
+
+def _about(question: str) -> tuple[list[str], str]:
+    """Return the words of what `what` asks about, and its verb: budget, limit."""
+    found = _ABOUT.match(question)
+    if not found:
+        return [], ""
+    rest = _ENDS.split(found["rest"].strip(), maxsplit=1)
+    said = [word for word in words(rest[0]) if terms_of(word)]
+    asks_verb = (found["verb"] or "is").lower() not in _TO_BE and len(rest) == 1
+    return (said[:-1], said[-1]) if asks_verb and len(said) > 1 else (said, "")
+
+
+def _definition(about: list[str], verb: str) -> re.Pattern[str]:
+    """Return a pattern of what begins by saying what something is, or ends by naming it."""
+    named = r"\W{1,4}".join(map(_inflected, about))
+    opened = rf"\W{{0,4}}{_ARTICLE}\W{{0,4}}(?:{named})\b"
+    beside = r"(?:\W{0,3}\([^()]{1,60}\))?"
+    asked = rf"|(?i:{re.escape(stem(verb.lower()))})\w*" if verb else ""
+    verbs = rf"\s(?:also |then |always )?(?:{_COPULA}{asked}|(?P<verb>{_VERB}))"
+    return re.compile(
+        rf"(?i:\A{opened}){beside}[^\w\s=(]{{0,3}}(?:{verbs}|\s*(?:\||::|:\s|–\s|—\s))"
+        rf"|(?i:{_CALLED}{opened})"
+    )
+
+
+def _inflected(word: str) -> str:
+    """Return a pattern of a word with its plural, and of `storing` for `stores`."""
+    base = re.escape(word.removesuffix("s") if len(word) > 4 and word[-2:] != "ss" else word)
+    return rf"{base}(?:e?s)?" if word.isalpha() else re.escape(word)
 
 
 def _is_unspaced(term: str) -> bool:

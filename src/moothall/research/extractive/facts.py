@@ -22,6 +22,7 @@ _COPULA: Final = re.compile(
     r"\b(?:is|are|was|were|means?|refers?|stands?|describes?|denotes?|specif(?:y|ies)|defines?|"
     r"controls?|sets?)\b"
 )
+_PART: Final = re.compile(r"\s+[–—|-]\s+|\s*[»\u203a]\s*|:\s")  # of a title
 _LETTER: Final = re.compile(r"[^\W\d_]")
 _NOTHING: Final[frozenset[str]] = frozenset()
 
@@ -48,6 +49,8 @@ class _Prepared(NamedTuple):
     heading: frozenset[str]
     title: frozenset[str]
     every: frozenset[str]
+    pages: tuple[frozenset[str], ...]  # the parts of the page's title, each as terms
+    opens: int  # the sentence that a page begins with; -1 if it is of a later section
 
 
 @lru_cache(maxsize=2_000)
@@ -58,7 +61,13 @@ def _prepared(title: str, text: str) -> _Prepared:
     has = tuple(map(frozenset, said))
     of_title = frozenset(terms(title))
     every = _NOTHING.union(of_title, *has)
-    return _Prepared(split, said, has, frozenset(terms(heading)), of_title, every)
+    own = title.removesuffix(heading).strip(" –") if heading else title
+    pages = tuple(filter(None, (frozenset(terms(each)) for each in _PART.split(own or title))))
+    of_heading = frozenset(terms(heading))
+    is_top = not heading or of_heading == frozenset(terms(own)) or of_heading in pages
+    prose = (n for n, each in enumerate(split) if each.kind == "prose")
+    opens = next(prose, -1) if is_top else -1
+    return _Prepared(split, said, has, of_heading, of_title, every, pages, opens)
 
 
 def candidates(index: Index, asked: Asked) -> Iterator[Candidate]:
@@ -75,10 +84,13 @@ def _of_passage(asked: Asked, passage: Passage, known: dict[str, float]) -> Iter
     wanted = asked.weights.keys()
     head: Unit | None = None
     above = read.heading
+    about_page = max(map(asked.about, read.pages), default=0.0)
+    about_section = asked.about(above)
     for place, unit in enumerate(read.units):
         said = text[unit.start : unit.end]
         if unit.kind == "head":
             head, above = unit, read.heading | read.has[place]
+            about_section = max(asked.about(read.heading), asked.about(read.has[place]))
         lead = _lead(asked, text, unit, head)
         of_lead = frozenset(terms(text[lead[0] : lead[1]])) if lead else _NOTHING
         own = read.has[place]
@@ -106,6 +118,10 @@ def _of_passage(asked: Asked, passage: Passage, known: dict[str, float]) -> Iter
         length = len(said.split())
         is_head, is_strong = unit.kind == "head", asked.is_strong
         begins = read.said[place][:3]
+        defines = asked.defined(said)
+        if lead:
+            defines = max(defines, asked.defined(f"{text[slice(*lead)]}: {said}"))
+        at_home = max(about_page, about_section)
         facts = {
             **known,
             "own": share,
@@ -135,6 +151,11 @@ def _of_passage(asked: Asked, passage: Passage, known: dict[str, float]) -> Iter
             "new": min(len(own - wanted), 10) / 10,
             "asks": float(said[-1:] in "?\uff1f؟"),
             "leads on": float(said.endswith(":")),
+            "about page": about_page,
+            "about section": about_section,
+            "opens": about_page * (place == read.opens),
+            "defines": defines,
+            "defines at home": defines * at_home,
             "subject": float(any(term in wanted for term in begins) and bool(_COPULA.search(said))),
         }
         # A lead is shown if it says more: not `Fees` before “The fees are low.”
