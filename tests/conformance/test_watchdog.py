@@ -61,6 +61,28 @@ def test_the_watchdog_names_the_agent_and_the_action(space: Any, log: Log, name:
     assert "agent 'hog'" in log.wait_for("released the loop")
 
 
+def test_watchdog_watches_on_after_an_agent_was_made_slowly_on_the_loop(
+    space: Any, log: Log
+) -> None:
+    class Slow(Hog):
+        def __init__(self) -> None:
+            end = time.monotonic() + WAIT_S
+            while not made and time.monotonic() < end:
+                pass
+            super().__init__("slow")
+
+    class Maker(Agent):
+        @action
+        async def make(self) -> None:
+            asyncio.get_running_loop().call_soon(Slow)
+
+    made: list[str] = []
+    space.add(Agent("me")).ask(space.add(Maker("maker")).id, "make").result(timeout=WAIT_S)
+    assert "something that belongs to no agent" in log.wait_for("has held the loop")
+    made.append("now")
+    assert "something that belongs to no agent" in log.wait_for("released the loop")
+
+
 def test_the_watchdog_names_the_agent_that_handles_a_broadcast(space: Any, log: Log) -> None:
     hog = space.add(Hog("hog"))
     space.add(Agent("me")).send({"to": "*", "action": {"name": "hog"}})

@@ -138,7 +138,7 @@ def _agent_in(frame: FrameType | None) -> Agent | None:
     """Return the agent whose method is running, for tasks that an agent started itself."""
     while frame is not None:
         mine = frame.f_locals.get("self")
-        if isinstance(mine, Agent):
+        if isinstance(mine, Agent) and hasattr(mine, "id"):  # else it is being made
             return mine
         frame = frame.f_back
     return None
