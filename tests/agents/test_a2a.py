@@ -304,17 +304,17 @@ def broken(card: Any = None, answer: Any = None) -> Starlette:
 @pytest.mark.parametrize(
     ("answer", "told"),
     (
-        ("nonsense", "is no JSON"),
-        ("[" * 100_000, "is no JSON"),
-        ([], "is no result"),
+        ("nonsense", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        ([], "has no result"),
         ({"error": {"code": -32001, "message": "gone"}}, r"refuses SendMessage: gone \(-32001\)"),
-        ({"result": 5}, "is no answer of A2A"),
+        ({"result": 5}, "does not follow A2A"),
         ({"result": {}}, "told of no task"),
-        ({"result": {"task": []}}, "is no answer of A2A"),
-        ({"result": {"task": {"id": "x", "status": {"state": "HAPPY"}}}}, "is no answer of A2A"),
-        ({"result": {"task": {"id": 5, "status": {}}}}, "is no answer of A2A"),
-        ({"result": {"message": {"parts": "x"}}}, "is no answer of A2A"),
-        ({"result": {"message": {"parts": [{"text": 5}]}}}, "is no answer of A2A"),
+        ({"result": {"task": []}}, "does not follow A2A"),
+        ({"result": {"task": {"id": "x", "status": {"state": "HAPPY"}}}}, "does not follow A2A"),
+        ({"result": {"task": {"id": 5, "status": {}}}}, "does not follow A2A"),
+        ({"result": {"message": {"parts": "x"}}}, "does not follow A2A"),
+        ({"result": {"message": {"parts": [{"text": 5}]}}}, "does not follow A2A"),
     ),
 )
 def test_a2a_agent_says_what_is_wrong_with_an_answer(serve: Serve, answer: Any, told: str) -> None:

@@ -179,6 +179,7 @@ export function mount(root) {
   }
 
   function drawCharts() {
+    if (!head.metrics) return; // the next town is being made
     const all = allCharts();
     const kept = JSON.parse(localStorage.getItem(CHARTS) || "null") || head.charts.map((each) => each[0]);
     replace(curves, kept.filter((each) => all.has(each)).map((each) => curve(all.get(each))));
