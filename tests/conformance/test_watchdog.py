@@ -77,10 +77,11 @@ def test_watchdog_watches_on_after_an_agent_was_made_slowly_on_the_loop(
             asyncio.get_running_loop().call_soon(Slow)
 
     made: list[str] = []
-    space.add(Agent("me")).ask(space.add(Maker("maker")).id, "make").result(timeout=WAIT_S)
+    request = space.add(Agent("me")).ask(space.add(Maker("maker")).id, "make")
     assert "something that belongs to no agent" in log.wait_for("has held the loop")
     made.append("now")
     assert "something that belongs to no agent" in log.wait_for("released the loop")
+    assert request.result(timeout=WAIT_S) is None
 
 
 def test_the_watchdog_names_the_agent_that_handles_a_broadcast(space: Any, log: Log) -> None:
