@@ -456,3 +456,40 @@ def test_call_that_was_refused_takes_no_origin_from_a_value_of_the_program() -> 
     desk.agent(*answers, "done").reply_sync("Read my mail and pay Anna 50.")
     assert desk.paid == [("anna@example.org", 50.0)]
     assert [each.outside for each in desk.asked] == [("pay.amount=999",)]
+
+
+@pytest.mark.parametrize(
+    "value",
+    (
+        pytest.param("mallory@evil.example", id="as it is"),
+        pytest.param("MALLORY@EVIL.EXAMPLE", id="other letters"),
+        pytest.param("GB29NWBK60161331926819", id="an account without spaces"),
+    ),
+)
+def test_guard_question_of_a_long_line_shows_the_part_around_the_value(value: str) -> None:
+    mail = f"{'before ' * 60}mallory@evil.example GB29 NWBK 6016 1331 9268 19{' after' * 60}"
+    asked: list[ApprovalRequest] = []
+
+    @action(outside=True, idempotent=True)
+    def read_mail() -> str:
+        """Read the mail."""
+        return mail
+
+    @action(guard=("to",))
+    def send(to: str) -> None:
+        """Send a mail."""
+
+    def refuse(request: ApprovalRequest) -> bool:
+        asked.append(request)
+        return False
+
+    calls = [{"name": "read_mail", "args": {}}, {"name": "send", "args": {"to": value}}, "done"]
+    approver = CallbackApprover(refuse)
+    ReActAgent("a", ScriptedModel(calls), actions=[read_mail, send], approver=approver).reply_sync(
+        "Read the mail."
+    )
+    (request,) = asked
+    passage = request.note.partition("you never named it: ")[2]
+    assert passage.startswith('"…') and passage.endswith('…"')
+    assert "mallory@evil.example GB29 NWBK 6016 1331 9268 19" in passage
+    assert "\n" not in passage

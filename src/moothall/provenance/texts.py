@@ -328,12 +328,13 @@ class Texts:
             start = 0
             for line in text.splitlines(keepends=True):
                 folded = fold(line)
-                if (
-                    needle in folded
-                    or (pattern is not None and pattern.search(folded))
-                    or (keys and not set(keys).isdisjoint(keys_in(folded)))
-                ):
-                    return _read_at(text, source, start, len(line))
+                at = folded.find(needle)
+                if at < 0 and pattern is not None and (found := pattern.search(folded)):
+                    at = found.start()
+                if at >= 0 or (keys and not set(keys).isdisjoint(keys_in(folded))):
+                    # A folded line has about as many characters before the value.
+                    within = min(max(at, 0), len(line) - 1)
+                    return _read_at(text, source, start + within, len(value))
                 start += len(line)
         return UNTRACED
 
@@ -343,7 +344,8 @@ def _read_at(text: str, source: str, at: int, length: int) -> Origin:
     line = text[begin : len(text) if end < 0 else end]
     if len(line) > _PASSAGE:
         first = max(0, at - begin - (_PASSAGE - min(length, _PASSAGE)) // 2)
-        line = ("…" if first else "") + cut(line[first:], _PASSAGE)
+        last = first + _PASSAGE
+        line = f"{'…' * (first > 0)}{line[first:last]}{'…' * (last < len(line))}"
     number = text.count("\n", 0, at) + 1 if "\n" in text else None
     return Origin("outside", source, number, line.strip())
 
