@@ -152,7 +152,7 @@ GUIDE = {
         ("What is the VSL?", "a segment of shared memory"),
     ),
 )
-def test_what_is_asked_for_is_defined_by_the_first_quote(
+def test_answers_definition_of_what_is_asked_for_is_quoted_first(
     question: str, first: str, tmp_path: Path
 ) -> None:
     for name, text in GUIDE.items():

@@ -38,7 +38,7 @@ async def test_firms_lay_off_on_one_evening_only() -> None:
     assert shares[1] == shares[2] == market.unemployment
 
 
-async def test_who_is_paid_no_benefits_finds_work_sooner() -> None:
+async def test_labour_jobless_without_benefits_find_work_sooner() -> None:
     usual = {"layoff_day": 1, "layoffs": 600, "finds": 400_000}
     paid, _ = await days(2, **usual)
     unpaid, _ = await days(2, **usual, benefit=0)

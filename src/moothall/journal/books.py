@@ -129,7 +129,7 @@ class SharedBudgets:
         return self._change(name, partial(limited, limits=limits))
 
     def delete(self, name: str) -> None:
-        """Delete a shared budget, such as that of a person; whoever uses it begins a new one.
+        """Delete a shared budget, such as that of a person; its next use begins a new one.
 
         Args:
             name: the name of the budget

@@ -1,7 +1,7 @@
 """Which run or value names which kept value: a value lives as long as something names it.
 
 A value is named by its sha256 as text, or by its 32 bytes in a group of hashes. Any such text that
-is the hash of a kept value counts, whoever wrote it: at worst a value is kept too long.
+is the hash of a kept value counts, in any text: at worst a value is kept too long.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Holders:
             if until is not None and time.monotonic() >= until and upto < last:
                 return False
         if not self._runs.is_taken(run):
-            # Nobody opens it in this transaction; whoever does later sets it again.
+            # No process opens it in this transaction; one that does later sets it again.
             db.execute("UPDATE runs SET unread = FALSE WHERE number = ?", (run,))
         return True
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NamedTuple
 
-from moothall.provenance.values import narrow
+from moothall.provenance.values import narrow, texts_in
 
 MOST: Final = 200
 """How many different addresses of one value are looked at; one more is traced to nothing."""
 
-_DEPTH: Final = 50
 _REST: Final = r"[^\s<>\"'`|\\^{}\[\]“”«»]{0,2000}"
 _SCHEMES: Final = "data|file|intent|javascript|magnet|mailto|skype|sms|tel|tg|vbscript|whatsapp"
 # Programs make links of names that end so, even without `www.`; endings of files are left out.
@@ -65,7 +64,7 @@ class Address(NamedTuple):
 def addresses_in(value: Any) -> list[Address]:
     """Return the addresses within the texts of a value, each once, at most one more than `MOST`."""
     found: dict[Address, None] = {}
-    for text in _texts_of(value, 0):
+    for text in map(narrow, texts_in(value)):
         for pattern in _patterns_for(text):
             account, any_found = pattern is _IBAN or pattern is _NUMBER, False
             for each in pattern.finditer(text):
@@ -102,19 +101,3 @@ def _bare(text: str) -> str:
             break
         text = text[:-1]
     return text
-
-
-def _texts_of(value: Any, depth: int) -> list[str]:
-    if isinstance(value, str):
-        return [narrow(value)] if value else []
-    if isinstance(value, int) and not isinstance(value, bool):
-        return [str(value)]
-    if depth > _DEPTH:
-        return [narrow(repr(value))]
-    if isinstance(value, dict):
-        return [
-            text for pair in value.items() for each in pair for text in _texts_of(each, depth + 1)
-        ]
-    if isinstance(value, list | tuple):
-        return [text for each in value for text in _texts_of(each, depth + 1)]
-    return []

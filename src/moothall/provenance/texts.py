@@ -14,6 +14,7 @@ from moothall.provenance.addresses import Address
 from moothall.provenance.origin import Kind, Origin, text_of, union
 from moothall.provenance.reckoned import ends_at, is_named, todays_in
 from moothall.provenance.values import (
+    DEPTH,
     TRIES,
     Key,
     fold,
@@ -23,6 +24,7 @@ from moothall.provenance.values import (
     spaced,
     spellings,
     stands,
+    texts_in,
 )
 from moothall.text import cut, escaped
 
@@ -31,7 +33,6 @@ _MOST_CHARS: Final = 1_000_000
 _MOST_LOCATED: Final = 200_000
 """In how many characters a value in another spelling is looked for."""
 _MOST_PARTS: Final = 1000
-_DEPTH: Final = 50
 _PASSAGE: Final = 160
 _MOST_SEARCHES: Final = 20
 """How many values are looked for line by line between two texts: that takes 3 ms in 100 kB."""
@@ -130,7 +131,7 @@ class Texts:
 
     def wrote(self, value: Any) -> None:
         """Add a value that the model gave an action of the program, which may return it."""
-        text = fold(" ".join(_texts(value)))
+        text = fold(" ".join(texts_in(value)))
         if text and text not in self._written:
             self._written = f"{self._written[-_MOST_CHARS:]}\n{text}"
             self._written_keys.update(keys_in(text))
@@ -138,7 +139,7 @@ class Texts:
 
     def place(self, value: Any) -> None:
         """Note what an action that brings texts from outside was given, which they may have."""
-        for each in _texts(value):
+        for each in texts_in(value):
             self._placed.update(map(fold, (each, *parts_of(each))))
         self._traced.clear()
 
@@ -160,7 +161,7 @@ class Texts:
     def _trace(self, value: Any, also: str, made: Traced, depth: int) -> None:
         if value is None or value == "" or len(made) > _MOST_PARTS:
             return
-        if depth > _DEPTH:
+        if depth > DEPTH:
             made.append((cut(repr(value), 200), UNTRACED))
         elif isinstance(value, dict):
             for name, each in value.items():
@@ -354,14 +355,6 @@ def _keys(value: Any) -> list[Key]:
     if isinstance(value, str):
         return [("text", fold(value))]
     return [("text", str(value)), *keys_of(value)]
-
-
-def _texts(value: Any) -> list[str]:
-    if isinstance(value, dict):
-        return [text for pair in value.items() for each in pair for text in _texts(each)]
-    if isinstance(value, list | tuple):
-        return [text for each in value for text in _texts(each)]
-    return [] if value is None else [str(value)]
 
 
 def mixed(value: str) -> str:

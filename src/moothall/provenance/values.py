@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import date
 from decimal import Decimal, InvalidOperation
+from itertools import chain
 from typing import Any, Final, TypeAlias
 from unicodedata import normalize
 
@@ -22,6 +23,8 @@ _CLOSES: Final = frozenset(' \n"“”‘»«)]}><|*`—–…=')
 _ENDING: Final = re.compile("[.!?,;:'’]+(?=[\\s\"'”’»)\\]}>*`]|$)")
 TRIES: Final = 64
 """In how many places of a text one value is looked for."""
+DEPTH: Final = 50
+"""How deep a value is looked into."""
 _LONGEST: Final = 64
 """The most characters of a number, a date or an account."""
 _LONGEST_LIST: Final = 4000
@@ -107,6 +110,19 @@ def narrow(text: str) -> str:
     if text.isascii():
         return text
     return _WIDE.sub(lambda found: normalize("NFKC", found[0]), text)
+
+
+def texts_in(value: Any, depth: int = 0) -> list[str]:
+    """Return the texts, numbers and keys within a value; what lies too deep is one text."""
+    if depth > DEPTH:
+        return [repr(value)]
+    if isinstance(value, dict):
+        parts: Iterable[Any] = chain.from_iterable(value.items())
+    elif isinstance(value, list | tuple):
+        parts = value
+    else:
+        return [] if value is None else [str(value)]
+    return [text for each in parts for text in texts_in(each, depth + 1)]
 
 
 def stands(text: str, value: str, start: int = 0) -> int:
