@@ -86,7 +86,8 @@ def test_killed_task_started_again_without_a_journal_is_seen_to_pay_twice(tmp_pa
 @pytest.mark.parametrize("name", DOMAINS)
 def test_ten_tasks_of_tau2_killed_and_resumed_change_nothing_twice(name: str) -> None:
     domain = Domain.load(name)
-    tasks = [task for task in domain.tasks() if task.writes][::20][:5]
+    writing = [task for task in domain.tasks() if task.writes]
+    tasks = writing[:: len(writing) // 5][:5]
     counts = judge(moothall, domain, tasks)
     calls = sum(len(task.calls) for task in tasks)
     doubts = 2 * sum(task.writes for task in tasks)
