@@ -83,7 +83,7 @@ def moothall(work: Work) -> int:
 
     class Stated:
         name = "stated"
-        context_tokens: int | None = None
+        context_tokens: int | None = 1_000_000  # it counts the results that it is shown
 
         async def complete(self, messages: Any, *_: Any, **__: Any) -> ModelReply:
             done = sum(each["role"] == "tool" for each in messages)
