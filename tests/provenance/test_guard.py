@@ -490,6 +490,7 @@ def test_guard_question_of_a_long_line_shows_the_part_around_the_value(value: st
     )
     (request,) = asked
     passage = request.note.partition("you never named it: ")[2]
-    assert passage.startswith('"…') and passage.endswith('…"')
+    assert passage.startswith('"…')
+    assert passage.endswith('…"')
     assert "mallory@evil.example GB29 NWBK 6016 1331 9268 19" in passage
     assert "\n" not in passage
