@@ -150,9 +150,11 @@ def test_citizens_are_looked_at_and_asked_and_the_town_is_changed(page: Page) ->
     canvas.press("Enter")  # the nearest to the middle is another one there
     expect(picked).not_to_have_value(before)
     before = picked.input_value()
+    box = canvas.bounding_box()
+    assert box is not None
     canvas.hover()
     page.mouse.down()
-    page.mouse.move(500, 100)  # far up: the middle is another again
+    page.mouse.move(500, box["y"] + box["height"] - 5)  # the town goes down, back to the middle
     page.mouse.up()
     canvas.press("Enter")
     expect(picked).not_to_have_value(before)
@@ -286,6 +288,50 @@ def test_a_town_is_read_by_layers_charts_its_log_and_its_checkpoints(
     press(page, "Branch there")
     expect(state(page)).to_contain_text(re.compile(r"step 1 of .* paused"))
     assert studio.journal.runs()[-1].forked_from == town
+
+
+def test_two_branches_live_side_by_side(page: Page, studio: Studio) -> None:
+    """What is changed in one alone is seen beside the other; they are swapped, one is closed."""
+    town = studio.society.town
+    assert town is not None
+    press(page, "Branch")
+    press(page, "Branch beside")
+    beside = page.get_by_role("group", name="The town beside it")
+    expect(beside).to_contain_text("step 1 of 2,880")
+    press(page, "Step")
+    expect(state(page)).to_contain_text("step 2 of 2,880")
+    press(page, "Step")
+    expect(state(page)).to_contain_text("step 3 of 2,880")
+    expect(beside).to_contain_text("step 3 of 2,880")
+    curve = page.get_by_role("figure", name="Where citizens are")
+    expect(curve.locator("polyline[stroke-dasharray='3 3']").first).to_be_attached()
+    town.intervene(pay=[("government", "everyone", 10_000)])
+    press(page, "Step")
+    expect(beside).to_contain_text("step 4 of 2,880")
+    other = studio.society.beside
+    assert other is not None
+    richer = [each.living().respondent("7").status["money"] for each in (town, other)]
+    assert richer[0] - richer[1] == 10_000
+    expect(page.get_by_label("Map of the town beside it")).to_be_visible()
+    beside.get_by_role("button", name="Swap").click()
+    expect(beside).to_contain_text(f"run {town.run_id}")
+    press(page, "Step")
+    expect(state(page)).to_contain_text("step 5 of 2,880")
+    expect(beside).to_contain_text("step 5 of 2,880")
+    assert studio.society.town is other
+    beside.get_by_role("button", name="Close").click()
+    expect(beside).to_be_hidden()
+    expect(page.get_by_label("Map of the town beside it")).to_have_count(0)
+    press(page, "Step")
+    expect(state(page)).to_contain_text("step 6 of 2,880")
+    press(page, "Compare")
+    page.get_by_label("Town to put beside it").select_option(town.run_id)
+    press(page, "Show beside")  # from its last checkpoint on
+    expect(beside).to_contain_text("step 6 of 2,880")
+    assert "shown already" in asked(studio, "put_beside", {"run": other.run_id})
+    beside.get_by_role("button", name="Close").click()
+    expect(beside).to_be_hidden()
+    assert "no town beside" in asked(studio, "swap", {})
 
 
 def test_a_page_tells_the_towns_of_two_programs_apart(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from moothall.studio.hub import Hub, in_thread
 from moothall.threads import guard
 
 if TYPE_CHECKING:
-    from moothall.studio.society import SocietyTab
+    from moothall.studio.towns.tab import SocietyTab
 
 logger: logging.Logger = logging.getLogger("moothall.studio")
 _Order: TypeAlias = Order | ResearchOrder

@@ -14,8 +14,8 @@ from moothall.studio.page import Tab
 from moothall.studio.research import ResearchTab
 from moothall.studio.runs import RunsTab
 from moothall.studio.served import PORT, Served
-from moothall.studio.society import SocietyTab
 from moothall.studio.space import SpaceTab, StudioUser
+from moothall.studio.towns.tab import SocietyTab
 
 if TYPE_CHECKING:
     from moothall.journal import Journal

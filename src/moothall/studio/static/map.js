@@ -13,8 +13,8 @@ export const GROUPS = ["sleep", "work", "food", "social", "leisure", "travel", "
 const GROUP_OF = { sleep: 0, work: 1, study: 1, eat: 2, shop: 2, social: 3, browse: 3, leisure: 4, travel: 5 };
 export const SHAPES = { home: "□", work: "■", school: "▲", shop: "◆", restaurant: "●", park: "✿", hospital: "✚" };
 
-export function makeMap(onPick) {
-  const canvas = h("canvas", { tabindex: 0, role: "application", "aria-label": "Map of the town. Plus, minus and Ctrl with the wheel zoom, arrows move, 0 shows all, Enter picks the citizen nearest to the middle." });
+export function makeMap(onPick, label = "Map of the town") {
+  const canvas = h("canvas", { tabindex: 0, role: "application", "aria-label": `${label}. Plus, minus and Ctrl with the wheel zoom, arrows move, 0 shows all, Enter picks the citizen nearest to the middle.` });
   const tip = h("div", { class: "s-tip", hidden: true });
   const tool = (text, label, work) => h("button", { type: "button", class: "s-button", title: label, "aria-label": label, onclick: work }, text);
   const root = h("div", { class: "s-map" }, canvas, tip,

@@ -1,19 +1,19 @@
 // The tab Society: a town that plays, its map and curves, a citizen's card, and what a person asks
 // of it and changes in it.
 
-import { attempt, button, call, count, empty, fillWindow, h, json, meter, oneAtATime, replace, request, sent, toast, update } from "./dom.js";
+import { besideTown, frameOf, more } from "./besidetown.js";
+import { makeCurves } from "./curves.js";
+import { attempt, button, call, count, empty, fillWindow, h, json, meter, oneAtATime, replace, sent, toast, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { GROUPS, SHAPES, makeMap } from "./map.js";
 import { go } from "./place.js";
 import { townLog } from "./townlog.js";
 
 const NAMES = { sleep: "asleep", work: "at work or school", food: "eat or shop", social: "with others", leisure: "free time", travel: "on the way", idle: "else" };
-const ROWS = 3000;
 const KEPT = "moothall-citizen"; // the run and the citizen that is looked at, over a reload
 const money = (cents) => (cents / 100).toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 const when = (iso) => new Date(iso).toLocaleString("en", { weekday: "long", day: "numeric", month: "long", hour: "2-digit", minute: "2-digit", hour12: false });
 const short = (at) => new Date(at).toLocaleString("en", { weekday: "short", hour: "2-digit", minute: "2-digit", hour12: false });
-const CHARTS = "moothall-charts"; // the names of those that a person has chosen
 const post = (path, body) => call(`society/${path}`, body);
 
 export function mount(root) {
@@ -30,8 +30,8 @@ export function mount(root) {
   // The checkpoints are a time line; how much time a branch goes back is said before.
   const branch = button("Branch", async () => {
     const kept = await call("society/kept");
+    if (!kept.length) return fork(null, false);
     const to = (each) => each.step + 1; // it lives one step, then pauses
-    if (kept.length < 2 && head.step <= (kept.length ? to(kept[0]) : 1)) return fork();
     const line = h("input", { type: "range", min: 0, max: kept.length - 1, value: kept.length - 1, "aria-label": "Checkpoint to go back to", oninput: tell });
     const words = h("b", {});
     function tell() {
@@ -40,16 +40,27 @@ export function mount(root) {
       line.setAttribute("aria-valuetext", words.textContent);
     }
     tell();
-    const there = () => fork(Number(line.value) < kept.length - 1 ? kept[line.value].entry : null);
-    replace(sure, kept.length > 1 ? [h("small", {}, began(to(kept[0]))), line, h("small", {}, began(to(kept.at(-1))))] : null, words, button("Branch there", there, "primary"), button("Stay", () => replace(sure), "quiet"));
+    const there = (beside) => fork(Number(line.value) < kept.length - 1 ? kept[line.value].entry : null, beside);
+    replace(sure, kept.length > 1 ? [h("small", {}, began(to(kept[0]))), line, h("small", {}, began(to(kept.at(-1))))] : null, words, button("Branch there", () => there(false), "primary"), button("Branch beside", () => there(true)), button("Stay", () => replace(sure), "quiet"));
   });
-  async function fork(upto) {
+  async function fork(upto, beside) {
     replace(sure);
     const copy = await call(`runs/fork?run=${encodeURIComponent(head.run)}${upto ? `&upto=${upto}` : ""}`, undefined, "POST");
+    if (beside) return post("put_beside", { run: copy.id });
     await call("act/resume", { run: copy.id });
     toast("A fork of this town continues from its checkpoint. The original is kept under Recorded towns.", false);
   }
-  branch.title = "Continue with a fork from a checkpoint";
+  branch.title = "Continue with a fork from a checkpoint, or put one beside this town";
+  const compare = button("Compare", async () => {
+    const towns = await call("society/recorded");
+    const which = h("select", { class: "s-input", "aria-label": "Town to put beside it" }, towns.map(([value, label]) => h("option", { value }, label)));
+    const put = button("Show beside", () => {
+      replace(sure);
+      return post("put_beside", { run: which.value });
+    }, "primary");
+    replace(sure, towns.length ? [which, put] : h("b", {}, "No other town is recorded: press Branch, then Branch beside."), button("Stay", () => replace(sure), "quiet"));
+  });
+  compare.title = "Put a recorded town beside this one";
   const speed = h("select", { class: "s-input", "aria-label": "Speed", onchange: attempt(() => post("control", { speed: Number(speed.value) })) },
     [1, 2, 4, 10].map((each) => h("option", { value: each }, `${each} step${each > 1 ? "s" : ""} a second`)), h("option", { value: 0 }, "as fast as it can"));
   const time = h("b", { class: "s-time" });
@@ -62,9 +73,9 @@ export function mount(root) {
   const groups = GROUPS.map((each) => h("span", {}, h("i", { style: `background: var(--s-act-${each})` }), NAMES[each]));
   const legend = h("div", { class: "s-legend" }, h("label", {}, "Colour: ", layer), scale, groups,
     Object.entries(SHAPES).map(([kind, shape]) => h("span", {}, h("b", { class: kind }, shape), kind)), h("span", {}, "Ctrl + wheel, + and − zoom; drag moves"));
-  const curves = h("div", { class: "s-curves" });
-  const picks = h("div", { class: "s-row s-picks" });
-  const charting = h("details", { class: "s-charting" }, h("summary", {}, "Charts"), picks);
+  const curves = makeCurves();
+  const maps = h("div", { class: "s-maps" }, map.root);
+  const beside = besideTown(maps, when, (index) => choose(String(index + 1)), () => curves.draw(head, rows, beside.rows()));
 
   // -- beside the map ------------------------------------------------------------------------------
 
@@ -142,54 +153,10 @@ export function mount(root) {
   pane("Citizen");
 
   const town = h("div", { class: "s-town" },
-    h("div", { class: "s-row s-control" }, play, step, speed, branch, sure, time, bar, told, h("button", { type: "button", class: "s-link", onclick: () => go(["runs", head.run]) }, "Steps and cost")),
-    h("div", { class: "s-middle" }, map.root, legend, h("div", {}, charting, curves)), h("aside", { class: "s-aside" }, tabs, ...Object.values(panes)));
+    h("div", { class: "s-row s-control" }, play, step, speed, branch, compare, sure, time, bar, told, h("button", { type: "button", class: "s-link", onclick: () => go(["runs", head.run]) }, "Steps and cost"), beside.bar),
+    h("div", { class: "s-middle" }, maps, legend, curves.root), h("aside", { class: "s-aside" }, tabs, ...Object.values(panes)));
   replace(root, nothing, town);
   fillWindow(root, 560);
-
-  // -- curves --------------------------------------------------------------------------------------
-
-  const svg = (tag, attrs, ...children) => {
-    const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-    Object.entries(attrs).forEach(([key, value]) => (key === "style" ? (made.style.cssText = value) : made.setAttribute(key, value)));
-    made.append(...children);
-    return made;
-  };
-
-  function curve([title, unit, lines]) {
-    const every = Math.ceil(rows.length / 200);
-    const shown = rows.filter((_, i) => i % every === 0 || i === rows.length - 1);
-    const scales = Object.fromEntries(lines.map(([key, , , scale]) => [key, scale]));
-    const value = (row, key) => row[head.columns.indexOf(key)] / scales[key];
-    const most = Math.max(1, ...lines.flatMap(([key]) => shown.map((row) => value(row, key))));
-    const say = (number) => number.toLocaleString("en", { notation: number >= 1e5 ? "compact" : "standard", maximumFractionDigits: 2 });
-    const now = rows[rows.length - 1];
-    const points = (key) => shown.map((row, i) => `${(100 * i) / Math.max(1, shown.length - 1)},${50 - (48 * value(row, key)) / most}`).join(" ");
-    return h("figure", { "aria-label": `${title}: ${lines.map(([key, label]) => `${label} ${say(value(now, key))}`).join(", ")}` },
-      h("figcaption", {}, h("b", {}, title), lines.map(([key, label, colour]) => h("span", {}, h("i", { style: `background: var(--s-act-${colour})` }), `${label} ${say(value(now, key))}`)), unit ? h("span", { class: "s-soft" }, unit) : null),
-      h("div", { class: "s-axes" }, h("small", {}, say(most)), h("small", {}, "0"),
-        svg("svg", { viewBox: "0 0 100 50", preserveAspectRatio: "none", "aria-hidden": true }, ...lines.map(([key, , colour]) => svg("polyline", { points: points(key), style: `stroke: var(--s-act-${colour})` })))),
-      h("div", { class: "s-ends" }, h("small", {}, short(shown[0][1])), h("small", {}, short(now[1]))));
-  }
-
-  // All charts by their name: those of more lines, and each metric by itself.
-  function allCharts() {
-    const alone = head.metrics.filter(([name]) => !head.charts.some(([, , lines]) => lines.length === 1 && lines[0][0] === name));
-    return new Map([...head.charts.map((each) => [each[0], each]), ...alone.map(([name, label, scale]) => [label.replaceAll("_", " "), [label.replaceAll("_", " "), "", [[name, "", "work", scale]]]])]);
-  }
-
-  function drawCharts() {
-    if (!head.metrics) return; // the next town is being made
-    const all = allCharts();
-    const kept = JSON.parse(localStorage.getItem(CHARTS) || "null") || head.charts.map((each) => each[0]);
-    replace(curves, kept.filter((each) => all.has(each)).map((each) => curve(all.get(each))));
-    if (picks.childElementCount === all.size) return;
-    const choose = () => {
-      localStorage.setItem(CHARTS, JSON.stringify([...picks.querySelectorAll("input:checked")].map((each) => each.value)));
-      drawCharts();
-    };
-    replace(picks, [...all.keys()].map((each) => h("label", {}, h("input", { type: "checkbox", value: each, checked: kept.includes(each), onchange: choose }), " ", each)));
-  }
 
   // What the colours of a layer stand for.
   function drawScale(level) {
@@ -205,6 +172,7 @@ export function mount(root) {
     sessionStorage.setItem(KEPT, `${head.run} ${id}`);
     number.value = id;
     map.pick(Number(id) - 1);
+    beside.pick(Number(id) - 1);
     pane("Citizen");
     showCitizen();
     attempt(showLog)();
@@ -289,12 +257,7 @@ export function mount(root) {
   const load = oneAtATime(async () => {
     waits = !root.offsetParent;
     if (waits) return;
-    const answer = await request(`society/frame?town=${head.town}&after=${rows.length ? rows[rows.length - 1][0] + 1 : 0}&layer=${encodeURIComponent(layer.value)}`);
-    if (!answer.ok) throw new Error(`failed (${answer.status})`);
-    const packed = await answer.arrayBuffer();
-    const length = new DataView(packed).getUint32(0, true);
-    const told = JSON.parse(new TextDecoder().decode(packed.slice(4, 4 + length)));
-    await show(told, packed.slice(4 + length));
+    await show(...await frameOf(head.town, rows, layer.value));
   }, 0);
 
   let planOf = 0;
@@ -307,14 +270,15 @@ export function mount(root) {
       replace(who);
       by.required = !now.model;
       by.options[0].textContent = now.model ? "nothing: only a model answers" : "choose what stands for the answer";
-      replace(curves);
+      curves.clear();
     }
-    rows = rows.concat(now.rows || []).slice(-ROWS);
+    rows = more(rows, now);
+    beside.look(now.beside, layer.value);
     nothing.hidden = now.state !== "none";
     town.hidden = now.state === "none";
     const lives = citizens.byteLength > 0;
     play.textContent = now.state === "playing" ? "Pause" : "Play";
-    branch.disabled = !lives;
+    branch.disabled = compare.disabled = !lives;
     play.disabled = step.disabled = speed.disabled = !["playing", "paused"].includes(now.state);
     if (document.activeElement !== speed) speed.value = now.speed ?? 4;
     time.textContent = lives ? when(now.time) : now.state === "failed" ? "It failed" : "Is being set up …";
@@ -339,7 +303,7 @@ export function mount(root) {
       if (layer.options.length !== now.layers.length + 1) layer.append(...now.layers.slice(layer.options.length - 1).map(([value, label]) => h("option", { value }, label)));
       map.frame(citizens, now.acts, now.closed, now.level);
       drawScale(now.level);
-      if (rows.length) drawCharts();
+      curves.draw(head, rows, beside.rows());
       happened.look(head);
     }
     if (now.changes !== seen || isNew || now.step > due) {

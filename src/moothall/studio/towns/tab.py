@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import json
 import secrets
-from collections import Counter
-from collections.abc import Callable
 from os import environ
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -18,19 +15,19 @@ from moothall.orders.named_models import made_model
 from moothall.orders.order import order_of, without_keys
 from moothall.orders.simulate import SimulateOrder, check
 from moothall.studio.page import Field, Form
-from moothall.studio.watched_society import MOST, Town, with_head
+from moothall.studio.towns.changes import Change, in_words
+from moothall.studio.towns.survey import AskedAll
+from moothall.studio.towns.town import MOST, Town, with_head
 from moothall.threads import guard
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
-    from moothall.society.kernel.intervention import Intervention
     from moothall.society.society import Society
-    from moothall.society.survey import Respondent
     from moothall.studio.hub import Hub
 
 _LISTED: Final = 200
-"""The most answers to a survey, or citizens of a name, that a page lists."""
+"""The most citizens of a name that a page lists."""
 _RECENT: Final = 12
 """The most events, the most messages and the most relations on a citizen's card."""
 
@@ -42,15 +39,6 @@ class Control(BaseModel):
     speed: Literal[0, 1, 2, 4, 10] | None = None
 
 
-class Change(BaseModel):
-    """An intervention that a page requests."""
-
-    kind: Literal["news", "close", "open", "fact", "pay"]
-    text: str = Checked("", max_length=2_000)
-    name: str = Checked("", max_length=200)
-    amount: float = Checked(0, ge=0, le=1e12)
-
-
 class Asked(BaseModel):
     """A question of a page to one citizen."""
 
@@ -58,18 +46,18 @@ class Asked(BaseModel):
     question: str = Checked(min_length=1, max_length=2_000)
 
 
-class AskedAll(BaseModel):
-    """A survey of one question that a page requests."""
+class Beside(BaseModel):
+    """The run of the town that a page wants beside the present one; none if it is empty."""
 
-    text: str = Checked(min_length=1, max_length=2_000)
-    kind: Literal["scale", "yes_no", "choice"]
-    choices: list[str] = []
-    by: str = Checked("", max_length=200)
-    citizens: int = Checked(100, ge=1, le=MOST)
+    run: str = Checked(max_length=200)
 
 
 class SocietyTab:
-    """One town at a time, which every page sees."""
+    """One town at a time, which every page sees; a second one may live beside it, to compare.
+
+    The second follows: it lives a step when the first has. What a person asks and changes is of the
+    first, until they are swapped.
+    """
 
     name = "society"
     title = "Society"
@@ -79,6 +67,7 @@ class SocietyTab:
         self._numbers = itertools.count(secrets.randbits(40) + 1)  # of each program others
         self._changing = guard()
         self.town: Town | None = None
+        self.beside: Town | None = None
 
     # -- setting up --------------------------------------------------------------------------------
 
@@ -88,31 +77,41 @@ class SocietyTab:
         Raise ConfigError or ModelError if the seed or model cannot be used; the present town then
         stays.
         """
-        id, hub = run_id or secrets.token_hex(8), self._hub
+        self._check(order)
+        with self._changing:
+            self.close()
+            self.town = self._made(order, run_id or secrets.token_hex(8))
+        self.town.tell()
+
+    def _made(self, order: SimulateOrder, run_id: str) -> Town:
+        hub = self._hub
+        return Town(next(self._numbers), order, run_id, hub.journal, hub.feed.publish)
+
+    def _check(self, order: SimulateOrder) -> None:
         if not 0 <= order.seed < 1 << 64:
             raise ConfigError(f"--seed must be from 0 to {2**64 - 1}, got {order.seed}")
         if order.model is not None:
             made_model(order.model, environ.get("MOOTHALL_KEY"))
-        with self._changing:
-            self.close()
-            self.town = Town(next(self._numbers), order, id, hub.journal, hub.feed.publish)
-        self.town.tell()
 
     def load(self, run_id: str) -> None:
         """Resume a recorded run from its last checkpoint; ConfigError if it records no town."""
+        self.set_up(self._recorded_order(run_id), run_id)
+
+    def _recorded_order(self, run_id: str) -> SimulateOrder:
         order = order_of(self._hub.journal.entries(run_id))
         if not isinstance(order, SimulateOrder):
             raise ConfigError(
                 f"run {run_id} records no town: only the program that began it can resume it"
             )
-        self.set_up(order, run_id)
+        return order
 
     def close(self) -> None:
-        """End the present town, if there is one."""
+        """End the present town and the one beside it, if they are there."""
         with self._changing:
-            town, self.town = self.town, None
-            if town is not None:
-                town.close()
+            towns, self.town, self.beside = (self.beside, self.town), None, None
+            for town in towns:
+                if town is not None:
+                    town.close()
 
     def forms(self) -> list[Form]:
         """Return the form that sets up a town, and the one that resumes a recorded one."""
@@ -174,19 +173,58 @@ class SocietyTab:
             raise ConfigError("there is no town: set one up, or resume a recorded one")
         return self.town, self.town.living()
 
-    def frame(self, town: int = 0, after: int = 0, layer: str = "") -> Any:
+    def frame(self, town: int = 0, after: int = 0, layer: str = "", beside: bool = False) -> Any:
         """Return the town's frame; the page already has the rows of metrics before `after`."""
         from fastapi import Response
 
-        if self.town is None:
+        of, other = (self.beside, None) if beside else (self.town, self.beside)
+        if of is None:
             packed = with_head({"town": 0, "state": "none"})
         else:
-            packed = self.town.frame(max(0, after) if town == self.town.number else 0, layer)
+            told = None if other is None else other.number
+            packed = of.frame(max(0, after) if town == of.number else 0, layer, told)
         return Response(packed, media_type="application/octet-stream")
 
-    def map(self) -> dict[str, Any]:
+    def map(self, beside: bool = False) -> dict[str, Any]:
         """Return bounds, places and roads."""
-        return self._living()[0].plan()
+        if not beside:
+            return self._living()[0].plan()
+        if self.beside is None:
+            raise ConfigError("there is no town beside the present one")
+        return self.beside.plan()
+
+    def recorded(self) -> list[tuple[str, str]]:
+        """Return the runs of towns that can be put beside the present one, as (id, label)."""
+        here = {each.run_id for each in (self.town, self.beside) if each is not None}
+        return [each for each in self._recorded() if each[0] not in here]
+
+    def put_beside(self, asked: Beside) -> None:
+        """Have a recorded run live beside the present town; the one that does so now ends."""
+        town = self._living()[0]
+        if asked.run == town.run_id:
+            raise ConfigError("this town is shown already: choose another, or branch it")
+        order = self._recorded_order(asked.run) if asked.run else None
+        if order is not None:
+            self._check(order)
+        with self._changing:
+            town.leads(None)
+            if self.beside is not None:
+                self.beside.close()
+            self.beside = None if order is None else self._made(order, asked.run)
+            town.leads(self.beside)
+        town.tell()
+
+    def swap(self) -> None:
+        """Exchange the town with the one beside it: what a person does is of the other then."""
+        with self._changing:
+            town, beside = self.town, self.beside
+            if town is None or beside is None:
+                raise ConfigError("there is no town beside the present one")
+            if not town.is_over:
+                town.control("pause")
+            self.town, self.beside = beside, town
+            beside.leads(town)
+        beside.tell()
 
     def citizen(self, id: str) -> dict[str, Any]:
         """Return what the card of a citizen shows."""
@@ -239,7 +277,7 @@ class SocietyTab:
         changes = [  # what closes, opens, sets a fact or announces cannot fail
             [
                 each.at_step,
-                _in_words(each),
+                in_words(each),
                 [why for step, why in failed if step == each.at_step and (each.pay or each.status)],
             ]
             for each in society.interventions
@@ -259,45 +297,13 @@ class SocietyTab:
 
     async def survey(self, asked: AskedAll) -> None:
         """Ask several citizens one question, between two steps."""
-        from moothall.society.survey import Question, Survey
-
         town, society = self._living()
-        if not asked.by and town.order.model is None:
-            raise ConfigError("there is no model: choose which state stands for the answer")
-        choices = tuple(each.strip() for each in asked.choices if each.strip())
-        if asked.kind == "choice" and len({*choices}) < max(2, len(choices)):
-            raise ConfigError("write two choices or more, each once, with commas between them")
-        question = Question("answer", asked.text, asked.kind, choices, by=_rule(asked, choices))
-        ids = [*society.books.where]
-        every = max(1, len(ids) // asked.citizens)
-        answers = await society.survey(Survey("survey", [question]), ids[::every][: asked.citizens])
-        counts = Counter(json.dumps(each.value) for each in answers)
-        shown = [[each.citizen, each.value, each.source, each.reason] for each in answers[:_LISTED]]
-        town.note(
-            {
-                "kind": "survey",
-                "question": asked.text,
-                "by": asked.by,
-                "asked": len(answers),
-                "counts": [[json.loads(value), number] for value, number in sorted(counts.items())],
-                "sources": Counter(each.source for each in answers),
-                "answers": shown,
-            }
-        )
+        town.note(await asked.answered(society, town.order.model is not None))
 
     def intervene(self, change: Change) -> int:
         """Change the world at the start of the next step; return that step's number."""
         town, society = self._living()
-        text, name = change.text.strip(), change.name.strip()
-        if change.kind == "pay":
-            return town.intervene(pay=[_payment(society, name, change.amount)])
-        if change.kind in ("close", "open"):
-            return town.intervene(**{change.kind: [name]})
-        if not text:
-            raise ConfigError("write a text first")
-        if change.kind == "news":
-            return town.intervene(news=[text])
-        return town.intervene(facts={name: _value(text)})
+        return town.intervene(**change.applied_to(society))
 
     def routes(self, router: APIRouter) -> None:
         """Add a route for each method that pages call, under its name."""
@@ -309,9 +315,17 @@ class SocietyTab:
             self.kept,
             self.log,
             self.events,
+            self.recorded,
         ):
             router.get(f"/{shown.__name__}")(shown)
-        for done in (self.control, self.interview, self.survey, self.intervene):
+        for done in (
+            self.control,
+            self.interview,
+            self.survey,
+            self.intervene,
+            self.put_beside,
+            self.swap,
+        ):
             router.post(f"/{done.__name__}")(done)
 
 
@@ -334,52 +348,3 @@ def _order(
     if order.is_remote and not most:
         raise ConfigError("a model on a server needs a limit: say how often it may be called")
     return order
-
-
-def _payment(society: Society, to: str, amount: float) -> tuple[str, str, int]:
-    """Return the government's payment to one citizen or all; ConfigError if it lacks the money."""
-    books, cents = society.books, round(amount * 100)
-    if to and to not in books.where:
-        raise ConfigError(f"there is no citizen {to!r:.80} who could be paid")
-    has, pays = books.balances.get("government", 0), cents * (1 if to else len(books.where))
-    if not 0 < pays <= has:
-        raise ConfigError(f"the government has {has / 100:,.2f}, and is to pay {pays / 100:,.2f}")
-    return "government", to or "everyone", cents
-
-
-def _rule(asked: AskedAll, choices: tuple[str, ...]) -> Callable[[Respondent], Any] | None:
-    """Return how a citizen without a model answers: its need or opinion, scaled to the answers."""
-    of, _, name = asked.by.partition(" ")
-    low, high = {"need": (0, 1000), "opinion": (-1000, 1000)}.get(of, (0, 0))
-    if low == high:
-        return None
-
-    def rule(respondent: Respondent) -> Any:
-        part = (respondent.status[f"{of}s"][name] - low) / (high - low)
-        if asked.kind == "yes_no":
-            return part >= 0.5
-        if asked.kind == "scale":
-            return 1 + round(part * 4)
-        return choices[min(int(part * len(choices)), len(choices) - 1)]
-
-    return rule
-
-
-def _value(text: str) -> Any:
-    """Read a fact that a person wrote: a number or a truth value, else a text."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    return value if isinstance(value, bool | int | float) else text
-
-
-def _in_words(change: Intervention) -> str:
-    said = [f"news: {each}" for each in change.news]
-    said += [f"closes {each}" for each in change.close]
-    said += [f"opens {each}" for each in change.open]
-    said += [f"{name} is {value}" for name, value in change.facts.items()]
-    for sender, to, cents in change.pay:
-        whom = to if to == "everyone" else f"citizen {to}"
-        said.append(f"{sender} pays {cents / 100:,.2f} to {whom}")
-    return "; ".join(said)

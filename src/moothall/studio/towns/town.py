@@ -48,7 +48,8 @@ class Town:
     """One society and its run, in a thread of its own until it has ended or is closed.
 
     A new town lives one step (the first, or the one after the last recorded), then pauses. So its
-    run is always under way, and what a person changes is recorded in it. `speed` is in steps a
+    run is always under way, and what a person changes is recorded in it. A town that another one
+    leads lives a step when that one has; the leading one waits for it. `speed` is in steps a
     second, 0 for as many as possible. `state` is `making`, `playing`, `paused`, `ended`, or
     `failed`; `fault` says why it failed.
     """
@@ -74,7 +75,9 @@ class Town:
         self._told = 0  # events so far
         self._layers: dict[str, str] = {}
         self._journal, self._publish = journal, publish
-        self._loop: asyncio.AbstractEventLoop
+        self._loop: asyncio.AbstractEventLoop | None = None  # of its run
+        self._fellow: Town | None = None  # which it leads or follows
+        self._follows = False
         self._bell = asyncio.Event()  # set when a person has pressed something
         self._held = self._steps = False  # is between two steps; is to live one more
         self._closed = threading.Event()
@@ -124,11 +127,13 @@ class Town:
         self._took = 0.7 * self._took + 0.3 * took if self._took else took
         due = self._resumed_at + (1 / self.speed if self.speed else 0)
         self._held = True
-        now = time.monotonic()
-        if self.state != "playing" or due > now or now - self._shown >= _FRAME_S:
+        left = self._waits(due)
+        if left is None or left > 0 or time.monotonic() - self._shown >= _FRAME_S:
             self._show(self.society)
-        while not self._steps and self.society.number < self.order.steps:
-            left = due - time.monotonic() if self.state == "playing" else None
+        elif self._fellow is not None:
+            self._fellow.ring()
+        while not self._steps and self.step < self.order.steps:
+            left = self._waits(due)
             if left is not None and left <= 0:
                 break
             with suppress(TimeoutError):
@@ -137,13 +142,46 @@ class Town:
         self._held = self._steps = False
         self._resumed_at = time.monotonic()
 
+    def _waits(self, due: float) -> float | None:
+        """Return how many seconds it waits before the next step; None: until somebody rings."""
+        fellow, mine = self._fellow, self.step
+        if self._follows:
+            return 0 if fellow is not None and fellow.step > mine else None
+        if self.state != "playing" or (fellow is not None and fellow.is_behind(mine)):
+            return None
+        return due - time.monotonic()
+
+    def is_behind(self, step: int) -> bool:
+        """Whether it still comes to a step that it has not lived."""
+        return self.step < min(step, self.order.steps) and not self.is_over
+
+    @property
+    def step(self) -> int:
+        """How many steps it has lived."""
+        return 0 if self.society is None else self.society.number
+
+    def leads(self, other: Town | None) -> None:
+        """Have another town follow this one, or none."""
+        self._fellow, self._follows = other, False
+        if other is not None:
+            other._fellow, other._follows = self, True
+            other.ring()
+        self.ring()
+
+    def ring(self) -> None:
+        """Have it look anew whether it is to live a step."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the run has just ended
+                self._loop.call_soon_threadsafe(self._bell.set)
+
     def _on_message(self, message: dict[str, Any]) -> None:
-        society, action = self.society, message["action"]
+        action = message["action"]
         text = action["args"].get("content")
         if not isinstance(text, str):
             text = json.dumps(action["args"], ensure_ascii=False, default=str)
-        number = 0 if society is None else society.number
-        self.messages.append((number, message["from"], message["to"], action["name"], text[:500]))
+        self.messages.append(
+            (self.step, message["from"], message["to"], action["name"], text[:500])
+        )
         said = f"to {message['to']}: {text[:300]}"
         self._happened(
             "message" if action["name"] == "say" else action["name"], message["from"], said
@@ -152,8 +190,7 @@ class Town:
     def _happened(self, kind: str, who: str, text: str, step: int | None = None) -> None:
         """Add an event to the log."""
         self._told += 1
-        number = 0 if self.society is None else self.society.number
-        self._events.append((self._told, number if step is None else step, kind, who, text))
+        self._events.append((self._told, self.step if step is None else step, kind, who, text))
 
     def events(self, after: int) -> dict[str, Any]:
         """Return the last events after a number, as [number, step, kind, who, text]."""
@@ -164,13 +201,12 @@ class Town:
 
     def control(self, do: str | None = None, speed: float | None = None) -> None:
         """Play until paused or ended (`play`), `pause`, live one `step`, or set the speed."""
-        if self._is_over:
+        if self.is_over:
             raise ConfigError("the run has ended: set up another town")
         self.speed = self.speed if speed is None else speed
         if do is not None:
             self.state, self._steps = "playing" if do == "play" else "paused", do == "step"
-        with suppress(RuntimeError):  # the run has just ended
-            self._loop.call_soon_threadsafe(self._bell.set)
+        self.ring()
         self.tell()
 
     def living(self) -> Society:
@@ -188,7 +224,7 @@ class Town:
         society = self.living()
         while True:
             at = society.number + (not self._held)
-            if self._is_over or at >= self.order.steps:
+            if self.is_over or at >= self.order.steps:
                 raise ConfigError("no step comes any more in which that could be done")
             try:
                 society.intervene(Intervention(at, **change))
@@ -222,17 +258,20 @@ class Town:
     # -- what pages are told -----------------------------------------------------------------------
 
     @property
-    def _is_over(self) -> bool:
+    def is_over(self) -> bool:
+        """Whether it lives no more step."""
         return self.state in ("ended", "failed")
 
     def _become(self, state: str) -> None:
         self.state = state
         self.tell()
+        if self._fellow is not None:
+            self._fellow.ring()
 
     def tell(self) -> None:
         """Tell all pages that there is something new."""
-        step = 0 if self.society is None else self.society.number
-        self._publish("step", {"town": self.number, "step": step, "state": self.state})
+        told = {"town": self.number, "step": self.step, "state": self.state}
+        self._publish("step", told)
 
     def _show(self, society: Society) -> None:
         """Note where citizens are, and tell all pages."""
@@ -275,13 +314,13 @@ class Town:
             parts.append(np.nan_to_num(part, nan=_NOWHERE).astype("<u2").tobytes())
         return b"".join((*parts, np.array(where.act, dtype=np.uint8).tobytes()))
 
-    def frame(self, after: int, layer: str = "") -> bytes:
+    def frame(self, after: int, layer: str = "", beside: int | None = None) -> bytes:
         """Return the length of the head in four bytes, the head as JSON, and where citizens are.
 
         For n citizens these are n x, then n y (each 16 bits, little-endian, scaled to the bounds of
         the map; 65,535 for nowhere), then what each does (8 bits, an index of `acts`), then if the
         head has a `level`, that of each in the layer (8 bits; 255 for none). Citizens are in id
-        order; their ids are numbers from 1.
+        order; their ids are numbers from 1. `beside` is the number of the town beside this one.
         """
         from moothall.society.blocks.needs import NEEDS
         from moothall.society.blocks.talk import TOPICS
@@ -298,6 +337,7 @@ class Town:
             "steps": order.steps,
             "speed": self.speed,
             "changes": self._changes,
+            "beside": beside,
         }
         packed = self._packed()
         if society is not None and packed:

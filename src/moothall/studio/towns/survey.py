@@ -1,0 +1,74 @@
+"""A survey of one question that a page requests: asked of the citizens, and summed."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pydantic import BaseModel
+from pydantic import Field as Checked
+
+from moothall.errors import ConfigError
+from moothall.studio.towns.town import MOST
+
+if TYPE_CHECKING:
+    from moothall.society.society import Society
+    from moothall.society.survey import Respondent
+
+_LISTED: Final = 200
+"""The most answers that a page lists."""
+
+
+class AskedAll(BaseModel):
+    """A survey of one question that a page requests."""
+
+    text: str = Checked(min_length=1, max_length=2_000)
+    kind: Literal["scale", "yes_no", "choice"]
+    choices: list[str] = []
+    by: str = Checked("", max_length=200)
+    citizens: int = Checked(100, ge=1, le=MOST)
+
+    async def answered(self, society: Society, has_model: bool) -> dict[str, Any]:
+        """Ask several citizens, between two steps; return what a page shows of it."""
+        from moothall.society.survey import Question, Survey
+
+        if not self.by and not has_model:
+            raise ConfigError("there is no model: choose which state stands for the answer")
+        choices = tuple(each.strip() for each in self.choices if each.strip())
+        if self.kind == "choice" and len({*choices}) < max(2, len(choices)):
+            raise ConfigError("write two choices or more, each once, with commas between them")
+        question = Question("answer", self.text, self.kind, choices, by=_rule(self, choices))
+        ids = [*society.books.where]
+        every = max(1, len(ids) // self.citizens)
+        answers = await society.survey(Survey("survey", [question]), ids[::every][: self.citizens])
+        counts = Counter(json.dumps(each.value) for each in answers)
+        shown = [[each.citizen, each.value, each.source, each.reason] for each in answers[:_LISTED]]
+        return {
+            "kind": "survey",
+            "question": self.text,
+            "by": self.by,
+            "asked": len(answers),
+            "counts": [[json.loads(value), number] for value, number in sorted(counts.items())],
+            "sources": Counter(each.source for each in answers),
+            "answers": shown,
+        }
+
+
+def _rule(asked: AskedAll, choices: tuple[str, ...]) -> Callable[[Respondent], Any] | None:
+    """Return how a citizen without a model answers: its need or opinion, scaled to the answers."""
+    of, _, name = asked.by.partition(" ")
+    low, high = {"need": (0, 1000), "opinion": (-1000, 1000)}.get(of, (0, 0))
+    if low == high:
+        return None
+
+    def rule(respondent: Respondent) -> Any:
+        part = (respondent.status[f"{of}s"][name] - low) / (high - low)
+        if asked.kind == "yes_no":
+            return part >= 0.5
+        if asked.kind == "scale":
+            return 1 + round(part * 4)
+        return choices[min(int(part * len(choices)), len(choices) - 1)]
+
+    return rule
