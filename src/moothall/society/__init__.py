@@ -30,6 +30,7 @@ _NAMES = {
     "positions": "Whereabouts",
     "city.network": "Network read_network",
     "people.drawn": "citizens completed make_people",
+    "people.params": "PeopleParams",
     "people.table": "read_people",
     "kernel.perception": "Perception View",
     "city.places": "Capacities Hours Near Neighbours Places Positions Routes needs",

@@ -73,6 +73,7 @@ from moothall.society.kernel.wants import Work as Work
 from moothall.society.people.drawn import citizens as citizens
 from moothall.society.people.drawn import completed as completed
 from moothall.society.people.drawn import make_people as make_people
+from moothall.society.people.params import PeopleParams as PeopleParams
 from moothall.society.people.table import read_people as read_people
 from moothall.society.population.engine import Engine as Engine
 from moothall.society.population.engine import LocalEngine as LocalEngine

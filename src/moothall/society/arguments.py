@@ -18,6 +18,7 @@ from moothall.society.arrays import sha256_of
 from moothall.society.kernel.commit import Service
 from moothall.society.kernel.wants import id_order
 from moothall.society.people import drawn
+from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 from moothall.society.people.table import read_people
 from moothall.society.population.population import Population
 
@@ -58,16 +59,24 @@ def steps_of(length: int, days: float | None, steps: int | None) -> int:
     return int(count)
 
 
-def agents_of(citizens: Any, city: Any, seed: int) -> Iterable[Agent]:
+def agents_of(
+    citizens: Any, city: Any, seed: int, people: PeopleParams = USUAL_PEOPLE
+) -> Iterable[Agent]:
     """Return the citizens as agents: the given agents, or drawn citizens with all blocks."""
     if type(citizens) is int and 0 <= citizens <= _MOST:
-        return drawn.citizens(drawn.make_people(city, citizens, seed=seed)) if citizens else ()
+        if not citizens:
+            return ()
+        return drawn.citizens(drawn.make_people(city, citizens, seed=seed, params=people))
     if isinstance(citizens, str | PathLike):
         rows = read_people(Path(citizens), city)
-        return drawn.citizens(drawn.completed(rows, city, seed=seed))
+        return drawn.citizens(drawn.completed(rows, city, seed=seed, params=people))
     if isinstance(citizens, bytes | dict) or not isinstance(citizens, Iterable):
         what = f"agents, a number from 0 to {_MOST:,}, or the path of a table"
         raise ConfigError(f"citizens must be {what}, got {citizens!r:.80}")
+    if people is not USUAL_PEOPLE:
+        raise ConfigError(
+            "people= is for citizens that are drawn: give it to make_people, or to the Population"
+        )
     return citizens
 
 

@@ -81,7 +81,8 @@ def become_agents(society: Any, kept: Mapping[str, dict[str, Any]]) -> None:
             for row in range(len(population))
         ]
     else:
-        made = drawn.make_people(population.city, len(population), seed=population.seed)
+        given: Any = {"seed": population.seed, "params": population.people}
+        made = drawn.make_people(population.city, len(population), **given)
         agents = drawn.citizens(made)
     had = [(answers_of(old, row), messages_of(society, row)) for row in range(len(agents))]
     state = old.state_dict()

@@ -36,6 +36,7 @@ from moothall.society.kernel.asking import Asking
 from moothall.society.kernel.commit import CITY, Books, Service
 from moothall.society.kernel.intervention import Changed, Intervention
 from moothall.society.kernel.router import Interceptor
+from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 from moothall.society.population.engine import Engine, LocalEngine
 from moothall.society.population.life import begin_life, set_length
 from moothall.society.population.population import Population
@@ -88,6 +89,7 @@ class Society(Experiments):
         turn_timeout_s: the time limit of waiting in a turn, in seconds
         ask_once: whether citizens with the same prompt in the same step share one answer
         mailbox: the messages that an agent may receive in a step
+        people: the constants that citizens are drawn from, if they are: `PeopleParams(employed=60)`
 
     Attributes:
         number: the number of the next step
@@ -122,6 +124,7 @@ class Society(Experiments):
         turn_timeout_s: float = 600,
         ask_once: bool = False,
         mailbox: int = MAILBOX,
+        people: PeopleParams = USUAL_PEOPLE,
     ) -> None:
         check_integer("seed", seed, 0, 2**64 - 1)
         limits = {"model_timeout_s": model_timeout_s, "turn_timeout_s": turn_timeout_s}
@@ -134,7 +137,8 @@ class Society(Experiments):
         )
         if self._by_rows:
             self._kept = columns_first.copies_of(self.services)
-            citizens = Population(cast(int, citizens), city, seed=seed)
+            citizens = Population(cast(int, citizens), city, seed=seed, people=people)
+            people = USUAL_PEOPLE
         population = citizens if isinstance(citizens, Population) else None
         if population is not None:
             city, seed = given.of_population(population, city, seed)
@@ -157,7 +161,7 @@ class Society(Experiments):
         try:
             if population is not None:
                 begin_life(self, population, self._engine)
-            for agent in given.agents_of(citizens, city, seed):
+            for agent in given.agents_of(citizens, city, seed, people):
                 self.add(agent)
         except BaseException:
             self.close()

@@ -27,6 +27,7 @@ from moothall.society import blocks as known
 from moothall.society.city.city import City
 from moothall.society.kernel.citizen import CitizenAgentParams
 from moothall.society.people import drawn
+from moothall.society.people.params import PeopleParams
 from moothall.society.people.table import read_people
 from moothall.society.population.engine import LocalEngine
 from moothall.society.population.population import Population
@@ -71,7 +72,7 @@ def town_parameters(own: tuple[tuple[str, type[Block]], ...] = ()) -> type[BaseM
         if name not in ("id", "seed")
     }
     kinds["labour"] = create_model("Labour", __config__=forbid, **rates) | None
-    kinds |= {"params": CitizenAgentParams, "llm": llm}
+    kinds |= {"params": CitizenAgentParams, "people": PeopleParams, "llm": llm}
     fields: dict[str, Any] = {name: (kind, None) for name, kind in kinds.items()}
     return create_model("Parameters", __config__=ConfigDict(arbitrary_types_allowed=True), **fields)
 
@@ -113,6 +114,7 @@ def town(
     start: Annotated[str, AfterValidator(_start)] = "2026-01-05T00:00",
     economy: bool = True,
     labour: Mapping[str, int] | None = None,
+    people: Mapping[str, Any] | None = None,
     feed: bool = True,
     llm: Any = None,
     answers: str | None = None,
@@ -146,18 +148,20 @@ def town(
     rates: dict[str, Any] = {"seed": seed, **(labour or {})}
     market = LabourMarket(**rates)
     services = make_economy(place, seed=seed, labour=market) if economy else []
-    people: Any
+    drawn_from = PeopleParams(**(people or {}))
+    town: Any
     if columns:
-        people = Population(citizens, place, all_blocks(), seed)
+        town = Population(citizens, place, all_blocks(), seed, people=drawn_from)
     else:
+        of: Any = {"seed": seed, "params": drawn_from}
         rows = (
-            drawn.make_people(place, citizens, seed=seed)
+            drawn.make_people(place, citizens, **of)
             if isinstance(citizens, int)
-            else drawn.completed(read_people(folder / citizens, place), place, seed=seed)
+            else drawn.completed(read_people(folder / citizens, place), place, **of)
         )
-        people = drawn.citizens(rows, all_blocks, agent_params=own)
+        town = drawn.citizens(rows, all_blocks, agent_params=own)
     return Society(
-        people,
+        town,
         place,
         seed=seed,
         model=model_of(llm, None if answers is None else folder / answers, folder),

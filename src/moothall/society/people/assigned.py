@@ -3,8 +3,9 @@
 * Homes are filled up to their capacity, as many as are needed in order of id. They are given by
   area, so that those whose rows follow one another live near each other (and lie near each other
   in memory). A home without a limit takes one person, and another each time all homes are filled.
-* Work follows the gravity model (Zipf 1946, "The P1 P2/D hypothesis"): of `OFFERS` jobs of the
-  whole town, each as likely as any other, one by the weight 1 ÷ (metres + `NEAR`)². Who finds it
+* Work follows the gravity model (Zipf 1946, "The P1 P2/D hypothesis"): of
+  `PeopleParams.offers` jobs of the whole town, each as likely as any other, one by the weight
+  1 ÷ (metres + `near`)². Who finds it
   taken asks again, up to `_ROUNDS` times, and then takes any that is left.
 * The seats of a school go to those for whom it is the nearest with a free one.
 
@@ -21,12 +22,10 @@ from moothall.society.columns.lists import turn_of
 from moothall.society.columns.register import Register
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.draw import belows
+from moothall.society.people.params import PeopleParams
 from moothall.society.services.firm import STAFF
 
-EMPLOYED: Final = 75
-OFFERS: Final = 12
-NEAR: Final = 1000
-_FAR: Final = 10**14  # what weights are made from: they are whole, and 12 have fewer than 32 bits
+_FINE: Final = 10**8  # the weight of no distance: 40 of them have fewer than 32 bits
 _REACH: Final = 20
 _ROUNDS: Final = 10
 _AT_ONCE: Final = 1 << 12
@@ -59,7 +58,7 @@ def homes_of(population: Register, count: int, taken: Any = 0) -> Any:
     return np.r_[once, more[np.arange(count - len(once)) % len(more)]]
 
 
-def employ(rows: Rows, free: Any) -> None:
+def employ(rows: Rows, free: Any, params: PeopleParams) -> None:
     """Give work by gravity to adults up to 66 who want it; `free` says who may be given any."""
     population = rows.population
     arrays, seed, ids = population.arrays, population.seed, population.ids
@@ -72,7 +71,7 @@ def employ(rows: Rows, free: Any) -> None:
     jobs = np.maximum(jobs - np.bincount(given, minlength=len(jobs)), 0)
     age = arrays["age"] if "age" in arrays else np.full(len(population), 18)
     seeks = free & (age >= 18) & (age < 67) & (arrays["home"] >= 0)
-    seeks &= belows(100, seed, ids, 0, "people.employed") < EMPLOYED
+    seeks &= belows(100, seed, ids, 0, "people.employed") < params.employed
     left = np.flatnonzero(seeks)
     spots = _spots(population)
     for turn in range(_ROUNDS):
@@ -83,12 +82,12 @@ def employ(rows: Rows, free: Any) -> None:
         for first in range(0, len(left), _AT_ONCE):
             some = left[first : first + _AT_ONCE]
             own, total = ids[some], int(sums[-1])
-            each = range(turn * OFFERS, (turn + 1) * OFFERS)
+            each = range(turn * params.offers, (turn + 1) * params.offers)
             offers = (belows(total, seed, own, 0, "people.offer", k) for k in each)
             reach = sums.searchsorted(np.stack([*offers], axis=1), side="right")
             apart = spots[reach] - spots[arrays["home"][some]][:, None]
             metres = np.sqrt((apart.astype(np.float64) ** 2).sum(axis=2)).astype(np.int64)
-            weights = (_FAR // (metres + NEAR) ** 2).cumsum(axis=1)
+            weights = (_FINE * params.near**2 // (metres + params.near) ** 2).cumsum(axis=1)
             share = belows(weights[:, -1], seed, own, 0, "people.work", turn)
             at = (weights <= share[:, None]).sum(axis=1)
             asked[first : first + _AT_ONCE] = reach[np.arange(len(some)), at]

@@ -4,17 +4,11 @@ Everything is drawn by `kernel/draw.py` from (seed, number of the citizen), so t
 arguments return the same citizens. The distributions and their sources:
 
 * Homes, work and schools are given by `people/assigned.py`; ages, genders and kin are those of
-  households (`people/household.py`, with its sources).
-* Education of adults: 9 none, 28 secondary, 25 vocational, 24 bachelor, 14 master of 100 (U.S.
-  Census Bureau 2021, Educational Attainment). `people/means.py` has occupations, pay and money.
-* Of those aged 18–66, 75 of 100 have work (OECD 2023: 70 of 100 aged 15–64), as far as there are
-  jobs; those aged 5–17 go to a school.
+  households (`people/household.py`); `people/means.py` has occupations, pay and money. Their
+  constants, with the sources, are those of `PeopleParams`.
+* Of those aged 18–66 most have work, as far as there are jobs; those aged 5–17 go to a school.
 * Relations: 800 in the household, with what one is to another in `kin`; besides, a small world of
-  twelve neighbours by number, beyond the household, one of ten links rewired (Watts, Strogatz
-  1998, Nature 393). Some five of all are close (700 or more) and fifteen dear (300 or more), the
-  inner layers of personal networks (Zhou, Sornette, Hill, Dunbar 2005, "Discrete hierarchical
-  organization of social group sizes", Proceedings of the Royal Society B 272); the outer ones come
-  and go.
+  twelve neighbours by number, beyond the household. The outer layers come and go.
 * Two or three interests, of 500 … 1000; opinions uniform from −1000 to 1000, as in models of
   bounded confidence (Deffuant et al. 2000); needs uniform from 600 to 1000. These are assumed.
 """
@@ -23,6 +17,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from os import PathLike
 from typing import Any, Final
 
@@ -44,16 +39,11 @@ from moothall.society.kernel.perception import View
 from moothall.society.people import assigned
 from moothall.society.people import household as home_of
 from moothall.society.people.margins import checked_margins, gathered
-from moothall.society.people.means import DOLLARS, money_of, trades, usual_income
+from moothall.society.people.means import money_of, trades, usual_income
+from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 from moothall.society.people.table import IN_PROFILE
 
-_EDUCATION_WEIGHTS = (9, 28, 25, 24, 14)
-FRIENDS: Final = (720, 620, 450, 400, 350, 350)
-"""The least strength of a friend by the number of `BESIDE` + 1, + 2, …; it is up to 199 more."""
 BESIDE: Final = 3
-JOBLESS: Final = 100
-"""Of 1,000 adults up to 66 without work, who seeks it: 3.6 of 100 of the labour force were
-unemployed in 2022 (Current Population Survey)."""
 _WOMEN = (
     *("Ada", "Anna", "Carla", "Dana", "Elena", "Fatima", "Grace"),
     *("Hana", "Jana", "Lea", "Maria", "Rosa", "Tara", "Yuki"),
@@ -71,6 +61,7 @@ def make_people(
     *,
     seed: int = 0,
     margins: Mapping[str, Mapping[Any, float]] | str | PathLike[str] | None = None,
+    params: PeopleParams = USUAL_PEOPLE,
 ) -> list[dict[str, Any]]:
     """Return citizens as plain data: `id`, `name` and the keys of a citizen's status.
 
@@ -82,6 +73,7 @@ def make_people(
             shares, `{"age": {"0-17": 22, "18+": 78}}`; or a table with the columns `attribute`,
             `value` and `count`. Households are chosen for `age`, `gender`, `education` and
             `household`, also together, `"age, gender"`; another name is an attribute of your own
+        params: the constants that they are drawn from, those of the United States if left out
 
     Raises:
         ConfigError: the city has no homes, or not enough room, or people cannot meet the margins:
@@ -89,7 +81,7 @@ def make_people(
     """
     check_integer("count", count, 1, None)
     rows = [{"id": number} for number in range(1, count + 1)]
-    return completed(rows, city, seed=seed, margins=margins)
+    return completed(rows, city, seed=seed, margins=margins, params=params)
 
 
 def completed(
@@ -98,6 +90,7 @@ def completed(
     *,
     seed: int = 0,
     margins: Mapping[str, Mapping[Any, float]] | str | PathLike[str] | None = None,
+    params: PeopleParams = USUAL_PEOPLE,
 ) -> list[dict[str, Any]]:
     """Return citizens with missing data drawn, for example after `read_people`.
 
@@ -106,10 +99,13 @@ def completed(
         city: the city where they live; None for none
         seed: the seed of the draws
         margins: as in `make_people`; what rows have is kept, and counts
+        params: as in `make_people`
 
     Raises:
         ConfigError: the city has no homes, or not enough room, or a row is not such a citizen
     """
+    if not isinstance(params, PeopleParams):
+        raise ConfigError(f"params= must be PeopleParams(…), got {params!r:.80}")
     wanted = None if margins is None else checked_margins(margins)
     made = [copy.deepcopy(row) for row in rows]
     if none := [row for row in made if "id" not in row]:
@@ -123,19 +119,19 @@ def completed(
         _house(made, city, register)
     if made:
         if wanted is None:
-            households = _gather(made, seed)
+            households = _gather(made, seed, params)
         else:
-            households = gathered(made, wanted, seed, _gather)
+            households = gathered(made, wanted, seed, partial(_gather, params=params))
         for person in made:
-            _draw(person, seed)
+            _draw(person, seed, params)
         if city is not None:
-            _employ(made, city, register)
-            _seek(made, seed)
+            _employ(made, city, register, params)
+            _seek(made, seed, params)
         for person in made:
             profile = person["profile"]
-            profile.setdefault("income", DOLLARS * profile["skill"] if person["work"] else 0)
-            person.setdefault("income", usual_income(profile["income"]))
-        _befriend(made, households, seed)
+            profile.setdefault("income", params.wage * profile["skill"] if person["work"] else 0)
+            person.setdefault("income", usual_income(params, profile["income"]))
+        _befriend(made, households, seed, params)
     return made
 
 
@@ -163,7 +159,9 @@ def citizens(
 # -- the draws -------------------------------------------------------------------------------------
 
 
-def _gather(made: list[dict[str, Any]], seed: int) -> list[list[tuple[dict[str, Any], int]]]:
+def _gather(
+    made: list[dict[str, Any]], seed: int, params: PeopleParams
+) -> list[list[tuple[dict[str, Any], int]]]:
     """Draw what depends on the household; return each household's members and their roles."""
     numbers: dict[Any, int] = {}
     home = [numbers.setdefault(p.get("home"), len(numbers)) if p.get("home") else -1 for p in made]
@@ -177,16 +175,16 @@ def _gather(made: list[dict[str, Any]], seed: int) -> list[list[tuple[dict[str, 
     ages = (age, age[head], np.where(two, age[second], -1))
     genders = (gender, gender[head], np.where(two, gender[second], 0))
     given = (seed, ids, ids[head], rank, size)
-    drawn_age, drawn_gender = home_of.composed(*given, ages, genders)
-    kind, role = home_of.roles(seed, ids[head], rank, size)
-    level = [Draws(seed, p["id"], 0).choice(_EDUCATION_WEIGHTS, "people.education") for p in made]
+    drawn_age, drawn_gender = home_of.composed(params, *given, ages, genders)
+    kind, role = home_of.roles(params, seed, ids[head], rank, size)
+    level = [Draws(seed, p["id"], 0).choice(params.education, "people.education") for p in made]
     for at, profile in enumerate(profiles):
         profile.setdefault("age", int(drawn_age[at]))
         profile.setdefault("gender", GENDERS[int(drawn_gender[at])])
         profile.setdefault("education", EDUCATION[level[at] if profile["age"] >= 18 else 0])
         profile.setdefault("household", HOUSEHOLDS[int(kind[at])])
     taught = [EDUCATION.index(e) if (e := p["education"]) in EDUCATION else -1 for p in profiles]
-    skill, trade = trades(seed, ids, np.maximum(taught, 0))
+    skill, trade = trades(params, seed, ids, np.maximum(taught, 0))
     for at, profile in enumerate(profiles):
         profile.setdefault("skill", int(skill[at]) if taught[at] >= 0 else 1000)
         if profile["age"] >= 18:
@@ -204,7 +202,7 @@ def _word(id: Any) -> int:
     return hashed(id) if isinstance(id, str) else int(id)
 
 
-def _draw(person: dict[str, Any], seed: int) -> None:
+def _draw(person: dict[str, Any], seed: int, params: PeopleParams) -> None:
     """Draw what else a person lacks."""
     draws, profile = Draws(seed, person["id"], 0), person["profile"]
     if "interests" not in profile:
@@ -217,7 +215,7 @@ def _draw(person: dict[str, Any], seed: int) -> None:
     person.setdefault("name", name_of(draws, profile["gender"]))
     person.setdefault("home", None)
     person.setdefault("work", None)
-    money = money_of(draws.uniform("people.u"), draws.uniform("people.v"))
+    money = money_of(draws.uniform("people.u"), draws.uniform("people.v"), params)
     person.setdefault("money", money * (profile["age"] >= 18))
     given = person.setdefault("needs", {})
     for need in NEEDS:
@@ -260,7 +258,9 @@ def _house(made: list[dict[str, Any]], city: Any, register: Register) -> None:
         person["home"] = register.places[home]
 
 
-def _employ(made: list[dict[str, Any]], city: Any, register: Register) -> None:
+def _employ(
+    made: list[dict[str, Any]], city: Any, register: Register, params: PeopleParams
+) -> None:
     """Give adults work and children schools."""
     if not hasattr(city, "near"):
         return
@@ -274,7 +274,7 @@ def _employ(made: list[dict[str, Any]], city: Any, register: Register) -> None:
     jobless = np.array([person["work"] is None for person in made])
     untaught = np.array(["school" not in person for person in made])
     rows = Rows(register, Moment(View(city=city)), 0, len(made), {})
-    assigned.employ(rows, jobless)
+    assigned.employ(rows, jobless, params)
     assigned.enrol(rows, untaught)
     pupils = untaught & (arrays["age"] >= 5) & (arrays["age"] < 18) & bool(city.by_kind("school"))
     for at in np.flatnonzero(jobless & (arrays["work"] >= 0)).tolist():
@@ -284,18 +284,21 @@ def _employ(made: list[dict[str, Any]], city: Any, register: Register) -> None:
         made[at]["school"] = None if school < 0 else places[school]
 
 
-def _seek(made: list[dict[str, Any]], seed: int) -> None:
+def _seek(made: list[dict[str, Any]], seed: int, params: PeopleParams) -> None:
     """Mark who seeks work: whoever found none, and some others."""
     for person in made:
         if person["work"] is None and 18 <= person["profile"]["age"] < 67:
             draws = Draws(seed, person["id"], 0)
-            wants = draws.below(100, "people.employed") < 75
-            if wants or draws.below(1000, "people.jobless") < JOBLESS:
+            wants = draws.below(100, "people.employed") < params.employed
+            if wants or draws.below(1000, "people.jobless") < params.jobless:
                 person.setdefault("jobless", 0)
 
 
 def _befriend(
-    made: list[dict[str, Any]], households: list[list[tuple[dict[str, Any], int]]], seed: int
+    made: list[dict[str, Any]],
+    households: list[list[tuple[dict[str, Any], int]]],
+    seed: int,
+    params: PeopleParams,
 ) -> None:
     """Draw relations and kin for persons without given relations."""
     drawn: dict[Any, dict[str, int]] = {}
@@ -320,10 +323,10 @@ def _befriend(
                     person.setdefault("kin", {}).setdefault(str(kin[0]["id"]), KIN[kin[1]])
     count = len(made)
     draws = [Draws(seed, person["id"], 0) for person in made]
-    for step, least in enumerate(FRIENDS, 1):
+    for step, least in enumerate(params.friends, 1):
         for number, person in enumerate(made):
             to = (number + BESIDE + step) % count
-            if draws[number].below(10, "people.rewired", step) == 0:
+            if draws[number].below(params.rewired, "people.rewired", step) == 0:
                 to = draws[number].below(count, "people.friend", step)
             if to != number:
                 strength = least + draws[number].below(200, "people.strength", step)

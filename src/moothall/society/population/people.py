@@ -20,12 +20,13 @@ from moothall.society.columns.rows import Rows
 from moothall.society.kernel.draw import belows, choices, uniforms
 from moothall.society.people import assigned, drawn, means
 from moothall.society.people import household as home_of
+from moothall.society.people.params import PeopleParams
 
 _CANDIDATES: Final = 10
 _SLICE: Final = 1 << 18
 
 
-def draw(rows: Rows, given: Iterable[str] = ()) -> None:
+def draw(rows: Rows, params: PeopleParams, given: Iterable[str] = ()) -> None:
     """Draw profiles, homes, work, schools and friends, but no columns that a table has `given`."""
     population, city = rows.population, rows.city
     arrays = population.arrays
@@ -36,26 +37,26 @@ def draw(rows: Rows, given: Iterable[str] = ()) -> None:
         arrays["home"][...] = _homes(population)
     lives = home_of.households(arrays["home"])
     for first in range(0, len(population), _SLICE):
-        _some_persons(population, slice(first, first + _SLICE), lives, missing)
+        _some_persons(population, params, slice(first, first + _SLICE), lives, missing)
     if hasattr(city, "near"):
         if "work" in missing:
-            assigned.employ(rows, arrays["work"] < 0)
+            assigned.employ(rows, arrays["work"] < 0, params)
         if "school" in missing:
             assigned.enrol(rows, arrays["school"] < 0)
     if hasattr(city, "keep_near"):
         city.keep_near(KINDS, _CANDIDATES)
     if {"friends", "friendship"} <= missing:
-        _befriend(population, lives)
+        _befriend(population, params, lives)
     if {"work", "jobless"} <= missing and "age" in arrays:
         free = (arrays["work"] < 0) & (arrays["age"] >= 18) & (arrays["age"] < 67)
         seed, ids = population.seed, population.ids
-        seeks = belows(100, seed, ids, 0, "people.employed") < 75
-        seeks |= belows(1000, seed, ids, 0, "people.jobless") < drawn.JOBLESS
+        seeks = belows(100, seed, ids, 0, "people.employed") < params.employed
+        seeks |= belows(1000, seed, ids, 0, "people.jobless") < params.jobless
         arrays["jobless"][free & seeks] = 0
     if "pay" in missing and {"skill", "pay"} <= set(arrays):
-        arrays["pay"][...] = means.DOLLARS * (arrays["work"] >= 0) * arrays["skill"].astype("int32")
+        arrays["pay"][...] = params.wage * (arrays["work"] >= 0) * arrays["skill"].astype("int32")
     if "income" in missing and {"income", "pay"} <= set(arrays):
-        arrays["income"][...] = means.usual_income(arrays["pay"].astype(np.int64))
+        arrays["income"][...] = means.usual_income(params, arrays["pay"].astype(np.int64))
 
 
 def _homes(population: Register) -> Any:
@@ -69,7 +70,9 @@ def _homes(population: Register) -> Any:
 # -- what one is -----------------------------------------------------------------------------------
 
 
-def _some_persons(population: Register, part: slice, lives: Any, missing: set[str]) -> None:
+def _some_persons(
+    population: Register, params: PeopleParams, part: slice, lives: Any, missing: set[str]
+) -> None:
     """Draw profiles for some rows, as `drawn._gather` and `drawn._draw` do."""
     seed, arrays, every = population.seed, population.arrays, population.ids
     ids = every[part]
@@ -89,22 +92,22 @@ def _some_persons(population: Register, part: slice, lives: Any, missing: set[st
         known = arrays[name].astype(np.int64)
         return known[part], known[head], np.where(second != head, known[second], none)
 
-    kind, _ = home_of.roles(seed, every[head], rank, size)
+    kind, _ = home_of.roles(params, seed, every[head], rank, size)
     put("household", 1 + kind)
     known = given("age", -1), given("gender", 0)
-    made = home_of.composed(seed, ids, every[head], rank, size, *known)
+    made = home_of.composed(params, seed, ids, every[head], rank, size, *known)
     put("age", made[0])
     put("gender", made[1])
     age = arrays["age"][part] if "age" in arrays else made[0]
     adult = age >= 18
-    level = choices(drawn._EDUCATION_WEIGHTS, seed, ids, 0, "people.education")
+    level = choices(params.education, seed, ids, 0, "people.education")
     put("education", 1 + np.where(adult, level, 0))
     taught = arrays["education"][part].astype(np.int64) if "education" in arrays else 1 + level
-    skill, trade = means.trades(seed, ids, np.maximum(taught - 1, 0))
+    skill, trade = means.trades(params, seed, ids, np.maximum(taught - 1, 0))
     put("skill", np.where(taught > 0, skill, 1000))
     put("occupation", (1 + trade) * adult)
     u, v = (uniforms(seed, ids, 0, f"people.{name}") for name in "uv")
-    put("money", means.money_of(u, v) * adult)
+    put("money", means.money_of(u, v, params) * adult)
     for need in drawn.NEEDS:
         put(need, 600 + below(401, need))
     topics = next(
@@ -131,14 +134,14 @@ def _some_persons(population: Register, part: slice, lives: Any, missing: set[st
 # -- friends ---------------------------------------------------------------------------------------
 
 
-def _befriend(population: Register, lives: Any) -> None:
+def _befriend(population: Register, params: PeopleParams, lives: Any) -> None:
     """Draw friends as `drawn._befriend` does: the household, and a small world of rows."""
     seed, ids, count = population.seed, population.ids, len(population)
     head, _, rank, size, order = lives
     age = population.arrays.get("age")
     role = np.concatenate(
         [
-            home_of.roles(seed, ids[head[part]], rank[part], size[part])[1].astype(np.int8)
+            home_of.roles(params, seed, ids[head[part]], rank[part], size[part])[1].astype(np.int8)
             for part in (slice(at, at + _SLICE) for at in range(0, count, _SLICE))
         ]
     )
@@ -153,11 +156,11 @@ def _befriend(population: Register, lives: Any) -> None:
             old = () if age is None else (age[a].astype(np.int16), age[b].astype(np.int16))
             ways.append((home_of.kin_of(role[a], role[b], *old) << KIND | 800).astype(np.int16))
         links.append((one, other, *ways))
-    for step, least in enumerate(drawn.FRIENDS, 1):
+    for step, least in enumerate(params.friends, 1):
         for first in range(0, count, _SLICE):
             rows = np.arange(first, min(first + _SLICE, count), dtype=np.int32)
             own, to = ids[rows], ((rows + np.int64(drawn.BESIDE + step)) % count).astype(np.int32)
-            new = np.flatnonzero(belows(10, seed, own, 0, "people.rewired", step) == 0)
+            new = np.flatnonzero(belows(params.rewired, seed, own, 0, "people.rewired", step) == 0)
             to[new] = belows(count, seed, own[new], 0, "people.friend", step)
             strength = (least + belows(200, seed, own, 0, "people.strength", step)).astype(np.int16)
             other = to != rows

@@ -22,6 +22,7 @@ from moothall.society.columns.views import Columns
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
 from moothall.society.kernel.wants import PLACE, WORD, id_order
 from moothall.society.metrics import METRICS
+from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 from moothall.society.population.step import begin
 from moothall.society.services.firm import Firm
 from moothall.text import excerpt
@@ -57,6 +58,7 @@ class Population(Register):
             row of the society's metrics
         citizen: the class of full agents; its `memory_config` has numbers and booleans alone, each
             a column
+        people: the constants that citizens are drawn from, those of the United States if left out
 
     Attributes:
         ids: the ids of the citizens, rising; uint64
@@ -78,11 +80,14 @@ class Population(Register):
         network: Network | None = None,
         metrics: Mapping[str, Callable[[Mapping[str, Any]], float]] | None = None,
         citizen: type[CitizenAgent] = CitizenAgent,
+        people: PeopleParams = USUAL_PEOPLE,
     ) -> None:
         check_integer("seed", seed, 0, (1 << 64) - 1)
         made = checked(all_blocks() if blocks is None else blocks)
         if not (isinstance(citizen, type) and issubclass(citizen, CitizenAgent)):
             raise ConfigError(f"citizen= must be a class of CitizenAgent, got {citizen!r:.80}")
+        if not isinstance(people, PeopleParams):
+            raise ConfigError(f"people= must be PeopleParams(…), got {people!r:.80}")
         if not isinstance(metrics, Mapping | None):
             raise ConfigError(f"metrics= must be a dict of functions by name, got {metrics!r:.80}")
         self.metrics: dict[str, Callable[[Mapping[str, Any]], float]] = dict(metrics or {})
@@ -109,6 +114,7 @@ class Population(Register):
             )
         super().__init__(ids, city, made, seed, network)
         self.citizen: type[CitizenAgent] = citizen
+        self.people: PeopleParams = people
         self._remember(citizen)
         self.agents: dict[int, CitizenAgent] = {}  # the full agents, by row
         self.society: Any = None
@@ -119,7 +125,7 @@ class Population(Register):
         self.pool: Any = None  # the thread pool of its engine, if it has several threads
         if table is not None:
             fill(self, table)
-        begin(self, given=() if table is None else tuple(table))
+        begin(self, people, given=() if table is None else tuple(table))
 
     def _remember(self, citizen: type[CitizenAgent]) -> None:
         """Declare a column for each name of a class's `memory_config` that no block declares."""

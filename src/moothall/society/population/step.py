@@ -12,6 +12,7 @@ from moothall.society.columns.rows import Moment, Rows
 from moothall.society.columns.want_table import Table, joined
 from moothall.society.kernel.perception import View
 from moothall.society.kernel.wants import Want
+from moothall.society.people.params import PeopleParams
 from moothall.society.population.people import draw
 
 CHUNK: Final = 1 << 18
@@ -20,11 +21,11 @@ CHUNK: Final = 1 << 18
 Wants = dict[type[Want], list[tuple[Any, Mapping[str, Any]]]]
 
 
-def begin(population: Register, given: Iterable[str] = ()) -> None:
+def begin(population: Register, params: PeopleParams, given: Iterable[str] = ()) -> None:
     """Draw the citizens, and have the blocks fill their columns, but none that is `given`."""
     whole = Rows(population, Moment(View(city=population.city)), 0, len(population), {})
     if hasattr(population.city, "by_kind"):
-        draw(whole, given)
+        draw(whole, params, given)
     kept = {name: np.array(population.arrays[name]) for name in given if name in population.arrays}
     for block in population.blocks:
         if hasattr(block, "begin_rows"):
