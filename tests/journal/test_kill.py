@@ -219,7 +219,7 @@ def test_commits(
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("deaths", "step"), ((2, 4), (3, 7)))
+@pytest.mark.parametrize(("deaths", "step"), ((2, 5), (3, 9)))
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_deaths_one_after_the_other(
     processes: Processes, tmp_path: Path, program: str, deaths: int, step: int, count: Count

@@ -91,6 +91,67 @@ ALONE = {
         report = Researcher("r", None, asked, [search_folder("notes")]).report_sync()
         assert "77 metres" in report.markdown and "77 metres" in report.html()
     """,
+    "mcp": """
+        import sys
+        from pathlib import Path
+        from moothall import ACCESS_PERMITTED, ReActAgent, ScriptedModel
+        from moothall.mcp import MCPAgent
+
+        lines = ["from moothall import Agent, action", "class Calculator(Agent):",
+                 "    @action", "    def add(self, a: int, b: int) -> int:",
+                 "        return a + b"]
+        Path("shop.py").write_text("\\n".join(lines))
+        served = [sys.executable, "-m", "moothall", "serve", "shop:Calculator", "--mcp-stdio"]
+        sums = MCPAgent("sums", served, access=ACCESS_PERMITTED)
+        model = ScriptedModel([{"name": "sums_add", "args": {"a": 1, "b": 2}}, "three"])
+        reply = ReActAgent("clerk", model, actions=[sums]).reply_sync("1 + 2?")
+        assert "3" in str(reply.steps[0].result), reply.steps
+    """,
+    "skills": """
+        from pathlib import Path
+        from moothall import ReActAgent, ScriptedModel, Skills
+
+        folder = Path("skills/greeting")
+        folder.mkdir(parents=True)
+        head = "---\\nname: greeting\\ndescription: How we greet.\\n---\\n"
+        (folder / "SKILL.md").write_text(head + "Begin with Good day.")
+        model = ScriptedModel([{"name": "load_skill", "args": {"name": "greeting"}}, "Good day."])
+        reply = ReActAgent("clerk", model, actions=[Skills("skills")]).reply_sync("Greet Ada")
+        assert "Begin with" in str(reply.steps[0].result), reply.steps
+    """,
+    "otel": """
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+        from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+        from moothall import ReActAgent, ScriptedModel
+        from moothall.telemetry import instrument
+
+        provider, kept = TracerProvider(), InMemorySpanExporter()
+        provider.add_span_processor(SimpleSpanProcessor(kept))
+        instrument(provider)
+        ReActAgent("clerk", ScriptedModel(["Good day."])).reply_sync("Hello")
+        assert "invoke_agent clerk" in [each.name for each in kept.get_finished_spans()]
+    """,
+    "company": """
+        import asyncio
+        from pathlib import Path
+        from moothall import Agent
+        from moothall.company import Company
+
+        lines = ["from moothall import Agent, action", "class Clerk(Agent):",
+                 "    @action", "    def greet(self) -> str:", "        return 'Good day'"]
+        Path("shop.py").write_text("\\n".join(lines))
+        Path("company.yaml").write_text("agents: {Clerk: {ref: 'shop.py:Clerk'}}")
+
+        async def main():
+            company = Company.from_yaml("company.yaml")
+            async with company:
+                me = await asyncio.to_thread(company.space.add, Agent("me"))
+                assert await me.ask("Clerk", "greet") == "Good day"
+                assert "moothall_requests_total" in company.metrics()
+
+        asyncio.run(main())
+    """,
     "society": """
         import asyncio
         from moothall.society import Society
