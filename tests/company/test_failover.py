@@ -1,4 +1,4 @@
-"""`moothall serve` over RabbitMQ and PostgreSQL: a killed process is taken over by another."""
+"""`moothall serve` over RabbitMQ and PostgreSQL: whatever dies, another takes over."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ import pytest
 from benchmarks.broker import Broker
 from benchmarks.postgresql import Server
 
+from company.conftest import value
 from company.served import Served
+from company.test_supervision import cut_connections
 from moothall import Agent, AMQPOptions, AMQPSpace, Journal, MoothallError
 from moothall.errors import InDoubt
 
@@ -24,6 +26,7 @@ NAMES = ("A", "B", "Clerk")
 WITHIN_S = 240.0
 
 AGENTS = '''
+import asyncio
 import os
 
 from moothall import Agent, ModelReply, ReActAgent, action
@@ -37,7 +40,23 @@ def note(what):
     os.close(file)
 
 
-class Counter(Agent):
+class Mortal(Agent):
+    """Dies when it is told to."""
+
+    async def after_add(self):
+        self.dying = asyncio.Event()
+
+    async def background(self):
+        await self.dying.wait()
+        raise RuntimeError("no luck")
+
+    @action(idempotent=True)
+    async def die(self) -> None:
+        """End the background work by an exception."""
+        self.dying.set()
+
+
+class Counter(Mortal):
     @action
     async def count(self, number: str) -> int:
         """Note a number, and say which process did."""
@@ -54,8 +73,12 @@ class Echo:
         return ModelReply(messages[-1]["content"])
 
 
+class Clerk(Mortal, ReActAgent):
+    pass
+
+
 def clerk(id):
-    return ReActAgent(id, Echo())
+    return Clerk(id, Echo())
 '''
 
 
@@ -97,6 +120,12 @@ class Processes:
         # One that stands by waits for the inbox before it connects.
         return states if said["broker"]["connected"] or "standby" in states.values() else {}
 
+    def deaths(self) -> dict[str, tuple[int, int]]:
+        """Return how often each agent has died, and has been started again, in this process."""
+        _, text = self.active.get("/health", "secret")
+        told = json.loads(text)["agents"].items()
+        return {name: (each["deaths"], each["restarts"]) for name, each in told}
+
     def wait(self, served: Served, state: str = "running") -> float:
         """Wait until its agents are all in a state; how many seconds that took."""
         begun = time.monotonic()
@@ -132,7 +161,7 @@ class Load:
         self.asked = 0
         self._over = threading.Event()
         self._lock = threading.Lock()
-        agents = [space.add(Agent(f"sender {each}")) for each in range(senders)]
+        agents = [space.add(Agent(f"{uuid4().hex}")) for each in range(senders)]
         self._threads = [threading.Thread(target=self._ask, args=(each,)) for each in agents]
         for each in self._threads:
             each.start()
@@ -141,7 +170,7 @@ class Load:
         index = 0
         while not self._over.is_set():
             index += 1
-            number = f"{me.id.replace(' ', '')}.{index}"
+            number = f"{me.id}.{index}"
             asked = [
                 (name, me.ask(name, "say", content=number))
                 if name == "Clerk"
@@ -163,7 +192,10 @@ class Load:
                     if outcome == "ok":
                         self.answered.add(f"{name}.{number}")
 
-    def end(self) -> None:
+    def __enter__(self) -> Load:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
         """Ask nothing more, and wait for what was asked."""
         self._over.set()
         for each in self._threads:
@@ -172,12 +204,17 @@ class Load:
 
 
 @pytest.fixture
-def processes(
-    tmp_path: Path, patient: Broker, postgresql: Server
-) -> Iterator[tuple[Processes, Load]]:
-    (tmp_path / "agents.py").write_text(AGENTS)
-    url, exchange = postgresql.url(f"s{secrets.token_hex(6)}"), f"test.{uuid4().hex}"
+def url(postgresql: Server) -> str:
+    """The address of a journal of this test alone."""
+    url = postgresql.url(f"s{secrets.token_hex(6)}")
     Journal(url).close()
+    return url
+
+
+@pytest.fixture
+def processes(tmp_path: Path, patient: Broker, url: str) -> Iterator[tuple[Processes, AMQPSpace]]:
+    (tmp_path / "agents.py").write_text(AGENTS)
+    exchange = f"test.{uuid4().hex}"
     (tmp_path / "company.yaml").write_text(
         f"""
 journal: '{url}'
@@ -194,11 +231,7 @@ agents:
     options = AMQPOptions(port=patient.port)
     try:
         with AMQPSpace(amqp_options=options, exchange=exchange) as space:
-            load = Load(space)
-            try:
-                yield running, load
-            finally:
-                load._over.set()
+            yield running, space
     finally:
         running.close()
 
@@ -206,22 +239,85 @@ agents:
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_serve_killed_process_is_taken_over_by_the_one_that_stands_by(
-    processes: tuple[Processes, Load], tmp_path: Path
+    processes: tuple[Processes, AMQPSpace], tmp_path: Path
 ) -> None:
-    running, load = processes
-    took = [running.fail_over() for _ in range(5)]
-    load.end()
+    running, space = processes
+    with Load(space) as load:
+        took = [running.fail_over() for _ in range(5)]
     print(f"5 processes killed, taken over within {max(took):.1f} s: {dict(load.outcomes)}")
     check(load, tmp_path)
     assert {outcome for _, outcome in load.outcomes} <= {"ok", "InDoubt"}
 
 
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_serve_deaths_of_every_kind_leave_no_request_without_an_outcome(
+    processes: tuple[Processes, AMQPSpace], tmp_path: Path, patient: Broker, url: str
+) -> None:
+    """Agents die, connections to the database are cut, processes and the broker are killed."""
+    running, space = processes
+    rounds = int(os.environ.get("MOOTHALL_ROUNDS", "3"))
+    died: Counter[str] = Counter()
+    slowest = {"agent": 0.0, "process": 0.0}
+    outcomes: Counter[str] = Counter()
+    loads = []
+    for number in range(rounds):
+        before = running.deaths()
+        with Load(space) as load:
+            told = agents_die(running, space.add(Agent(f"killer {number}")), url, died, slowest)
+        loads.append(load)
+        # Nothing is asked now: the sums are what everybody has seen.
+        metrics = running.active.get("/metrics", "secret")[1]
+        for name in NAMES:
+            assert value(metrics, "moothall_deaths_total", agent=name) == before[name][0] + told
+            assert running.deaths()[name] == (before[name][0] + told, before[name][1] + told)
+        with Load(space) as load:
+            if number % 10 == 1:
+                patient.kill()
+                died["broker"] += 1
+                patient.start(WITHIN_S)
+                running.wait(running.active)
+            slowest["process"] = max(slowest["process"], running.fail_over())
+            died["process"] += 1
+        loads.append(load)
+    for load in loads:
+        for (_, outcome), many in load.outcomes.items():
+            outcomes[outcome] += many
+    print(f"{died.total()} deaths: {dict(died)}; slowest {dict(slowest)}; {dict(outcomes)}")
+    check_all(loads, tmp_path)
+    assert {*outcomes} <= {"ok", "InDoubt", "AgentStopped"}
+
+
+def agents_die(
+    running: Processes, killer: Agent, url: str, died: Counter[str], slowest: Counter[str]
+) -> int:
+    """Have each agent die many times, while connections to the database are cut; how many times."""
+    times = 60
+    for each in range(times):
+        before = running.deaths()
+        for name in NAMES:
+            killer.ask(name, "die").result(WITHIN_S)
+        begun = time.monotonic()
+        while any(now[1] <= before[name][1] for name, now in running.deaths().items()):
+            assert time.monotonic() - begun < WITHIN_S, (before, running.deaths())
+        died["agent"] += len(NAMES)
+        slowest["agent"] = max(slowest["agent"], time.monotonic() - begun)
+        if each % 3 == 0:
+            died["connection"] += cut_connections(url)
+    return times
+
+
 def check(load: Load, folder: Path) -> None:
     """No request is lost, none without an outcome, and none done twice."""
+    check_all([load], folder)
+
+
+def check_all(loads: list[Load], folder: Path) -> None:
     lines = (folder / "counted").read_text().splitlines()
     times = Counter(line.split()[0] for line in lines)
-    assert load.outcomes.total() == load.asked
     assert [number for number, many in times.items() if many > 1] == []
-    answered = {each for each in load.answered if not each.startswith("Clerk")}
-    assert answered - times.keys() == set()
-    assert not load.doubted & load.answered
+    for load in loads:
+        assert load.outcomes.total() == load.asked
+        answered = {each for each in load.answered if not each.startswith("Clerk")}
+        assert answered - times.keys() == set()
+        assert not load.doubted & load.answered
