@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -116,7 +116,7 @@ class PeopleParams(BaseModel):
         rewired: one of so many links goes to anybody (Watts, Strogatz 1998)
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
     household_kinds: Annotated[Rows, _rows(5, 5)] = (
         (1000, 0, 0, 0, 0),
