@@ -391,6 +391,7 @@ WRONG: list[tuple[Made, type[Exception], str]] = [
     (lambda: OpenAIFunctionAgent("F", "gpt-x", "sk-1\n2"), ModelError, "the key"),
     (lambda: OpenAIFunctionAgent("F", "http://127.0.0.1:9/v1"), ModelError, "#NAME"),
     (lambda: OpenAIFunctionAgent("F", "local:no-such"), ModelError, "no-such"),
+    (lambda: OpenAIFunctionAgent("F", "anthropic:nobodys"), ModelError, "ANTHROPIC_API_KEY"),
     (lambda: OpenAIFunctionAgent("F", "gguf:no/such.gguf"), WeightsError, "such.gguf"),
     (lambda: OpenAIFunctionAgent("F", ScriptedModel([]), discover="all"), DefinitionError, "disco"),
     (lambda: OpenAIFunctionAgent("F", ScriptedModel([]), temperature=1), TypeError, "temperature"),

@@ -378,6 +378,17 @@ def test_a_person_is_asked_before_a_remote_model_is(tmp_path: Path, answer: str,
         assert bool(server.requests) is (code == 0)
 
 
+@pytest.mark.parametrize("model", ("anthropic:nobodys", "litellm:openai/nobodys", "openai:nobodys"))
+def test_no_remote_model_is_asked_without_yes_or_a_terminal(tmp_path: Path, model: str) -> None:
+    done = simulate(*TOWN, "--model", model, cwd=tmp_path, MOOTHALL_KEY="secret")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "give --max-usd, --max-calls or --yes" in done.stderr
+    (tmp_path / "e.yaml").write_text(EXPERIMENT.replace("step: 12h", f"step: 12h, llm: '{model}'"))
+    done = simulate("e.yaml", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "set society.max_calls or max_usd" in done.stderr
+
+
 EXPERIMENT = """\
 name: small
 society: {citizens: 10, step: 12h}

@@ -11,6 +11,7 @@ from moothall.context import SystemPrompt
 from moothall.errors import ConfigError, DefinitionError, InvalidId, ModelError
 from moothall.jsonvalue import json_text
 from moothall.message import address
+from moothall.models.names import KINDS, model
 from moothall.models.protocol import Model
 from moothall.reasoning.loop.react import ReActAgent
 from moothall.reasoning.thread import Thread
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from moothall.reasoning.loop.parts import LoopOptions
 
-_ELSEWHERE = frozenset(("gguf", "hf", "http", "https", "litellm", "local"))
+_ELSEWHERE = KINDS - {"openai"} | {"hf"}
 """Prefixes of the names of models that are not OpenAI's."""
 
 
@@ -161,8 +162,6 @@ def _user(user_id: str | int, own: str) -> str:
 
 def _named(name: str, key: str | None, own: str) -> Model:
     """Return the model of a name, made now, so that errors appear where the agent is made."""
-    from moothall.models.names import model
-
     if key is not None and not isinstance(key, str):
         raise ConfigError(
             f"agent {own!r}: openai_api_key= must be a text, got {type(key).__name__}"

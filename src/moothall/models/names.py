@@ -41,6 +41,8 @@ _NEEDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "https": _REMOTE,
     "litellm": ("LiteLLMModel", "litellm", ("litellm",)),
 }
+KINDS = frozenset(_NEEDS)
+"""What a name of a model may begin with, before the colon."""
 _OF_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
 _NEAR = (*_NEEDS, *(f"local:{each.name}" for each in weights.LISTED))
 
@@ -139,6 +141,12 @@ def check_spelling(name: str) -> tuple[str, str]:
         form = "litellm:PROVIDER/NAME"
         raise ModelError(f"there is no such model: {name!r:.200}: it has the form {form}")
     return kind, rest
+
+
+def is_remote(name: str) -> bool:
+    """Return whether a name is that of a model on a server, which may cost money."""
+    kind = name.partition(":")[0]
+    return kind in KINDS and _NEEDS[kind] is not _LOCAL
 
 
 def _there_is() -> str:

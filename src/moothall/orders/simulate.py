@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from moothall.clock import DAY_S, seconds_of
 from moothall.errors import ConfigError
+from moothall.models.names import is_remote
 from moothall.orders.named_models import budget_of, check_model, made_model
 from moothall.text import counted
 
 if TYPE_CHECKING:
     from moothall.journal import Journal
     from moothall.society import Society
+    from moothall.society.experiments.cell import Cell
 
 _ROWS_OF_A_THREAD: Final = 1 << 18
 """With fewer rows for each, threads wait for one another longer than they gain
@@ -85,7 +87,7 @@ class SimulateOrder:
     @property
     def is_remote(self) -> bool:
         """Whether its model is on a server, which may cost money."""
-        return (self.model or "").partition(":")[0] in ("openai", "http", "https", "litellm")
+        return is_remote(self.model or "")
 
     @property
     def task(self) -> str:
@@ -145,6 +147,15 @@ def threads_for(citizens: int) -> int:
     given = getattr(os, "sched_getaffinity", None)
     cores = (os.cpu_count() or 1) if given is None else len(given(0))
     return max(1, min(cores, citizens // _ROWS_OF_A_THREAD))
+
+
+def is_unbounded(cells: Iterable[Cell]) -> bool:
+    """Return whether a cell of an experiment may ask a model on a server without a limit."""
+    return any(
+        is_remote(str(cell.parameters.get("llm")))
+        for cell in cells
+        if not (cell.parameters.get("max_usd") or cell.parameters.get("max_calls"))
+    )
 
 
 def society_of(

@@ -21,7 +21,7 @@ from moothall.cli.values import Number, Whole, above_0
 from moothall.errors import ConfigError
 from moothall.jsonvalue import Unreadable, read_json
 from moothall.orders.order import without_keys
-from moothall.orders.simulate import SimulateOrder, check
+from moothall.orders.simulate import SimulateOrder, check, is_unbounded
 from moothall.text import counted, escaped
 
 if TYPE_CHECKING:
@@ -239,11 +239,7 @@ def _experiment(
         command = shlex.join(["moothall", "simulate", path, *words])
         experiment = Experiment.from_yaml(path, command=command, **instead)
         size = experiment.size()
-    unbounded = any(
-        SimulateOrder(model=str(cell.parameters.get("llm"))).is_remote
-        for cell in experiment.cells()
-        if not (cell.parameters.get("max_usd") or cell.parameters.get("max_calls"))
-    )
+    unbounded = is_unbounded(experiment.cells())
     if unbounded or size["agent_steps"] > MANY_STEPS or size["model_calls"] > MANY_CALLS:
         text = f"{size['cells']:,} cells, {size['agent_steps']:,} agent-steps"
         if size["model_calls"]:
