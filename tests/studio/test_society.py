@@ -565,3 +565,54 @@ def test_a_recorded_town_goes_on(page: Page, studio: Studio) -> None:
     press(page, "Resume")
     page.get_by_role("tab", name="Society", exact=True).click()
     expect(page.get_by_role("figure", name="at home 60")).to_be_visible()
+
+
+EXPERIMENT = """\
+name: small
+question: Who is at home?
+society: {citizens: 10, step: 12h}
+metrics: [home]
+workflow: [step: 2]
+seeds: 2
+"""
+
+
+def test_an_experiment_is_run_and_its_report_is_shown(
+    tab: Page, studio: Studio, tmp_path: Path
+) -> None:
+    """It is stopped and continued; what cannot be run says why."""
+    file = tmp_path / "small.yaml"
+    file.write_text(EXPERIMENT)
+    press(tab, "Run an experiment")
+    run = tab.get_by_role("button", name="Run", exact=True)
+    path = tab.get_by_label("Experiment", exact=True)
+    path.fill(str(tmp_path / "none.yaml"))
+    run.click()
+    expect(tab.get_by_text("none.yaml")).to_be_visible()
+    path.fill(str(file))
+    run.click()
+    shown = tab.get_by_label("Experiment small")
+    expect(shown.get_by_role("status")).to_contain_text("2 of 2 cells")
+    expect(shown).to_contain_text("ended")
+    report = tab.frame_locator("iframe[title='Report of small']")
+    expect(report.get_by_text("Who is at home?", exact=True)).to_be_visible()
+    expect(report.get_by_role("img").first).to_be_visible()
+    assert (tmp_path / "small-results" / "results.parquet").exists()
+    file.write_text(EXPERIMENT.replace("step: 2", "step: 20000").replace("small", "long"))
+    form = studio.society.experiments
+    form.start(str(file), 1, None, str(tmp_path / "out"))
+    with pytest.raises(ConfigError, match="is under way in"):
+        form.start(str(file), 1, None, str(tmp_path / "out"))
+    shown = tab.get_by_label("Experiment long")
+    expect(shown).to_contain_text("running")
+    shown.get_by_role("button", name="Stop").click()
+    expect(shown).to_contain_text("stopped")
+    with pytest.raises(ConfigError, match="needs a limit"):
+        form.start(str(remote(tmp_path)), 1, None, "")
+
+
+def remote(folder: Path) -> Path:
+    """An experiment that asks a model on a server without a limit."""
+    path = folder / "remote.yaml"
+    path.write_text(EXPERIMENT.replace("step: 12h", "step: 12h, llm: 'openai:nobodys'"))
+    return path

@@ -128,6 +128,7 @@ class Studio(Served):
     def close(self) -> None:
         """Stop the server and the studio's runs; recorded runs can be resumed later."""
         self.jobs.close()
+        self.society.experiments.close()
         self.society.close()
         self.runs.close()
         super().close()

@@ -4,6 +4,7 @@
 import { besideTown, frameOf, more } from "./besidetown.js";
 import { makeCurves } from "./curves.js";
 import { attempt, button, call, count, empty, fillWindow, h, json, meter, oneAtATime, replace, sent, toast, update } from "./dom.js";
+import { experiments } from "./experiments.js";
 import { on, onReset } from "./feed.js";
 import { GROUPS, SHAPES, makeMap } from "./map.js";
 import { go } from "./place.js";
@@ -155,7 +156,7 @@ export function mount(root) {
   const town = h("div", { class: "s-town" },
     h("div", { class: "s-row s-control" }, play, step, speed, branch, compare, sure, time, bar, told, h("button", { type: "button", class: "s-link", onclick: () => go(["runs", head.run]) }, "Steps and cost"), beside.bar),
     h("div", { class: "s-middle" }, maps, legend, curves.root), h("aside", { class: "s-aside" }, tabs, ...Object.values(panes)));
-  replace(root, nothing, town);
+  replace(root, experiments(), nothing, town);
   fillWindow(root, 560);
 
   // What the colours of a layer stand for.

@@ -16,6 +16,7 @@ from moothall.orders.order import order_of, without_keys
 from moothall.orders.simulate import SimulateOrder, check
 from moothall.studio.page import Field, Form
 from moothall.studio.towns.changes import Change, in_words
+from moothall.studio.towns.experiments import Experiments
 from moothall.studio.towns.survey import AskedAll
 from moothall.studio.towns.town import MOST, Town, with_head
 from moothall.threads import guard
@@ -68,6 +69,7 @@ class SocietyTab:
         self._changing = guard()
         self.town: Town | None = None
         self.beside: Town | None = None
+        self.experiments: Experiments = Experiments(hub)
 
     # -- setting up --------------------------------------------------------------------------------
 
@@ -139,7 +141,7 @@ class SocietyTab:
         )
         recorded = self._recorded()
         if not recorded:
-            return [new]
+            return [new, self.experiments.form()]
         field = Field(
             name="run_id", label="Recorded towns", kind="choice", options=recorded, wide=True
         )
@@ -151,7 +153,7 @@ class SocietyTab:
             button="Resume",
             about=ends,
         )
-        return [new, resume]
+        return [new, resume, self.experiments.form()]
 
     def _chosen(self, run_id: str | None) -> None:
         if not run_id:
@@ -307,6 +309,7 @@ class SocietyTab:
 
     def routes(self, router: APIRouter) -> None:
         """Add a route for each method that pages call, under its name."""
+        self.experiments.routes(router)
         for shown in (
             self.frame,
             self.map,

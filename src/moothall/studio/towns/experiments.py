@@ -1,0 +1,216 @@
+"""Experiments that a page runs: their progress, and their reports."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import itertools
+import os
+import re
+import threading
+import time
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.errors import ConfigError, MoothallError
+from moothall.orders.simulate import is_unbounded
+from moothall.studio.hub import in_thread
+from moothall.studio.page import Field, Form
+from moothall.text import error_text
+from moothall.threads import guard
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter, Response
+
+    from moothall.society.experiments.study import Experiment
+    from moothall.society.experiments.sweep import Progress
+    from moothall.studio.hub import Hub
+
+_AT_ONCE: Final = 4
+"""The most experiments that run at the same time."""
+_PROGRESS_S: Final = 0.2
+"""The least time between two events of the progress of one."""
+_ENDS_S: Final = 20.0
+# A report runs no scripts, whatever is in its file; its style sheet is known by its hash.
+_POLICY: Final = (
+    "default-src 'none'; img-src data:; style-src 'sha256-{style}'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'self'; sandbox"
+)
+_STYLE: Final = re.compile(r"<style>(.*?)</style>", re.DOTALL)
+
+
+@dataclass
+class _Running:
+    """An experiment that was begun here; `state` is running, stopping, ended, stopped or failed."""
+
+    number: int
+    name: str
+    file: str
+    out: str
+    cells: int
+    ended: int = 0
+    part: float = 0.0  # of its steps, from 0 to 1
+    seconds_left: float | None = None
+    state: str = "running"
+    fault: str = ""
+    shown_at: float = 0.0
+    task: Any = field(default=None, repr=False)
+    loop: Any = field(default=None, repr=False)
+    thread: threading.Thread | None = field(default=None, repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as pages get it."""
+        told = ("number", "name", "file", "out", "cells", "ended", "part", "seconds_left", "state")
+        return {name: getattr(self, name) for name in (*told, "fault")}
+
+
+class Experiments:
+    """The experiments that pages have begun; each change is published on `experiment`.
+
+    Their cells run in processes of their own, as by `moothall simulate FILE`, and what has ended
+    does not run again.
+    """
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._numbers = itertools.count(1)
+        self._starting = guard()
+        self._all: dict[int, _Running] = {}
+
+    def form(self) -> Form:
+        """Return the form that runs the experiment of a file."""
+        fields = [
+            Field(name="file", label="Experiment", hint="examples/segregation.yaml", wide=True),
+            Field(name="jobs", label="Processes", kind="whole", value=1),
+            Field(name="seeds", label="Seeds", kind="whole", hint="as in the file", more=True),
+            Field(name="out", label="Folder of the results", hint="beside the file", more=True),
+        ]
+        return Form(
+            name="experiment",
+            title="Run an experiment",
+            fields=fields,
+            start=self.start,
+            button="Run",
+            about="A file of YAML, as for moothall simulate. Python files that it names are run.",
+        )
+
+    def start(self, file: str, jobs: int | None, seeds: int | None, out: str) -> None:
+        """Begin or continue the experiment of a file; ConfigError if it cannot be run."""
+        from moothall.society.experiments.study import Experiment
+
+        if not file.strip():
+            raise ConfigError("“Experiment” is empty: write the path of a file")
+        if not jobs:
+            raise ConfigError("“Processes” must be 1 or more")
+        path = Path(os.path.expanduser(file.strip())).absolute()
+        instead: dict[str, Any] = {"seeds": seeds} if seeds else {}
+        experiment = Experiment.from_yaml(path, **instead)
+        if is_unbounded(experiment.cells()):
+            what = "a model on a server needs a limit: set society.max_calls or max_usd in the file"
+            raise ConfigError(what)
+        given = os.path.expanduser(out.strip())
+        folder = Path(given).absolute() if given else path.with_name(f"{path.stem}-results")
+        with self._starting:
+            active = [each for each in self._all.values() if each.state in ("running", "stopping")]
+            if any(each.out == str(folder) for each in active):
+                raise ConfigError(f"an experiment is under way in {folder}")
+            if len(active) >= _AT_ONCE:
+                raise ConfigError(f"{_AT_ONCE} experiments are under way: wait, or stop one")
+            cells = experiment.size()["cells"]
+            one = _Running(next(self._numbers), experiment.name, str(path), str(folder), cells)
+            begin = partial(self._run, one, experiment, jobs)
+            one.thread, _ = in_thread(f"moothall-experiment-{one.number}", begin)
+            self._all[one.number] = one
+        self._tell(one)
+
+    def _run(self, one: _Running, experiment: Experiment, jobs: int, began: Future[None]) -> None:
+        asyncio.run(self._live(one, experiment, jobs, began))
+
+    async def _live(
+        self, one: _Running, experiment: Experiment, jobs: int, began: Future[None]
+    ) -> None:
+        one.loop, one.task = asyncio.get_running_loop(), asyncio.current_task()
+        began.set_result(None)
+        try:
+            await experiment.run(jobs=jobs, out=one.out, progress=partial(self._progress, one))
+            one.state, one.part = "ended", 1.0
+        except asyncio.CancelledError:
+            one.state = "stopped"
+        except Exception as error:  # pages show it
+            one.state = "failed"
+            one.fault = str(error) if isinstance(error, MoothallError) else error_text(error)
+        self._tell(one)
+
+    def _progress(self, one: _Running, now: Progress) -> None:
+        one.ended, one.seconds_left = now.ended, now.seconds_left
+        one.part = now.lived / now.steps if now.steps else 1.0
+        if time.monotonic() - one.shown_at >= _PROGRESS_S:
+            self._tell(one)
+
+    def _tell(self, one: _Running) -> None:
+        one.shown_at = time.monotonic()
+        self._hub.feed.publish("experiment", one.to_json())
+
+    def told(self) -> list[dict[str, Any]]:
+        """Return the experiments, the newest first."""
+        return [each.to_json() for each in reversed([*self._all.values()])]
+
+    def _one(self, number: int) -> _Running:
+        if number not in self._all:
+            raise ConfigError(f"there is no experiment {number} here")
+        return self._all[number]
+
+    def stop(self, number: int) -> None:
+        """End an experiment; begun again, it continues after the cells that have ended."""
+        one = self._one(number)
+        if one.state != "running":
+            raise ConfigError(f"experiment {one.name!r} is not running")
+        one.state = "stopping"
+        self._cancel(one)
+        self._tell(one)
+
+    def _cancel(self, one: _Running) -> None:
+        with suppress(RuntimeError):  # it has just ended
+            one.loop.call_soon_threadsafe(one.task.cancel)
+
+    def close(self) -> None:
+        """End all experiments."""
+        active = [each for each in self._all.values() if each.state in ("running", "stopping")]
+        for each in active:
+            self._cancel(each)
+        for each in active:
+            if each.thread is not None:
+                each.thread.join(_ENDS_S)
+
+    def page(self, number: int) -> Response:
+        """Return the report of an experiment that has ended."""
+        from fastapi import Response
+
+        one = self._one(number)
+        if one.state != "ended":
+            raise ConfigError(f"experiment {one.name!r} has no report yet")
+        try:
+            made = (Path(one.out) / "report.html").read_text(encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"the report cannot be read: {error.strerror}") from None
+        style = _STYLE.search(made)
+        digest = hashlib.sha256((style[1] if style else "").encode()).digest()
+        policy = _POLICY.format(style=base64.b64encode(digest).decode())
+        headers = {"Content-Security-Policy": policy}
+        return Response(made, media_type="text/html", headers=headers)
+
+    def routes(self, router: APIRouter) -> None:
+        """Add the routes that pages call."""
+        from fastapi import Body
+
+        router.get("/experiments")(self.told)
+        router.get("/experiment")(self.page)
+
+        @router.post("/stop_experiment")
+        def stopped(number: int = Body(embed=True)) -> None:
+            self.stop(number)
