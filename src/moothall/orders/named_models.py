@@ -40,15 +40,23 @@ def made_model(name: str, key: str | None) -> Model:
 
     Raise ConfigError if no model can have the name, and ModelError if it cannot be used here.
     """
-    from moothall.models.names import model
+    from moothall.models.names import is_remote, model
 
     kind, rest = check_model(name)
-    if not key or kind not in ("openai", "http", "https"):
+    if not key or not is_remote(name):
         return model(name)
-    from moothall.models.remote.openai import OpenAIModel
-
-    url, _, listed = ("", "", rest) if kind == "openai" else name.partition("#")
     try:
+        if kind == "anthropic":
+            from moothall.models.remote.anthropic import AnthropicModel
+
+            return AnthropicModel(rest, api_key=key)
+        if kind == "litellm":
+            from moothall.models.remote.litellm import LiteLLMModel
+
+            return LiteLLMModel(rest, api_key=key)
+        from moothall.models.remote.openai import OpenAIModel
+
+        url, _, listed = ("", "", rest) if kind == "openai" else name.partition("#")
         return OpenAIModel(listed, url or None, api_key=key)
     except DefinitionError as error:
         raise ModelError(f"there is no such model: {error}") from error
