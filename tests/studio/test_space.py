@@ -14,7 +14,16 @@ import pytest
 from benchmarks.broker import Broker
 from playwright.sync_api import Page, expect
 
-from moothall import ACCESS_REQUESTED, Agent, AMQPOptions, AMQPSpace, NativeSpace, action
+from moothall import (
+    ACCESS_REQUESTED,
+    Agent,
+    AMQPOptions,
+    AMQPSpace,
+    NativeSpace,
+    ReActAgent,
+    ScriptedModel,
+    action,
+)
 from moothall.studio import Studio
 from studio.conftest import TOKEN, a_studio
 
@@ -110,6 +119,31 @@ def test_a_person_talks_calls_and_looks_back(space: NativeSpace, page: Page) -> 
     space.remove("Other")
     space.remove("Clerk")
     expect(page.get_by_text("Nobody else is in this space.")).to_be_visible()
+
+
+def test_who_is_behind_an_agent_and_its_help_are_shown(
+    space: NativeSpace, page: Page, studio: Studio
+) -> None:
+    """Its class, its model and what its recorded runs have cost; its help as a list."""
+    for id, journal in (("Poet", studio.journal), ("Silent", None)):
+        model = ScriptedModel(["Roses."], name="roses-1")
+        space.add(ReActAgent(id, model, journal=journal, receive_own_broadcasts=False))
+    write(page, '/Poet.say content:"Write"')
+    expect(page.get_by_role("log")).to_contain_text("Roses.")
+    agents = page.get_by_role("list", name="Agents")
+    agents.get_by_text("Poet", exact=True).click()
+    expect(agents).to_contain_text(re.compile(r"ReActAgent · model roses-1 · 1 run, \d+ tokens"))
+    agents.get_by_text("Silent", exact=True).click()
+    expect(agents).to_contain_text("ReActAgent · model roses-1 · no run is recorded")
+    agents.get_by_text("Clerk", exact=True).click()
+    clerk = agents.locator("li[data-id=Clerk]")
+    clerk.get_by_text("Help as a page").click()
+    help = page.get_by_role("dialog", name="Help of Clerk")
+    expect(help).to_contain_text("Pay to an account.")
+    expect(help.get_by_role("row", name="account integer")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(help).to_have_count(0)
+    assert asked(studio, "behind?id=Nobody") == {"here": False}
 
 
 def asked(studio: Studio, path: str, body: Any = None) -> Any:

@@ -7,6 +7,7 @@ import itertools
 import json
 import time
 from collections import deque
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
@@ -105,6 +106,27 @@ class SpaceTab:
         others = [{**busy.get(id, {}), "id": id} for id in self.user.others()]
         return {"space": type(space).__name__, "me": str(self.user.id), "agents": others}
 
+    def behind(self, id: str) -> dict[str, Any]:
+        """Return who is behind an agent: its class, its models, and what its recorded runs cost.
+
+        Of an agent of another process nothing is known but that it is elsewhere.
+        """
+        space: Any = self.user.space
+        agent = None if space is None else space._here(id)
+        if agent is None:
+            return {"here": False}
+        members = (getattr(agent, name, None) for name in ("human_agent", "reactive_agent"))
+        of = [agent, *filter(None, members), *getattr(agent, "agents", ())]
+        models = [getattr(getattr(each, "model", None), "name", None) for each in of]
+        journal = getattr(agent, "journal", None)
+        sums = None if journal is None else asdict(journal.sums(agent=id))
+        return {
+            "here": True,
+            "kind": type(agent).__name__,
+            "models": [*dict.fromkeys(filter(None, models))],
+            "sums": sums,
+        }
+
     def send(self, line: str) -> dict[str, Any] | None:
         """Send the message that a line means; return it, or None for a blank line."""
         message = parse_slash(line)
@@ -123,6 +145,7 @@ class SpaceTab:
         from fastapi import Body
 
         router.get("/messages")(self.messages)
+        router.get("/behind")(self.behind)
 
         @router.get("/agents")
         async def agents() -> dict[str, Any]:

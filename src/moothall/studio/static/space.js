@@ -1,9 +1,9 @@
 // The tab Space: the agents, their messages, and the line that a person writes.
 
-import { attempt, call, clock, count, empty, fillWindow, h, json, oneAtATime, replace, result, scroller, sent, toast, update } from "./dom.js";
+import { attempt, button, call, clock, count, dollars, empty, fillWindow, h, json, number, oneAtATime, replace, result, scroller, sent, toast, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { cardSlot } from "./inbox.js";
-import { outcome } from "./values.js";
+import { outcome, prose } from "./values.js";
 
 const MOST = 10000; // messages that are kept here, as at the server
 const WINDOW = 300; // rows in the page at once: more are shown by scrolling up
@@ -200,7 +200,8 @@ export function mount(root) {
       const item = known.get(agent.id) || entry(agent.id, open);
       const dot = item.querySelector(".s-dot");
       dot.className = `s-dot ${busy ? "busy" : ""}`;
-      item.querySelector(".s-doing").textContent = busy ? (agent.handling?.join(", ") || "waits") + " …" : "";
+      const waiting = agent.waiting ? ` · ${agent.waiting.toLocaleString("en")} waiting` : "";
+      item.querySelector(".s-doing").textContent = busy ? `${agent.handling?.join(", ") || "waits"} …${waiting}` : "";
       dot.title = busy ? `busy: ${[...(agent.handling || []), agent.waiting ? `${agent.waiting} waiting` : "", agent.asking ? "waits for approval" : ""].filter(Boolean).join(", ")}` : "free";
       return item;
     }));
@@ -208,16 +209,36 @@ export function mount(root) {
 
   function entry(id, open) {
     const actions = h("ul", { class: "s-actions" });
+    const behind = h("div", { class: "s-behind" });
     const details = h("details", { "data-id": id, open: open.has(id), ontoggle: async () => {
       if (!details.open || actions.childElementCount) return;
       replace(actions, h("li", {}, "…"));
-      const help = await call(`space/help?id=${encodeURIComponent(id)}`);
+      const [help, who] = await Promise.all(["help", "behind"].map((part) => call(`space/${part}?id=${encodeURIComponent(id)}`)));
       const names = Object.entries(help);
+      replace(behind, whoSaid(id, who), names.length ? h("button", { type: "button", class: "s-link", onclick: () => showHelp(id, names) }, "Help as a page") : null);
       replace(actions, names.length ? names.map(([name, told]) => h("li", {},
         h("button", { type: "button", title: typeof told === "object" ? told?.description || "" : "", onclick: () => insert(id, name, told) }, name),
         h("span", { class: "s-soft" }, typeof told?.description === "string" ? told.description.split("\n")[0] : ""))) : h("li", {}, empty("It offers no actions, or is busy.")));
-    } }, h("summary", {}, h("span", { class: "s-dot" }), id, h("span", { class: "s-soft s-doing" })), actions);
+    } }, h("summary", {}, h("span", { class: "s-dot" }), id, h("span", { class: "s-soft s-doing" })), behind, actions);
     return h("li", { "data-id": id }, details);
+  }
+
+  // Who is behind an agent: its class, its models, and what its recorded runs have cost.
+  function whoSaid(id, { here, kind, models, sums }) {
+    if (!here) return h("p", { class: "s-soft" }, "In another process.");
+    const cost = sums && `${count(sums.runs, "run")}, ${number(sums.tokens)} tokens${sums.usd ? `, ${dollars(sums.usd)}` : ""}`;
+    return h("p", { class: "s-soft" }, [kind === id ? null : kind, models.length ? `model ${models.join(", ")}` : null, cost || (models.length ? "no run is recorded" : null)].filter(Boolean).join(" · "));
+  }
+
+  // All that an agent says of its actions, over the page until it is closed.
+  function showHelp(id, names) {
+    const kind = (told) => [json(told?.type ?? "any"), told?.default === undefined ? "" : `, ${json(told.default)} if left out`].join("");
+    const one = ([name, told]) => h("section", {}, h("h3", { "aria-level": 3 }, name), prose(String(told?.description ?? "")),
+      Object.keys(told?.args || {}).length ? h("table", { class: "s-table" }, h("tbody", {}, Object.entries(told.args).map(([arg, its]) => h("tr", {}, h("th", { scope: "row" }, arg), h("td", {}, kind(its)), h("td", {}, its?.description || ""))))) : null,
+      told?.returns ? h("p", { class: "s-soft" }, `Returns ${kind(told.returns)}. ${told.returns.description || ""}`) : null);
+    const shown = h("dialog", { class: "s-dialog", "aria-label": `Help of ${id}`, onclose: () => shown.remove() }, h("header", { class: "s-row" }, h("h2", {}, `What ${id} does`), button("Close", () => shown.close(), "quiet")), names.map(one));
+    root.append(shown);
+    shown.showModal();
   }
 
   const quoted = (id) => (/^[^\s".:\\]+$/.test(id) ? id : JSON.stringify(id));
