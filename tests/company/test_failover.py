@@ -104,7 +104,6 @@ class Processes:
         self.next = self._start()
 
     def _start(self) -> Served:
-        os.environ["TOKEN"] = "secret"
         served = Served(self.folder)
         self.everything.append(served)
         return served

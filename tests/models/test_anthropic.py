@@ -398,8 +398,10 @@ def test_anthropic_sdk_understands_the_server_of_these_tests() -> None:
         messages_format.message(THOUGHT, ADD, stop_reason="tool_use"),
         messages_format.streamed(THOUGHT, {"type": "text", "text": "It is 3."}),
     )
-    with OpenAIServer(*answers) as server:
-        client = anthropic.Anthropic(api_key=KEY, base_url=server.url.removesuffix("/v1"))
+    with (
+        OpenAIServer(*answers) as server,
+        anthropic.Anthropic(api_key=KEY, base_url=server.url.removesuffix("/v1")) as client,
+    ):
         asked: Any = {"model": "m", "max_tokens": 9, "messages": user("Add")}
         whole = client.messages.create(**asked)
         with client.messages.stream(**asked) as stream:
