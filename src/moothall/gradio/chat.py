@@ -174,7 +174,8 @@ class GradioChat(Served):
             seen, shown = gradio.State(None), gradio.State(0)
             outputs = [seen, shown, chat, waits, asked, answer, permit, refuse]
             timer = gradio.Timer(_LOOKS_S)
-            timer.tick(self._look, seen, outputs, **quiet)
+            # A look whose answer is lost on the way must not hold up those after it.
+            timer.tick(self._look, seen, outputs, trigger_mode="multiple", **quiet)
             page.load(self._look, seen, outputs, **quiet)
             line.submit(self._say, line, line, **quiet)
             for button, permits in ((permit, True), (refuse, False)):
