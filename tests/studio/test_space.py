@@ -121,7 +121,7 @@ def test_a_person_talks_calls_and_looks_back(space: NativeSpace, page: Page) -> 
     expect(page.get_by_text("Nobody else is in this space.")).to_be_visible()
 
 
-def test_who_is_behind_an_agent_and_its_help_are_shown(
+def test_space_tab_shows_an_agents_class_model_cost_and_help(
     space: NativeSpace, page: Page, studio: Studio
 ) -> None:
     """Its class, its model and what its recorded runs have cost; its help as a list."""
