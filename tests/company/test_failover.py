@@ -284,7 +284,8 @@ def test_serve_deaths_of_every_kind_leave_no_request_without_an_outcome(
             outcomes[outcome] += many
     print(f"{died.total()} deaths: {dict(died)}; slowest {dict(slowest)}; {dict(outcomes)}")
     check_all(loads, tmp_path)
-    assert {*outcomes} <= {"ok", "InDoubt", "AgentStopped"}
+    # Nobody serves an agent while the broker and its process die together: that is said at once.
+    assert {*outcomes} <= {"ok", "InDoubt", "AgentStopped", "AgentNotFound"}
 
 
 def agents_die(
