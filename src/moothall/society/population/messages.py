@@ -81,7 +81,9 @@ def deliver_to_rows(society: Any, sent: list[Sent], more: bool, said: Table | No
             if row != number or to >= 0:
                 listed.append((row, *heard))
                 came.append(each)
-    if before is not None and said is None and not came:
+    if said is None and not came:
+        if before is None:
+            books.messages = Messages(*np.empty((len(PARTS), 0), np.int64))
         return 0
     parts = [[getattr(before, name) for name in PARTS]] if before is not None else []
     if said is not None:
