@@ -97,6 +97,12 @@ class MemoryConformance:
         assert memory.get_memories() == given
         assert memory.get_memories() == given
 
+    @pytest.mark.parametrize("item", (None, "hello", [user("a")]))
+    def test_memory_refuses_what_is_no_chat_message(self, memory: Any, item: Any) -> None:
+        with pytest.raises(TypeError, match=r"a memory is a chat message .*, not "):
+            memory.add_memory(item)
+        assert memory.get_memories() == []
+
     @pytest.mark.parametrize("limit", (None, 0, 1, 2, 3, 4, 10**30))
     def test_a_limit_gives_the_last_so_many(self, memory: Any, limit: int | None) -> None:
         given = [user("a"), said("b"), user("c")]

@@ -377,6 +377,45 @@ def test_a_memory_that_cannot_be_read_is_named(caplog: pytest.LogCaptureFixture)
     assert "the model" not in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    (
+        (None, "get_memories must give a list of chat messages, got NoneType"),
+        (["hi"], 'a memory is a chat message {"role": …, "content": …}, not str'),
+        ([{"content": "hi"}], "a chat message of get_memories has no role: {'content': 'hi'}"),
+    ),
+)
+def test_a_memory_that_gives_no_chat_messages_is_named(
+    caplog: pytest.LogCaptureFixture, given: Any, shown: str
+) -> None:
+    class Wrong(Memory):
+        def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
+            return given  # type: ignore[no-any-return]
+
+    thinker, _ = agent(say("ok"), memory=Wrong())
+    reply = thinker.reply_sync("go")
+    assert reply.stop_reason == "error"
+    assert shown in reply.detail
+    assert "the memory of agent 'thinker' failed: TypeError: " in caplog.text
+    assert "the model" not in caplog.text
+
+
+def test_a_memory_with_async_methods_is_refused_when_the_agent_is_made() -> None:
+    class Remote:
+        def add_memory(self, memory: dict[str, Any]) -> None: ...
+
+        async def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
+            return []
+
+    wrong: Any = Remote()
+    shown = "memory= needs plain methods, and get_memories of a Remote is async"
+    with pytest.raises(DefinitionError, match=f"agent 'thinker': {shown}"):
+        agent(say("ok"), memory=wrong)
+    thinker, _ = agent(say("ok"), memory=lambda thread: wrong)
+    with pytest.raises(DefinitionError, match=shown):
+        thinker.reply_sync("go")
+
+
 @pytest.mark.parametrize("context", (None, 4096, 128_000))
 def test_the_task_is_shown_beside_a_huge_result(context: int | None) -> None:
     def flood() -> str:

@@ -67,7 +67,13 @@ class Memory:
         self.__dict__.pop("_told", None)
 
     def add_memory(self, memory: dict[str, Any]) -> None:
-        """Add a chat message, `{"role": …, "content": …}`."""
+        """Add a chat message, `{"role": …, "content": …}`.
+
+        Raises:
+            TypeError: the message is not a dict
+        """
+        if type(memory) is not dict:
+            check_memory(memory)
         self.items.append(memory)
 
     def add_once(self, memory: dict[str, Any], run: str, sequence: int) -> None:
@@ -186,6 +192,18 @@ def check_memory(memory: object) -> None:
         raise TypeError(
             f'a memory is a chat message {{"role": …, "content": …}}, not {type(memory).__name__}'
         )
+
+
+def check_memories(memories: object) -> None:
+    """Raise unless the value can be the messages of a prompt."""
+    if not isinstance(memories, list):
+        given = type(memories).__name__
+        raise TypeError(f"get_memories must give a list of chat messages, got {given}")
+    for memory in memories:
+        if type(memory) is not dict:
+            check_memory(memory)
+        if "role" not in memory:
+            raise TypeError(f"a chat message of get_memories has no role: {memory!r:.80}")
 
 
 def last(items: list[dict[str, Any]], limit: int | None) -> list[dict[str, Any]]:

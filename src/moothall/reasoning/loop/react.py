@@ -27,6 +27,7 @@ from moothall.reasoning.loop.parts import (
     TRIES,
     Actions,
     Check,
+    check_memory_part,
     checked_discover,
     checked_goals,
     checked_policy,
@@ -155,7 +156,7 @@ class ReActAgent(RecordedAgent):
             self.goals = goals
         if memory is not None:
             if not makes_memories(memory):
-                check_part(memory, ("add_memory", "get_memories"), "memory", id)
+                check_memory_part(memory, "memory", id)
             self._memory = memory
         if environment is not None:
             check_part(environment, ("execute_action",), "environment", id)
@@ -241,7 +242,7 @@ class ReActAgent(RecordedAgent):
             given = self.__dict__.setdefault("_memory", self._bounded())
         if makes_memories(given):
             made: Any = given(thread)  # type: ignore[operator]
-            check_part(made, ("add_memory", "get_memories"), "what the function of memory", self.id)
+            check_memory_part(made, "what the function of memory", self.id)
             return made  # type: ignore[no-any-return]
         whole: Any = given
         if thread is None:

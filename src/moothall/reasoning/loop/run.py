@@ -37,7 +37,7 @@ from moothall.reasoning.loop.given import (
     result_content,
     system_text,
 )
-from moothall.reasoning.loop.parts import Looping, context_of
+from moothall.reasoning.loop.parts import Looping, context_of, messages_of
 from moothall.reasoning.loop.provenance import Shown, look, mark_fault, mark_result, marked
 from moothall.reasoning.loop.recording import (
     LoopState,
@@ -431,10 +431,7 @@ class Run:
     def prompt(self) -> list[dict[str, Any]]:
         """Return the model's prompt, from the current memory and goals."""
         agent = self.agent
-        try:
-            prompt = self.memory.get_memories()
-        except Exception as error:
-            raise Stop.on_memory(agent.id, error) from error
+        prompt = messages_of(self.memory, agent.id)
         own = agent.system_prompt
         if callable(own):
             own = self._system
