@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
@@ -100,3 +100,15 @@ def test_a_schedule_refuses_what_is_no_time(given: dict[str, Any], told: str | N
         return
     with pytest.raises(ConfigError, match=told):
         Schedule(**given)
+
+
+@pytest.mark.parametrize("every", (0.01, 0.05, 0.1, 0.2, 0.3, 1 / 3, 0.7, 1, 60.1, 86400))
+def test_schedule_of_any_interval_comes_to_each_time_once(every: float) -> None:
+    schedule = Schedule(every=every)
+    last = next(schedule.after(datetime(2026, 11, 25, 12, 20, 55, 600000, tzinfo=UTC)))
+    for _ in range(2000):
+        following = next(schedule.after(last))
+        assert abs((following - last).total_seconds() - every) <= 2e-6
+        assert schedule.latest(last, following) == following
+        assert schedule.latest(last, following - timedelta(microseconds=1)) is None
+        last = following

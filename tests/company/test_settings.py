@@ -79,6 +79,8 @@ AGENT = "agents:\n  Clerk:\n    ref: program.py:Clerk\n"
             AGENT + "schedules:\n  s:\n    every: 5m\n    to: Clerk",
             ":4: schedules: need a journal, which has each firing before it runs",
         ),
+        (AGENT + "budget: {usd: true}", ":4: budget.usd: must be a valid number"),
+        (AGENT + "budget: {usd: .inf}", ":4: budget.usd: must be a finite number"),
         (AGENT + "agents: {}", ":4: 'agents' appears twice"),
         (AGENT + "drain: !!python/object:os.system x", "python/object"),
     ),

@@ -310,6 +310,42 @@ def test_a_company_whose_agent_cannot_be_made_does_not_start(
         live(company, work)
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    (
+        ("agents: {A: {kind: react, options: {model: nope}}}", "agent 'A': there is no model"),
+        ("agents: {A: {kind: host, options: {root: gone}}}", "does not exist"),
+        ("agents: {A: {kind: mcp}}", "agent 'A': options need target"),
+        (
+            "agents: {A: {ref: 'program.py:clerk'}}\nbroker: {tls: true, ca_file: gone.pem}",
+            "broker.ca_file: there is no file",
+        ),
+    ),
+    ids=["model", "folder", "target", "certificate"],
+)
+def test_company_whose_file_names_what_is_not_there_does_not_start(
+    make_company: MakeCompany, text: str, told: str
+) -> None:
+    async def work(me: Agent) -> None:
+        raise AssertionError("it has started")
+
+    with pytest.raises(ConfigError, match=told):
+        live(make_company(text), work)
+
+
+def test_company_names_each_agent_that_its_modules_do_not_have(make_company: MakeCompany) -> None:
+    async def work(me: Agent) -> None:
+        raise AssertionError("it has started")
+
+    company = make_company(
+        "agents: {A: {ref: 'program.py:Gone'}, B: {ref: 'gone.py:B'}, C: {ref: 'program.py:clerk'}}"
+    )
+    with pytest.raises(ConfigError) as error:
+        live(company, work)
+    assert "agent 'A': 'program.py:Gone'" in str(error.value)
+    assert "agent 'B': 'gone.py:B'" in str(error.value)
+
+
 def test_a_function_without_id_makes_an_agent_of_that_id(make_company: MakeCompany) -> None:
     async def work(me: Agent) -> int:
         number: int = await me.ask("Clerk", "which")

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -20,12 +20,19 @@ from moothall.company.metrics import Metrics
 from moothall.company.scheduler import Call, Scheduler
 from moothall.company.settings import AgentSettings, Settings, read_settings
 from moothall.company.supervisor import Supervised, Supervisor
-from moothall.errors import AgentDied, ConfigError, GivenUp, MissingExtra, MoothallError
+from moothall.errors import (
+    AgentDied,
+    ConfigError,
+    GivenUp,
+    MissingExtra,
+    MoothallError,
+    RequestTimeout,
+)
 from moothall.orders.named_agents import AgentSource
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.recorded_agent import RecordedAgent
 from moothall.reasoning.threaded import Threaded
-from moothall.text import log_failure
+from moothall.text import error_text, log_failure
 from moothall.threads import called
 
 logger: logging.Logger = logging.getLogger("moothall.company")
@@ -90,6 +97,7 @@ class Company:
             lambda: self._space.connected,
         )
         self._gone: dict[str, asyncio.Event] = {}
+        self._mistaken: dict[str, str] = {}  # agents of built-in kinds that cannot be made
         self._tasks: list[asyncio.Task[Any]] = []
         self._scheduler: Scheduler | None = None
         self._failed: BaseException | None = None
@@ -197,6 +205,7 @@ class Company:
             await self._space.open(self.name)
             self._start()
             await self._settled()
+            self._refuse([*self._mistaken.values()])
             self._listen()
         except BaseException:
             await self._drain(0)
@@ -208,9 +217,19 @@ class Company:
 
     def _check(self) -> None:
         """Import the modules that the file names, to report mistakes before the start."""
-        for source in self._sources.values():
-            if source is not None:
+        faults = self._space.missing_files()
+        for name, source in self._sources.items():
+            if source is None:
+                continue
+            try:
                 source.checked()
+            except MoothallError as error:
+                faults.append(f"agent {name!r}: {error}")
+        self._refuse(faults)
+
+    def _refuse(self, faults: Sequence[str]) -> None:
+        if faults:
+            raise ConfigError("\n".join(f"{self.name}: {each}" for each in faults))
 
     def _start(self) -> None:
         self.space._left = self._on_left
@@ -230,7 +249,16 @@ class Company:
             self._task(self._keep_up(self._scheduler))
 
     def _task(self, work: Any) -> None:
-        self._tasks.append(asyncio.create_task(work))
+        task = asyncio.create_task(work)
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        """End the company, if a part of its own work has failed: nothing else would show it."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log_failure(logger, "the company cannot go on", error)
+            self._end(GivenUp(f"the company cannot go on: {error_text(error, 1000)}"))
 
     async def _settled(self) -> None:
         """Wait until each agent runs, stands by or has died once."""
@@ -337,7 +365,13 @@ class Company:
 
     def _made(self, name: str, given: AgentSettings) -> Agent:
         source = self._sources[name]
-        agent = agent_of(name, given, source, self._folder)
+        try:
+            agent = agent_of(name, given, source, self._folder)
+        except MoothallError as error:
+            if source is None:  # only what the file says can be wrong
+                where = f"agent {name!r}: "
+                self._mistaken[name] = where + str(error).removeprefix(where)
+            raise
         return self._space.equip(agent, name, given)
 
     async def _in_background(self, agent: Agent) -> None:
@@ -392,16 +426,19 @@ class Company:
 
     async def _resume(self, agent: RecordedAgent) -> None:
         """Resume an agent's stopped runs, and from then on the runs that a person decides about."""
-        name = str(agent.id)
-        try:
-            for each in await agent.resume_runs(which=self._space.resumes):
-                logger.info("run %r is resumed: %s", each.run.id, each.outcome)
-            while True:
-                await asyncio.sleep(_DECIDED_S)
+        resumed = False
+        while True:
+            try:
+                if not resumed:
+                    for each in await agent.resume_runs(which=self._space.resumes):
+                        logger.info("run %r is resumed: %s", each.run.id, each.outcome)
+                    resumed = True
                 for each in await agent.resume_decided():
                     logger.info("run %r is decided: %s", each.run.id, each.outcome)
-        except MoothallError as error:
-            logger.error("what agent %r had begun cannot be looked up: %s", name, error)
+            except MoothallError as error:  # such as a server of the journal that restarts
+                text = "what agent %r had begun cannot be looked up: %s"
+                logger.error(text, agent.id, error)
+            await asyncio.sleep(_DECIDED_S)
 
     async def _keep_up(self, scheduler: Scheduler) -> None:
         """Fire the schedules once their agents are in the space; resume firings that stopped."""
@@ -411,13 +448,23 @@ class Company:
             await self._changed.wait()
         async with asyncio.TaskGroup() as group:
             for call in self._calls.values():
-                group.create_task(scheduler.keep(call))
+                group.create_task(self._fire_at_times(scheduler, call))
             while True:
                 try:
                     await scheduler.resume(self._calls)
                 except MoothallError as error:
                     logger.error("firings that stopped cannot be looked up: %s", error)
                 await asyncio.sleep(_STOPPED_S)
+
+    async def _fire_at_times(self, scheduler: Scheduler, call: Call) -> None:
+        """Fire one schedule; times at which the journal could not be used count as missed."""
+        while True:
+            try:
+                await scheduler.keep(call)
+                return
+            except MoothallError as error:
+                logger.error("schedule %r waits for the journal: %s", call.name, error)
+            await asyncio.sleep(_STOPPED_S)
 
     def _repeats(self, call: Call) -> bool:
         """Return whether a call whose outcome is unknown is made again."""
@@ -433,10 +480,17 @@ class Company:
         timeout = self.settings.schedules[call.name].timeout
         if isinstance(agent, ConversationalAgent) and agent._resumes(call.action):
             # Its run has the firing's id, so that it goes on if the process dies.
-            content, thread = args.get("content", ""), args.get("thread") or f"schedule/{call.name}"
-            async with asyncio.timeout(timeout):
-                reply = await agent.reply(content, thread=thread, run_id=f"{run_id}/reply")
-            return reply.text
+            where = f"{call.to}.{call.action}"
+            given = agent.offers[call.action].check(args, where)
+            thread = given.get("thread") or f"schedule/{call.name}"
+            try:
+                async with asyncio.timeout(timeout):
+                    reply = await agent.reply(
+                        given["content"], thread=thread, run_id=f"{run_id}/reply"
+                    )
+            except TimeoutError as error:
+                raise RequestTimeout(f'no answer from "{where}" in {timeout:g} s') from error
+            return agent._said(reply)
         sender = await self._space.sender(f"schedule.{call.name}")
         action = {"name": call.action, "args": args}
         return await sender.request({"id": run_id, "to": call.to, "action": action}, timeout, True)

@@ -77,6 +77,15 @@ class CompanySpace:
         """Return a path relative to the file's folder."""
         return None if name is None else self._folder / name
 
+    def missing_files(self) -> list[str]:
+        """Return what is wrong with the files of certificates that the settings name."""
+        broker, faults = self._settings.broker, []
+        for key in ("ca_file", "cert_file", "key_file"):
+            path = self._path(getattr(broker, key, None))
+            if path is not None and not path.is_file():
+                faults.append(f"broker.{key}: there is no file {str(path)!r}")
+        return faults
+
     def _amqp(self, broker: BrokerSettings, **more: Any) -> Any:
         from moothall.spaces.amqp.amqp_options import AMQPOptions
         from moothall.spaces.amqp.amqp_space import AMQPSpace

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from zoneinfo import ZoneInfo
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 Missed: TypeAlias = Literal["skip", "once", "all"]
 """Which of the missed times fire later; a time is missed if it passes while no process runs."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _MOST: Final = 1000
 """The most missed times that fire later."""
@@ -68,9 +71,9 @@ class Schedule:
     def after(self, moment: datetime) -> Iterator[datetime]:
         """Yield the times of the firings after a moment, in UTC, in order."""
         if self.every is not None:
-            number = math.floor(round(moment.timestamp() / self.every, 6)) + 1
+            number = self._number(moment) + 1
             while True:
-                yield datetime.fromtimestamp(number * self.every, UTC)
+                yield self._time(number)
                 number += 1
         for each in self._simulated(moment.astimezone(self._zone)):
             at = each.astimezone(UTC)
@@ -97,8 +100,7 @@ class Schedule:
     def latest(self, last: datetime, now: datetime) -> datetime | None:
         """Return the last firing after `last` and up to `now`, or None."""
         if self.every is not None:
-            number = math.floor(round(now.timestamp() / self.every, 6))
-            at = datetime.fromtimestamp(number * self.every, UTC)
+            at = self._time(self._number(now))
         else:
             back = self._simulated(now.astimezone(self._zone), reverse=True)
             # The simulation begins before `now`: a firing at this very moment comes first.
@@ -107,6 +109,20 @@ class Schedule:
             if forward is not None and forward <= now:
                 at = forward
         return at if last < at <= now else None
+
+    def _time(self, number: int) -> datetime:
+        """Return the time of a firing, which the number of intervals since 1970 names."""
+        return _EPOCH + timedelta(microseconds=round(number * self._microseconds()))
+
+    def _number(self, moment: datetime) -> int:
+        """Return the number of the last firing up to a moment, in exact arithmetic."""
+        since = (moment - _EPOCH) // timedelta(microseconds=1)
+        number = math.floor(since / self._microseconds())
+        # A time is a whole number of microseconds, which may lie before the multiple itself.
+        return number + 1 if self._time(number + 1) <= moment else number
+
+    def _microseconds(self) -> Fraction:
+        return Fraction(repr(self.every)) * 1_000_000
 
     def _simulated(self, moment: datetime, reverse: bool = False) -> CronSim:
         from cronsim import CronSim

@@ -10,7 +10,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.company.schedule import Schedule, stamp
-from moothall.errors import InDoubt, MoothallError, RequestError, RunHeld, RunMismatch
+from moothall.errors import (
+    InDoubt,
+    JournalError,
+    MoothallError,
+    RequestError,
+    RunHeld,
+    RunMismatch,
+)
 from moothall.jsonvalue import as_json
 from moothall.reasoning.record import recorded
 from moothall.text import error_text, log_failure
@@ -132,7 +139,10 @@ class Scheduler:
             outcome = "InDoubt" if isinstance(error, InDoubt) else "RunMismatch"
         except MoothallError as error:
             log_failure(logger, f"firing {run_id!r} failed", error)
-            outcome = type(error).__name__
+            self.fired(call.name, type(error).__name__)
+            if isinstance(error, JournalError):
+                raise  # whether the journal has it is seen later
+            return
         if outcome is not None:
             self.fired(call.name, outcome)
 
@@ -168,8 +178,12 @@ class Scheduler:
                         "outcome": "ok",
                         "value": as_json(await self._made(call, given, run_id)),
                     }
-                except (RequestError, InDoubt) as error:
-                    return {"outcome": type(error).__name__, "error": error_text(error, 1000)}
+                except (JournalError, RunHeld, RunMismatch):
+                    raise
+                except Exception as error:  # whatever it is, it is this call's outcome alone
+                    known = isinstance(error, RequestError)
+                    name = type(error).__name__ if known else "ActionError"
+                    return {"outcome": name, "error": error_text(error, 1000)}
 
             way: Any = "repeat" if self.repeats(call) else "ask"
             ended = await record.step("call", make, outcome=way, action=about, decided=_decided)

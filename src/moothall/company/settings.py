@@ -60,7 +60,7 @@ class BudgetSettings(_Part):
     """Limits, as of `Budget`."""
 
     tokens: Count | None = None
-    usd: Annotated[float, Field(ge=0)] | None = None
+    usd: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] | None = None
     model_calls: Count | None = None
     actions: Count | None = None
     per: Literal["day", "month"] | None = None
