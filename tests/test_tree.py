@@ -75,6 +75,21 @@ ORDER = (
 
 # The same inside a package: its folders and files, from the ground up.
 FLOORS = {
+    "mcp": (
+        "target",
+        "listing",
+        "lock",
+        "questions",
+        "results",
+        "request",
+        "process",
+        "web",
+        "received",
+        "live",
+        "connection",
+        "tools",
+        "agent",
+    ),
     "doors": (
         "checks",
         "callers",

@@ -1,7 +1,8 @@
 """An MCP server without the SDK, which starts fast, and misbehaves where a test asks for that.
 
 Its tools are in the file that its first argument names, each time that it lists them; by default
-those of `TOOLS`. With `silent` as its second argument it answers nothing; `list:JSON` is a list.
+those of `TOOLS`. With `silent:WORDS` as its second argument it answers nothing;
+`list:JSON` is a list; with `promises` it says that it has resources and prompts.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ TOOLS = [
             *(
                 "fail",
                 "wait",
+                "stuck",
                 "die",
                 "noise",
                 "babble",
@@ -79,7 +81,8 @@ class Server:
         self.note(f"started {os.getpid()}")
         for line in sys.stdin:
             message = json.loads(line)
-            if self.mode == "silent":
+            if self.mode.startswith("silent"):
+                print(self.mode[7:], file=sys.stderr, flush=True)
                 continue
             method, id = message.get("method"), message.get("id")
             if method is None:
@@ -93,7 +96,10 @@ class Server:
                     id=id,
                     result={
                         "protocolVersion": message["params"]["protocolVersion"],
-                        "capabilities": {"tools": {"listChanged": True}},
+                        "capabilities": {
+                            "tools": {"listChanged": True},
+                            **({"resources": {}, "prompts": {}} if self.mode == "promises" else {}),
+                        },
                         "serverInfo": {"name": "misbehaving", "version": "1"},
                     },
                 )
@@ -123,6 +129,8 @@ class Server:
             self.text(id, "the disk is full", isError=True)
         elif name == "wait":
             pass
+        elif name == "stuck":
+            print("no disk", file=sys.stderr, flush=True)
         elif name == "die":
             print("out of paper", file=sys.stderr, flush=True)
             os._exit(3)

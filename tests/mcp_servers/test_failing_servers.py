@@ -35,7 +35,7 @@ def ends(pid: int) -> bool:
     ("tool", "told"),
     (
         ("die", r"ended \(exit code 3\); on its standard error: out of paper"),
-        ("close", "ended"),
+        ("close", "has closed its output"),
         ("babble", "printed 1,000 lines .* such as 'I am a log line'"),
         ("chatter", "sent 10,000 messages, and answered nothing"),
         ("long", "a message of more than 16,777,216 bytes"),
@@ -212,6 +212,64 @@ def test_mcp_list_that_is_none_ends_the_start(server: Make) -> None:
     for each in ('{"name": 5}', '{"name": "a", "inputSchema": 5}', '{"name": "a"}', "5"):
         with pytest.raises(MCPServerError, match="what the protocol does not allow: tools"):
             _ = server(mode=f"list:[{each}]").offers
+
+
+def test_mcp_tools_that_the_protocol_does_not_allow_are_left_out_and_named(
+    server: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    import json
+
+    fine = {"name": "fine", "inputSchema": {"type": "object"}}
+    wrong = [{"name": "a"}, {"name": "b", "inputSchema": None}, {"name": 5}, "c"]
+    with NativeSpace() as space:
+        odd = space.add(server(mode="list:" + json.dumps([*wrong, fine])))
+        assert space.add(Agent("me")).ask("odd", "fine").result(20) == "called fine"
+        assert [*odd._tools()] == ["odd_fine"]
+    assert "4 tools are left out" in caplog.text
+    assert "'a' (inputSchema: Field required)" in caplog.text
+
+
+def test_mcp_schema_without_a_type_is_that_of_an_object(server: Make) -> None:
+    import json
+
+    tools = [{"name": "fine", "inputSchema": {}}]
+    with NativeSpace() as space:
+        space.add(server(mode="list:" + json.dumps(tools)))
+        assert space.add(Agent("me")).ask("odd", "fine").result(20) == "called fine"
+
+
+def test_mcp_schema_of_an_earlier_draft_is_checked_by_that_draft(server: Make) -> None:
+    import json
+
+    pair = {"type": "array", "items": [{"type": "string"}, {"type": "integer"}]}
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "properties": {"pair": pair},
+    }
+    tools = [{"name": "fine", "inputSchema": schema}]
+    with NativeSpace() as space:
+        space.add(server(mode="list:" + json.dumps(tools)))
+        me = space.add(Agent("me"))
+        assert me.ask("odd", "fine", pair=["a", 1]).result(20) == "called fine"
+        with pytest.raises(InvalidArguments, match="'b' is not of type 'integer'"):
+            me.ask("odd", "fine", pair=["a", "b"]).result(20)
+
+
+def test_mcp_server_without_the_lists_that_it_promises_is_used_without_them(server: Make) -> None:
+    assert "echo" in server(mode="promises").offers
+
+
+def test_mcp_server_that_hangs_at_the_start_shows_its_last_words(server: Make) -> None:
+    with pytest.raises(MCPServerError, match="on its standard error: log in at example"):
+        _ = server(mode="silent:log in at example", timeout_s=1.0).offers
+
+
+def test_mcp_call_that_takes_too_long_shows_what_the_server_wrote(server: Make) -> None:
+    with NativeSpace() as space:
+        space.add(server(timeout_s=1.0))
+        with pytest.raises(ActionError, match="longer than 1 s; on its standard error: no disk"):
+            space.add(Agent("me")).ask("odd", "stuck").result(20)
 
 
 def test_mcp_fork_opens_a_connection_of_its_own(server: Make) -> None:

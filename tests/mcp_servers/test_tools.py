@@ -296,6 +296,13 @@ def test_mcp_agent_that_nobody_uses_ends_its_server(tmp_path: Path) -> None:
         ({"target": "http://x", "env": {"a": "b"}}, "env= is for a command"),
         ({"target": "x", "env": {"a": 5}}, "env= must be texts by name"),
         ({"target": "x", "idempotent": "a"}, "idempotent= must be a list"),
+        ({"target": "x", "idempotent": 5}, "idempotent= must be a list"),
+        ({"target": "x", "idempotent": [5]}, "idempotent= must be a list"),
+        ({"target": "x", "lock": 5}, "lock= must be a path"),
+        ({"target": "ws://x/mcp"}, "must begin with https:// or http://"),
+        ({"target": "http://x:99999/mcp"}, "Port out of range"),
+        ({"target": "http://x", "headers": {"a": "b\r\nc: d"}}, "headers= must be ASCII texts"),
+        ({"target": "http://x", "headers": {"a": "€"}}, "headers= must be ASCII texts"),
         ({"target": "x", "timeout": 5}, "no argument timeout="),
     ),
 )
@@ -308,3 +315,11 @@ def test_mcp_command_that_cannot_start_says_which() -> None:
     with NativeSpace() as space, pytest.raises(MCPServerError, match="no such file") as caught:
         space.add(MCPAgent("x", "/no/such/program --here"))
     assert "'/no/such/program --here'" in str(caught.value)
+
+
+def test_mcp_policy_of_a_tool_that_is_none_is_told(
+    server: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert "echo" in server(access={"ehco": ACCESS_DENIED, "add": ACCESS_PERMITTED}).offers
+    assert "access= names 'ehco', which is none of its tools" in caplog.text
+    assert "'add'" not in caplog.text

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
-import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Self, Unpack
-from urllib.parse import urlsplit
 from weakref import WeakMethod, finalize
 
 from moothall.action import (
@@ -31,7 +30,10 @@ from moothall.mcp.connection import Connection
 from moothall.mcp.listing import Definition, Offered
 from moothall.mcp.lock import Lock
 from moothall.mcp.questions import answered
+from moothall.mcp.target import checked_headers, checked_target, checked_texts
 from moothall.mcp.tools import Actions
+from moothall.mcp.web import shown_address
+from moothall.text import nearest
 from moothall.threads import WORKERS, guard, in_child, loop_is_running
 from moothall.workflow import AgentSettings
 
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
     from moothall.context import Context
 
+logger: logging.Logger = logging.getLogger("moothall.mcp")
 _POLICIES = (ACCESS_DENIED, ACCESS_PERMITTED, ACCESS_REQUESTED)
 
 
@@ -101,9 +104,9 @@ class MCPAgent(Agent):
         super().__init__(id, **options)
         MissingExtra.unless("MCPAgent", "mcp", "mcp", "mcp_types")
         where = f"agent {id!r}"
-        self._target = _checked_target(target, where)
-        self._env = _checked_texts(env, "env", where)
-        self._headers = _checked_texts(headers, "headers", where)
+        self._target = checked_target(target, where)
+        self._env = checked_texts(env, "env", where)
+        self._headers = checked_headers(headers, where)
         if isinstance(self._target, str) and env:
             raise DefinitionError(f"{where}: env= is for a command, and target= is an address")
         if headers and not isinstance(self._target, str):
@@ -116,13 +119,19 @@ class MCPAgent(Agent):
                     f"ACCESS_DENIED, or these by the tools' names, got {policy!r:.80}"
                 )
         self._access = access
+        self._unknown = set[str]()  # the names of it that the log has told of
         number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
         if not number or not timeout_s > 0:
             raise DefinitionError(f"{where}: timeout_s= must be above 0, got {timeout_s!r:.80}")
         self._timeout_s = float(timeout_s)
-        if isinstance(idempotent, str):
-            raise DefinitionError(f"{where}: idempotent= must be a list of the tools' names")
-        self._idempotent = frozenset(idempotent)
+        named = not isinstance(idempotent, str) and isinstance(idempotent, Iterable)
+        self._idempotent = frozenset(idempotent if named else ())
+        if not named or not all(isinstance(each, str) for each in self._idempotent):
+            raise DefinitionError(
+                f"{where}: idempotent= must be a list of the tools' names, got {idempotent!r:.80}"
+            )
+        if lock is not None and not isinstance(lock, str | os.PathLike):
+            raise DefinitionError(f"{where}: lock= must be a path, got {lock!r:.80}")
         self._lock = None if lock is None else os.fspath(lock)
         if self._lock is not None:
             Lock(self._lock)
@@ -225,10 +234,7 @@ class MCPAgent(Agent):
         """Return what it is connected to, what is locked and what has changed, for a page."""
         server, connection = self._server, self._connection
         target = self._target
-        where = target if isinstance(target, str) else os.path.basename(target[0])
-        if isinstance(target, str):  # a user, a query or a fragment may be a key
-            parts = urlsplit(target)
-            where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        where = shown_address(target) if isinstance(target, str) else os.path.basename(target[0])
         live = connection is not None and not connection.is_closed and connection._live is not None
         told = {"kind": "MCP server", "where": where, "connected": live, "lock": self._lock}
         tools = {} if server is None else server.tools
@@ -292,7 +298,20 @@ class MCPAgent(Agent):
             str(self.id), offered, self._perform, self._policy_of, self._idempotent, lock
         )
         self._server, self._actions = offered, made
+        self._tell_unknown(made.named)
         self._renew()
+
+    def _tell_unknown(self, known: Iterable[str]) -> None:
+        """Log, once each, the names in `access=` that no tool has: a policy that holds nowhere."""
+        named = self._access if isinstance(self._access, Mapping) else ()
+        for name in {*named}.difference(known, self._unknown):
+            self._unknown.add(name)
+            logger.warning(
+                "%s: access= names %.80r, which is none of its tools%s",
+                self._name,
+                name,
+                nearest(str(name), known),
+            )
 
     def _renew(self) -> None:
         renew: Callable[[], None] | None = getattr(self._mailbox, "renew", None)
@@ -348,39 +367,3 @@ def _seen(tools: Mapping[str, Definition]) -> str:
 
 def _nobody(offered: Offered) -> None:
     """Take what a server offers whose agent is gone."""
-
-
-def _checked_target(target: object, where: str) -> str | list[str]:
-    """Return a target as an address, or as a command's list."""
-    if isinstance(target, str):
-        if target.startswith(("http://", "https://")):
-            try:
-                if not urlsplit(target).hostname:
-                    raise ValueError("it names no host")
-            except ValueError as error:
-                raise DefinitionError(f"{where}: target= {target!r:.200}: {error}") from None
-            return target
-        try:
-            command = shlex.split(target)
-        except ValueError as error:
-            raise DefinitionError(f"{where}: target= is no command: {error}") from None
-    elif isinstance(target, Sequence) and all(isinstance(each, str) for each in target):
-        command = list(target)
-    else:
-        command = []
-    if not command or not command[0]:
-        raise DefinitionError(
-            f"{where}: target= must be a command, as text or a list of texts, or an address "
-            f"(https://…), got {target!r:.80}"
-        )
-    return command
-
-
-def _checked_texts(given: object, name: str, where: str) -> dict[str, str]:
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping) or not all(
-        isinstance(key, str) and isinstance(value, str) for key, value in given.items()
-    ):
-        raise DefinitionError(f"{where}: {name}= must be texts by name, got {type(given).__name__}")
-    return dict(given)

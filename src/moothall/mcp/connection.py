@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -23,7 +23,8 @@ from moothall.errors import ActionError, MCPServerError, MoothallError, SpaceClo
 from moothall.mcp.listing import Offered, read_offered
 from moothall.mcp.live import Live, as_ours, first_set, opened, why_ended
 from moothall.mcp.process import ServerProcess, over_process
-from moothall.mcp.web import over_http
+from moothall.mcp.request import Ask, Request, Send
+from moothall.mcp.web import over_http, shown_address
 from moothall.spaces.loop import LoopThread
 from moothall.text import one_line
 from moothall.threads import settle
@@ -31,31 +32,12 @@ from moothall.threads import settle
 if TYPE_CHECKING:
     import anyio
     import mcp
-    import mcp_types
 
 _FIRST_DELAY_S: Final = 0.2
 _LONGEST_DELAY_S: Final = 30.0
 _RELIST_S: Final = 1.0
 """A server may change its list more often; it is read this often at most."""
 logger: logging.Logger = logging.getLogger("moothall.mcp")
-
-Send = Callable[["mcp.Client"], Awaitable[Any]]
-Ask = Callable[["mcp_types.ElicitRequestParams"], Coroutine[Any, Any, "mcp_types.ElicitResult"]]
-
-
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class Request:
-    """A request of a caller, and the future, of the caller's loop, for its answer."""
-
-    send: Send
-    what: str  # how errors name it
-    answer: asyncio.Future[Any]
-    ask: Ask | None  # asks the person behind the caller, on the caller's loop
-    task: asyncio.Task[None] | None = None
-    timer: asyncio.TimerHandle | None = None
-    asking: asyncio.Future[Any] | None = None
-    trace: Callable[[], None] | None = None  # continues the caller's trace, if there is one
-
 
 _REQUEST: ContextVar[ref[Request] | None] = ContextVar("moothall_mcp_request", default=None)
 """The request that a task of the connection's loop sends. Weak, since the loop keeps contexts."""
@@ -82,6 +64,7 @@ class Connection:
     listed: Callable[[Offered], None]
     _closed: bool = False
     _live: Live | None = None
+    _latest: Live | None = None  # also while it is opened
     _failures: int = 0
     _requests: dict[Request, None] = field(default_factory=dict)
 
@@ -158,8 +141,14 @@ class Connection:
         request.timer = self._thread.loop.call_later(seconds, self._late, request)
 
     def _late(self, request: Request) -> None:
-        text = f"{self.name}: {request.what} took longer than {self.timeout_s:g} s"
-        settle(request.answer, raised=ActionError("TimeoutError", text))
+        what = "connecting" if self._live is None else request.what
+        words = "" if self._latest is None else self._latest.words()
+        text = f"{self.name}: {what} took longer than {self.timeout_s:g} s{words}"
+        sent = self._live is not None
+        settle(
+            request.answer,
+            raised=ActionError("TimeoutError", text) if sent else MCPServerError(text),
+        )
         self._drop(request)
 
     def _drop(self, request: Request) -> None:
@@ -231,7 +220,7 @@ class Connection:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            live = Live()
+            live = self._latest = Live()
             why = "the connection was closed"
             if not self._closed:
                 why = await self._lived(live)
@@ -255,7 +244,9 @@ class Connection:
                 self._failures += 1  # until it has answered a request
                 # Before those that wait for it end without a reason.
                 self._scope.deadline = anyio.current_time() + self.timeout_s * 0.9
-                async with opened(live, self._transport(live), self._elicit, self._notified):
+                async with opened(
+                    live, self._transport(live), self.name, self._elicit, self._notified
+                ):
                     self.listed(await read_offered(live.client, self.name))
                     self._scope.deadline = math.inf
                     self._live = live
@@ -292,6 +283,7 @@ class Connection:
     def _transport(self, live: Live) -> Any:
         """Return what carries the messages of a connection."""
         if isinstance(self.target, str):
+            live.where = shown_address(self.target)
             return over_http(self.target, self.headers, self.name)
         live.process = ServerProcess(self.target, self.env)
         live.over = live.process.over

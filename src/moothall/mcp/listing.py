@@ -135,14 +135,17 @@ def _why(made: Definition) -> tuple[str, str]:
 async def _all(pages: Any, kind: str) -> list[Any]:
     """Return the items of all pages of a list."""
     from mcp import MCPError
+    from mcp_types import METHOD_NOT_FOUND
 
     items: list[Any] = []
     cursor: str | None = None
     for _ in range(_MAX_PAGES):
         try:
             page = await pages(cursor=cursor)
-        except MCPError:
+        except MCPError as error:
             if kind == "resource_templates":  # some servers of resources have none
+                return items
+            if kind != "tools" and error.code == METHOD_NOT_FOUND:  # some only say that they have
                 return items
             raise
         items += getattr(page, kind)

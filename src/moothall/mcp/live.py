@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from moothall.errors import MCPServerError, MoothallError
+from moothall.mcp.received import sifted
 from moothall.text import error_text, one_line
 
 if TYPE_CHECKING:
@@ -21,8 +22,14 @@ class Live:
     def __init__(self) -> None:
         self.client: Any = None
         self.process: ServerProcess | None = None  # None for a server at an address
+        self.where: str = ""  # its address, without what may be secret
         self.over: asyncio.Event = asyncio.Event()  # nothing comes any more
+        self.fault: str = ""  # why nothing more is read of it
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def words(self) -> str:
+        """Return what its process wrote that was no message, as the end of an error's text."""
+        return "" if self.process is None else self.process.words()
 
     def end(self, why: str) -> None:
         """Say why it has ended, once it is closed."""
@@ -32,13 +39,15 @@ class Live:
 
 
 @asynccontextmanager
-async def opened(live: Live, transport: Any, elicit: Any, notified: Any) -> AsyncIterator[None]:
+async def opened(
+    live: Live, transport: Any, name: str, elicit: Any, notified: Any
+) -> AsyncIterator[None]:
     """Open a connection over a transport of the SDK, and close it, in the same task."""
     import mcp
     from mcp_types import Implementation
 
     live.client = mcp.Client(
-        transport,
+        sifted(transport, live, name),
         client_info=Implementation(name="moothall", version=version("moothall")),
         elicitation_callback=elicit,
         message_handler=notified,
@@ -50,6 +59,7 @@ async def opened(live: Live, transport: Any, elicit: Any, notified: Any) -> Asyn
 
 def as_ours(name: str, what: str, error: BaseException) -> MoothallError:
     """Return what a caller is told of an exception of the SDK, in one line."""
+    from mcp import MCPError
     from pydantic import ValidationError
 
     while isinstance(error, BaseExceptionGroup):
@@ -60,6 +70,8 @@ def as_ours(name: str, what: str, error: BaseException) -> MoothallError:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
         why = f"it answered what the protocol does not allow: {where}: {first['msg']}"
+    elif isinstance(error, MCPError):
+        why = error.message
     elif isinstance(error, TimeoutError):
         why = "it did not answer in time"
     else:
@@ -70,12 +82,15 @@ def as_ours(name: str, what: str, error: BaseException) -> MoothallError:
 def why_ended(name: str, live: Live, failure: BaseException | None) -> str:
     """Return why a connection has ended, or could not be opened."""
     process = live.process
+    if live.fault:
+        return live.fault + live.words()
     if process is not None and process.over.is_set():
         return process.reason()
     if failure is None:
         return "the connection has ended"
-    told = str(as_ours(name, "connecting", failure)).removeprefix(f"{name}: ")
-    return told if process is None else told + process.words()
+    what = f"connecting to {live.where}" if live.where else "connecting"
+    told = str(as_ours(name, what, failure)).removeprefix(f"{name}: ")
+    return told + live.words()
 
 
 async def first_set(*events: asyncio.Event) -> asyncio.Event:

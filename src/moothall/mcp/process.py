@@ -27,14 +27,12 @@ MAX_LINE: Final = 16 * 1024 * 1024
 """How many bytes one message of a server may have."""
 MAX_NOISE: Final = 1000
 """So many lines of a server's output may be no messages, one after the other."""
-MAX_UNASKED: Final = 10_000
-"""So many messages may a server send between two answers."""
 KEPT_STDERR: Final = 4096
 """How many of the last bytes that a server wrote to its standard error are kept."""
 
-_UNUSED: Final = ("notifications/message", "notifications/progress")
-"""What nobody here hears: the SDK would start a task for each."""
 _GRACE_S: Final = 1.0
+_ENDS_S: Final = 0.2
+"""How long a process that ends may take, after its output has closed."""
 _KEPT: Final = (
     *("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ"),
     *("LOGNAME", "SHELL", "TERM", "USER"),
@@ -61,7 +59,7 @@ class ServerProcess:
         self._stderr = _Tail()
         self._noise = 0  # lines in a row that were no messages
         self._printed = ""  # the first of them
-        self._unasked = 0
+        self._closed = ""  # the end of its that it closed first: its output or its input
         self.fault: str = ""  # why reading has ended, unless the process has
         self.over: asyncio.Event = asyncio.Event()  # it sends nothing any more
 
@@ -142,6 +140,7 @@ class ServerProcess:
                         await into.send(message)
                     elif self.fault:
                         break
+                self._closed = self._closed or "output"
                 self.over.set()
         except (BrokenResourceError, ClosedResourceError):
             return  # the session has ended
@@ -179,15 +178,6 @@ class ServerProcess:
                 )
             return None
         self._noise = 0
-        method = getattr(message.message, "method", None)
-        if method is not None:
-            self._unasked += 1
-            if self._unasked >= MAX_UNASKED:
-                self.fault = f"it sent {MAX_UNASKED:,} messages, and answered nothing meanwhile"
-            if self.fault or method in _UNUSED:
-                return None
-        else:
-            self._unasked = 0
         return message
 
     async def transmit(self, source: MemoryObjectReceiveStream[SessionMessage]) -> None:
@@ -200,13 +190,19 @@ class ServerProcess:
                     self._writer.write(text.encode() + b"\n")
                     await self._writer.drain()
                 except OSError:
-                    self.over.set()  # closed its input, or has ended
+                    self._closed = self._closed or "input"
+                    self.over.set()  # or it has ended
                     return
 
     # -- its end -----------------------------------------------------------------------------------
 
     async def stop(self) -> None:
         """End the process, with its group; return when it has ended and nothing is left of it."""
+        if self._closed:  # one that ends does that, too
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(self._exited), _ENDS_S)
+            if not self._exited.done():
+                self.fault = self.fault or f"it has closed its {self._closed}"
         if self._writer is not None:
             self._writer.close()
         for number in (0, signal.SIGTERM, signal.SIGKILL):

@@ -70,6 +70,7 @@ class Actions:
     Attributes:
         offered: the actions that other agents may call, by name
         tools: the same as actions of an agent with a loop, by names that begin with the id
+        named: the server's names for them, which a policy is stated for
     """
 
     def __init__(
@@ -87,11 +88,14 @@ class Actions:
         self._perform = perform
         self._policy = policy
         self._idempotent = frozenset(idempotent)
+        self.named: set[str] = {*offered.tools}
         for each in offered.tools.values():
             self._add(each.name, *self._of_tool(each, lock))
         if offered.resources is not None:
+            self.named.add("read_resource")
             self._add("read_resource", *self._of_resources(offered.resources))
         if offered.prompts is not None:
+            self.named.add("get_prompt")
             self._add("get_prompt", *self._of_prompts(offered.prompts))
 
     def _add(self, name: str, call: Any, options: Mapping[str, Any], fault: str) -> None:

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from moothall.errors import MCPServerError
 from moothall.http.network import check_allowed
 from moothall.mcp.process import MAX_LINE
+from moothall.text import one_line
 
 if TYPE_CHECKING:
     import httpx2
+
+_NO_TOKEN: Final = ' (it may want a token: headers={"Authorization": "Bearer …"})'
+
+
+def shown_address(url: str) -> str:
+    """Return an address without a user, a query or a fragment, which may be secret."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 @asynccontextmanager
@@ -25,8 +37,12 @@ async def over_http(url: str, headers: Mapping[str, str], name: str) -> AsyncIte
         """Bound an answer that is no stream of events; the SDK bounds each event of one."""
         if response.headers.get("content-encoding", "identity") != "identity":
             raise MCPServerError("it compressed its answer, which nobody asked for")
-        if not response.headers.get("content-type", "").startswith("text/event-stream"):
-            response.stream = _bounded_class()(response.stream)
+        if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
+            response.stream = _classes()[0](response.stream)
+        request = response.request
+        ends = response.status_code == 404 and "mcp-session-id" in request.headers  # a session
+        if response.status_code >= 400 and request.method == "POST" and not ends:
+            await _say_status(response)
 
     client = httpx2.AsyncClient(
         headers={"accept-encoding": "identity", **headers},
@@ -40,7 +56,47 @@ async def over_http(url: str, headers: Mapping[str, str], name: str) -> AsyncIte
         yield streams
 
 
-def _bounded_class() -> Any:
+async def _say_status(response: httpx2.Response) -> None:
+    """Make an answer that is only a status an error of the protocol, which the SDK passes on."""
+    from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND
+
+    stream = response.stream
+    body = b"".join([piece async for piece in stream])  # type: ignore[union-attr]
+    if not _is_error(body):
+        known = "authorization" in response.request.headers
+        text = _status_text(response, body, known)
+        code = METHOD_NOT_FOUND if response.status_code == 404 else INTERNAL_ERROR
+        error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": text}}
+        body = json.dumps(error).encode()
+        response.headers["content-type"] = "application/json"
+        response.headers.pop("content-length", None)
+    response.stream = _classes()[1](body, stream)
+
+
+def _status_text(response: httpx2.Response, body: bytes, authorized: bool) -> str:
+    """Return what an answer says that is only a status."""
+    status = response.status_code
+    text = f"it answered HTTP {status} {response.reason_phrase}".rstrip()
+    said = one_line(body[:1000].decode(errors="replace"), 200)
+    if said and not said.startswith("<"):
+        text += f": {said}"
+    if status in (401, 403):
+        text += " (the token in headers= may be wrong)" if authorized else _NO_TOKEN
+    return text
+
+
+def _is_error(body: bytes) -> bool:
+    """Whether a body is an error of the protocol."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and "jsonrpc" in found and isinstance(found.get("error"), dict)
+
+
+@cache
+def _classes() -> tuple[Any, Any]:
+    """Return the streams of answers, whose base class is loaded when it is needed."""
     import httpx2
 
     class Bounded(httpx2.AsyncByteStream):
@@ -60,4 +116,17 @@ def _bounded_class() -> Any:
         async def aclose(self) -> None:
             await self._stream.aclose()
 
-    return Bounded
+    class Said(httpx2.AsyncByteStream):
+        """A body in the place of another."""
+
+        def __init__(self, body: bytes, stream: Any) -> None:
+            self._body = body
+            self._stream = stream
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            yield self._body
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    return Bounded, Said

@@ -33,11 +33,24 @@ def object_schema(**properties: Any) -> dict[str, Any]:
 
 def validator(schema: dict[str, Any]) -> Any:
     """Return a validator for a schema that `check_schema` has accepted."""
-    from jsonschema import Draft202012Validator
     from referencing import Registry
 
     # Without a registry, jsonschema fetches references from the network.
-    return Draft202012Validator(schema, registry=Registry())
+    return _draft(schema)(schema, registry=Registry())
+
+
+def _draft(schema: Any) -> Any:
+    """Return the class that checks by the draft that a schema states; else by 2020-12."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import validator_for
+
+    stated = schema.get("$schema") if isinstance(schema, dict) else None
+    if not isinstance(stated, str):
+        return Draft202012Validator
+    try:
+        return validator_for({"$schema": stated}, default=Draft202012Validator)
+    except ValueError:  # it is no address
+        return Draft202012Validator
 
 
 @lru_cache(maxsize=64)
@@ -53,31 +66,33 @@ def check_schema(schema: dict[str, Any]) -> None:
     """Raise WrongSchema if a schema, or a reference in it, is wrong."""
     try:
         copy_json(schema)
-        _check_form(schema)
-        _check_references(schema)
+        draft = _draft(schema)
+        _check_form(schema, draft)
+        _check_references(schema, draft)
     except NotJSON as error:
         raise WrongSchema(str(error)) from None
     except RecursionError:
         raise WrongSchema("it is nested too deep") from None
 
 
-def _check_form(schema: Any) -> None:
-    from jsonschema import Draft202012Validator, SchemaError
+def _check_form(schema: Any, draft: Any) -> None:
+    from jsonschema import SchemaError
 
     try:
-        Draft202012Validator.check_schema(schema)
+        draft.check_schema(schema)
     except SchemaError as error:
         raise WrongSchema(shorten(error.message, _MAX_TOLD)) from None
 
 
-def _check_references(schema: dict[str, Any]) -> None:
+def _check_references(schema: dict[str, Any], draft: Any) -> None:
     """Follow each reference, and those in its target, until all are checked."""
     from referencing import Registry
-    from referencing.jsonschema import DRAFT202012
+    from referencing.jsonschema import specification_with
 
+    rules = specification_with(draft.META_SCHEMA["$schema"])
     try:
         registry: Any = Registry()
-        resolver = registry.resolver_with_root(DRAFT202012.create_resource(schema))
+        resolver = registry.resolver_with_root(rules.create_resource(schema))
         ahead: list[tuple[Any, Any]] = [(schema, resolver)]
         known: set[int] = set()
         while ahead:
@@ -85,11 +100,11 @@ def _check_references(schema: dict[str, Any]) -> None:
             if not isinstance(found, dict) or id(found) in known:
                 continue
             known.add(id(found))
-            for inner in DRAFT202012.subresources_of(found):
-                resource = DRAFT202012.create_resource(inner)
+            for inner in rules.subresources_of(found):
+                resource = rules.create_resource(inner)
                 ahead.append((inner, resolver.in_subresource(resource)))
             for keyword in found.keys() & {"$ref", "$dynamicRef"}:
-                target = _looked_up(found[keyword], resolver)
+                target = _looked_up(found[keyword], resolver, draft)
                 ahead.append((target.contents, target.resolver))
     except WrongSchema:
         raise
@@ -97,7 +112,7 @@ def _check_references(schema: dict[str, Any]) -> None:
         raise WrongSchema(f"an $id in it cannot be read: {error}") from None
 
 
-def _looked_up(reference: str, resolver: Any) -> Any:
+def _looked_up(reference: str, resolver: Any, draft: Any) -> Any:
     from referencing.exceptions import Unresolvable
 
     try:
@@ -111,5 +126,5 @@ def _looked_up(reference: str, resolver: Any) -> Any:
         raise WrongSchema(
             f"its reference {excerpt(reference)} leads to no schema but {excerpt(target.contents)}"
         )
-    _check_form(target.contents)  # it may be where the first check found no schema
+    _check_form(target.contents, draft)  # it may be where the first check found no schema
     return target

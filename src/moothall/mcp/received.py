@@ -1,0 +1,143 @@
+"""What a server sends, on its way to the SDK's session: bounded, and without what would break it.
+
+The session refuses a whole list for one wrong definition in it, and starts a task for each
+notification, heard or not.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+
+from moothall.text import counted, one_line
+
+if TYPE_CHECKING:
+    import asyncio
+
+logger: logging.Logger = logging.getLogger("moothall.mcp")
+
+MAX_UNASKED: Final = 10_000
+"""So many messages may a server send between two answers."""
+_UNUSED: Final = ("notifications/message", "notifications/progress")
+"""What nobody here hears."""
+_TOLD: Final = 5
+"""How many of the definitions that are left out the log names."""
+
+
+class Open(Protocol):
+    """What is known of an open connection."""
+
+    client: Any
+    over: asyncio.Event  # nothing comes any more
+    fault: str  # why nothing more is read
+
+
+@asynccontextmanager
+async def sifted(transport: Any, live: Open, name: str) -> AsyncIterator[tuple[Any, Any]]:
+    """Yield the streams of a transport of the SDK, where what is received is sifted."""
+    async with transport as (received, sent):
+        yield Received(received, live, name), sent
+
+
+class Received:
+    """The stream of a server's messages, as the session reads it."""
+
+    def __init__(self, stream: Any, live: Open, name: str) -> None:
+        self._stream = stream
+        self._live = live
+        self._name = name
+        self._unasked = 0
+
+    @property
+    def last_context(self) -> Any:
+        """The context in which the last message was sent, where a transport knows it."""
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> Any:
+        """Return the next message that the session needs."""
+        while True:
+            taken = self._taken(await self._stream.receive())
+            if taken is not None:
+                return taken
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        while True:
+            taken = self._taken(await self._stream.__anext__())
+            if taken is not None:
+                return taken
+            if self._live.fault:
+                raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> Any:
+        return await self._stream.__aexit__(*error)
+
+    def _taken(self, item: Any) -> Any:
+        """Return a message as the session gets it; None for one that it does not get."""
+        message = getattr(item, "message", None)
+        method = getattr(message, "method", None)
+        if method is not None:
+            self._unasked += 1
+            if self._unasked >= MAX_UNASKED:
+                said = f"it sent {MAX_UNASKED:,} messages, and answered nothing meanwhile"
+                self._live.fault = said
+                self._live.over.set()
+            return None if self._live.fault or method in _UNUSED else item
+        self._unasked = 0
+        result = getattr(message, "result", None)
+        if isinstance(result, dict) and isinstance(result.get("tools"), list):
+            self._sift(result)
+        return item
+
+    def _sift(self, result: dict[str, Any]) -> None:
+        """Leave out the tools of a list that the protocol does not allow, unless none is left."""
+        from mcp_types.methods import validate_server_result
+        from pydantic import ValidationError
+
+        def fault(tools: list[Any]) -> str:
+            try:
+                validate_server_result("tools/list", revision, {**result, "tools": tools})
+            except ValidationError as error:
+                first = error.errors(include_url=False, include_input=False)[0]
+                return f"{'.'.join(map(str, first['loc'][2:]))}: {first['msg']}"
+            return ""
+
+        for tool in result["tools"]:
+            schema = tool.get("inputSchema") if isinstance(tool, dict) else None
+            if isinstance(schema, dict):  # some servers leave out what is the only one allowed
+                schema.setdefault("type", "object")
+        try:
+            revision = self._live.client.protocol_version
+            if fault([]) or not fault(result["tools"]):
+                return
+        except (RuntimeError, KeyError, ValueError):  # it is no answer to the question for a list
+            return
+        faults = [(tool, fault([tool])) for tool in result["tools"]]
+        kept = [tool for tool, why in faults if not why]
+        if not kept:
+            return
+        result["tools"] = kept
+        left = [
+            f"{str(tool.get('name') if isinstance(tool, dict) else tool)[:80]!r} ({why})"
+            for tool, why in faults
+            if why
+        ]
+        shown = ", ".join([*left[:_TOLD], *(["others"] if len(left) > _TOLD else [])])
+        logger.warning(
+            "%s: %s left out, since the protocol does not allow the definition: %s",
+            self._name,
+            f"{counted(len(left), 'tool')} {'is' if len(left) == 1 else 'are'}",
+            one_line(shown, 1000),
+        )

@@ -1,0 +1,29 @@
+"""A request to a server, from its caller to its answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import mcp
+    import mcp_types
+
+Send = Callable[["mcp.Client"], Awaitable[Any]]
+Ask = Callable[["mcp_types.ElicitRequestParams"], Coroutine[Any, Any, "mcp_types.ElicitResult"]]
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class Request:
+    """A request of a caller, and the future, of the caller's loop, for its answer."""
+
+    send: Send
+    what: str  # how errors name it
+    answer: asyncio.Future[Any]
+    ask: Ask | None  # asks the person behind the caller, on the caller's loop
+    task: asyncio.Task[None] | None = None
+    timer: asyncio.TimerHandle | None = None
+    asking: asyncio.Future[Any] | None = None
+    trace: Callable[[], None] | None = None  # continues the caller's trace, if there is one
