@@ -196,6 +196,27 @@ def test_a_model_is_no_toolbox() -> None:
         Agent("a", toolbox=ScriptedModel(["x"]))  # type: ignore[arg-type]
 
 
+def test_toolbox_of_an_unknown_argument_names_the_nearest() -> None:
+    with pytest.raises(DefinitionError, match="AgentToolbox has no argument llm=: llm= is model="):
+        AgentToolbox(llm=None)  # type: ignore[call-arg]
+
+
+def test_dispatcher_wrong_prompt_and_wrong_blocks_are_refused() -> None:
+    with pytest.raises(ConfigError, match="block_dispatch_prompt must be a text, got 3"):
+        BlockDispatcher(None, 3)  # type: ignore[arg-type]
+    for wrong in ("legs", [3], [Block], None):
+        with pytest.raises(DefinitionError, match="register_blocks takes blocks, got"):
+            BlockDispatcher().register_blocks(wrong)  # type: ignore[arg-type]
+
+
+def test_a_block_class_of_wrong_actions_or_name_is_refused_where_it_is_defined() -> None:
+    for wrong in (["walk"], {"walk": 3}, {1: "walks"}):
+        with pytest.raises(DefinitionError, match=r"Legs\.actions must be texts by name, got"):
+            type("Legs", (Block,), {"actions": wrong})
+    with pytest.raises(DefinitionError, match=r"Legs\.name must be a text, got 3"):
+        type("Legs", (Block,), {"name": 3})
+
+
 def test_an_agent_or_block_without_forward_says_so() -> None:
     with pytest.raises(NotImplementedError, match="agent 'a': Agent must define"):
         asyncio.run(Agent("a").run())
@@ -390,7 +411,7 @@ def test_a_dispatcher_keeps_a_thousand_decisions_and_one_block_of_each_name(
     assert dispatcher.decisions[0].reason == "no block fits by rule"
     talk = Talk()
     dispatcher.register_blocks([talk, talk])
-    with pytest.raises(ValueError, match="two blocks are named 'talk': give one another name"):
+    with pytest.raises(ConfigError, match="two blocks are named 'talk': give one another name"):
         dispatcher.register_blocks([Talk()])
     assert asyncio.run(dispatcher.dispatch("Now?")) is None
     assert "'fly'" in dispatcher.decisions[1].reason

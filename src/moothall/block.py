@@ -69,11 +69,20 @@ class Block:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        stated = cls.__dict__.get("actions", {})
+        if not isinstance(stated, dict) or not all(
+            isinstance(each, str) for pair in stated.items() for each in pair
+        ):
+            what = f"{cls.__name__}.actions must be texts by name, got {stated!r:.80}"
+            raise DefinitionError(what)
+        name = cls.__dict__.get("name") or ""
+        if not isinstance(name, str) and not hasattr(name, "__get__"):  # a property may be one
+            raise DefinitionError(f"{cls.__name__}.name must be a text, got {cls.name!r:.80}")
         cls.name = cls.__dict__.get("name") or cls.__name__
         marked = actions_of(cls)
         docs = {name: getattr(cls, at).__doc__ or "" for name, (at, _) in marked.items()}
         described = {name: text.strip().partition("\n")[0] for name, text in docs.items()}
-        cls.actions = {**cls.actions, **described, **cls.__dict__.get("actions", {})}
+        cls.actions = {**cls.actions, **described, **stated}
 
     async def before_forward(self) -> None:
         """Called before each step of the agent."""

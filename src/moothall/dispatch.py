@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import re
 from collections import deque
@@ -9,6 +10,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from moothall.arguments import names_checked
+from moothall.errors import ConfigError, DefinitionError
 from moothall.jsonvalue import Unreadable, as_json, json_line, read_json
 from moothall.models.ask import Unusable, ask_json
 from moothall.signature.schema import object_schema
@@ -33,6 +36,7 @@ _REASON: Final = {"type": "string", "maxLength": 200}
 _WORD: Final = re.compile(r"[^\W_]+")
 
 
+@names_checked
 @dataclass(slots=True)
 class AgentToolbox:
     """What an agent works with.
@@ -92,6 +96,9 @@ class BlockDispatcher:
         llm: the model; None chooses by rule
         block_dispatch_prompt: what the model is told to do
 
+    Raises:
+        ConfigError: the prompt is no text
+
     Attributes:
         blocks: the blocks by name
         decisions: the last 1,000 decisions, the oldest first
@@ -101,6 +108,9 @@ class BlockDispatcher:
     def __init__(
         self, llm: Model | None = None, block_dispatch_prompt: str = DISPATCHER_PROMPT
     ) -> None:
+        if not isinstance(block_dispatch_prompt, str):
+            what = f"block_dispatch_prompt must be a text, got {block_dispatch_prompt!r:.80}"
+            raise ConfigError(what)
         self.llm = llm
         self.prompt = block_dispatch_prompt
         self.blocks: dict[str, Any] = {}
@@ -112,12 +122,17 @@ class BlockDispatcher:
         """Add blocks to choose from.
 
         Raises:
-            ValueError: two have the same name
+            ConfigError: two have the same name
+            DefinitionError: one is no block
         """
+        if isinstance(blocks, str) or not isinstance(blocks, Iterable):
+            raise DefinitionError(f"register_blocks takes blocks, got {blocks!r:.80}")
         for block in blocks:
+            if inspect.isclass(block) or not hasattr(block, "forward"):
+                raise DefinitionError(f"register_blocks takes blocks, got {block!r:.80}")
             name = named(block)
             if self.blocks.setdefault(name, block) is not block:
-                raise ValueError(f"two blocks are named {name!r}: give one another name")
+                raise ConfigError(f"two blocks are named {name!r}: give one another name")
 
     async def dispatch(self, context: Any) -> Any:
         """Return the block that fits a situation, or None.

@@ -400,3 +400,20 @@ def test_a_service_is_asked_by_messages_too() -> None:
     assert heard == [(1, {"done": True, "reason": "", "value": 300})]
     assert (saver.status["money"], society.books.balances["bank"]) == (700, 300)
     society.close()
+
+
+def test_services_that_lived_in_another_society_are_refused_unless_a_state_is_loaded() -> None:
+    city = City.generate(seed=1, citizens=20)
+    services = make_economy(city, seed=1)
+
+    def town() -> Society:
+        return Society(20, city, seed=1, services=services)
+
+    with town() as first, town() as second:
+        first.run_sync(steps=2)
+        state = first.state_dict()
+        with pytest.raises(ConfigError, match=r"service '.*' has lived in another society"):
+            second.run_sync(steps=1)
+        second.load_state_dict(state)
+        second.run_sync(steps=1)
+        assert second.number == 3

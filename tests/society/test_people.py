@@ -73,6 +73,18 @@ def test_people_are_distributed_as_documented(people: list[dict[str, Any]]) -> N
     assert sum(money) / len(money) > 2 * money[len(money) // 2]
 
 
+def test_citizens_of_the_same_rows_live_the_same_day_again_and_in_any_order(city: City) -> None:
+    rows = make_people(city, 12, seed=5)
+    kept = json.dumps(rows)
+    ends = []
+    for given in (rows, rows, rows[::-1]):
+        with Society(citizens(given), city, seed=5) as town:
+            town.run_sync(days=0.5)
+            ends.append(sorted(json.dumps([one.id, one.status]) for one in town.agents))
+    assert json.dumps(rows) == kept
+    assert ends[0] == ends[1] == ends[2]
+
+
 def test_homes_and_work_hold_no_more_than_they_can(
     city: City, people: list[dict[str, Any]]
 ) -> None:

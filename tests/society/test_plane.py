@@ -92,3 +92,9 @@ async def test_a_population_lives_on_a_plane_alike_on_threads() -> None:
         for each in ((table["x"], table["y"]), ends[0])
     )
     assert after > 3 * before
+
+
+@pytest.mark.parametrize(("x", "y"), (([1.0], [1.0, 2.0]), (1.0, 1.0), ([[1.0]], [[1.0]])))
+def test_plane_positions_of_unequal_lengths_are_refused(x: Any, y: Any) -> None:
+    with pytest.raises(ConfigError, match="x and y must be as many numbers, got"):
+        Plane(5).points(x, y)

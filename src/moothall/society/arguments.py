@@ -22,6 +22,8 @@ from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 from moothall.society.people.table import read_people
 from moothall.society.population.population import Population
 
+_OWNER: Final = "_lives_in"
+"""A service's attribute: what stands for the society that has used it."""
 _MOST: Final = 10_000_000  # as many as a city is made for
 _PARTS: Final = {
     "model": ("a model or the name of one", "complete"),
@@ -63,6 +65,8 @@ def agents_of(
     citizens: Any, city: Any, seed: int, people: PeopleParams = USUAL_PEOPLE
 ) -> Iterable[Agent]:
     """Return the citizens as agents: the given agents, or drawn citizens with all blocks."""
+    if not isinstance(people, PeopleParams):
+        raise ConfigError(f"people= must be PeopleParams(…), got {people!r:.80}")
     if type(citizens) is int and 0 <= citizens <= _MOST:
         if not citizens:
             return ()
@@ -126,3 +130,19 @@ def services_of(services: Iterable[Service]) -> dict[str, Service]:
         if made.setdefault(service.id, service) is not service:
             raise DuplicateAgent(f"two services have the id {service.id!r}, and ids are unique")
     return made
+
+
+def take_services(services: Mapping[str, Service], society: object) -> None:
+    """Have a society begin with its services; one keeps what it did in the society before."""
+    for service in services.values():
+        if vars(service).setdefault(_OWNER, society) is not society:
+            raise ConfigError(
+                f"service {service.id!r} has lived in another society, and keeps what it had there: "
+                "make services for each society, as make_economy(…) does"
+            )
+
+
+def free_services(services: Mapping[str, Service]) -> None:
+    """Let services whose state was loaded live in any society."""
+    for service in services.values():
+        vars(service).pop(_OWNER, None)

@@ -13,6 +13,7 @@ from moothall.errors import StateError
 from moothall.message import Envelope
 from moothall.reasoning.record import APPENDED, Record
 from moothall.reasoning.state import memory_state, restore_memory
+from moothall.society.arguments import free_services
 from moothall.society.arrays import np
 from moothall.society.columns.want_table import Table
 from moothall.society.kernel.router import Sent, SocietyMailbox
@@ -178,6 +179,7 @@ def _load(society: Steps, given: dict[str, Any], kept: Callable[[str], bytes]) -
             agent.blocks[int(number)].load_state_dict(state)
         society.enter_books(mailbox)
     society.books.load_state_dict(given["services"])
+    free_services(society.services)
     society._broken = ""
 
 

@@ -150,6 +150,7 @@ class Society(Experiments):
         self.clock: Clock = Clock(start)
         self.facts: Any = facts
         self._began = self.clock.start.isoformat()
+        self._token = object()
         self._reached = self.services if city is None else {"city": CITY, **self.services}
         self.books: Books = self.new_books()
         self.changed: Changed = Changed(city)
@@ -393,6 +394,7 @@ class Society(Experiments):
         tables: Tables | None,
     ) -> None:
         last = state.first + count
+        given.take_services(self.services, self._token)
         before = len(self.metrics) - len(state.rows)
         if tables is not None:
             tables.begin(self, state.rows, last)

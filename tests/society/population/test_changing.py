@@ -172,7 +172,7 @@ class Adds(RowBlock):
 
     def step_rows(self, rows: Any) -> None:
         if "die" in self.given:
-            rows.remove(None)
+            rows.remove(None, heirs=self.given.get("heirs"))
         else:
             rows.add(None, **self.given)
 
@@ -180,10 +180,15 @@ class Adds(RowBlock):
 WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"agee": 1}, {}, "'agee': none is there .did you mean 'age'"),
     ({"money": 1}, {}, "'money': only the commit stage sets it"),
-    ({"age": [1, 2]}, {}, r"must be one value, or 3, one for each row, got \(2,\)"),
+    ({"age": [1, 2]}, {}, r"add: age must be one number, or 3, one for each row, got \(2,\)"),
+    ({"age": "old"}, {}, r"add: age must be one number, or 3, one for each row, got \"old\""),
+    ({"age": None}, {}, r"add: age must be one number, or 3, one for each row, got null"),
     ({"age": 1000}, {}, "age must fit its column of int8"),
     ({}, {"network": Network.small_world(3, neighbours=2, seed=1)}, "it has a network"),
     ({"die": 1}, {}, "citizen 1 leaves with 4 cents"),
+    ({"die": 1, "heirs": "2"}, {}, r"remove: heirs must be one number, or 3, .*, got \"2\""),
+    ({"die": 1, "heirs": 1.5}, {}, r"remove: heirs must be rows, whole numbers, got 1\.5"),
+    ({"die": 1, "heirs": [1, 2]}, {}, r"remove: heirs must be one number, or 3, .*got \(2,\)"),
 ]
 
 

@@ -83,9 +83,12 @@ class Plane:
         """Return positions that can be asked who is near whom.
 
         Raises:
-            ConfigError: one of them is not on the plane
+            ConfigError: one of them is not on the plane, or there are not as many x as y
         """
-        return Points(self, np.asarray(x, float), np.asarray(y, float))
+        x, y = np.asarray(x, float), np.asarray(y, float)
+        if x.ndim != 1 or x.shape != y.shape:
+            raise ConfigError(f"x and y must be as many numbers, got {x.shape} and {y.shape}")
+        return Points(self, x, y)
 
     def _inside(self, at: Any, side: float) -> Any:
         if not self.torus:

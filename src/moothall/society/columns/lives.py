@@ -9,7 +9,7 @@ from moothall.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.columns.column import SETTLED, Column
 from moothall.society.columns.others import Others
-from moothall.text import nearest
+from moothall.text import excerpt, nearest
 
 _GIVEN = frozenset(SETTLED) - {"place"}
 
@@ -58,12 +58,7 @@ class Lives(Others):
                 what = "only the commit stage sets it" if name in _GIVEN else f"none is there{near}"
                 raise ConfigError(f"block {self._block}: add: column {name!r}: {what}")
             shape = (len(self), *self.population.arrays[name].shape[1:])
-            try:
-                made[name] = np.broadcast_to(np.asarray(given), shape)[at]
-            except ValueError:
-                got = np.asarray(given).shape
-                what = f"must be one value, or {len(self)}, one for each row, got {got}"
-                raise ConfigError(f"block {self._block}: add: {name} {what}") from None
+            made[name] = self._each(f"add: {name}", given, shape, "row")[at]
         call, self._calls = self._calls, self._calls + 1
         changes.births.append((self._block, call, self.index[at], made))
 
@@ -82,8 +77,23 @@ class Lives(Others):
         """
         changes = self._changes()
         at = np.arange(len(self)) if where is None else self._positions(where)
-        none = -1 if heirs is None else np.asarray(heirs)
-        changes.deaths.append((self.index[at], np.broadcast_to(none, len(at)).copy()))
+        have = self._each("remove: heirs", -1 if heirs is None else heirs, (len(at),), "of them")
+        if have.dtype.kind not in "iu":
+            what = f"heirs must be rows, whole numbers, got {excerpt(heirs)}"
+            raise ConfigError(f"block {self._block}: remove: {what}")
+        changes.deaths.append((self.index[at], have.copy()))
+
+    def _each(self: Any, what: str, given: Any, shape: tuple[int, ...], of: str) -> Any:
+        """Return numbers or booleans, one for each. Raises ConfigError: they are others."""
+        try:
+            got, values = excerpt(given), np.asarray(given)
+            if values.dtype.kind in "biuf":
+                got = str(values.shape)
+                return np.broadcast_to(values, shape)
+        except ValueError:  # also of a list whose entries have unequal lengths
+            pass
+        must = f"must be one number, or {shape[0]}, one for each {of}, got {got}"
+        raise ConfigError(f"block {self._block}: {what} {must}")
 
     def _changes(self: Any) -> Changes:
         changes: Changes | None = getattr(self.population, "changes", None)

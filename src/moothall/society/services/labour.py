@@ -58,7 +58,7 @@ class LabourMarket(Service):
 
     Attributes:
         days: the number of closed days
-        counts: of the last day: `employed`, `jobless`, `vacancies`, `hired`, `left` (the job), and
+        counts: of the last day, and empty before the first has ended: `employed`, `jobless`, `vacancies`, `hired`, `left` (the job), and
             `paid` (benefits, in cents)
     """
 
