@@ -137,8 +137,8 @@ def take_services(services: Mapping[str, Service], society: object) -> None:
     for service in services.values():
         if vars(service).setdefault(_OWNER, society) is not society:
             raise ConfigError(
-                f"service {service.id!r} has lived in another society, and keeps what it had there: "
-                "make services for each society, as make_economy(…) does"
+                f"service {service.id!r} has lived in another society, and keeps what it had: make "
+                "services for each society, as make_economy(…) does"
             )
 
 

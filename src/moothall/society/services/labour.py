@@ -58,8 +58,8 @@ class LabourMarket(Service):
 
     Attributes:
         days: the number of closed days
-        counts: of the last day, and empty before the first has ended: `employed`, `jobless`, `vacancies`, `hired`, `left` (the job), and
-            `paid` (benefits, in cents)
+        counts: of the last day, and empty before the first has ended: `employed`, `jobless`,
+            `vacancies`, `hired`, `left` (the job), and `paid` (benefits, in cents)
     """
 
     def __init__(
