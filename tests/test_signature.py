@@ -5,6 +5,7 @@ import inspect
 import json
 import subprocess
 import sys
+import traceback
 import typing
 import weakref
 from dataclasses import dataclass, field
@@ -715,6 +716,15 @@ def test_several_missing_arguments_are_all_named():
     def do(a, b, *, c): ...
 
     assert refused(of(do), b=1) == 'missing arguments "a", "c"'
+
+
+@pytest.mark.parametrize("args", ({}, {"a": 1, "b": 2, "c": 3}, {"a": "x", "b": 2}))
+def test_a_wrong_argument_shows_no_traceback_of_the_checks_behind_it(args):
+    def add(a: int, b: int) -> int: ...
+
+    with pytest.raises(InvalidArguments) as error:
+        Signature.of(add, bound_to_self=False).check(args, "add")
+    assert "pydantic" not in "".join(traceback.format_exception(error.value))
 
 
 def test_self_and_unknown_names_are_unexpected():

@@ -90,8 +90,11 @@ def test_an_agent_is_in_one_space_at_a_time(make_space: Any) -> None:
     with pytest.raises(DefinitionError, match="doer"):
         there.add(doer)
     assert there.ids() == []
-    with pytest.raises(AgentNotFound):
+    there.add(Doer("doer"))
+    with pytest.raises(AgentNotFound, match="<Doer 'doer'> is not in this space"):
         there.remove(doer)
+    assert there.ids() == ["doer"]
+    there.remove("doer")
     assert me.ask("doer", "echo", value=1).result(timeout=WAIT_S) == 1
     here.remove(doer)
     there.add(doer)

@@ -257,7 +257,8 @@ class Signature:
         try:
             return self._validate(args)
         except ValueError:
-            return self._read(args, where)
+            pass  # what follows raises an error that shows no traceback of this one
+        return self._read(args, where)
 
     def _first_validate(self, args: dict[str, Any]) -> dict[str, Any]:
         """Make the validator on the first call, then validate."""

@@ -58,8 +58,9 @@ async def ended(callbacks: list[Delivery]) -> None:
 
 def not_here(agent: Agent | str | int) -> AgentNotFound:
     """Return the error for an agent that is not in a space."""
-    id = agent.id if isinstance(agent, Agent) else agent
-    return AgentNotFound(f"no agent {id!r} in this space")
+    if isinstance(agent, Agent):  # another one of its id may be there
+        return AgentNotFound(f"{agent!r} is not in this space")
+    return AgentNotFound(f"no agent {agent!r} in this space")
 
 
 def check_successor(old: Agent, new: Agent) -> None:

@@ -15,6 +15,7 @@ from pika.exceptions import AMQPError
 from moothall.agent import CURRENT
 from moothall.errors import (
     ActionError,
+    AgentNotFound,
     InboxError,
     MailboxFull,
     RequestCancelled,
@@ -112,7 +113,7 @@ class AMQPRouter(Router):
             self.queues,
             self.mailboxes,
             cancel=self._give_up,
-            absent=lambda request: self.refuse(request, self._not_found(request.envelope.to)),
+            absent=lambda request: self.refuse(request, _unserved(request.envelope.to)),
             settled=self._settled,
             keep_s=keep_s,
         )
@@ -367,3 +368,10 @@ class AMQPRouter(Router):
             self.inbox.close()
         except InboxError as error:
             logger.error("what ended last is not in the inbox: %s", error)
+
+
+def _unserved(id: str) -> AgentNotFound:
+    return AgentNotFound(
+        f'no process serves agent "{id}" now: wait=True waits for one; '
+        "a call that was sent as its process ended may have begun"
+    )
