@@ -125,6 +125,7 @@ def test_chat_completion_of_wrong_parts_is_refused(app: Any, body: bytes) -> Non
         response(tools=[{"type": "mcp", "server_url": "http://127.0.0.1:9"}]),
         response(tools=[tool("look")]),
         response(instructions=["x"]),
+        response(metadata=5),
         response(text={"format": {"type": "json_schema", "schema": "x"}}),
         response(stream=1),
     ),
@@ -179,3 +180,10 @@ def test_path_of_nothing_is_refused(app: Any, method: str, path: str) -> None:
     status, text = sent(app, path, b"{}", method)
     assert status in (307, 400, 404, 405), text
     assert not ASKED
+
+
+def test_openai_path_of_nothing_is_refused_in_the_form_of_the_protocol(app: Any) -> None:
+    for method, path in (("POST", "/v1/embeddings"), ("GET", "/v1/files")):
+        status, text = sent(app, path, b"{}", method)
+        assert status == 404
+        assert json.loads(text)["error"]["message"] == f"{path} is not offered by this server"

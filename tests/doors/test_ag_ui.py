@@ -232,3 +232,28 @@ def test_ag_ui_takes_none_of_200_forged_or_altered_answers() -> None:
 
     asyncio.run(main())
     assert bought == []
+
+
+def test_ag_ui_context_of_the_page_reaches_the_model_as_from_outside(serve: Serve) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def answer(messages: list[dict[str, Any]], actions: Any) -> Any:
+        seen[:] = messages
+        return "ok"
+
+    url = serve(asgi(ReActAgent("bot", ScriptedModel(answer))))
+    shown = [
+        {"description": "the open order", "value": "17"},
+        {"description": "the cart", "value": {"lamp": 2}},
+    ]
+    assert run(url, user("hi"), context=shown)[-1]["outcome"] == {"type": "success"}
+    texts = [str(each["content"]) for each in seen]
+    assert any('the open order: 17\n- the cart: {"lamp": 2}' in each for each in texts)
+    assert seen[-1]["content"] == "hi"
+
+
+def test_ag_ui_context_of_wrong_parts_is_refused(serve: Serve) -> None:
+    url = serve(asgi(ReActAgent("bot", ScriptedModel([]))))
+    for wrong in ("x", [5], [{"value": "17"}], [{"description": "the order"}]):
+        (answer,) = run(url, user("hi"), context=wrong, status=400)
+        assert answer["error"]["param"] == "context"

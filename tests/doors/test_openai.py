@@ -387,7 +387,7 @@ def test_openai_door_errors_have_the_form_and_the_status_of_the_protocol(serve: 
         ("chat/completions", {"messages": [message, tool]}, "no call"),
         ("chat/completions", {"messages": [message], "tools": [{"type": "web"}]}, "function"),
         ("chat/completions", {"messages": [message], "tool_choice": "required"}, "tool_choice"),
-        ("responses", {}, "input must be a list"),
+        ("responses", {}, "input must be a text or a list"),
         ("responses", {"input": []}, "input must have"),
         ("responses", {"input": [{"type": "item_reference"}]}, "not taken"),
         ("responses", {"input": "x", "background": True}, "background"),

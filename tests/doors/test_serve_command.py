@@ -90,7 +90,9 @@ def test_serve_speaks_mcp_over_http_until_it_is_interrupted(folder: Path) -> Non
         (("--http", "127.0.0.1:8100", "--per", "day"), "--per is for --max-tokens"),
         (("--http", "127.0.0.1:8100", "--callers", "sums.py"), "must be a name and a token"),
         (("--http", "127.0.0.1:8100", "--callers", "sums.py", "--token", "x"), "either --token"),
-        (("--mcp-stdio", "--rate", "5"), "--callers and --rate are for --http"),
+        (("--mcp-stdio", "--rate", "5"), "--callers, --token and --rate are for --http"),
+        (("--mcp-stdio", "--token", "x"), "--callers, --token and --rate are for --http"),
+        (("sums:Calculator", "--mcp-stdio"), "two of the agents have the id 'Calculator'"),
         (("sums:Calculator",), "one process serves one agent over RabbitMQ"),
     ),
 )

@@ -236,3 +236,11 @@ def test_mcp_lock_file_that_is_none_is_refused(tmp_path: Path, text: str) -> Non
 
     with pytest.raises(ConfigError, match="lock file"):
         MCPAgent("odd", "x", lock=path, access=ACCESS_PERMITTED)
+
+
+def test_mcp_lock_file_that_cannot_be_written_is_named(server: Make, tmp_path: Path) -> None:
+    path = tmp_path / "none" / "mcp.lock"
+    odd = server(lock=path)
+    with pytest.raises(ConfigError, match="cannot be written: No such file") as caught:
+        odd.accept_definitions()
+    assert str(path) in str(caught.value)

@@ -19,6 +19,7 @@ from moothall.doors.served import Caller, Served
 from moothall.errors import MoothallError, NobodyToAsk
 from moothall.jsonvalue import json_text
 from moothall.models.protocol import ReasoningPiece, TextPiece
+from moothall.provenance import OUTSIDE
 from moothall.reasoning.events import BlockEnded, BlockStarted, CallEnded, CallStarted, Done
 from moothall.reasoning.loop.react import ReActAgent
 from moothall.reasoning.reply import GIVEN, Reply
@@ -128,6 +129,7 @@ class AGUIDoor:
         check_conversation(asked.messages)
         agent = self._served.replying()[id]
         before, content = parted(asked, agent, whole=True)
+        before = [*_context(given.get("context") or ()), *before]
         sender = sender_of(SENDER, name)
         own = f"{sender}/{secrets.token_hex(16)}"
         request = ReplyRequest(content, None, own, own.rpartition("/")[2])
@@ -295,6 +297,22 @@ def _message(given: Any) -> dict[str, Any] | None:
     if "toolCalls" in made:
         made["tool_calls"] = made["toolCalls"]
     return made
+
+
+def _context(given: Any) -> list[dict[str, Any]]:
+    """Return what the page shows its person, as a message to the model; it is from outside."""
+    if not isinstance(given, list | tuple):
+        raise Wrong("context must be a list", "context")
+    lines: list[str] = []
+    for number, each in enumerate(given):
+        about = each.get("description") if isinstance(each, dict) else None
+        if not isinstance(about, str) or "value" not in each:
+            raise Wrong(f"context[{number}] must have a description and a value", "context")
+        lines.append(f"- {about}: {json_text(each['value'])}")
+    if not lines:
+        return []
+    text = "\n".join(("What the page of the user shows:", *lines))
+    return [{"role": "system", "content": text, OUTSIDE: ["the page of the user"]}]
 
 
 async def _write(send: Send, data: dict[str, Any]) -> None:

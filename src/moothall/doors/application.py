@@ -13,7 +13,7 @@ from moothall.doors.ag_ui import AGUIDoor
 from moothall.doors.callers import Callers
 from moothall.doors.guard import Guard
 from moothall.doors.mcp import MCPDoor
-from moothall.doors.openai import OpenAIDoor
+from moothall.doors.openai import OpenAIDoor, nowhere
 from moothall.doors.served import Served
 from moothall.errors import MissingExtra
 
@@ -104,4 +104,4 @@ def _application(served: Served, door: MCPDoor, a2a: A2ADoor, more: Iterable[Any
             await a2a.close()
             await served.close()
 
-    return Starlette(routes=routes, lifespan=lifespan)
+    return Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: nowhere})

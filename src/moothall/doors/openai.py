@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from moothall.approval import ApprovalRequest, Question, Refused
 from moothall.approval.approval import Decision
@@ -47,6 +47,10 @@ from moothall.reasoning.stream import ReplyStream
 from moothall.reasoning.thread import thread_of_sender
 from moothall.text import log_failure
 from moothall.threads import WORKERS
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response as HTTPResponse
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
 
@@ -318,6 +322,17 @@ def _wrong(error: Exception) -> Wrong:
 
 def _model_of(id: str) -> dict[str, Any]:
     return {"id": id, "object": "model", "created": 0, "owned_by": "moothall"}
+
+
+async def nowhere(request: Request, error: Exception) -> HTTPResponse:
+    """Answer a request of a path that is none; the clients of `/v1` read JSON alone."""
+    from starlette.responses import JSONResponse, PlainTextResponse
+
+    path = request.url.path
+    if not path.startswith("/v1/"):
+        return PlainTextResponse("Not Found", 404)
+    wrong = Wrong(f"{path[:80]} is not offered by this server", None, "unknown_url", 404)
+    return JSONResponse({"error": wrong.error}, 404)
 
 
 class Endpoint:

@@ -149,9 +149,12 @@ def chat_completion(given: dict[str, Any]) -> Asked:
 def response_request(given: dict[str, Any]) -> Asked:
     """Read a request of responses."""
     _none_of(given, "background", "conversation", "prompt")
+    _taken(given, "metadata", dict, {})
     taken = given.get("input")
     if isinstance(taken, str):
         messages = [{"role": "user", "content": taken}]
+    elif not isinstance(taken, list):
+        raise Wrong(f"input must be a text or a list, got {json_text(taken)[:80]}", "input")
     else:
         messages = _items(_taken(given, "input", list))
     form = _taken(_taken(given, "text", dict, {}), "format", dict, {})

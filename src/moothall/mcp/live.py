@@ -72,6 +72,8 @@ def as_ours(name: str, what: str, error: BaseException) -> MoothallError:
         why = f"it answered what the protocol does not allow: {where}: {first['msg']}"
     elif isinstance(error, MCPError):
         why = error.message
+    elif type(error).__name__ == "ConnectError":  # the HTTP client's
+        why = f"nothing answers there ({error_text(error, 400)})"
     elif isinstance(error, TimeoutError):
         why = "it did not answer in time"
     else:

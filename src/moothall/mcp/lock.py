@@ -77,14 +77,21 @@ class Lock:
         return [name for name in self._servers.get(server, {}) if name not in now]
 
     def accept(self, server: str, now: Mapping[str, Definition]) -> None:
-        """Write the file: all that a server has now is accepted, and nothing else of it."""
+        """Write the file: all that a server has now is accepted, and nothing else of it.
+
+        Raises:
+            ConfigError: the file cannot be written
+        """
         self._servers[server] = {
             name: {"sha256": each.sha256, "definition": each.data} for name, each in now.items()
         }
         written = {"version": _VERSION, "servers": self._servers}
         text = json.dumps(written, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-        with written_whole(self.path) as part:
-            part.write_text(text, encoding="utf-8")
+        try:
+            with written_whole(self.path) as part:
+                part.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise self._wrong(f"it cannot be written: {error.strerror or error}") from error
 
 
 def _shown(value: Any) -> str:

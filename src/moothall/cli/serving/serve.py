@@ -170,6 +170,11 @@ def command(
                 served = [named_agent(each, id, "MODULE:AGENT") for each in agents]
         else:
             served = [named_agent(each, id, "MODULE:AGENT") for each in agents]
+        ids = [str(each.id) for each in served]
+        if twice := [each for each in ids if ids.count(each) > 1]:
+            raise click.UsageError(
+                f"two of the agents have the id {twice[0]!r}, and ids are unique"
+            )
         forks_on_mismatch(served, on_mismatch)
         for name, each in zip(agents, served, strict=True):
             if journal is not None and hasattr(each, "journal"):
@@ -239,8 +244,8 @@ async def _over_streams(agents: Sequence[Agent], limits: _Limits, books: Journal
     from moothall.doors.mcp import MCPDoor
     from moothall.doors.served import Served
 
-    if limits.rate is not None or limits.callers is not None:
-        raise click.UsageError("--callers and --rate are for --http")
+    if limits.rate is not None or limits.callers is not None or is_typed("token"):
+        raise click.UsageError("--callers, --token and --rate are for --http")
     served = Served(agents, Callers(None, limits.budget(books)))
     try:
         await MCPDoor(served, "moothall").over_standard_streams()
