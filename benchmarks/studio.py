@@ -3,9 +3,10 @@
     python -m benchmarks.studio [--quick]
 
 From a start to a page that can be written in, cold and warm; 100 messages a second, each timed from
-its sending to its row; the page with 10,000 messages: filter, and one more; memory of the process.
-Gradio's `Chatbot` gets the same messages in a page of its own. The map of a town of 10,000 at
-eight in the morning: how often it is drawn while the town plays, and while a person zooms.
+its sending to its row; the page with 100,000 messages: each click, one more, and memory of the page;
+memory of the process. Gradio's `Chatbot` gets 10,000 messages in a page of its own. The map of a
+town of 10,000, and of 100,000, at eight in the morning: how often it is drawn while the town plays,
+and while a person zooms.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ from moothall.orders.simulate import SimulateOrder
 from moothall.studio import Studio
 
 CHROMIUM = "/usr/bin/chromium"
-MANY, PER_SECOND, SECONDS = 10_000, 100, 10
-UPDATES = 300
-TOWN = 10_000
+MANY, PER_SECOND, SECONDS = 100_000, 100, 10
+CHATBOT, UPDATES = 10_000, 300
+TOWNS = {10_000: 60, 100_000: 20}
+"""Citizens, and the frames a second that their map is to have."""
 TOKEN = "t" * 20
 
 
@@ -46,6 +48,7 @@ def main() -> int:
         return _only_start()
     seconds = 3 if options.quick else SECONDS
     many = 2_000 if options.quick else MANY
+    towns = {1_000: 60} if options.quick else TOWNS
     with sync_playwright() as started:
         arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
         browser = started.chromium.launch(executable_path=CHROMIUM, args=arguments)
@@ -53,8 +56,9 @@ def main() -> int:
         emit("studio: a page to write in", "cold, with the program's start", cold, "s", target=6)
         with tempfile.TemporaryDirectory() as folder:
             _ours(browser, Path(folder), many, seconds)
-            _map(browser, Path(folder), 1_000 if options.quick else TOWN)
-        _gradio(browser, many)
+            for citizens, target in towns.items():
+                _map(browser, Path(folder), citizens, target)
+        _gradio(browser, min(many, CHATBOT))
         browser.close()
     return 0
 
@@ -132,10 +136,13 @@ def _ours(browser: Browser, folder: Path, many: int, seconds: int) -> None:
         for number in range(many):
             tell(number)
         there = f"{min(many + seconds * PER_SECOND, MANY):,} messages"
-        page.get_by_role("status").get_by_text(there).wait_for()
-        answers = [page.evaluate(_FILTER, f"message {number} ") for number in range(10)]
-        emit(f"studio: {many:,} messages", "filter", statistics.median(answers), "ms", target=200)
-        page.evaluate(_FILTER, "")
+        page.get_by_role("status").get_by_text(there).wait_for(timeout=300_000)
+        for what, clicks in _CLICKS.items():
+            took = [page.evaluate(_CLICKED, [each, f"{many - 1:,}"]) for each in clicks]
+            variant = f"{many:,} messages, {what}"
+            emit("studio: a click", variant, statistics.median(took), "ms", target=200)
+        megabytes = _page_memory(page)
+        emit("studio: memory of the page", f"{many:,} messages", megabytes, "MB", target=60)
         page.evaluate("window.late.length = 0")
         tell(-1)
         page.evaluate(_REACHED, 1)
@@ -167,20 +174,46 @@ _WATCH = """() => {
 _REACHED = """async (count) => {
   while (window.late.length < count) await new Promise((done) => setTimeout(done, 20));
 }"""
-_FILTER = """async (text) => {
-  const field = document.querySelector('.s-tools input');
+_FIELD, _EARLIER = ".s-chat .s-tools input", ".s-chat .s-scroll > button"
+_CLICKS = {  # what is clicked or written into, what is written, and what then is there
+    "filter by words": [[_FIELD, f"message {n}8", f"message {n}8"] for n in range(1, 10)],
+    "filter by sender": [[_FIELD, f"from:{each}", "No message passes"] for each in "ABCDEFG"],
+    "no filter": [[_FIELD, "", "message {last}"]],
+    "earlier messages": [[_EARLIER, None, None]] * 5,
+    "another tab and back": [["#to-runs", None, None], ["#to-space", None, None]],
+    "an agent": [["summary", None, None]],
+}
+_CLICKED = """async ([[selector, text, shown], last]) => {
+  const each = document.querySelector(selector);
+  const log = document.querySelector('.s-messages');
+  const before = log.childElementCount;
   const began = performance.now();
-  field.value = text;
-  field.dispatchEvent(new Event('input'));
+  if (text === null) each.click();
+  else {
+    each.value = text;
+    each.dispatchEvent(new Event('input'));
+  }
+  const is = () => selector.includes('button') ? log.childElementCount > before
+    : shown === null || log.textContent.includes(shown.replace('{last}', last.replace(',', '')));
+  while (!is() && performance.now() - began < 5000) await new Promise(requestAnimationFrame);
   await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
   return performance.now() - began;
 }"""
 
 
-def _map(browser: Browser, folder: Path, citizens: int) -> None:
+def _page_memory(page: Page) -> float:
+    """Megabytes of the page's objects and nodes, after a collection."""
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable")
+    session.send("HeapProfiler.collectGarbage")
+    measured = {m["name"]: m["value"] for m in session.send("Performance.getMetrics")["metrics"]}
+    return float(measured["JSHeapTotalSize"] + 1_000 * measured["Nodes"]) / 1e6
+
+
+def _map(browser: Browser, folder: Path, citizens: int, target: int) -> None:
     with NativeSpace() as space, Studio() as studio:
         url = studio.launch(
-            0, journal=folder / "town.db", token=TOKEN, prevent_thread_lock=True, quiet=True
+            0, journal=folder / f"town-{citizens}.db", token=TOKEN, prevent_thread_lock=True, quiet=True
         )
         space.add(studio.user)
         studio.society.set_up(SimulateOrder(citizens))
@@ -193,7 +226,7 @@ def _map(browser: Browser, folder: Path, citizens: int) -> None:
         for variant, key in ("playing", None), ("zooming", "+-"):
             drawn = page.evaluate(_DRAWN, key)
             variant = f"{citizens:,} citizens, {variant}"
-            emit("studio: the map", variant, drawn, "frames/s", target=10)
+            emit("studio: the map", variant, drawn, "frames/s", target=target)
         page.context.close()
 
 

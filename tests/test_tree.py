@@ -343,6 +343,7 @@ FLOORS = {
         "comparison",
         "cards",
         "research_view",
+        "talk",
         "hub",
         "server",
         "served",

@@ -22,8 +22,6 @@ from moothall.text import escaped
 if TYPE_CHECKING:
     from moothall.studio.guard import Front
 
-_SHOWN: Final = 500
-"""How many of the last messages the chat shows."""
 _LOOKS_S: Final = 0.5
 """Seconds between two looks of a page for what is new."""
 _SHELL: Final = (
@@ -186,7 +184,7 @@ class GradioChat(Served):
         """Return what has changed since a page looked last."""
         import gradio
 
-        messages, cards = self._space.messages()[-_SHOWN:], self.cards.to_json()
+        messages, cards = self._space.messages.page()["messages"], self.cards.to_json()
         now = [messages[-1]["number"] if messages else 0, [card["number"] for card in cards]]
         if now == seen:
             return [gradio.skip()] * 8

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import time
-from collections import deque
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
@@ -17,6 +15,7 @@ from moothall.message import BROADCAST
 from moothall.slash import parse_slash
 from moothall.spaces.complete import Help, completions
 from moothall.studio.page import Form
+from moothall.studio.talk import Conversations, Messages
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -24,14 +23,8 @@ if TYPE_CHECKING:
     from moothall.spaces.space import Space
     from moothall.studio.hub import Hub
 
-MESSAGES: Final = 10_000
-"""How many messages are kept for the page."""
 _ASKS_S: Final = 15.0
 """How often the agents of other processes are asked who is there: they come without a word."""
-_NAME: Final = 255
-"""How many characters of a message's id and of its action's name are kept."""
-_CHARACTERS: Final = 20_000
-"""How many characters of a message's arguments are kept for the page."""
 
 
 class StudioUser(You):
@@ -54,7 +47,12 @@ class StudioUser(You):
 
 
 class SpaceTab:
-    """The messages of one space, and its agents."""
+    """The messages of one space, and its agents.
+
+    Attributes:
+        user: the person at the page
+        messages: what was seen of the person's space
+    """
 
     name = "space"
     title = "Space"
@@ -62,9 +60,9 @@ class SpaceTab:
     def __init__(self, hub: Hub, user: str) -> None:
         self._hub = hub
         self.user: StudioUser = StudioUser(user, self)
-        self._messages: deque[dict[str, Any]] = deque(maxlen=MESSAGES)
+        self.messages: Messages = Messages()
+        self._conversations = Conversations(self.user, self.messages)
         self._lines = itertools.count(1)
-        self._seen_so_far = itertools.count(1)
         self._observed: WeakSet[Space] = WeakSet()
         self._asks_at = 0.0
 
@@ -85,17 +83,7 @@ class SpaceTab:
         # What pages and chats ask by themselves, and its answers; nothing else can hide so.
         if name in ("help", "response", "error") and You.asking in ids:
             return
-        shown: dict[str, Any] = {"number": next(self._seen_so_far), "at": time.time()}
-        shown |= {name: message[name] for name in ("from", "to")}
-        if message.get("id"):
-            shown["id"] = message["id"][:_NAME]
-        shown["action"] = {"name": name[:_NAME], "args": _short(args)}
-        self._messages.append(shown)
-        self._hub.feed.publish("message", shown)
-
-    def messages(self) -> list[dict[str, Any]]:
-        """Return the messages that are kept, the oldest first."""
-        return list(self._messages)
+        self._hub.feed.publish("message", self.messages.add(message, time.time()).to_json())
 
     def agents(self) -> dict[str, Any]:
         """Return the agents of the space, and what they are handling."""
@@ -144,8 +132,13 @@ class SpaceTab:
         """Add the routes that pages call."""
         from fastapi import Body
 
-        router.get("/messages")(self.messages)
+        router.get("/messages")(self.messages.page)
         router.get("/behind")(self.behind)
+        router.get("/conversations")(self._conversations.threads)
+
+        @router.get("/conversation")
+        def conversation(id: str, thread: str | None = None) -> list[dict[str, Any]]:
+            return [asdict(each) for each in self._conversations.turns(id, thread or None)]
 
         @router.get("/agents")
         async def agents() -> dict[str, Any]:
@@ -175,17 +168,3 @@ class SpaceTab:
     def forms(self) -> list[Form]:
         """Return none: a person writes a line."""
         return []
-
-
-def _short(args: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments that a page can show: if they are long, each is cut to its share."""
-    if len(json.dumps(args)) <= _CHARACTERS:
-        return args
-    shown = list(args.items())[:100]
-    share = _CHARACTERS // len(shown)
-    return {name[:share]: _cut(value, share) for name, value in shown}
-
-
-def _cut(value: Any, most: int) -> Any:
-    text = value if isinstance(value, str) else json.dumps(value)
-    return value if len(text) <= most else f"{text[:most]} … ({len(text):,} characters)"

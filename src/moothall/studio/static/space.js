@@ -3,16 +3,17 @@
 import { attempt, button, call, clock, count, dollars, empty, fillWindow, h, json, number, oneAtATime, replace, result, scroller, sent, toast, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { cardSlot } from "./inbox.js";
+import { listTalks, mountTalks } from "./talks.js";
 import { outcome, prose } from "./values.js";
 
-const MOST = 10000; // messages that are kept here, as at the server
-const WINDOW = 300; // rows in the page at once: more are shown by scrolling up
+const MOST = 2000; // rows in the page while an earlier one is read
+const WINDOW = 300; // rows in the page at once, and in an answer of the server: more are shown by scrolling up
 
 export function mount(root) {
   const agents = h("ul", { class: "s-agents", "aria-label": "Agents" });
   const you = h("p", { class: "s-soft" });
   const rows = h("div", { class: "s-messages", role: "log", "aria-label": "Messages", tabindex: 0 });
-  const older = h("button", { type: "button", class: "s-button quiet", onclick: () => widen() }, "Show earlier messages");
+  const older = h("button", { type: "button", class: "s-button quiet", onclick: attempt(widen) }, "Show earlier messages");
   const filter = h("input", { class: "s-input", type: "search", placeholder: "Filter: any text, or from:Agent", "aria-label": "Filter messages", oninput: () => restart() });
   const total = h("span", { class: "s-soft", role: "status" });
   const line = h("textarea", {
@@ -23,82 +24,31 @@ export function mount(root) {
   const choices = h("ul", { class: "s-choices", id: "space-choices", role: "listbox", "aria-label": "Completions", hidden: true });
   replace(root,
     h("aside", { class: "s-side" }, h("h2", {}, "Agents"), agents, you),
-    h("section", { class: "s-chat" },
+    h("div", { class: "s-talks" }, h("section", { class: "s-chat", "aria-label": "All messages" },
       h("div", { class: "s-row s-tools" }, filter, total),
       h("div", { class: "s-scroll" }, older, rows),
       cardSlot(h("div"), (card) => !card.run),
       h("form", { class: "s-write", onsubmit: (event) => send(event) },
         choices, line, h("button", { class: "s-button primary" }, "Send")),
-      fault));
+      fault)));
   const scroll = root.querySelector(".s-scroll");
   fillWindow(root);
 
   // -- messages ------------------------------------------------------------------------------------
 
-  let all = [];
-  let shown = []; // those that pass the filter
-  let from = 0; // the first of them that has a row
-  const asked = new Map(); // an unanswered message by its id, or by sender and receiver
-  const said = new Map(); // the last `say` by sender and receiver
+  const drawn = new Map(); // rows by the number of their message, the oldest first
+  let behind = false; // the newest have no rows
+  let last = 0; // the number of the newest message that is known
+  let counts = { passing: 0, of: 0, most: 0 };
   let me = "User";
-
-  function answered(request, message) {
-    message.answers = request;
-    request.outcome = message.action.name === "error" ? "failed" : "answered";
-    request.outcomes = (request.outcomes || 0) + 1;
-    if (request.row) mark(request);
-  }
-
-  function note(message) {
-    const { name, args } = message.action;
-    const key = (id, a, b) => (id ? `id ${JSON.stringify(id)} ${a} ${b}` : `${a} ${b}`);
-    if (name === "response" || name === "error") {
-      const id = args.original_message_id;
-      const found = asked.get(key(id, message.to, message.from)) || asked.get(key(id, message.to, "*"));
-      const request = Array.isArray(found) ? found[0] : found;
-      if (request) answered(request, message);
-      if (Array.isArray(found)) found.shift();
-    } else if (message.id) asked.set(key(message.id, message.from, message.to), message);
-    else {
-      const open = key(null, message.from, message.to);
-      if (!asked.has(open)) asked.set(open, []);
-      const waiting = asked.get(open);
-      waiting.push(message);
-      if (waiting.length > 100) waiting.shift();
-    }
-    if (name === "say") { // what is said back answers what was said, to one or to all
-      const words = [said.get(key(null, message.to, message.from)), said.get(key(null, message.to, "*"))];
-      const request = words.find((each) => each && !each.heard.has(message.from));
-      if (request) {
-        request.heard.add(message.from);
-        answered(request, message);
-      } else {
-        message.heard = new Set();
-        said.set(key(null, message.from, message.to), message);
-      }
-    }
-    if (asked.size > MOST) asked.delete(asked.keys().next().value);
-    all.push(message);
-  }
-
+  mountTalks(root.querySelector(".s-talks"), () => me);
   const whom = ({ to }) => (to === "*" ? "all" : to);
-  const passes = (message) => {
-    const [, part, name] = /^(from|to|action):\s*(.*?)\s*$/i.exec(filter.value) || [];
-    if (part) {
-      const values = { from: [message.from], to: [message.to, whom(message)], action: [message.action.name] }[part.toLowerCase()];
-      return values.some((each) => each.toLowerCase().startsWith(name.toLowerCase()));
-    }
-    const wanted = filter.value.trim().toLowerCase();
-    if (!wanted) return true;
-    message.words ??= `${message.from} ${message.to} ${message.action.name} ${JSON.stringify(message.action.args)}`.toLowerCase();
-    return message.words.includes(wanted);
-  };
+  const kept = (more) => call(`space/messages?filter=${encodeURIComponent(filter.value)}${more}`);
 
-  function mark(message) {
-    const badge = message.row.querySelector(".s-outcome");
-    const all = message.to === "*" ? ` by ${message.outcomes}` : "";
-    badge.textContent = message.outcome + all;
-    badge.className = `s-outcome ${message.outcome === "answered" ? "answered" : "failed"}`;
+  function mark(row, { outcome, outcomes, to }) {
+    const badge = row.querySelector(".s-outcome");
+    badge.textContent = outcome + (to === "*" ? ` by ${outcomes}` : "");
+    badge.className = `s-outcome ${outcome}`;
   }
 
   function row(message) {
@@ -107,19 +57,26 @@ export function mount(root) {
     const body = text !== undefined
       ? [name === "error" ? h("div", { class: "s-text", dir: "auto" }, result(text)) : outcome(text)]
       : Object.entries(args).map(([key, value]) => h("div", { class: "s-arg" }, h("span", {}, key), h("code", {}, json(value))));
-    message.row = h("article", { class: `s-message ${name === "error" ? "error" : ""} ${message.from === me ? "mine" : ""}` },
+    const made = h("article", { class: `s-message ${name === "error" ? "error" : ""} ${message.from === me ? "mine" : ""}` },
       h("header", {},
         h("b", { class: "s-from" }, message.from), h("span", { "aria-label": "to" }, "→"), h("b", {}, whom(message)),
         h("span", { class: "s-action" }, name),
-        message.answers ? h("span", { class: "s-soft" }, `to ${message.answers.action.name} of ${clock(message.answers.at)}`) : null,
+        message.answers ? h("span", { class: "s-soft" }, `to ${message.answers.action} of ${clock(message.answers.at)}`) : null,
         h("span", { class: "s-outcome" }), h("time", {}, clock(message.at))),
       body);
-    if (message.outcome) mark(message);
-    return message.row;
+    made.to = message.to;
+    if (message.outcome) mark(made, message);
+    drawn.set(message.number, made);
+    return made;
   }
 
   let ends = true; // the end is looked at, and stays so when cards take room above
-  for (const each of [scroll, window]) each.addEventListener("scroll", () => (ends = nearEnd()));
+  for (const each of [scroll, window]) each.addEventListener("scroll", () => {
+    ends = nearEnd();
+    if (!ends || !behind) return;
+    behind = false;
+    restart();
+  });
   new ResizeObserver(() => { if (ends) toEnd(); }).observe(scroll);
   const nearEnd = () => {
     const it = scroller(scroll);
@@ -131,53 +88,76 @@ export function mount(root) {
   };
 
   function tell() {
-    older.hidden = from === 0;
-    total.textContent = shown.length === all.length ? count(all.length, "message") : `${shown.length.toLocaleString("en")} of ${count(all.length, "message")}`;
-    if (!all.length) replace(rows, empty("No messages yet. Write one below: it is said to all agents. /*.help asks what they can do."));
-    else if (!shown.length) replace(rows, empty("No message passes the filter."));
+    const { passing, of, most } = counts;
+    older.hidden = passing <= drawn.size;
+    total.textContent = `${passing === of ? "" : `${number(passing)} of `}${count(of, "message")}${of === most ? ", the newest" : ""}`;
+    if (!of) replace(rows, empty("No messages yet. Write one below: it is said to all agents. /*.help asks what they can do."));
+    else if (!drawn.size) replace(rows, empty("No message passes the filter."));
   }
 
-  function restart() {
-    shown = all.filter(passes);
-    from = Math.max(0, shown.length - WINDOW);
-    replace(rows, shown.slice(from).map(row));
+  function learned(answer) {
+    counts = answer;
+    last = Math.max(last, answer.last);
+  }
+
+  const restart = oneAtATime(async () => {
+    const answer = await kept("");
+    if (answer.last < last) return restart(); // more has come since it was written
+    learned(answer);
+    drawn.clear();
+    behind = false;
+    replace(rows, answer.messages.map(row));
     tell();
     toEnd();
-  }
+  }, 50);
 
-  function widen() {
+  async function widen() {
     const it = scroller(scroll);
+    const answer = await kept(`&before=${drawn.keys().next().value}`);
     const before = it.scrollHeight - it.scrollTop;
-    const first = Math.max(0, from - WINDOW);
-    rows.prepend(...shown.slice(first, from).map(row));
-    from = first;
+    const later = [...drawn];
+    drawn.clear();
+    rows.prepend(...answer.messages.map(row));
+    for (const [number, each] of later) drawn.set(number, each);
     tell();
     it.scrollTop = it.scrollHeight - before;
   }
 
-  function add(told) {
-    const newest = all.length ? all[all.length - 1].number : 0;
-    const batch = told.filter((message) => message.number > newest); // others were loaded already
+  function append(fresh) {
     const follows = nearEnd();
-    for (const message of batch) note(message);
-    if (all.length > MOST) all = all.slice(-MOST);
-    const fresh = batch.filter(passes);
-    if (!fresh.length) return tell();
-    if (!shown.length) replace(rows);
-    shown.push(...fresh);
+    if (!follows && drawn.size >= MOST) behind = true; // they come once the end is looked at
+    if (!fresh.length || behind) return tell();
+    if (!drawn.size) replace(rows);
     rows.append(...fresh.slice(-WINDOW).map(row));
-    if (follows) { // old rows go while nobody looks at them
-      const over = rows.childElementCount - WINDOW;
-      for (let i = 0; i < over; i++) rows.firstElementChild.remove();
-      if (shown.length > MOST) shown = shown.slice(-MOST);
-      from = shown.length - rows.childElementCount;
+    if (follows) for (const [number, each] of drawn) { // old rows go while nobody looks at them
+      if (drawn.size <= WINDOW) break;
+      each.remove();
+      drawn.delete(number);
     }
     tell();
     if (follows) toEnd();
   }
 
-  on("message", (batch) => {
-    add(batch);
+  const filtered = oneAtATime(async () => { // which of the new ones pass is for the server to say
+    const after = [...drawn.keys()].pop() || 0;
+    const answer = await kept(`&after=${after}`);
+    learned(answer);
+    if (answer.messages.length === WINDOW) return restart();
+    append(answer.messages);
+  }, 300);
+
+  on("message", (told) => {
+    const fresh = told.filter((message) => message.number > last); // others were loaded already
+    if (filter.value.trim()) filtered();
+    else if (fresh.length) {
+      last = fresh.at(-1).number;
+      counts.of = counts.passing = Math.min(counts.of + fresh.length, counts.most);
+      append(fresh);
+    }
+    for (const { answers, action } of fresh) {
+      const asked = answers && drawn.get(answers.number);
+      if (asked) mark(asked, { to: asked.to, outcomes: answers.outcomes, outcome: action.name === "error" ? "failed" : "answered" });
+    }
     look();
   });
 
@@ -209,17 +189,21 @@ export function mount(root) {
 
   function entry(id, open) {
     const actions = h("ul", { class: "s-actions" });
-    const behind = h("div", { class: "s-behind" });
+    const [behind, talks] = [h("div", { class: "s-behind" }), h("div", { class: "s-behind" })];
+    let help = null;
     const details = h("details", { "data-id": id, open: open.has(id), ontoggle: async () => {
-      if (!details.open || actions.childElementCount) return;
+      if (!details.open) return;
+      if (help) return void replace(talks, await listTalks(id, help)); // others have begun since
       replace(actions, h("li", {}, "…"));
-      const [help, who] = await Promise.all(["help", "behind"].map((part) => call(`space/${part}?id=${encodeURIComponent(id)}`)));
+      let who;
+      [help, who] = await Promise.all(["help", "behind"].map((part) => call(`space/${part}?id=${encodeURIComponent(id)}`)));
       const names = Object.entries(help);
       replace(behind, whoSaid(id, who), names.length ? h("button", { type: "button", class: "s-link", onclick: () => showHelp(id, names) }, "Help as a page") : null);
+      replace(talks, await listTalks(id, help));
       replace(actions, names.length ? names.map(([name, told]) => h("li", {},
         h("button", { type: "button", title: typeof told === "object" ? told?.description || "" : "", onclick: () => insert(id, name, told) }, name),
         h("span", { class: "s-soft" }, typeof told?.description === "string" ? told.description.split("\n")[0] : ""))) : h("li", {}, empty("It offers no actions, or is busy.")));
-    } }, h("summary", {}, h("span", { class: "s-dot" }), id, h("span", { class: "s-soft s-doing" })), behind, actions);
+    } }, h("summary", {}, h("span", { class: "s-dot" }), id, h("span", { class: "s-soft s-doing" })), behind, talks, actions);
     return h("li", { "data-id": id }, details);
   }
 
@@ -355,13 +339,8 @@ export function mount(root) {
   });
 
   onReset(async () => {
-    const found = await call("space/messages");
-    all = [];
-    asked.clear();
-    said.clear();
-    found.forEach(note);
-    restart();
-    await look();
+    last = 0; // another program begins to count anew
+    await Promise.all([restart(), look()]);
   });
   setInterval(() => { if (root.offsetParent && !document.hidden) look(); }, 3000);
 }

@@ -1,0 +1,99 @@
+// Conversations with one agent each, beside the messages of the space: what was said before the
+// studio began too, where the agent's journal or memory has it.
+
+import { attempt, button, call, clock, count, day, empty, h, oneAtATime, replace, scroller, sent, toast, update } from "./dom.js";
+import { on, onReset } from "./feed.js";
+import { go } from "./place.js";
+import { outcome } from "./values.js";
+
+const MOST = 3; // beside each other
+const KEPT = "moothall-talks"; // which are open, over a restart
+const open = new Map(); // by agent and thread
+const keyOf = (id, thread) => JSON.stringify([id, thread ?? null]);
+const quoted = (id) => (/^[^\s".:\\]+$/.test(id) ? id : JSON.stringify(id));
+const keep = () => localStorage.setItem(KEPT, JSON.stringify([...open.keys()]));
+const query = (id, thread) => `id=${encodeURIComponent(id)}${thread === null ? "" : `&thread=${encodeURIComponent(thread)}`}`;
+const today = (at) => new Date(at * 1000).toDateString() === new Date().toDateString();
+
+let place, me = () => "User"; // where they stand, and who the person is
+
+export function mountTalks(root, person) {
+  [place, me] = [root, person];
+  let kept = [];
+  try { kept = JSON.parse(localStorage.getItem(KEPT) || "[]").map(JSON.parse).slice(0, MOST); } catch { /* of another version */ }
+  for (const [id, thread] of kept) show(id, thread, false);
+  on("message", (batch) => {
+    for (const talk of open.values())
+      if (batch.some(({ from, to }) => from === talk.id || to === talk.id || (to === "*" && from === me()))) talk.look();
+  });
+  onReset(async () => { for (const talk of open.values()) talk.look(); });
+}
+
+function show(id, thread, focus = true) {
+  const key = keyOf(id, thread);
+  if (!open.has(key)) {
+    while (open.size >= MOST) close(open.keys().next().value);
+    const talk = made(id, thread, key);
+    open.set(key, talk);
+    place.append(talk.root);
+    place.classList.add("talking");
+    keep();
+    talk.look();
+  }
+  if (focus) open.get(key).root.querySelector("textarea").focus();
+}
+
+function close(key) {
+  open.get(key).root.remove();
+  open.delete(key);
+  place.classList.toggle("talking", open.size > 0);
+  keep();
+}
+
+function made(id, thread, key) {
+  const name = thread === null ? id : `${id}, ${thread}`;
+  const about = h("p", { class: "s-soft", hidden: true });
+  const log = h("div", { class: "s-turns", role: "log", "aria-label": `Conversation with ${name}` });
+  const scroll = h("div", { class: "s-scroll", tabindex: 0, role: "group", "aria-label": `What was said with ${name}` }, log);
+  const line = h("textarea", { class: "s-input s-line", rows: 2, "aria-label": `Say to ${name}`, placeholder: `Say something to ${id}`, autocomplete: "off",
+    onkeydown: (event) => { if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); say(); } } });
+  const say = attempt(async () => {
+    if (!line.value.trim()) return;
+    const { stranger } = await sent(line, (text) => call("space/line", { line: `/${quoted(id)}.say content:${JSON.stringify(text)}${thread === null ? "" : ` thread:${JSON.stringify(thread)}`}` }));
+    if (stranger) toast(`There is no agent ${stranger} here, so nobody gets this.`);
+    line.focus();
+  });
+  const root = h("section", { class: "s-talk", "aria-label": `With ${name}` },
+    h("header", { class: "s-row" }, h("h3", {}, id, thread === null ? null : h("span", { class: "s-soft" }, ` · ${thread}`)),
+      button("Close", () => { close(key); document.querySelector(`.s-agents [data-id=${CSS.escape(id)}] summary`)?.focus(); }, "quiet")),
+    about, scroll, h("form", { class: "s-write", onsubmit: (event) => { event.preventDefault(); say(); } }, line, h("button", { class: "s-button primary" }, "Send")));
+
+  function turn({ mine, said, at, run, state }) {
+    return h("article", { class: `s-turn ${mine ? "mine" : ""} ${state}` },
+      h("header", {}, h("b", {}, mine ? "You" : id), state === "waiting" ? h("span", { class: "s-soft" }, "waits for an answer …") : null,
+        run && !mine ? h("button", { type: "button", class: "s-link", onclick: () => go(["runs", run]) }, "Run") : null, at ? h("time", {}, today(at) ? clock(at) : day(at)) : null),
+      outcome(said));
+  }
+
+  const look = oneAtATime(async () => {
+    const [turns, { kept }] = await Promise.all([call(`space/conversation?${query(id, thread)}`), call(`space/conversations?id=${encodeURIComponent(id)}`)]);
+    const it = scroller(scroll);
+    const follows = it.scrollHeight - it.scrollTop - it.clientHeight < 80;
+    about.hidden = kept !== null;
+    about.textContent = "Gone when the program ends: this agent has no journal and no memory in a file.";
+    update(log, turns.length ? turns.map(turn) : empty("Nothing was said yet."));
+    if (follows) it.scrollTop = it.scrollHeight;
+  }, 200, () => {});
+  return { id, root, look };
+}
+
+// The conversations with an agent, to be opened; a new one where its `say` takes a thread.
+export async function listTalks(id, help) {
+  if (!help.say) return null;
+  const { threads } = await call(`space/conversations?id=${encodeURIComponent(id)}`);
+  const said = ({ thread, at }) => h("li", {}, h("button", { type: "button", class: "s-link", onclick: () => show(id, thread) }, thread === null ? "Conversation" : thread),
+    at ? h("span", { class: "s-soft" }, ` ${today(at) ? clock(at) : day(at)}`) : null);
+  const name = h("input", { class: "s-input", "aria-label": `Name of a new conversation with ${id}`, placeholder: "Name of another", required: true, maxlength: 100 });
+  const begin = h("form", { class: "s-row", onsubmit: attempt(async () => { show(id, name.value.trim() || null); name.value = ""; }) }, name, h("button", { class: "s-button" }, "Begin"));
+  return h("div", { class: "s-talks-of", role: "group", "aria-label": `${count(threads.length, "conversation")} with ${id}` }, h("ul", { class: "s-threads" }, threads.map(said)), help.say.args?.thread ? begin : null);
+}

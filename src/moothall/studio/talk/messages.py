@@ -1,0 +1,219 @@
+"""The messages of a space as pages get them: kept, paired with their answers, found by words."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from moothall.message import BROADCAST
+from moothall.threads import guard
+
+MESSAGES: Final = 100_000
+"""How many messages are kept, the newest."""
+_KEPT_CHARACTERS: Final = 32 << 20
+"""How many characters of arguments are kept in all."""
+_PAGE: Final = 300
+"""The most messages that a page gets at once."""
+_CHARACTERS: Final = 20_000
+"""How many characters of a message's arguments are kept."""
+_NAME: Final = 255
+"""How many characters of a message's id and of its action's name are kept."""
+_OPEN: Final = 10_000
+"""How many unanswered messages may still find their answer."""
+_PART: Final = re.compile(r"(from|to|action):\s*(.*?)\s*", re.IGNORECASE)
+
+
+@dataclass(slots=True, eq=False)
+class Seen:
+    """A message that was seen; `answers` is the message that it answers.
+
+    Attributes:
+        head: its sender, its receiver and its action
+        args: the arguments as JSON text
+    """
+
+    number: int
+    at: float
+    head: tuple[str, str, str]
+    id: str | None
+    args: str
+    answers: Seen | None = None
+    outcomes: int = 0
+    failed: bool = False
+    heard: set[str] | None = None
+
+    @property
+    def sender(self) -> str:
+        """Who sent it."""
+        return self.head[0]
+
+    @property
+    def to(self) -> str:
+        """Whom it was sent to."""
+        return self.head[1]
+
+    @property
+    def action(self) -> str:
+        """The name of its action."""
+        return self.head[2]
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments, as data."""
+        read: dict[str, Any] = json.loads(self.args)
+        return read
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the message as pages get it."""
+        row: dict[str, Any] = {"number": self.number, "at": self.at}
+        row |= {"from": self.sender, "to": self.to}
+        if self.id is not None:
+            row["id"] = self.id
+        row["action"] = {"name": self.action, "args": self.arguments}
+        if (asked := self.answers) is not None:
+            row["answers"] = {"number": asked.number, "action": asked.action, "at": asked.at}
+            row["answers"] |= {"outcomes": asked.outcomes}
+        if self.outcomes:
+            row |= {"outcomes": self.outcomes, "outcome": "failed" if self.failed else "answered"}
+        return row
+
+
+class Messages:
+    """The last messages of a space, in any thread."""
+
+    def __init__(self) -> None:
+        self._kept: deque[Seen] = deque()
+        self._characters = 0
+        self._numbers = itertools.count(1)
+        self._last = 0
+        self._asked: dict[tuple[str | None, str, str], deque[Seen]] = {}
+        self._said: dict[tuple[str, str], Seen] = {}
+        self._heads: dict[tuple[str, str, str], tuple[str, str, str]] = {}
+        self._guard = guard()
+
+    def add(self, message: dict[str, Any], at: float) -> Seen:
+        """Keep a message; return it as it is kept, with the one that it answers."""
+        action = message["action"]
+        head = (message["from"], message["to"], action["name"][:_NAME])
+        id = (message.get("id") or "")[:_NAME] or None
+        args = _short(action["args"])
+        with self._guard:
+            head = self._heads.setdefault(head, head)  # one for all: there are few
+            seen = Seen(next(self._numbers), at, head, id, args)
+            seen.answers = self._request_of(seen, action["args"].get("original_message_id"))
+            if (asked := seen.answers) is not None:
+                asked.outcomes += 1
+                asked.failed = seen.action == "error"
+            self._last = seen.number
+            self._kept.append(seen)
+            self._characters += len(args)
+            while len(self._kept) > MESSAGES or self._characters > _KEPT_CHARACTERS:
+                self._characters -= len(self._kept.popleft().args)
+            if len(self._heads) > 2 * MESSAGES:  # of actions that strangers invent
+                self._heads = {each.head: each.head for each in self._kept}
+        return seen
+
+    def _request_of(self, seen: Seen, id: object) -> Seen | None:
+        """Return the message that one answers; note one that may be answered."""
+        found: Seen | None = None
+        if seen.action in ("response", "error"):
+            of = id[:_NAME] if isinstance(id, str) else None
+            for to in (seen.sender, BROADCAST):
+                if waiting := self._asked.get((of, seen.to, to)):
+                    found = waiting[0] if of is not None else waiting.popleft()
+                    break
+            return found
+        key = (seen.id, seen.sender, seen.to)
+        if seen.id is None:
+            self._asked.setdefault(key, deque(maxlen=100)).append(seen)
+        else:
+            self._asked[key] = deque([seen])
+        if len(self._asked) > _OPEN:
+            del self._asked[next(iter(self._asked))]
+        return self._said_back(seen) if seen.action == "say" else None
+
+    def _said_back(self, seen: Seen) -> Seen | None:
+        """Return what a `say` answers: what was said to its sender, or to all."""
+        for to in (seen.sender, BROADCAST):
+            asked = self._said.get((seen.to, to))
+            if asked is not None and asked.heard is not None and seen.sender not in asked.heard:
+                asked.heard.add(seen.sender)
+                return asked
+        seen.heard = set()
+        self._said[seen.sender, seen.to] = seen
+        if len(self._said) > _OPEN:
+            del self._said[next(iter(self._said))]
+        return None
+
+    def newest(self) -> Iterator[Seen]:
+        """Yield the messages, the newest first."""
+        with self._guard:
+            kept = [*self._kept]
+        return reversed(kept)
+
+    def page(self, filter: str = "", before: int = 0, after: int = 0) -> dict[str, Any]:
+        """Return the newest messages that pass a filter, the oldest of them first.
+
+        Args:
+            filter: words, or `from:`, `to:` or `action:` with the beginning of a name
+            before: only those before this number; 0 for all
+            after: only those after this number
+
+        Returns:
+            `messages`; how many pass in all (`passing`), how many there are (`of`) and may be
+            (`most`), and the number of the `last`
+        """
+        with self._guard:
+            kept, last, heads = [*self._kept], self._last, [*self._heads]
+        passing = _passing(kept, heads, filter)
+        first = bisect_right(passing, after, key=_number) if after else 0
+        end = bisect_left(passing, before, key=_number) if before else len(passing)
+        shown = passing[max(first, end - _PAGE) : end]
+        counts = {"passing": len(passing), "of": len(kept), "most": MESSAGES, "last": last}
+        return {"messages": [each.to_json() for each in shown], **counts}
+
+
+def _passing(kept: list[Seen], heads: list[tuple[str, str, str]], filter: str) -> list[Seen]:
+    """Return the messages that pass a filter."""
+    if match := _PART.fullmatch(filter):
+        at, name = ("from", "to", "action").index(match[1].lower()), match[2].casefold()
+        good = {each for each in heads if each[at].casefold().startswith(name)}
+        if at == 1 and "all".startswith(name):
+            good |= {each for each in heads if each[1] == BROADCAST}
+        return [each for each in kept if each.head in good]
+    wanted = filter.strip().casefold()
+    if not wanted:
+        return kept
+    good = {each for each in heads if wanted in " ".join(each).casefold()}
+    if not good:
+        return [each for each in kept if wanted in each.args.casefold()]
+    return [each for each in kept if each.head in good or wanted in each.args.casefold()]
+
+
+def _number(seen: Seen) -> int:
+    return seen.number
+
+
+def _short(args: dict[str, Any]) -> str:
+    """Return arguments as JSON text that a page can show: of long ones, each has its share."""
+    text = _text(args)
+    if len(text) <= _CHARACTERS:
+        return text
+    shown = list(args.items())[:100]
+    share = _CHARACTERS // len(shown)
+    return _text({name[:share]: _cut(value, share) for name, value in shown})
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _cut(value: Any, most: int) -> Any:
+    text = value if isinstance(value, str) else _text(value)
+    return value if len(text) <= most else f"{text[:most]} … ({len(text):,} characters)"

@@ -1,0 +1,132 @@
+"""Conversations in the tab Space: beside each other, and after a restart of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from moothall import Agent, NativeSpace, ReActAgent, ScriptedModel, SQLiteMemory
+from moothall.studio import Studio
+from studio.conftest import a_studio, pages
+
+Kept = Literal["journal", "memory"]
+
+
+def poet(answers: list[str], studio: Studio, folder: Path, kept: Kept) -> ReActAgent:
+    """An agent whose conversations outlive the program."""
+    model = ScriptedModel(answers)
+    if kept == "journal":
+        return ReActAgent("Poet", model, journal=studio.journal, receive_own_broadcasts=False)
+    memory = SQLiteMemory(folder / "memory.db")
+    return ReActAgent("Poet", model, memory=memory, receive_own_broadcasts=False)
+
+
+@contextmanager
+def opened(folder: Path, answers: list[str], kept: Kept) -> Iterator[Studio]:
+    """A studio as its program has it: with a space and the poet, whose files are in a folder."""
+    with a_studio(folder) as studio, NativeSpace() as space:
+        space.add(poet(answers, studio, folder, kept))
+        space.add(studio.user)
+        yield studio
+
+
+def say(page: Page, to: str, text: str) -> None:
+    """Say something in a conversation, by the keyboard."""
+    line = page.get_by_role("textbox", name=f"Say to {to}", exact=True)
+    line.fill(text)
+    line.press("Enter")
+
+
+def talks_of(page: Page, agent: str) -> None:
+    """Unfold an agent in the list."""
+    page.get_by_role("list", name="Agents").get_by_text(agent, exact=True).click()
+
+
+def test_two_conversations_stand_beside_each_other(browser: Browser, tmp_path: Path) -> None:
+    """Each has its own thread and memory; the messages of the space stay beside them."""
+    with (
+        opened(tmp_path, ["In rhyme.", "By train."], "journal") as studio,
+        pages(browser, studio) as open_page,
+    ):
+        assert studio.user.space is not None
+        studio.user.space.add(ReActAgent("Clerk", ScriptedModel(["Paid."])))
+        page = open_page()
+        talks_of(page, "Poet")
+        page.get_by_role("button", name="Conversation", exact=True).click()
+        say(page, "Poet", 'A "quoted" line\nand another')
+        first = page.get_by_role("log", name="Conversation with Poet", exact=True)
+        expect(first).to_contain_text("In rhyme.")
+        expect(first).to_contain_text('A "quoted" line')
+        page.get_by_label("Name of a new conversation with Poet").fill("trip")
+        page.keyboard.press("Enter")
+        say(page, "Poet, trip", "How do I travel?")
+        second = page.get_by_role("log", name="Conversation with Poet, trip")
+        expect(second).to_contain_text("By train.")
+        expect(first).not_to_contain_text("By train.")
+        expect(second).not_to_contain_text("In rhyme.")
+        one, two = first.bounding_box(), second.bounding_box()
+        assert one is not None
+        assert two is not None
+        assert one["x"] + one["width"] <= two["x"]
+        expect(page.get_by_role("log", name="Messages")).to_contain_text("By train.")
+        # Of another agent a third; with a fourth, the first makes room.
+        talks_of(page, "Clerk")
+        page.get_by_role("group", name="with Clerk").get_by_role("button").first.click()
+        say(page, "Clerk", "Pay it")
+        third = page.get_by_role("log", name="Conversation with Clerk")
+        expect(third).to_contain_text("Paid.")
+        gone = page.get_by_text("Gone when the program ends")
+        expect(gone.filter(visible=True)).to_have_count(1)
+        talks_of(page, "Poet")
+        talks_of(page, "Poet")
+        page.get_by_label("Name of a new conversation with Poet").fill("home")
+        page.keyboard.press("Enter")
+        expect(page.get_by_label("Say to Poet, home")).to_be_focused()
+        expect(first).to_have_count(0)
+        page.set_viewport_size({"width": 390, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        page.get_by_role("region", name="With Clerk").get_by_role("button", name="Close").click()
+        expect(third).to_have_count(0)
+
+
+@pytest.mark.parametrize("kept", ("journal", "memory"))
+def test_a_conversation_is_there_after_the_program_was_started_again(
+    browser: Browser, tmp_path: Path, kept: Kept
+) -> None:
+    """What was said before comes from the agent's journal, or from its memory in a file."""
+    with opened(tmp_path, ["Roses are red.", "By train."], kept) as studio:
+        space = studio.user.space
+        assert space is not None
+        for said, thread in (("Write", {}), ("How do I travel?", {"thread": "trip"})):
+            studio.user.ask("Poet", "say", content=said, **thread).result(20)
+        # Another person's conversation is not this one's.
+        space.add(Agent("User2")).ask("Poet", "help").result(20)
+    with (
+        opened(tmp_path, ["Violets are blue."], kept) as studio,
+        pages(browser, studio) as open_page,
+    ):
+        page = open_page()
+        talks_of(page, "Poet")
+        of = page.get_by_role("group", name="2 conversations with Poet")
+        of.get_by_role("button", name="Conversation", exact=True).click()
+        log = page.get_by_role("log", name="Conversation with Poet", exact=True)
+        turns = log.get_by_role("article")
+        expect(turns).to_have_count(2)
+        expect(turns).to_contain_text(["Write", "Roses are red."])
+        say(page, "Poet", "Write on")
+        expect(turns).to_have_count(4)
+        expect(turns).to_contain_text(["Write", "Roses", "Write on", "Violets are blue."])
+        page.reload()  # which conversations are open is kept, too
+        expect(turns).to_have_count(4)
+        talks_of(page, "Poet")
+        of.get_by_role("button", name="trip").click()
+        trip = page.get_by_role("log", name="Conversation with Poet, trip").get_by_role("article")
+        expect(trip).to_contain_text(["How do I travel?", "By train."])
+        if kept == "journal":
+            trip.last.get_by_role("button", name="Run").click()
+            expect(page.get_by_role("group", name="Steps")).to_contain_text("By train.")
