@@ -9,6 +9,8 @@ const SPREAD = 15; // metres over which those at one place are spread, so that t
 const NOWHERE = 65535;
 const BINS = 9; // colours of a layer
 const NO_LEVEL = 255;
+const QUICK = 6; // milliseconds for roads and places: if they take longer, a zoom shows them scaled until it rests
+const RESTS = 150;
 export const GROUPS = ["sleep", "work", "food", "social", "leisure", "travel", "idle"];
 const GROUP_OF = { sleep: 0, work: 1, study: 1, eat: 2, shop: 2, social: 3, browse: 3, leisure: 4, travel: 5 };
 export const SHAPES = { home: "□", work: "■", school: "▲", shop: "◆", restaurant: "●", park: "✿", hospital: "✚" };
@@ -27,6 +29,7 @@ export function makeMap(onPick, label = "Map of the town") {
   let view = { x: 0, y: 0, scale: 1 }; // the metres in the middle, and pixels of a metre
   let whole = true; // whether all of it is shown, also when the window changes
   let fresh = false; // whether roads and places are drawn as they are to be
+  let [drawnAt, took, resting] = [null, 0, 0]; // of what view they are drawn, in how many milliseconds
   let [from, to] = [null, null]; // x and y of the frame before, and of the last
   let [acts, groupOf, picked, asked] = [new Uint8Array(0), [], -1, 0];
   let [levels, isBoth] = [null, false]; // of a layer: each citizen's level, and whether it goes from below to above 0
@@ -58,7 +61,10 @@ export function makeMap(onPick, label = "Map of the town") {
 
   function turn(its, isWhole = false) {
     [view, whole] = [{ ...view, ...its }, isWhole];
-    changed();
+    if (took < QUICK || !fresh) return changed();
+    clearTimeout(resting);
+    resting = setTimeout(changed, RESTS);
+    again();
   }
 
   function fit() {
@@ -78,7 +84,12 @@ export function makeMap(onPick, label = "Map of the town") {
   // -- drawing -------------------------------------------------------------------------------------
 
   function drawBase() {
-    fresh = true;
+    const began = performance.now();
+    drawPlan();
+    [fresh, drawnAt, took] = [true, view, performance.now() - began];
+  }
+
+  function drawPlan() {
     [base.width, base.height] = [canvas.width, canvas.height];
     const on = base.getContext("2d");
     on.scale(ratio, ratio);
@@ -106,19 +117,28 @@ export function makeMap(onPick, label = "Map of the town") {
     }
   }
 
-  let [xs, ys] = [[], []];
+  let [xs, ys, dx, dy] = [[], [], [], []]; // of each citizen, pixels, and metres beside its place
   const seen = (i, beyond = 0) => xs[i] >= -beyond && ys[i] >= -beyond && xs[i] < width + beyond && ys[i] < height + beyond;
 
   // Where citizens are now, in pixels; gives how many are in view.
   function place(now) {
-    if (xs.length !== acts.length) [xs, ys] = [new Float32Array(acts.length), new Float32Array(acts.length)];
+    if (xs.length !== acts.length) {
+      [xs, ys, dx, dy] = [0, 1, 2, 3].map(() => new Float32Array(acts.length));
+      for (let i = 0; i < xs.length; i++) {
+        const [angle, radius] = [i * 2.399963, SPREAD * Math.sqrt(((i * 7919) % 997) / 997)];
+        dx[i] = radius * Math.cos(angle);
+        dy[i] = radius * Math.sin(angle);
+      }
+    }
     const part = still.matches || !from ? 1 : Math.min(1, (now - began) / lasts);
-    const between = (axis, i) => (part < 1 && from[axis][i] === from[axis][i] ? from[axis][i] + part * (to[axis][i] - from[axis][i]) : to[axis][i]);
+    const { x: right, y: up } = to;
+    const { x: left, y: low } = part < 1 ? from : to;
+    const between = (one, two) => (one === one ? one + part * (two - one) : two); // who was nowhere comes at once
+    const [zeroX, zeroY, scale] = [width / 2 - view.x * view.scale, height / 2 + view.y * view.scale, view.scale];
     let inside = 0;
     for (let i = 0; i < xs.length; i++) { // who is nowhere is at NaN, and so never in view
-      const [angle, radius] = [i * 2.399963, SPREAD * Math.sqrt(((i * 7919) % 997) / 997)];
-      xs[i] = px(between("x", i) + radius * Math.cos(angle));
-      ys[i] = py(between("y", i) + radius * Math.sin(angle));
+      xs[i] = zeroX + (between(left[i], right[i]) + dx[i]) * scale;
+      ys[i] = zeroY - (between(low[i], up[i]) + dy[i]) * scale;
       if (seen(i)) inside++;
     }
     if (part < 1) again();
@@ -164,9 +184,11 @@ export function makeMap(onPick, label = "Map of the town") {
     const image = on.createImageData(across, down);
     for (let cell = 0; cell < totals.length; cell++) {
       if (!totals[cell]) continue;
-      const its = counts.subarray(cell * kinds, (cell + 1) * kinds);
-      const which = its.indexOf(Math.max(...its));
-      image.data.set(!levels ? colours.rgb[which] : its[1] ? ramp[binOf(Math.round(its[0] / its[1]))] : colours.rgb[6], cell * 4);
+      let which = 0;
+      const its = cell * kinds;
+      if (!levels) for (let kind = 1; kind < kinds; kind++) if (counts[its + kind] > counts[its + which]) which = kind;
+      const colour = !levels ? colours.rgb[which] : counts[its + 1] ? ramp[binOf(Math.round(counts[its] / counts[its + 1]))] : colours.rgb[6];
+      for (let at = 0; at < 3; at++) image.data[cell * 4 + at] = colour[at];
       image.data[cell * 4 + 3] = 255 * (0.3 + 0.7 * Math.log1p(totals[cell]) / Math.log1p(most));
     }
     on.putImageData(image, 0, 0);
@@ -180,7 +202,8 @@ export function makeMap(onPick, label = "Map of the town") {
     if (!fresh) drawBase();
     context.setTransform(1, 0, 0, 1, 0, 0);
     context.clearRect(0, 0, canvas.width, canvas.height);
-    context.drawImage(base, 0, 0);
+    const scale = view.scale / drawnAt.scale; // where what is drawn stands now
+    context.drawImage(base, ratio * (width / 2 - (view.x - drawnAt.x) * view.scale - scale * width / 2), ratio * (height / 2 + (view.y - drawnAt.y) * view.scale - scale * height / 2), scale * base.width, scale * base.height);
     if (!to) return void (root.dataset.drawn = "");
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     const isDense = place(now) > MOST;
