@@ -67,7 +67,16 @@ def test_doors_show_what_is_connected_locked_changed_and_served(
         expect(served.last).to_contain_text("Clerk")
         expect(served.last).to_contain_text("local")
         card = page.get_by_role("article", name="Changed definitions of sums")
+        expect(card).to_contain_text("was Add two integers.")
         expect(card).to_contain_text("Add two <b>numbers</b>.")
+        expect(card).not_to_contain_text("Takes")  # that has not changed
+        page.get_by_text("1 tool").click()
+        expect(connected.last.get_by_role("listitem")).to_have_text("add")
+        page.set_viewport_size({"width": 390, "height": 800})
+        for each in (card, connected.last, served.last):
+            assert each.evaluate("each => each.getBoundingClientRect().right") <= 390
+        expect(served.last).to_contain_text("local")
+        page.set_viewport_size({"width": 1280, "height": 800})
         studio.user.send({"to": "sums", "action": {"name": "add", "args": {"a": 1, "b": 2}}})
         card.get_by_role("button", name="Accept these definitions").click()
         expect(connected.last).to_contain_text("locked, as accepted")

@@ -238,12 +238,16 @@ class MCPAgent(Agent):
         live = connection is not None and not connection.is_closed and connection._live is not None
         told = {"kind": "MCP server", "where": where, "connected": live, "lock": self._lock}
         tools = {} if server is None else server.tools
-        changed, gone = {}, list[str]()
+        changed, gone = dict[str, dict[str, Any]](), list[str]()
         if self._lock is not None and server is not None:
             lock = Lock(self._lock)
-            found = {name: lock.difference(str(self.id), each) for name, each in tools.items()}
-            changed = {name: said for name, said in found.items() if said}
-            gone = lock.gone(str(self.id), tools)
+            id = str(self.id)
+            changed = {
+                name: {"was": lock.accepted(id, name), "now": each.data}
+                for name, each in tools.items()
+                if lock.difference(id, each)
+            }
+            gone = lock.gone(id, tools)
         return {
             **told,
             "tools": sorted(tools),

@@ -1,10 +1,23 @@
 // The tab Doors: MCP servers and remote agents that are connected, what of them is locked and has
 // changed, and what this program serves to whom.
 
-import { attempt, button, call, count, empty, h, number, oneAtATime, toast, update } from "./dom.js";
+import { attempt, button, call, count, empty, h, json, number, oneAtATime, toast, update } from "./dom.js";
 import { onReset } from "./feed.js";
 
+const PARTS = { description: "What it says it does", inputSchema: "Takes", outputSchema: "Gives", title: "Title", annotations: "What it hints at" };
 const LOOKS = 3000; // milliseconds between two looks while the tab is shown
+
+// JSON whose objects have their keys in order, to be compared.
+const sorted = (value) => JSON.stringify(value, (_, each) => (each && typeof each === "object" && !Array.isArray(each) ? Object.fromEntries(Object.entries(each).sort()) : each));
+
+// A part of a definition in words: of a schema its parameters.
+function said(value) {
+  if (value === undefined) return "left out";
+  if (value === null || typeof value !== "object") return String(value);
+  const fields = Object.entries(value.properties || {});
+  if (value.type !== "object") return json(value);
+  return fields.map(([name, { type = "any", description }]) => `${name} (${type}${value.required?.includes(name) ? "" : ", may be left out"})${description ? `: ${description}` : ""}`).join("\n") || "nothing";
+}
 
 export function mount(root) {
   const connected = h("section", { "aria-label": "Connected" });
@@ -28,26 +41,37 @@ export function mount(root) {
       toast(`The definitions of ${each.id} are accepted.`, false);
     }, "danger");
     return h("article", { class: "s-card", "aria-label": `Changed definitions of ${each.id}` }, h("p", {}, h("b", {}, each.id), " offers other tools than a person has accepted. Calls of these are asked for, whatever their policy."),
-      h("dl", { class: "s-args" }, all.map(([name, said]) => [h("dt", {}, name), h("dd", {}, h("pre", {}, said))]), (each.gone || []).map((name) => [h("dt", {}, name), h("dd", {}, "is gone")])),
+      all.map(([name, { was, now }]) => h("section", { class: "s-changed" }, h("p", {}, h("b", { class: "s-action" }, name), " ", h("span", { class: "s-badge warn" }, was ? "changed" : "new")),
+        h("dl", { class: "s-args" }, [...new Set([...Object.keys(was || {}), ...Object.keys(now)])].filter((key) => key !== "name" && sorted(was?.[key]) !== sorted(now[key])).map((key) => [h("dt", {}, PARTS[key] || key),
+          h("dd", {}, was?.[key] === undefined ? null : h("div", { class: "s-was" }, h("span", { class: "s-soft" }, "was "), h("s", {}, said(was[key]))), h("div", { class: "s-text" }, said(now[key])),
+            was?.[key] !== undefined && said(was[key]) === said(now[key]) ? h("p", { class: "s-soft" }, "It differs in what only the exact definition shows.") : null)])),
+        h("details", {}, h("summary", { class: "s-soft" }, "The definition, exactly"), was ? [h("p", { class: "s-soft" }, "accepted"), h("pre", {}, json(was)), h("p", { class: "s-soft" }, "now")] : null, h("pre", {}, json(now))))),
+      (each.gone || []).map((name) => h("section", { class: "s-changed" }, h("p", {}, h("b", { class: "s-action" }, name), " ", h("span", { class: "s-badge warn" }, "gone")))),
       h("div", { class: "s-row" }, accept));
   }
 
-  const head = (...names) => h("thead", {}, h("tr", {}, names.map(([name, kind]) => h("th", { class: kind }, name))));
-  const cell = (value) => h("td", { class: "number" }, value === undefined ? "" : number(value));
+  // A table whose rows stand below each other in a narrow window, each part with its name.
+  function table(columns, rows) {
+    return h("div", { class: "s-shown" }, h("table", { class: "s-table s-rows" }, h("thead", {}, h("tr", {}, columns.map(([name, kind]) => h("th", { class: kind }, name)))),
+      h("tbody", {}, rows.map(([first, ...others]) => h("tr", {}, h("th", { scope: "row" }, first), others.map((each, at) => h("td", { class: columns[at + 1][1], "data-name": columns[at + 1][0] }, typeof each === "number" ? number(each) : each)))))));
+  }
+  const folded = (many, all) => (all.length ? h("details", {}, h("summary", {}, many), h("ul", { class: "s-list" }, all.map((each) => h("li", {}, each)))) : many);
 
   function show({ connected: all, served: doors }) {
-    update(connected, h("h2", {}, "Connected"), all.length ? h("div", { class: "s-shown" }, h("table", { class: "s-table" },
-      head(["Name"], ["Kind"], ["Where"], ["State"], ["Tools", "number"], ["Calls", "number"], ["Failed", "number"], ["Definitions"]),
-      h("tbody", {}, all.map((each) => h("tr", {}, h("th", { scope: "row" }, each.id, each.of && h("span", { class: "s-soft" }, ` tools of ${each.of}`)), h("td", {}, each.kind), h("td", {}, h("code", {}, each.where)),
-        h("td", {}, each.connected === undefined ? null : h("span", { class: `s-badge ${each.connected ? "good" : "bad"}` }, each.connected ? "connected" : "not connected")),
-        h("td", { class: "number", title: each.tools?.join(", ") }, each.tools ? number(each.tools.length) : ""), cell(each.calls), cell(each.failed), h("td", {}, locked(each), each.fault && h("p", { class: "s-fault" }, each.fault))))))) : null,
-    all.length ? null : empty("No MCP server and no remote agent is connected. In your program: space.add(MCPAgent(\"files\", \"COMMAND\")), or give it to an agent in actions=[…]."),
+    update(connected, h("h2", {}, "Connected"), all.length
+      ? table([["Name"], ["Kind"], ["Where"], ["State"], ["Tools"], ["Calls", "number"], ["Failed", "number"], ["Definitions"]], all.map((each) => [
+        [each.id, each.of && h("span", { class: "s-soft" }, ` tools of ${each.of}`)], each.kind, h("code", {}, each.where),
+        each.connected === undefined ? null : h("span", { class: `s-badge ${each.connected ? "good" : "bad"}` }, each.connected ? "connected" : "not connected"),
+        each.tools ? folded(count(each.tools.length, "tool"), each.tools) : null, each.calls, each.failed, [locked(each), each.fault && h("p", { class: "s-fault" }, each.fault)]]))
+      : empty("No MCP server and no remote agent is connected. In your program: space.add(MCPAgent(\"files\", \"COMMAND\")), or give it to an agent in actions=[…]."),
     all.map(difference));
-    update(served, h("h2", {}, "Served"), doors.length ? h("div", { class: "s-shown" }, h("table", { class: "s-table" },
-      head(["Agents"], ["By"], ["Actions", "number"], ["Callers"], ["Calls", "number"], ["Under way", "number"]),
-      h("tbody", {}, doors.map((each) => h("tr", {}, h("th", { scope: "row" }, each.agents.join(", ")), h("td", {}, each.talks.length ? "MCP, A2A, OpenAI, AG-UI" : "MCP"), cell(each.actions),
-        h("td", {}, each.callers.join(", ")), h("td", { class: "number", title: Object.entries(each.calls).map(([name, n]) => `${name}: ${count(n, "call")}`).join(", ") }, number(Object.values(each.calls).reduce((one, two) => one + two, 0))), cell(each.under_way)))))) : null,
-    doors.length ? null : empty("This program serves no agent. `moothall serve AGENT --http HOST:PORT` does, or moothall.doors.asgi in your program."));
+    update(served, h("h2", {}, "Served"), doors.length
+      ? table([["Agents"], ["By"], ["Actions", "number"], ["Callers"], ["Calls"], ["Under way", "number"]], doors.map((each) => {
+        const calls = Object.entries(each.calls);
+        return [each.agents.join(", "), each.talks.length ? "MCP, A2A, OpenAI, AG-UI" : "MCP", each.actions, each.callers.join(", "),
+          folded(count(calls.reduce((sum, [, n]) => sum + n, 0), "call"), calls.map(([name, n]) => `${name}: ${number(n)}`)), each.under_way];
+      }))
+      : empty("This program serves no agent. `moothall serve AGENT --http HOST:PORT` does, or moothall.doors.asgi in your program."));
   }
 
   const look = oneAtATime(async () => show(await call("doors/state")), 500, () => {}); // the header says that nobody answers

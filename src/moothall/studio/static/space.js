@@ -181,25 +181,28 @@ export function mount(root) {
       const dot = item.querySelector(".s-dot");
       dot.className = `s-dot ${busy ? "busy" : ""}`;
       const waiting = agent.waiting ? ` · ${agent.waiting.toLocaleString("en")} waiting` : "";
-      item.querySelector(".s-doing").textContent = busy ? `${agent.handling?.join(", ") || "waits"} …${waiting}` : "";
-      dot.title = busy ? `busy: ${[...(agent.handling || []), agent.waiting ? `${agent.waiting} waiting` : "", agent.asking ? "waits for approval" : ""].filter(Boolean).join(", ")}` : "free";
+      item.querySelector(".s-doing").textContent = busy ? `${(agent.handling || []).map(inWords).join(", ") || "waits"} …${waiting}` : "";
+      dot.title = busy ? `busy: ${[...(agent.handling || []).map(inWords), agent.waiting ? `${agent.waiting} waiting` : "", agent.asking ? "waits for approval" : ""].filter(Boolean).join(", ")}` : "free";
       return item;
     }));
   }, 1000, () => {}); // the header says that nobody answers
 
+  const inWords = (action) => ({ after_add: "is starting", before_remove: "is leaving" }[action] || action);
+
   function entry(id, open) {
     const actions = h("ul", { class: "s-actions" });
     const [behind, talks] = [h("div", { class: "s-behind" }), h("div", { class: "s-behind" })];
-    let help = null;
+    let help = {};
     const details = h("details", { "data-id": id, open: open.has(id), ontoggle: async () => {
       if (!details.open) return;
-      if (help) return void replace(talks, await listTalks(id, help)); // others have begun since
-      replace(actions, h("li", {}, "…"));
-      let who;
-      [help, who] = await Promise.all(["help", "behind"].map((part) => call(`space/${part}?id=${encodeURIComponent(id)}`)));
+      const known = Object.keys(help).length > 0; // conversations and cost may be more by now
+      if (!known) replace(actions, h("li", {}, "…"));
+      const [told, who] = await Promise.all(["help", "behind"].map((part) => (known && part === "help" ? help : call(`space/${part}?id=${encodeURIComponent(id)}`))));
+      help = told;
       const names = Object.entries(help);
       replace(behind, whoSaid(id, who), names.length ? h("button", { type: "button", class: "s-link", onclick: () => showHelp(id, names) }, "Help as a page") : null);
       replace(talks, await listTalks(id, help));
+      if (known) return;
       replace(actions, names.length ? names.map(([name, told]) => h("li", {},
         h("button", { type: "button", title: typeof told === "object" ? told?.description || "" : "", onclick: () => insert(id, name, told) }, name),
         h("span", { class: "s-soft" }, typeof told?.description === "string" ? told.description.split("\n")[0] : ""))) : h("li", {}, empty("It offers no actions, or is busy.")));

@@ -53,7 +53,7 @@ function close(key) {
 function made(id, thread, key) {
   const name = thread === null ? id : `${id}, ${thread}`;
   const about = h("p", { class: "s-soft", hidden: true });
-  const log = h("div", { class: "s-turns", role: "log", "aria-label": `Conversation with ${name}` });
+  const log = h("div", { class: "s-sayings", role: "log", "aria-label": `Conversation with ${name}` });
   const scroll = h("div", { class: "s-scroll", tabindex: 0, role: "group", "aria-label": `What was said with ${name}` }, log);
   const line = h("textarea", { class: "s-input s-line", rows: 2, "aria-label": `Say to ${name}`, placeholder: `Say something to ${id}`, autocomplete: "off",
     onkeydown: (event) => { if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); say(); } } });
@@ -69,7 +69,7 @@ function made(id, thread, key) {
     about, scroll, h("form", { class: "s-write", onsubmit: (event) => { event.preventDefault(); say(); } }, line, h("button", { class: "s-button primary" }, "Send")));
 
   function turn({ mine, said, at, run, state }) {
-    return h("article", { class: `s-turn ${mine ? "mine" : ""} ${state}` },
+    return h("article", { class: `s-saying ${mine ? "mine" : ""} ${state}` },
       h("header", {}, h("b", {}, mine ? "You" : id), state === "waiting" ? h("span", { class: "s-soft" }, "waits for an answer …") : null,
         run && !mine ? h("button", { type: "button", class: "s-link", onclick: () => go(["runs", run]) }, "Run") : null, at ? h("time", {}, today(at) ? clock(at) : day(at)) : null),
       outcome(said));
