@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -116,3 +117,29 @@ def test_serve_a_company_with_a_mistake_says_which_and_where(
     done = moothall("serve", "company.yaml", *args, cwd=folder)
     assert done.returncode == 2
     assert told in " ".join(done.stderr.split())
+
+
+def test_serve_company_at_an_address_in_use_does_nothing(folder: Path) -> None:
+    (folder / "program.py").write_text(
+        """
+from pathlib import Path
+
+from moothall import Agent
+
+
+def made(id):
+    Path("made").touch()
+    return Agent(id)
+"""
+    )
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        (folder / "company.yaml").write_text(
+            f"journal: runs.db\nhttp: {{listen: '{place}'}}\n"
+            "agents: {A: {ref: 'program.py:made'}}"
+        )
+        done = moothall("serve", "company.yaml", cwd=folder)
+    assert done.returncode == 2
+    assert f"nothing can be served at {place}" in done.stderr
+    assert not (folder / "made").exists()
+    assert not (folder / "runs.db").exists()

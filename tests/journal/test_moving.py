@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -202,3 +203,32 @@ def test_a_backup_is_whole_whatever_is_written_meanwhile(filed: Journal, tmp_pat
         filed.backup(tmp_path / "copy-0")
     with pytest.raises(FileError, match="there is no folder"):
         filed.backup(tmp_path / "none" / "copy")
+
+
+def test_journal_of_a_service_that_root_writes_stays_the_services(
+    tmp_path: Path, filed: Journal
+) -> None:
+    reply(filed, "r", "x" * 2_000_000)
+    filed.export("r", tmp_path / "r.jsonl")
+    path = tmp_path / "service"
+    Journal(path).close()
+    owner = 65534 if os.geteuid() == 0 else os.geteuid()
+    os.chown(path, owner, -1)
+    with Journal(path) as other:
+        other.import_run(tmp_path / "r.jsonl")
+        reply(other, "s", "y" * 2_000_000)
+    kept = [tmp_path / "service-kept", *(tmp_path / "service-kept").iterdir()]
+    assert len(kept) == 3
+    assert {each.stat().st_uid for each in (path, tmp_path / "service-leases", *kept)} == {owner}
+
+
+def test_journal_that_root_writes_changes_no_owner_through_a_link(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.touch()
+    path = tmp_path / "service"
+    Journal(path).close()
+    (tmp_path / "service-leases").symlink_to(target)
+    os.chown(path, 65534 if os.geteuid() == 0 else os.geteuid(), -1)
+    with Journal(path) as journal:
+        reply(journal, "s", "y")
+    assert target.stat().st_uid == os.geteuid()

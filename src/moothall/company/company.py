@@ -202,11 +202,14 @@ class Company:
         self._changed = asyncio.Event()
         try:
             await asyncio.to_thread(self._check)
+            # Before anything begins: a second process of the same file has done nothing.
+            self._bind()
             await self._space.open(self.name)
             self._start()
             await self._settled()
             self._refuse([*self._mistaken.values()])
-            self._listen()
+            if self._server is not None:
+                self._server.start()
         except BaseException:
             await self._drain(0)
             raise
@@ -234,12 +237,6 @@ class Company:
     def _start(self) -> None:
         self.space._left = self._on_left
         self.space._meter(self._metrics.ended)
-        if self.settings.http is not None:
-            MissingExtra.unless("http", "mcp", "mcp", "mcp_types", "starlette")
-            from moothall.doors.callers import Callers
-            from moothall.doors.served import Served
-
-            self._served = Served((), Callers(self.settings.http.token), self.space)
         for name, given in self.settings.agents.items():
             self._task(self._keep(name, given))
         if self._space.journal is not None and self._calls:
@@ -270,21 +267,24 @@ class Company:
                 return
             await self._changed.wait()
 
-    def _listen(self) -> None:
-        """Serve the doors, `/health` and `/metrics`."""
+    def _bind(self) -> None:
+        """Take the address of the doors, `/health` and `/metrics`; they are served later."""
         given = self.settings.http
         if given is None:
             return
+        MissingExtra.unless("http", "mcp", "mcp", "mcp_types", "starlette")
         from moothall.doors.application import application
+        from moothall.doors.callers import Callers
+        from moothall.doors.served import Served
         from moothall.doors.server import HTTPServer, needs_token, place_of
 
         host, port = place_of(given.listen, "http.listen")
         if given.token is None and needs_token(host):
             raise ConfigError(f"{host} can be reached from elsewhere: set http.token")
+        self._served = Served((), Callers(given.token), self.space)
         made, open_paths = routes(Status(self.health, self.metrics))
         app = application(self._served, self._served.callers, self.name, made, open_paths)
         self._server = HTTPServer(app, host, port, self.settings.drain)
-        self._server.start()
 
     async def _drain(self, seconds: float) -> None:
         """Begin nothing new; let what runs end within some seconds; then end it."""

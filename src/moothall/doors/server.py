@@ -81,5 +81,8 @@ class HTTPServer:
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait until the server has ended; return whether it had begun."""
+        if self._thread.ident is None:
+            self._socket.close()
+            return False
         self._thread.join(timeout)
         return bool(self._server.started)

@@ -35,6 +35,18 @@ def written_whole(path: Path, mode: int = 0o666) -> Iterator[Path]:
         os.close(file)
 
 
+def owned_as(path: str | os.PathLike[str], like: str | os.PathLike[str]) -> None:
+    """Give a new file the owner of another one, if this process is root's, as SQLite does.
+
+    Otherwise a service could not use its own journal after root has looked at it.
+    """
+    if os.geteuid() == 0:
+        owner = os.stat(like)
+        with suppress(OSError):  # a file system without owners
+            # Never what a link names: the folder may be the service's, which put the link there.
+            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+
+
 def _made(path: Path, mode: int) -> tuple[Path, int]:
     """Make a file, and lock it: as long as it is locked, its process lives."""
     while True:

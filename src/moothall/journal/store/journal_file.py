@@ -11,7 +11,7 @@ from typing import Final
 
 from moothall.database import Database
 from moothall.errors import ConfigError, DefinitionError, JournalError
-from moothall.files import written_whole
+from moothall.files import owned_as, written_whole
 from moothall.journal.store.leases import FileLeases
 from moothall.journal.store.store import Place, Store
 from moothall.journal.store.tables import APPLICATION, MIGRATIONS
@@ -27,7 +27,8 @@ class KeptFiles(NoFiles):
     """The values that are files beside a journal, in the folder `NAME-kept`."""
 
     def __init__(self, journal: str) -> None:
-        self.folder: Path = Path(f"{os.path.realpath(journal)}-kept")
+        self._journal = os.path.realpath(journal)
+        self.folder: Path = Path(f"{self._journal}-kept")
         self.least: int | None = FILE_BYTES
         self.where: str = f" in {self.folder}"
 
@@ -36,9 +37,12 @@ class KeptFiles(NoFiles):
         file = self.folder / hash
         if file.exists():
             return
-        self.folder.mkdir(mode=0o700, exist_ok=True)
+        with suppress(FileExistsError):
+            self.folder.mkdir(mode=0o700)
+            owned_as(self.folder, self._journal)
         with written_whole(file, 0o600) as part:
             part.write_bytes(data)
+            owned_as(part, self._journal)
 
     def has(self, hash: str) -> bool:
         """Return whether there is a value."""

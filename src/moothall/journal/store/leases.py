@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
 from moothall.errors import JournalError
+from moothall.files import owned_as
 from moothall.threads import guard, in_child
 
 
@@ -67,7 +68,8 @@ class FileLeases:
 
     def __init__(self, path: str) -> None:
         # The same file for every name of the journal, such as a symbolic link.
-        self._path = f"{os.path.realpath(path)}-leases"
+        self._journal = os.path.realpath(path)
+        self._path = f"{self._journal}-leases"
         self._fd = -1
         self._end: weakref.finalize[..., Any] | None = None
         self._held: set[int] = set()
@@ -82,7 +84,11 @@ class FileLeases:
         try:
             if self._fd < 0:
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-                self._fd = os.open(self._path, flags, 0o600)
+                try:
+                    self._fd = os.open(self._path, flags | os.O_EXCL, 0o600)
+                    owned_as(self._path, self._journal)
+                except FileExistsError:
+                    self._fd = os.open(self._path, flags, 0o600)
                 self._end = weakref.finalize(self, os.close, self._fd)
             self._lock(fcntl.F_WRLCK, run)
         except OSError as error:
