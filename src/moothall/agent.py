@@ -18,6 +18,7 @@ from moothall.arguments import check_integer, unknown_argument
 from moothall.dispatch import AgentToolbox
 from moothall.errors import NotInSpace
 from moothall.message import Envelope, Message, address, check_args, check_message, in_reply
+from moothall.threads import plain_or_async
 from moothall.workflow import Workflow, block_actions, not_found, note_on, own_actions
 
 if TYPE_CHECKING:
@@ -217,6 +218,7 @@ class Agent(Workflow):
         return made
 
     @action(idempotent=True)
+    @plain_or_async
     async def help(self, action_name: str | None = None) -> dict[str, Any]:
         """Describe the actions of this agent.
 
@@ -233,6 +235,7 @@ class Agent(Workflow):
         return {action_name: known[action_name].help}
 
     @action(idempotent=True)
+    @plain_or_async
     async def response(self, data: Any, original_message_id: str | None = None) -> None:
         """Receive the value that an action returned. Override it to use the value.
 
@@ -242,6 +245,7 @@ class Agent(Workflow):
         """
 
     @action(idempotent=True)
+    @plain_or_async
     async def error(self, error: str, original_message_id: str | None = None) -> None:
         """Receive what went wrong with a message that this agent sent; by default it is logged.
 
@@ -265,18 +269,14 @@ class Agent(Workflow):
     def _current_message(self) -> dict[str, Any] | None:
         """The message being handled, in the task or thread that handles it."""
         handling = CURRENT.get()
-        if handling is None or handling.agent is not self:
-            return None
-        return handling.message()
+        return None if handling is None or handling.agent is not self else handling.message()
 
     def _idempotency_key(self, action: str) -> str | None:
         """Return the idempotency key of the `action` call being handled, if a broker brought it."""
-        handling = CURRENT.get()
-        if handling is None or handling.agent is not self or handling.idempotency_key is None:
+        handling, message = CURRENT.get(), self._current_message
+        if handling is None or message is None or message["action"]["name"] != action:
             return None
-        message = handling.message()
-        called = None if message is None else message["action"]["name"]
-        return handling.idempotency_key if called == action else None
+        return handling.idempotency_key
 
     def _lane(self, message: dict[str, Any], handling: Handling) -> str | None:
         """Return the lane of a message to this agent, or None; called on the loop when it arrives.
@@ -333,11 +333,8 @@ class Agent(Workflow):
         mailbox = self._mailbox
         if mailbox is None:
             raise self._not_in_space("ask")
-        if (
-            (type(to) is str and 0 < len(to) < 256 and to.isascii())
-            and (type(action) is str and 0 < len(action) < 256)
-            and action.isascii()
-        ):
+        plain = type(to) is str and 0 < len(to) < 256 and to.isascii()
+        if plain and type(action) is str and 0 < len(action) < 256 and action.isascii():
             parts = (mailbox.id, to, action, check_args(args), None, None, None, None)
             return mailbox.request(in_reply(self, tuple.__new__(Envelope, parts)), 300)
         return self.request({"to": to, "action": {"name": action, "args": args}})
@@ -362,6 +359,7 @@ class Agent(Workflow):
     def before_remove(self) -> Awaitable[object] | None:
         """Called before the agent leaves its space; it may still send and request."""
 
+    @plain_or_async
     async def request_permission(self, proposed_message: dict[str, Any]) -> Decision:
         """Return whether an `ACCESS_REQUESTED` action may run; the default asks the approver.
 

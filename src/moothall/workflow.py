@@ -136,18 +136,23 @@ class Workflow:
         """The model of its toolbox, or its own, or None."""
         return getattr(self, "model", None) if self.toolbox is None else self.toolbox.llm
 
-    @property
-    def params(self) -> Any:
-        """Its parameters."""
-        if self._params is None:
-            from moothall.params import AgentParams  # pydantic takes long to import
+    if TYPE_CHECKING:
+        params: Any
+        """Its parameters; a class may state their type: `params: ShopParams`."""
+    else:
 
-            self._params = (self.ParamsType or AgentParams)()
-        return self._params
+        @property
+        def params(self) -> Any:
+            """Its parameters."""
+            if self._params is None:
+                from moothall.params import AgentParams  # pydantic takes long to import
 
-    @params.setter
-    def params(self, params: Any) -> None:
-        self._params = params
+                self._params = (self.ParamsType or AgentParams)()
+            return self._params
+
+        @params.setter
+        def params(self, params: Any) -> None:
+            self._params = params
 
     @property
     def dispatcher(self) -> BlockDispatcher:

@@ -6,6 +6,8 @@ from typing import Any
 
 from moothall import (
     Action,
+    Agent,
+    AgentParams,
     ApprovalRequest,
     Approver,
     Budget,
@@ -55,6 +57,21 @@ class Streams(Echo):
     ) -> AsyncIterator[TextPiece | ModelReply]:
         yield TextPiece("Hello")
         yield ModelReply("Hello")
+
+
+class ClerkParams(AgentParams):
+    patience: int = 3
+
+
+class Clerk(Agent):
+    """An agent with parameters of its own."""
+
+    ParamsType = ClerkParams
+    params: ClerkParams
+
+    async def forward(self) -> int:
+        print(self.params.nosuch)  # error
+        return self.params.patience
 
 
 class NoModel:

@@ -10,6 +10,7 @@ from moothall import (
     ChattyAI,
     Conversation,
     Event,
+    Message,
     Person,
     ReActAgent,
     RemoteAgent,
@@ -140,6 +141,10 @@ async def every_kind_of_agent(agent: ReActAgent, chatty: ChattyAI) -> None:
     assert_type(await chatty.say("Hello"), str)
     assert_type(await agent.say("Hello"), str)
     await agent.observe({"role": "user", "content": "It rains."}, thread="ada")
+    await agent.observe((await agent.reply("Count.")).messages[-1])
+    message: Message = {"to": "agent", "action": {"name": "say", "args": {"content": "It rains."}}}
+    await agent.observe(message)
+    await agent.observe(5)  # error
     heard = agent.interrupt("Stop!", thread="ada")
     if heard:
         await heard

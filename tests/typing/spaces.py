@@ -24,6 +24,28 @@ class Quiet(Agent):
     def before_remove(self) -> None:
         print("leaving")
 
+    def request_permission(self, proposed_message: dict[str, Any]) -> bool:
+        return proposed_message["from"] in ("me", "you")
+
+    @action
+    def response(self, data: Any, original_message_id: str | None = None) -> None:
+        print(data, original_message_id)
+
+    @action
+    def error(self, error: str) -> None:  # error
+        print(error)
+
+
+class Careful(Agent):
+    async def request_permission(self, proposed_message: dict[str, Any]) -> bool:
+        permitted: bool = await super().request_permission(proposed_message)
+        return permitted and proposed_message["from"] in ("me", "you")
+
+    @action
+    async def help(self, action_name: str | None = None) -> dict[str, Any]:
+        described: dict[str, Any] = await super().help(action_name)
+        return {"rules": "ask first", **described}
+
 
 with NativeSpace() as space:
     calculator = space.add(Calculator("Calculator"))

@@ -64,6 +64,8 @@ if TYPE_CHECKING:
 
     from moothall.approval import Approver
     from moothall.budget import Budget
+    from moothall.message import Message
+    from moothall.models.protocol import ChatMessage
 
 T = TypeVar("T")
 
@@ -352,7 +354,11 @@ class ConversationalAgent(Threaded):
             reply._raise(self.id)
         return reply.text
 
-    async def observe(self, message: str | dict[str, Any], thread: str | int | None = None) -> None:
+    async def observe(
+        self,
+        message: str | dict[str, Any] | ChatMessage | Message,
+        thread: str | int | None = None,
+    ) -> None:
         """Remember something without answering.
 
         Args:

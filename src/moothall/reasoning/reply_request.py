@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, runtime_checkable
 
 from moothall.errors import ConfigError, DefinitionError
@@ -163,7 +163,7 @@ def marked_with(speaker: str, content: Any) -> Any:
     return "\n".join(mark + line for line in str(content).splitlines()) or mark.rstrip()
 
 
-def as_memory(message: str | dict[str, Any]) -> dict[str, Any]:
+def as_memory(message: str | Mapping[str, Any]) -> dict[str, Any]:
     """Return the chat message by which an observation is remembered."""
     if isinstance(message, str):
         return {"role": "user", "content": readable(message)}

@@ -1,7 +1,14 @@
 """Threads: workers, waiting across threads and loops, locks, and what a forked child renews."""
 
 from moothall.threads.locks import guard, in_child, renewed
-from moothall.threads.user_functions import DATA, awaited, called, in_worker, is_async
+from moothall.threads.user_functions import (
+    DATA,
+    awaited,
+    called,
+    in_worker,
+    is_async,
+    plain_or_async,
+)
 from moothall.threads.waiting import Channel, WaitingLine, settle
 from moothall.threads.workers import (
     WORKERS,
@@ -25,6 +32,7 @@ __all__ = [
     "is_async",
     "is_cancelled",
     "loop_is_running",
+    "plain_or_async",
     "refuse_on_loop",
     "renewed",
     "settle",

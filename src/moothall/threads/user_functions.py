@@ -6,9 +6,11 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, ParamSpec, TypeAlias
 
 from moothall.threads.workers import WORKERS
+
+P = ParamSpec("P")
 
 DATA: Final = frozenset((type(None), bool, int, float, str, list, dict))
 """The classes of most values that functions return: none is an awaitable."""
@@ -20,6 +22,11 @@ def is_async(function: Callable[..., Any]) -> bool:
         function = function.func
     call = getattr(function, "__call__", None)  # noqa: B004 - the method itself is wanted
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def plain_or_async(method: Callable[P, object]) -> Callable[P, Any]:
+    """Let type checkers accept a plain and an `async` method in its place, and `await super()…`."""
+    return method
 
 
 async def awaited(given: Any) -> Any:
