@@ -125,6 +125,8 @@ def test_chat_completion_of_wrong_parts_is_refused(app: Any, body: bytes) -> Non
         response(tools=[{"type": "mcp", "server_url": "http://127.0.0.1:9"}]),
         response(tools=[tool("look")]),
         response(instructions=["x"]),
+        response("\ud800"),
+        response(instructions="\udfff"),
         response(metadata=5),
         response(text={"format": {"type": "json_schema", "schema": "x"}}),
         response(stream=1),

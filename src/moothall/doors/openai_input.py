@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -121,6 +122,11 @@ def body_of_request(body: bytes) -> dict[str, Any]:
         raise Wrong(f"the body must be JSON: {shorten(str(error), 200)}") from None
     if not isinstance(given, dict):
         raise Wrong("the body must be a JSON object")
+    if b"\\u" in body:
+        try:
+            json.dumps(given, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise Wrong("the body has half of a character, which UTF-8 cannot carry") from None
     return given
 
 
