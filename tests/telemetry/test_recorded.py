@@ -11,16 +11,20 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind
 
 from journal.crash import crash
 from moothall import (
     Action,
+    AnthropicModel,
     Call,
     CitizenAgent,
+    ConfigError,
     DualActAgent,
     ModelError,
     ModelReply,
     NoSuchRun,
+    OpenAIModel,
     ReActAgent,
     Researcher,
     ScriptedModel,
@@ -82,9 +86,27 @@ def test_export_of_a_run_gives_the_spans_that_it_made(traced: Traced, tmp_path: 
         live = then[span.context.span_id]
         assert span.status.status_code == live.status.status_code
         assert dict(span.attributes or {}).items() <= dict(live.attributes or {}).items()
+        assert span.kind is live.kind
+        provider = "gen_ai.provider.name"
+        assert (span.attributes or {}).get(provider) == (live.attributes or {}).get(provider)
         assert span.start_time
         assert live.start_time
         assert abs(span.start_time - live.start_time) < 5e9
+
+
+def test_export_names_the_providers_of_models_at_servers(traced: Traced, tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    there = "http://127.0.0.1:1/v1"
+    models = (OpenAIModel("m", there, max_retries=0), AnthropicModel("m", there, max_retries=0))
+    for number, model in enumerate(models):
+        ReActAgent("far", model, journal=path).reply_sync("Hello", run_id=str(number))
+
+    for number, provider in enumerate(("openai", "anthropic")):
+        (chat,) = [each for each in exported(path, str(number)) if each.name.startswith("chat")]
+        then = next(each for each in traced.spans if each.context == chat.context)
+        assert chat.kind is then.kind is SpanKind.CLIENT
+        assert (chat.attributes or {})["gen_ai.provider.name"] == provider
+        assert (then.attributes or {})["gen_ai.provider.name"] == provider
 
 
 def test_export_of_a_group_gives_the_spans_that_it_made(traced: Traced, tmp_path: Path) -> None:
@@ -161,6 +183,11 @@ def test_export_of_an_unknown_run_raises(tmp_path: Path) -> None:
         export(path, "other", InMemorySpanExporter())
 
 
+class Raising(SpanExporter):
+    def export(self, spans: Any) -> SpanExportResult:
+        raise OSError("no room")
+
+
 class Refusing(SpanExporter):
     """An exporter that takes nothing."""
 
@@ -173,6 +200,10 @@ def test_export_that_fails_raises(tmp_path: Path) -> None:
     ReActAgent("a", ScriptedModel(["Hello."]), journal=path).reply_sync("Hi", run_id="r")
     with pytest.raises(TelemetryError, match="the spans of run 'r' were not exported: Refusing"):
         export(path, "r", Refusing())
+    with pytest.raises(TelemetryError, match="not exported: Raising raised OSError: no room"):
+        export(path, "r", Raising())
+    with pytest.raises(ConfigError, match="exporter= must be a SpanExporter, got int"):
+        export(path, "r", 5)  # type: ignore[arg-type]
 
 
 def test_search_of_a_folder_is_a_retrieval_live_and_afterwards(

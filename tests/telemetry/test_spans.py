@@ -295,6 +295,13 @@ def test_instrument_refuses_what_is_not_a_truth_value() -> None:
         instrument(content="yes")  # type: ignore[arg-type]
 
 
+def test_instrument_refuses_what_is_no_provider() -> None:
+    with pytest.raises(ConfigError, match="tracer_provider= must be a TracerProvider"):
+        instrument("http://127.0.0.1:4318")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="meter_provider= must be a MeterProvider"):
+        instrument(None, 5)  # type: ignore[arg-type]
+
+
 def test_step_of_a_society_has_the_calls_of_its_citizens_below(traced: Traced) -> None:
     async def ask(me: CitizenAgent) -> None:
         await me.llm.complete([{"role": "user", "content": f"{me.id}"}])

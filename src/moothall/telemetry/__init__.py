@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from moothall import tracing
 from moothall.errors import ConfigError, MissingExtra, TelemetryError
 from moothall.http.network import check_allowed
+from moothall.text import error_text
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -50,11 +51,20 @@ def instrument(
         content: whether spans have the texts too: prompts, answers, arguments and results
 
     Raises:
-        ConfigError: `content` is neither True nor False
+        ConfigError: `content` is neither True nor False, or a provider is none
         MissingExtra: OpenTelemetry is not installed
     """
     if type(content) is not bool:
         raise ConfigError(f"instrument: content= must be True or False, got {content!r:.80}")
+    for name, given, makes in (
+        ("tracer_provider", tracer_provider, "get_tracer"),
+        ("meter_provider", meter_provider, "get_meter"),
+    ):
+        if given is not None and not callable(getattr(given, makes, None)):
+            raise ConfigError(
+                f"instrument: {name}= must be a {makes[4:].title()}Provider of OpenTelemetry, "
+                f"got {type(given).__name__}"
+            )
     MissingExtra.unless("telemetry", "otel", "opentelemetry")
     from moothall.telemetry.spans import Telemetry
 
@@ -80,6 +90,7 @@ def export(journal: Journal | str | os.PathLike[str], run_id: str, exporter: Spa
         how many spans there are
 
     Raises:
+        ConfigError: the exporter is none
         NoSuchRun: there is no run of that id
         JournalError: the journal cannot be read
         TelemetryError: the exporter did not take the spans
@@ -91,15 +102,22 @@ def export(journal: Journal | str | os.PathLike[str], run_id: str, exporter: Spa
     from moothall.journal.named import as_journal
     from moothall.telemetry.recorded import RecordedSpans
 
+    if not callable(getattr(exporter, "export", None)):
+        raise ConfigError(
+            f"export: exporter= must be a SpanExporter, got {type(exporter).__name__}"
+        )
     entries = as_journal(journal, "export").entries(run_id)
     spans = list(RecordedSpans(run_id, entries))
     for first in range(0, len(spans), _AT_ONCE):
         part = spans[first : first + _AT_ONCE]
-        if exporter.export(part) is not SpanExportResult.SUCCESS:
-            raise TelemetryError(
-                f"the spans of run {run_id!r} were not exported: {type(exporter).__name__} failed; "
-                "OpenTelemetry's log says why"
-            )
+        why = "failed; OpenTelemetry's log says why"
+        try:
+            done = exporter.export(part) is SpanExportResult.SUCCESS
+        except Exception as error:
+            done, why = False, f"raised {error_text(error, 400)}"
+        if not done:
+            text = f"the spans of run {run_id!r} were not exported: {type(exporter).__name__} {why}"
+            raise TelemetryError(text)
     return len(spans)
 
 
@@ -133,5 +151,8 @@ def export_otlp(journal: Journal | str | os.PathLike[str], run_id: str, url: str
     )
     try:
         return export(journal, run_id, exporter)
+    except TelemetryError as error:
+        there = parts.netloc.rpartition("@")[2]
+        raise TelemetryError(f"{error}; is a collector at {there}?") from None
     finally:
         exporter.shutdown()

@@ -14,6 +14,14 @@ _PROVIDERS = {
     "AnthropicModel": "anthropic",
     "OpenAIModel": "openai",
 }
+_NAMED = {
+    "anthropic": "anthropic",
+    "openai": "openai",
+    "http": "openai",
+    "https": "openai",
+    **dict.fromkeys(("local", "gguf", "scripted"), names.SCOPE),
+}
+"""By the first part of a model's name."""
 
 
 def as_text(value: Any) -> str:
@@ -91,12 +99,26 @@ def _parts(content: Any) -> list[dict[str, Any]]:
 
 def provider_of(model: Any) -> str:
     """Return the provider of a model, by the conventions' names; `moothall` for our own process."""
-    name = str(getattr(model, "name", ""))
-    kind = type(model).__name__
-    if kind == "LiteLLMModel":
-        return name.removeprefix("litellm:").partition("/")[0]
+    stated = provider_in(str(getattr(model, "name", "")))
     module = type(model).__module__.partition(".")[0]
-    return _PROVIDERS.get(kind) or ("moothall" if module == "moothall" else module)
+    return stated or _PROVIDERS.get(type(model).__name__) or module
+
+
+def provider_in(name: str) -> str | None:
+    """Return the provider that a model's name states, as a journal has it; None if it says none."""
+    head, _, rest = name.partition(":")
+    if head == "litellm":
+        return rest.partition("/")[0]
+    return _NAMED.get(head)
+
+
+def about_name(name: str) -> dict[str, Any]:
+    """Return the attributes of a model of which only the name is known."""
+    found: dict[str, Any] = {names.REQUEST_MODEL: name}
+    provider = provider_in(name)
+    if provider is not None:
+        found[names.PROVIDER] = provider
+    return found | _server(name)
 
 
 def about_model(model: Any) -> dict[str, Any]:
@@ -106,15 +128,23 @@ def about_model(model: Any) -> dict[str, Any]:
         names.REQUEST_MODEL: str(getattr(model, "name", type(model).__name__)),
     }
     where = getattr(model, "base_url", None)
-    if isinstance(where, str):
-        try:
-            parts = urlsplit(where)
-            port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
-        except ValueError:
-            return found
-        if parts.hostname and port:
-            found |= {names.SERVER_ADDRESS: parts.hostname, names.SERVER_PORT: port}
-    return found
+    return found | (_server(where) if isinstance(where, str) else {})
+
+
+def _server(address: str) -> dict[str, Any]:
+    try:
+        parts = urlsplit(address)
+        port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+    except ValueError:
+        return {}
+    if not parts.hostname or not port:
+        return {}
+    return {names.SERVER_ADDRESS: parts.hostname, names.SERVER_PORT: port}
+
+
+def runs_here(about: Mapping[str, Any]) -> bool:
+    """Whether the model of these attributes runs in this process."""
+    return names.SERVER_ADDRESS not in about and about.get(names.PROVIDER) == names.SCOPE
 
 
 def fields_of(model: Any) -> dict[str, Any]:

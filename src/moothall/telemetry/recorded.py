@@ -41,6 +41,12 @@ class _Reply:
         last = self.entries[-1]
         return last.data if last.kind == "over" else {"reason": _STOPPED}
 
+    @property
+    def model(self) -> str | None:
+        """The name of the first model that it asked."""
+        asked = (entry.data.get("about") or {} for entry in self.entries)
+        return next((str(each["model"]) for each in asked if "model" in each), None)
+
 
 class RecordedSpans:
     """Makes the spans of one run."""
@@ -99,8 +105,15 @@ class RecordedSpans:
             names.STOP_REASON: over["reason"],
             names.FINISH_REASONS: (over["reason"],),
         }
+        if begun.get("schema") is not None:
+            about[names.OUTPUT_TYPE] = "json"
         if kind in _WORKFLOWS:
             about[names.WORKFLOW_NAME] = id
+        elif (model := reply.model) is not None:
+            known = content.about_name(model)
+            for name in (names.PROVIDER, names.REQUEST_MODEL):
+                if name in known:
+                    about[name] = known[name]
         if (thread := begun.get("thread")) is not None:
             about[names.CONVERSATION_ID] = thread
         if isinstance(spent := over.get("usage"), list) and any(spent):
@@ -190,7 +203,8 @@ class RecordedSpans:
             yield self._span(f"{names.EXECUTE_TOOL} {name}", id, parent, made, times, error)
         elif "model" in about:
             model = str(about["model"])
-            made |= {names.OPERATION: names.CHAT, names.REQUEST_MODEL: model}
+            named = content.about_name(model)
+            made |= {names.OPERATION: names.CHAT, **named}
             answer = data.get("result") or {}
             if answer.get("usage") is not None:
                 usage = Usage(*answer["usage"])
@@ -207,7 +221,7 @@ class RecordedSpans:
             ):  # asked within a step that is recorded too
                 base = span_id_of(base, "step", key.rpartition(".")[0].rpartition(".")[0])
             id = _child(span_id_of(base, "step", key), names.CHAT)
-            kind = SpanKind.CLIENT
+            kind = SpanKind.INTERNAL if content.runs_here(named) else SpanKind.CLIENT
             yield self._span(f"{names.CHAT} {model}", id, parent, made, times, error, kind)
 
     def _span(

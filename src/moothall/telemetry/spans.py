@@ -180,8 +180,7 @@ class Telemetry(Messages):
             self._end_chat(span, result, error, own)
 
         name = f"{names.CHAT} {known[names.REQUEST_MODEL]}"
-        here = names.SERVER_ADDRESS not in known and known[names.PROVIDER] == names.SCOPE
-        side = SpanKind.INTERNAL if here else SpanKind.CLIENT
+        side = SpanKind.INTERNAL if content.runs_here(known) else SpanKind.CLIENT
         return self.begin(name, about, end, kind=side, label=names.CHAT)
 
     def _end_chat(
