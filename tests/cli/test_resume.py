@@ -570,6 +570,7 @@ def test_a_run_of_which_nothing_is_recorded_cannot_go_on(folder: Path) -> None:
         (("r", "--repeat=x"), 2, "N must be the number of a call in doubt"),
         (("r", "--skip", "x"), 2, "N must be the number of a call in doubt"),
         (("r", "--done", "paid"), 2, "must be N=RESULT, got 'paid'"),
+        (("r", "--done", '1={"paid": 3'), 2, "begins like JSON, and is not"),
         (("--repeat", "2"), 2, "Missing argument 'ID'"),
         ((), 2, "Missing argument 'ID'"),
         (("nobody",), 2, "has no run 'nobody'; its last ones are 'r'"),

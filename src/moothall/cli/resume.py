@@ -240,7 +240,12 @@ def _decisions(
             )
         try:
             said.append((number, Done(json.loads(result))))
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError) as error:
+            if result.lstrip().startswith(("{", "[")):
+                raise click.UsageError(
+                    f"--done {each:.80}: RESULT begins like JSON, and is not ({error}); "
+                    "a text that begins so is written as a JSON string"
+                ) from None
             said.append((number, Done(result)))
     made: dict[int, Decision] = {}
     for number, decision in said:
