@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
 from moothall.errors import ConfigError, MoothallError
+from moothall.journal.entry import ENDED
 
 STATIC: Final = Path(__file__).parent / "static"
 _TEXT: Final = 100_000
@@ -198,13 +199,14 @@ def shell(tabs: Iterable[Tab], opens: str, base: str) -> str:
             for tab in tabs
         ]
     )
+    ended, at = " ".join(sorted(ENDED)), f"{escape(base)}studio/static"
     return _SHELL.format(
-        base=escape(base), opens=escape(opens), tabs=escape(told), at=f"{escape(base)}studio/static"
+        base=escape(base), opens=escape(opens), tabs=escape(told), ended=ended, at=at
     )
 
 
 _SHELL: Final = """<!DOCTYPE html>
-<html lang="en" data-base="{base}" data-opens="{opens}" data-tabs="{tabs}">
+<html lang="en" data-base="{base}" data-opens="{opens}" data-tabs="{tabs}" data-ended="{ended}">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall.errors import ConfigError, MoothallError, NoSuchRun
 from moothall.journal.describe import doubt_line
 from moothall.journal.doubt import Decision, Done, in_doubt
-from moothall.journal.entry import Outline
+from moothall.journal.entry import ENDED, Outline
 from moothall.jsonvalue import deep_json
 from moothall.orders.order import line_of, order_in
 from moothall.reasoning.loop.given import given_for
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _FOUND: Final = 500
 """The most runs, and the most entries of a run, that a search finds."""
 _LINE: Final = 200
-_SETTLED: Final = {"done", "terminal", "terminated", "max_loops", "max_iterations", "no_progress"}
+_SETTLED: Final = ENDED - {"unreadable"}
 """The ends after which no call of a run is in doubt."""
 _QUICK: Final = 4_000
 """How many entries are read at once for a run's totals: of more, a page asks once it is drawn."""

@@ -4,7 +4,7 @@
 import { attempt, call, h } from "./dom.js";
 import { on, onReset } from "./feed.js";
 
-export const ENDED = new Set(["done", "terminal", "terminated", "max_loops", "max_iterations", "no_progress", "unreadable"]); // after any other reason a run can be resumed
+export const ENDED = new Set(document.documentElement.dataset.ended.split(" ")); // after any other reason a run can be resumed
 export const runs = new Map(); // outlines by id, the oldest first; `job` is how one stands that runs here
 const jobs = new Map(); // how each stands of which the stream told: a list may have been asked for before that
 const cards = new Map(); // of what waits for a person the run, by the card's number
