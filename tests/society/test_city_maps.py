@@ -121,9 +121,11 @@ def test_an_extract_of_openstreetmap_is_the_same_city(tmp_path: Path) -> None:
         mine, theirs = city[id], other[id]
         assert (mine.x, mine.y, mine.capacity) == (theirs.x, theirs.y, theirs.capacity)
         assert isinstance(mine, Place)
-    (tmp_path / "broken.osm").write_text("<osm><node")
-    with pytest.raises(ConfigError, match="is not an extract of OpenStreetMap"):
-        City.from_osm(tmp_path / "broken.osm")
+    nowhere = '<osm version="0.6"><node id="1" lon="east" lat="1"/></osm>'
+    for wrong in ("<osm><node", nowhere):
+        (tmp_path / "broken.osm").write_text(wrong)
+        with pytest.raises(ConfigError, match="is not an extract of OpenStreetMap"):
+            City.from_osm(tmp_path / "broken.osm")
 
 
 def collection(*features: Any) -> dict[str, Any]:
@@ -132,6 +134,8 @@ def collection(*features: Any) -> dict[str, Any]:
 
 WRONG: list[tuple[Any, str]] = [
     ({}, "must be a FeatureCollection"),
+    ([1], r"must be a file's path or its data, got"),
+    (b"{}", r"must be a file's path or its data, got"),
     (collection(point(0, 0, kind="home")), "has no roads"),
     (collection(line((0, 0), (1e-3, 0))), "has no places"),
     (collection(line((0, 0), (1e-3, 0)), point(0, 0, kind="shop")), "has no homes for 5 citizens"),
@@ -151,6 +155,13 @@ def test_a_wrong_map_is_refused_with_its_feature(data: Any, said: str) -> None:
         City.from_geojson(data, citizens=5)
 
 
+def test_a_feature_of_geojson_without_a_place_is_left_out() -> None:
+    nowhere = {"type": "Feature", "geometry": None, "properties": {"building": "house"}}
+    home = point(0, 0, building="house")
+    city = City.from_geojson(collection(line((0, 0), (1e-3, 0)), nowhere, home))
+    assert city.ids() == ("home-1",)
+
+
 def test_a_network_is_read_from_a_table_of_edges(tmp_path: Path) -> None:
     file = tmp_path / "edges.csv"
     file.write_text("weight,source,target\n3,1,2\n1,2,10\n1,7,7\n1,2,1\n")
@@ -161,7 +172,7 @@ def test_a_network_is_read_from_a_table_of_edges(tmp_path: Path) -> None:
     table = pyarrow.table({"a": [1, 2], "b": [2, 10]})
     pyarrow.parquet.write_table(table, tmp_path / "edges.parquet")
     assert read_network(tmp_path / "edges.parquet").near("10", limit=1)[0].id == "2"
-    for text, said in (("a\n1\n", "two columns"), ("a,b\n1,\n", "row 1 must have two ids")):
+    for text, said in (("a\n1\n", "two columns"), ("a,b\n1,\n", r"row 1 must have two ids, got \['1', ''\]")):
         file.write_text(text)
         with pytest.raises(ConfigError, match=said):
             read_network(file)

@@ -87,6 +87,8 @@ def of_geojson(source: str | PathLike[str] | Mapping[str, Any]) -> Found:
     data: Any = source
     name = "GeoJSON"
     if not isinstance(source, Mapping):
+        if not isinstance(source, str | PathLike):
+            raise ConfigError(f"GeoJSON must be a file's path or its data, got {excerpt(source)}")
         name = str(source)
         try:
             data = read_json(Path(source).read_text(encoding="utf-8"))
@@ -101,6 +103,8 @@ def of_geojson(source: str | PathLike[str] | Mapping[str, Any]) -> Found:
     for number, feature in enumerate(features):
         try:
             geometry, tags = feature["geometry"], feature.get("properties") or {}
+            if geometry is None:
+                continue  # a feature without a place (RFC 7946, 3.2)
             _add_geometry(found, geometry["type"], geometry["coordinates"], tags)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             what = f"cannot be used: {error_text(error)}"
@@ -151,7 +155,7 @@ def of_osm(path: str | PathLike[str]) -> Found:
                     found.lines.append(([node.ref for node in nodes], spots, tags))
                 elif spots:
                     found.add_area(spots, tags)
-    except RuntimeError as error:
+    except (RuntimeError, osmium.InvalidLocationError) as error:
         raise ConfigError(f"{path} is not an extract of OpenStreetMap: {error}") from None
     return found
 

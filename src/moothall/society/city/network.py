@@ -352,7 +352,7 @@ def _of_rows(rows: Iterable[Iterable[Any]], file: Path, edge_seconds: int) -> Ne
     for number, row in enumerate(rows, 1):
         pair = [str(each).strip() for each in row if each is not None]
         if len(pair) != 2 or not all(pair):
-            raise ConfigError(f"{file}: row {number} must have two ids, got {excerpt(pair)}")
+            raise ConfigError(f"{file}: row {number} must have two ids, got {pair!r:.80}")
         nodes |= dict.fromkeys(pair)
         if pair[0] != pair[1]:
             edges.append((pair[0], pair[1]))
