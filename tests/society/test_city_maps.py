@@ -172,7 +172,10 @@ def test_a_network_is_read_from_a_table_of_edges(tmp_path: Path) -> None:
     table = pyarrow.table({"a": [1, 2], "b": [2, 10]})
     pyarrow.parquet.write_table(table, tmp_path / "edges.parquet")
     assert read_network(tmp_path / "edges.parquet").near("10", limit=1)[0].id == "2"
-    for text, said in (("a\n1\n", "two columns"), ("a,b\n1,\n", r"row 1 must have two ids, got \['1', ''\]")):
+    for text, said in (
+        ("a\n1\n", "two columns"),
+        ("a,b\n1,\n", r"row 1 must have two ids, got \['1', ''\]"),
+    ):
         file.write_text(text)
         with pytest.raises(ConfigError, match=said):
             read_network(file)

@@ -34,21 +34,29 @@ from moothall.society.experiments.models import model_of, town
 CODE = '''\
 """Societies for tests: what they do is told by files."""
 import os
+import random
 import signal
 from pathlib import Path
+
+import numpy as np
 
 from moothall.society import Society
 
 HERE = Path(__file__).parent
 
 
-def made(seed, size=2, stops=False, dies=0, folder=None):
+def made(seed, size=2, stops=False, dies=0, starter=False, folder=None):
     with (HERE / "made").open("a") as file:
         file.write(f"{seed} {os.getpid()}\\n")
     if stops and seed > 0 and not (HERE / "open").exists():
         (HERE / "waits").write_text("here")
         (HERE / "never").read_text()
     if len((HERE / "made").read_text().splitlines()) <= dies:
+        if starter:
+            command = Path(f"/proc/{os.getppid()}/cmdline").read_bytes()
+            assert b"experiments.cell" in command, command
+            os.kill(os.getppid(), signal.SIGKILL)
+            signal.pause()
         os.kill(os.getpid(), signal.SIGKILL)
     print("a society may print")
     return Society(size, seed=seed)
@@ -56,6 +64,10 @@ def made(seed, size=2, stops=False, dies=0, folder=None):
 
 def owned(society):
     return society.books.total
+
+
+def drawn(society):
+    return random.random() + np.random.random()
 
 
 def nothing(society, **rest):
@@ -364,6 +376,26 @@ def test_a_killed_process_is_replaced_once(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="seed 0: its process was killed by signal 9, twice"):
         run(of(tmp_path / "twice", twice), jobs=1, out=tmp_path / "other")
     assert names(tmp_path / "other") == {"experiment.json"}
+
+
+def test_a_killed_starter_of_cells_ends_its_cell_and_both_are_replaced_once(tmp_path: Path) -> None:
+    forks = str(sys.platform == "linux").lower()  # elsewhere a cell has no starter
+    once = TEXT.replace("size: 2", f"size: 2, dies: 1, starter: {forks}")
+    results = run(of(tmp_path, once), jobs=1, out=tmp_path / "out")
+    assert set(results.values("owned")) == {0, 1}
+    (_, first), *others = made(tmp_path)
+    assert [seed for seed, _ in others] == [0, 0, 1, 1]  # the branches', too
+    gone(first)
+
+
+def test_cells_of_a_sweep_share_no_process_and_no_random_numbers(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = TEXT.replace("owned, by: make.py:owned", "drawn, by: make.py:drawn")
+    results = run(of(tmp_path, text, seeds=3), jobs=1, out=tmp_path / "out")
+    assert len({pid for _, pid in made(tmp_path)}) == 3
+    assert capfd.readouterr().err.count("a society may print\n") == 6  # the branches', too
+    assert len(set(results.values("drawn").values())) == 3
 
 
 def begun(folder: Path) -> subprocess.Popen[bytes]:

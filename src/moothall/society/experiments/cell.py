@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import contextlib
 import functools
+import gc
+import importlib
 import inspect
 import json
 import os
+import select
 import sys
 import threading
 import traceback
@@ -15,7 +20,7 @@ from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
@@ -35,6 +40,8 @@ from moothall.society.survey import Respondent, Survey
 from moothall.society.tables import write_whole
 from moothall.text import error_text
 
+_FORKS: Final = sys.platform == "linux"
+"""Elsewhere there is no fork, or libraries of the system do not live on in a child."""
 _SUMMED = tuple(each.name for each in METRICS if each.in_cells)
 
 
@@ -273,24 +280,59 @@ def _placed(error: Exception, folder: Path) -> str:
 
 
 def main() -> None:
-    """Run the cell on standard input, a line of JSON, and write its part to the named file.
+    """Run the cells on standard input, two lines each: the file of its part, and the cell as JSON.
 
-    If the parent process ends, its end of the pipe is closed, and this process ends, too.
+    Each runs in a process that is forked from this one, which has imported what cells need, and
+    says how it ended. Where the platform has no safe fork, this process runs one cell itself. If
+    the parent process ends, its end of the pipe is closed, and these processes end, too.
     """
     said = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what a society's code prints must not mix with our reports
-    cell = _adapter().validate_json(sys.stdin.readline())
-    threading.Thread(target=lambda: os.read(0, 1) or os._exit(1), daemon=True).start()
 
     def say(**what: Any) -> None:
         said.write(json.dumps(what) + "\n")
 
+    if not _FORKS:
+        sys.exit(_run_one(sys.stdin.readline(), sys.stdin.readline(), say, 0))
+    _adapter()
+    for name in ("scipy.sparse.csgraph", "pyarrow.parquet", "pandas"):  # pyarrow loads pandas
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a collection in a child would copy the pages of all that is imported
+    while (part := sys.stdin.readline()) and (line := sys.stdin.readline()):
+        open_while_alive, held = os.pipe()
+        child = os.fork()
+        if not child:
+            os.close(held)
+            if (random := sys.modules.get("numpy.random")) is not None:
+                random.seed()  # as `random` does by itself: it is the same in all children
+            code = _run_one(part, line, say, open_while_alive)
+            atexit._run_exitfuncs()
+            sys.stdout.flush()  # what a society's code printed
+            os._exit(code)  # taking all modules apart would copy their pages, too
+        os.close(open_while_alive)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        os.close(held)
+        say(code=code)
+
+
+def _run_one(part: str, line: str, say: Callable[..., None], until: int) -> int:
+    """Run a cell and return the exit code; end if the parent, or what `until` reads from, ends."""
+    cell = _adapter().validate_json(line)
+
+    def watch() -> None:
+        select.select([0, until], [], [])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
     try:
-        asyncio.run(cell.run(Path(sys.argv[1]), lambda steps: say(lived=steps)))
+        asyncio.run(cell.run(Path(json.loads(part)), lambda steps: say(lived=steps)))
     except Exception as error:  # reported to the parent process, which raises it
         text = str(error) if isinstance(error, MoothallError) else _placed(error, cell.folder)
         say(error=text, kind=kind_of(error).__name__)
-        sys.exit(1)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

@@ -86,6 +86,7 @@ async def sweep(
     lived(0)
     gate = asyncio.Semaphore(max(1, jobs))
     turns: dict[Any, asyncio.Lock] = defaultdict(asyncio.Lock)
+    idle: list[Any] = []
 
     async def one(cell: Cell, part: Path) -> None:
         # Only one process at a time may use a file of recorded answers.
@@ -93,14 +94,18 @@ async def sweep(
         async with turns[str(file)] if file else contextlib.nullcontext(), gate:
             try:
                 if jobs:
-                    await _in_process(cell, part, lived)
+                    await _in_process(cell, part, lived, idle)
                 else:
                     await cell.run(part, lived)
             except MoothallError as error:
                 raise kind_of(error)(f"{cell}: {error}") from error
             lived(0, ended=1)
 
-    await side_by_side([one(*each) for each in left])
+    try:
+        await side_by_side([one(*each) for each in left])
+    finally:
+        for process in idle:
+            await _end(process)
     path = folder / "results.parquet"
     totals = join(parts, path)
     for cell, part in zip(cells, parts, strict=True):
@@ -201,18 +206,27 @@ def _write_manifest(
 # -- processes -------------------------------------------------------------------------------------
 
 
-async def _in_process(cell: Cell, part: Path, lived: Callable[[int], None]) -> None:
+async def _in_process(
+    cell: Cell, part: Path, lived: Callable[[int], None], idle: list[Any]
+) -> None:
     """Run a cell in a process of its own; a process that is killed is replaced once."""
     for _ in range(2):
         steps = 0
-        async with _process(cell, part) as process:
+        async with _process(idle) as process:
+            with contextlib.suppress(ConnectionError):
+                process.stdin.write(json.dumps(str(part)).encode() + b"\n" + cell.as_json() + b"\n")
+                await process.stdin.drain()
             async for line in process.stdout:
                 said = json.loads(line)
                 if "error" in said:
                     raise getattr(errors, said["kind"])(said["error"])
+                if "code" in said:
+                    code: int = said["code"]
+                    break
                 steps += said["lived"]
                 lived(said["lived"])
-            code = await process.wait()
+            else:
+                code = await process.wait()
         if code == 0:
             return
         lived(-steps)
@@ -223,22 +237,29 @@ async def _in_process(cell: Cell, part: Path, lived: Callable[[int], None]) -> N
 
 
 @contextlib.asynccontextmanager
-async def _process(cell: Cell, part: Path) -> AsyncIterator[Any]:
-    """Start the process of a cell, and kill it at the end of the context."""
-    process: Any = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "moothall.society.experiments.cell", str(part)),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        env={"OMP_NUM_THREADS": "1", **os.environ},
-        start_new_session=True,  # Ctrl-C goes to the parent process, which ends this one
-    )
+async def _process(idle: list[Any]) -> AsyncIterator[Any]:
+    """Start a process that runs cells, or take an idle one; after a failure, kill it."""
+    process: Any = idle.pop() if idle else None
+    if process is None:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "moothall.society.experiments.cell"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env={"OMP_NUM_THREADS": "1", **os.environ},
+            start_new_session=True,  # Ctrl-C goes to the parent process, which ends this one
+        )
     try:
-        with contextlib.suppress(ConnectionError):
-            process.stdin.write(cell.as_json() + b"\n")
-            await process.stdin.drain()
         yield process
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await asyncio.shield(process.wait())
+    except BaseException:
+        await _end(process)
+        raise
+    if process.returncode is None:
+        idle.append(process)
+
+
+async def _end(process: Any) -> None:
+    """Kill a process, and the cell that it runs."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await asyncio.shield(process.wait())
