@@ -17,6 +17,7 @@ from moothall import (
     Action,
     CallbackApprover,
     ConfigError,
+    DefinitionError,
     Journal,
     NoSuchFile,
     ReActAgent,
@@ -250,6 +251,20 @@ def test_skills_wrong_folders_are_refused(tmp_path: Path) -> None:
         Skills(tmp_path / "nowhere")
     assert check_skill(tmp_path / "nowhere") == [f"{tmp_path / 'nowhere'} does not exist"]
     assert check_skill(tmp_path) == ["it has no SKILL.md"]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    (
+        ({"timeout_s": 0}, "timeout_s= must be above 0 seconds, or None, got 0"),
+        ({"timeout": 5}, "Skills has no argument timeout="),
+        ({"sandbox": "strong"}, "sandbox must be"),
+    ),
+)
+def test_skills_wrong_argument_is_named(options: dict[str, Any], told: str, tmp_path: Path) -> None:
+    skill(tmp_path)
+    with pytest.raises((ConfigError, DefinitionError), match=told):
+        Skills(tmp_path, **options)
 
 
 # -- the skill about this package ------------------------------------------------------------------

@@ -21,6 +21,7 @@ from moothall.action import ACCESS_REQUESTED, AccessPolicy, Action
 from moothall.agents import shell
 from moothall.agents.folder import Folder
 from moothall.agents.sandbox import SandboxChoice, sandbox_for
+from moothall.arguments import names_checked
 from moothall.errors import (
     ConfigError,
     FileError,
@@ -76,6 +77,7 @@ class Skill:
     metadata: Mapping[str, str] | None = None
 
 
+@names_checked
 class Skills:
     """The skills of a folder, for `actions=[…]` of an agent with a model.
 
@@ -110,7 +112,7 @@ class Skills:
         sandbox: SandboxChoice = "auto",
         network: bool = False,
     ) -> None:
-        shell.check_limits(timeout_s, None, network)
+        shell.check_limits(timeout_s, None, network, "timeout_s")
         self._timeout_s = timeout_s
         self._sandbox = sandbox_for(sandbox, network)
         self._work = None if work is None else Folder(work)

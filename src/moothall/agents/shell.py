@@ -27,10 +27,15 @@ _HELD = 'read -r line || exit; ${0:+ulimit -f $0} 2>/dev/null; exec /bin/sh -c "
 _WATCH = 'read -r line; kill -s KILL -- "-$0"'
 
 
-def check_limits(seconds: float | None, max_file_bytes: int | None, network: bool) -> None:
-    """Raise if a setting of the commands is not one of its values."""
+def check_limits(
+    seconds: float | None,
+    max_file_bytes: int | None,
+    network: bool,
+    name: str = "command_timeout",
+) -> None:
+    """Raise if a setting of the commands is not one of its values; `name` is that of seconds."""
     if seconds is not None and not (type(seconds) in (int, float) and seconds > 0):
-        raise ConfigError(f"command_timeout= must be above 0 seconds, or None, got {seconds!r}")
+        raise ConfigError(f"{name}= must be above 0 seconds, or None, got {seconds!r:.80}")
     if max_file_bytes is not None and not (type(max_file_bytes) is int and max_file_bytes >= 0):
         raise ConfigError(f"max_file_bytes= must be 0 or more, or None, got {max_file_bytes!r}")
     if type(network) is not bool:
