@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -78,12 +79,12 @@ def test_from_objectives_to_the_report(folder: Path, open_page: Callable[..., Pa
         expect(each.get_by_role("list", name="Resources")).to_contain_text("Alpha")
         expect(report(each).get_by_text("It ended after")).to_be_visible()
         expect(each.get_by_text("<b>none</b>")).to_have_count(0)
-    bar = other.get_by_role("meter", name="Expertise: Which port does alpha use?")
+    bar = other.get_by_role("meter", name="Understood: Which port does alpha use?")
     assert float(bar.get_attribute("aria-valuenow") or 0) > 0.5
     page.reload()
     page.get_by_role("tab", name="Research", exact=True).click()
     tasks = page.get_by_role("list", name="Tasks of iteration 1")
-    expect(tasks).to_contain_text('search_folder(query="Which port does alpha use?")')
+    expect(tasks).to_contain_text("search folder: “Which port does alpha use?”")
     # None of it is HTML of the page; the stored passage is there word for word.
     shown = report(page)
     expect(shown.get_by_text("uses port 4711").first).to_be_visible()
@@ -108,6 +109,18 @@ def test_from_objectives_to_the_report(folder: Path, open_page: Callable[..., Pa
     expect(other.get_by_label("Research run").locator("option:checked")).to_contain_text("gamma")
     expect(which.locator("option")).to_have_count(2)
     expect(which.locator("option:checked")).to_contain_text("Which port does alpha use?")
+    other.set_viewport_size({"width": 390, "height": 800})  # on a phone the report comes first
+    heading = other.get_by_role("heading", name="Objectives", exact=True)
+    top = "each => each.getBoundingClientRect().top"
+    assert other.locator("iframe[title=Report]").evaluate(top) < heading.evaluate(top)
+    # Its transcript is in words: no model was asked, and what was found is fields, not JSON.
+    page.get_by_role("button", name="Steps and cost").click()
+    page.get_by_role("button", name="Transcript", exact=True).click()
+    run = page.get_by_role("region", name="Run", exact=True)
+    expect(run.get_by_text("Step 1", exact=True)).to_be_visible()
+    expect(run).not_to_contain_text("the model is asked")
+    expect(run).to_contain_text("fetched at")
+    expect(run).not_to_contain_text('": ')
 
 
 def test_a_plan_is_changed_before_research_begins_and_the_report_is_asked(
@@ -138,7 +151,7 @@ def test_a_plan_is_changed_before_research_begins_and_the_report_is_asked(
     card.get_by_role("button", name="Begin research").click()
     expect(state(page)).to_contain_text("finished")
     tasks = page.get_by_role("list", name="Tasks of iteration 1")
-    expect(tasks).to_contain_text('search_folder(query="alpha port 4711")')
+    expect(tasks).to_contain_text("search folder: “alpha port 4711”")
     expect(tasks.get_by_role("listitem")).to_have_count(1)
     source = page.locator(".s-sources details").filter(has_text="uses port 4711").first
     source.locator("summary").click()
@@ -199,7 +212,7 @@ def test_a_run_by_a_model_is_watched_stopped_and_resumed(
         expect(report(page).get_by_text("It is under way: 0 iterations done.")).to_be_visible()
         judged.set()
         expect(state(page)).to_have_text("finished: the targets were reached")
-        expect(page.get_by_text("expertise 0.95", exact=True)).to_be_visible()
+        expect(page.get_by_text("understood 95 %", exact=True)).to_be_visible()
         expect(page.get_by_text("Fine.")).to_be_visible()
         expect(report(page).get_by_text("It ended after 1 iteration")).to_be_visible()
 
@@ -242,7 +255,8 @@ def test_research_by_a_model_asks_for_its_settings_and_can_be_stopped(
     with OpenAIServer(*answers) as server:
         run = studio.jobs.start(ResearchOrder(["alpha"], str(folder), model=f"{server.url}#m"))
         expect(page.get_by_text("Iteration 2 of 3: making tasks")).to_be_visible()
-        expect(page.get_by_text("Smaller objectives: encryption of alpha (0.")).to_be_visible()
+        smaller = re.compile(r"Smaller objectives: encryption of alpha \(\d+ %\)")
+        expect(page.get_by_text(smaller)).to_be_visible()
         studio.jobs.stop(run)
         expect(state(page)).to_have_text("stopped: it was interrupted")
 

@@ -90,7 +90,7 @@ def test_a_person_talks_calls_and_looks_back(space: NativeSpace, page: Page) -> 
         expect(line).to_have_value(re.compile(f"^{re.escape(found)}"))
     page.get_by_role("searchbox", name="Filter messages").fill("hello")
     expect(page.get_by_text("2 of 4 messages")).to_be_visible()
-    expect(log.get_by_role("article")).to_contain_text(["User→allsay", "Clerk→Usersay"])
+    expect(log.get_by_role("article")).to_contain_text(["User→allsay", "Clerk→Useranswers"])
     expect(log).not_to_contain_text("add")
     for wanted, found in (
         ("to:all", "1 of 4 messages"),
@@ -235,7 +235,7 @@ def test_a_call_that_asks_first_is_permitted_or_refused(
     write(first, "/Clerk.pay account:12345678901234567891")
     expect(card).to_contain_text("12345678901234567891")
     card.get_by_role("button", name="Permit").click()
-    expect(second.get_by_role("article").last).to_contain_text("response")
+    expect(second.get_by_role("article").last).to_contain_text("answers pay")
     expect(second.get_by_role("article").last).to_contain_text("12345678901234567891")
 
 

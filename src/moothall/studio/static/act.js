@@ -118,7 +118,7 @@ function argsOf(args, was) {
 
 function showCall(view, made, fault) {
   const outcome = made.result === undefined ? null
-    : h("div", { class: `s-result ${made.state}`, role: "group", "aria-label": `Result of ${made.name}` }, given(made.result));
+    : h("div", { class: `s-result ${made.state}`, role: "group", tabindex: 0, "aria-label": `Result of ${made.name}` }, given(made.result));
   return h("div", { class: "s-call" },
     h("div", { class: "s-row" }, h("b", { class: "s-action" }, text(made.name)), badge(fault && made.state === "asked for" ? "not called" : made.state), made.was ? h("span", { class: "s-badge warn" }, "changed by a person") : null, h("span", { class: "s-soft" }, lasted(made.began, made.ended))),
     argsOf(made.args, made.was), outcome, made.cut ? whole(view, made) : null);
@@ -134,10 +134,10 @@ function showItem(view, item) {
   return item.kind === "told"
     ? h("section", { class: "s-step told" }, quote("You said", item.said))
     : h("section", { class: "s-step" },
-      h("header", {}, h("b", {}, `Answer ${item.key}`),
+      h("header", {}, h("b", {}, `${item.began || item.said ? "Answer" : "Step"} ${item.key}`),
         h("span", { class: "s-soft" }, [lasted(item.began, item.ended), item.spent && count(item.spent.tokens, "token")].filter(Boolean).join(" · ")),
         item.began ? h("time", {}, clock(item.began)) : null),
-      item.ended || item.fault ? null : h("p", { class: "s-soft" }, "the model is asked …"),
+      item.ended || item.fault || !item.began ? null : h("p", { class: "s-soft" }, "the model is asked …"),
       item.said ? outcome(text(item.said)) : null,
       item.cut ? whole(view, item) : null,
       item.calls.map((made) => showCall(view, made, item.fault)),
@@ -152,8 +152,8 @@ const showLane = (view, lane) => [...lane.items.map((item) => showItem(view, ite
 function showEvidence(evidence) {
   if (!evidence.length) return h("p", { class: "s-soft" }, "Nothing was called.");
   return h("ul", { class: "s-evidence" }, evidence.map((each) => h("li", {},
-    h("b", { class: "s-action" }, text(each.agent ? `${each.agent}: ${each.action}` : each.action)), " ", h("code", {}, text(each.args)),
-    h("div", { class: each.error ? "s-result failed" : "s-result" }, given(each.error ?? each.result)))));
+    h("b", { class: "s-action" }, text(each.agent ? `${each.agent}: ${each.action}` : each.action)), argsOf(pretty(each.args)),
+    h("div", { class: each.error ? "s-result failed" : "s-result", role: "group", tabindex: 0, "aria-label": `Result of ${each.action}` }, given(each.error ?? each.result)))));
 }
 
 const showConclusion = (made) => h("div", { class: "s-conclusion" }, h("h3", {}, "Conclusion"),

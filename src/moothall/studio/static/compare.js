@@ -27,7 +27,7 @@ export async function showComparison(root, run, other) {
     h("div", { class: "s-row" }, h("h2", {}, "Two runs compared"), h("span", { class: "s-spacer" }),
       first === null ? h("span", { class: "s-badge good" }, "all steps are the same") : button("Go to the first difference", () => root.querySelector("#first-difference").scrollIntoView({ block: "center" })),
       button("Close", () => go(["runs", run]), "quiet")),
-    h("table", { class: "s-table s-sums" }, h("thead", {}, h("tr", {}, h("th", {}), head)),
+    h("table", { class: "s-table s-sums" }, h("thead", {}, h("tr", {}, h("td", {}), head)),
       h("tbody", {}, mine.map(([name, value], at) => h("tr", { class: value === theirs[at][1] ? "same" : "differs" }, h("th", { scope: "row" }, name), h("td", {}, value), h("td", {}, theirs[at][1]))))),
     cut ? h("p", { class: "s-soft" }, "Only the first 2,000 steps of each are compared.") : null,
     rows.length ? h("table", { class: "s-table s-pairs" }, h("tbody", {}, body)) : empty("Neither run has called a model or an action.")));

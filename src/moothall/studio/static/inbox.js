@@ -81,9 +81,10 @@ function keys(event) {
 export function mountInbox() {
   const badge = h("span", { class: "s-count" });
   const nothing = empty("Nothing waits for you. Approvals, questions and decisions of agents come here.");
+  const keysOf = h("p", { class: "s-soft s-keys" }, "j, k: next, previous; a: permit or accept; r: refuse");
   const panel = h("aside", { class: "s-drawer", id: "studio-inbox", "aria-label": "Inbox", hidden: true },
     h("header", { class: "s-row" }, h("h2", {}, "Inbox"), button("Close", () => show(false), "quiet")),
-    h("p", { class: "s-soft s-keys" }, "j, k: next, previous; a: permit or accept; r: refuse"), nothing, drawer);
+    keysOf, nothing, drawer);
   const opens = h("button", { type: "button", class: "s-button quiet s-inbox", "aria-expanded": "false", "aria-controls": "studio-inbox", onclick: () => show(panel.hidden) }, "Inbox", badge);
 
   function show(is) {
@@ -98,6 +99,7 @@ export function mountInbox() {
   told = () => {
     const had = !nothing.hidden ? 0 : 1; // once its last card is answered, or shown with its run, it closes
     nothing.hidden = drawer.childElementCount > 0;
+    keysOf.hidden = !nothing.hidden;
     if (had && !nothing.hidden) setTimeout(() => { if (!nothing.hidden && !panel.hidden) show(false); }, LINGERS);
     nothing.textContent = cards.size ? "All that waits for you stands where its run is shown, on this tab." : "Nothing waits for you. Approvals, questions and decisions of agents come here.";
     badge.textContent = cards.size || "";

@@ -129,6 +129,7 @@ export function mount(root) {
 
   function drawReport(state, isRunning) {
     const { narrative } = state;
+    body.classList.toggle("written", Boolean(narrative) && !isRunning); // in a narrow window it then comes first
     const scheme = document.documentElement.classList.contains("dark") ? "dark" : "light";
     const version = `${narrative?.at}.${isRunning ? "" : state.last}&scheme=${scheme}`;
     if (drawn.report === version) return;
@@ -183,11 +184,13 @@ function stepper(state, isRunning) {
   ];
 }
 
+const percent = (part) => `${Math.round(100 * part)} %`;
+
 function objectives({ objectives: all }) {
   return [h("h2", {}, "Objectives"), h("ul", { class: "s-plain", "aria-label": "Objectives" }, all.map(({ topic, expertise, reached }) => {
-    const [before, now] = [[0, ...reached].at(-2) ?? 0, expertise].map((each) => each.toFixed(2));
-    return h("li", { class: "s-objective" }, h("span", {}, topic), h("span", { class: "s-soft number" }, `expertise ${reached.length > 1 ? `before ${before} → now ${now}` : now}`),
-      meter(`Expertise: ${topic}`, expertise, 1));
+    const [before, now] = [[0, ...reached].at(-2) ?? 0, expertise].map(percent);
+    return h("li", { class: "s-objective" }, h("span", {}, topic), h("span", { class: "s-soft number" }, `understood ${now}${reached.length > 1 && before !== now ? `, before ${before}` : ""}`),
+      meter(`Understood: ${topic}`, expertise, 1));
   }))];
 }
 
@@ -195,7 +198,7 @@ function remarks({ remarks: all, generated, heard }) {
   if (!all.length && !generated.length && !heard.length) return [];
   const last = all[all.length - 1];
   return [
-    generated.length ? h("p", { class: "s-soft" }, "Smaller objectives: ", generated.map((each) => `${each.topic} (${each.expertise.toFixed(2)})`).join("; ")) : null,
+    generated.length ? h("p", { class: "s-soft" }, "Smaller objectives: ", generated.map((each) => `${each.topic} (${percent(each.expertise)})`).join("; ")) : null,
     last ? h("p", {}, h("b", {}, "Remark: "), last.text) : null,
     all.length > 1 ? h("details", {}, h("summary", {}, "Earlier remarks"), all.slice(0, -1).map((each) => h("p", {}, `${each.iteration}: ${each.text}`))) : null,
     heard.map((text) => h("p", {}, h("b", {}, "Message from the user: "), text)),
@@ -211,7 +214,7 @@ function plan({ tasks }) {
     h("h2", {}, iterations.length > 1 ? `Plan of iteration ${n}` : "Plan"),
     h("ul", { class: "s-plain s-tasks", "aria-label": `Tasks of iteration ${n}` }, tasks.filter((each) => each.iteration === n).map((each) => h("li", {},
       h("span", { class: `s-badge ${taskState(each.state).kind}` }, taskState(each.state).word),
-      h("code", {}, `${each.tool}(${Object.entries(each.args).map(([name, value]) => `${name}=${JSON.stringify(value)}`).join(", ")})`),
+      h("span", {}, each.tool.replaceAll("_", " "), ": ", Object.entries(each.args).map(([name, value], at, all) => `${at ? ", " : ""}${all.length > 1 ? `${name} ` : ""}${typeof value === "string" ? `“${value}”` : JSON.stringify(value)}`).join("")),
       h("span", { class: "s-soft" }, each.error || (counts(each) || (each.state === "ended" ? "nothing found" : each.why)))))),
   ]);
 }

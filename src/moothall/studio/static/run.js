@@ -201,7 +201,7 @@ export function shownRun(view, id, slot, back, wanted) {
     const goesOn = !is && !goes.firstChild && !ENDED.has(about.state);
     update(head,
       h("div", { class: "s-row" }, stateBadge(...stands(runs.get(id) || about)),
-        h("span", { class: "s-soft" }, `${about.kind} ${about.agent} · began ${day(about.began)} · ${entries(about.entries)}`),
+        h("span", { class: "s-soft" }, `${about.kind.toLowerCase() === about.agent.toLowerCase() ? "" : `${about.kind} `}${about.agent} · began ${day(about.began)} · ${entries(about.entries)}`),
         h("span", { class: "s-spacer" }), runs.get(id)?.job ? button("Stop", () => call("act/stop", { run: id }), "danger") : null, !is && button("Replay", replay), button("Fork", () => fork()), goesOn && about.order && button("Resume", resume, "primary")),
       h("h3", { class: "s-text", "aria-level": 2 }, about.task || "(no task)", " ", h("code", { class: "s-soft" }, about.id)),
       h("div", { class: "s-row s-links" }, home(), compareWith(), h("a", { class: "s-link", href: keyed(`runs/export?${at}`), download: true }, "Export")),

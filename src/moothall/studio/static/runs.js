@@ -139,7 +139,7 @@ export function mount(root) {
     const table = (title, all) => {
       const top = Math.max(1, ...all.map(([, sum]) => sum.tokens));
       return h("section", {}, h("h2", {}, title), h("table", { class: "s-table s-costs" },
-        h("thead", {}, h("tr", {}, ["", "Runs", "Model calls", "Tokens", "Cost", ""].map((each, at) => h("th", { class: at && at < 5 ? "number" : null }, each)))),
+        h("thead", {}, h("tr", {}, [title.slice(3), "Runs", "Model calls", "Tokens", "Cost", "Share"].map((each, at) => h("th", { class: at && at < 5 ? "number" : null }, each)))),
         h("tbody", {}, all.slice(0, 31).map(([name, sum]) => h("tr", {}, h("th", { scope: "row" }, name || "(none)"), [sum.runs, sum.calls, sum.tokens].map((each) => h("td", { class: "number" }, number(each))), h("td", { class: "number" }, dollars(sum.usd)),
           h("td", { class: "s-share" }, h("i", { style: `width: ${(100 * sum.tokens) / top}%` })))))));
     };

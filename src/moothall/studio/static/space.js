@@ -7,6 +7,7 @@ import { listTalks, mountTalks } from "./talks.js";
 import { outcome, prose } from "./values.js";
 
 const MOST = 2000; // rows in the page while an earlier one is read
+const ANSWERS = { say: "answers", response: "answers", error: "could not do" }; // how an answer says what it answers
 const WINDOW = 300; // rows in the page at once, and in an answer of the server: more are shown by scrolling up
 
 export function mount(root) {
@@ -60,8 +61,7 @@ export function mount(root) {
     const made = h("article", { class: `s-message ${name === "error" ? "error" : ""} ${message.from === me ? "mine" : ""}` },
       h("header", {},
         h("b", { class: "s-from" }, message.from), h("span", { "aria-label": "to" }, "→"), h("b", {}, whom(message)),
-        h("span", { class: "s-action" }, name),
-        message.answers ? h("span", { class: "s-soft" }, `to ${message.answers.action} of ${clock(message.answers.at)}`) : null,
+        message.answers && ANSWERS[name] ? h("span", { class: "s-soft" }, `${ANSWERS[name]}${message.answers.action === "say" ? "" : ` ${message.answers.action}`}, ${clock(message.answers.at)}`) : h("span", { class: "s-action" }, name),
         h("span", { class: "s-outcome" }), h("time", {}, clock(message.at))),
       body);
     made.to = message.to;

@@ -27,7 +27,7 @@ export function townLog(root, began, citizen) {
     const found = events.filter(([, , is, who, text]) => (!kind.value || is === kind.value) && (!wanted || `${who} ${text}`.toLowerCase().includes(wanted))).reverse();
     total.textContent = events.length ? `${number(found.length)} of the last ${number(events.length)} events` : "";
     replace(list, found.slice(0, most()).map(([, step, is, who, text]) => h("li", {}, h("time", {}, began(step)), " ", h("span", { class: `s-badge ${is === "failure" ? "bad" : is === "change" ? "warn" : ""}` }, is), " ", citizen(who), " ", text)),
-      !events.length && empty("Nothing has happened yet. Messages of citizens, what you change and ask, and what fails is listed here."));
+      !events.length && h("li", {}, empty("Nothing has happened yet. Messages of citizens, what you change and ask, and what fails is listed here.")));
   }
 
   const load = oneAtATime(async () => {

@@ -7,6 +7,8 @@ const SIGNS = /[*_`#|>~]|^\s*[-+]\s|^\s*\d+[.)]\s|\]\(/m; // without one, a text
 const TAGS = new Set(["p", "ul", "ol", "li", "blockquote", "pre", "code", "em", "strong", "s", "table", "thead", "tbody", "tr", "th", "td", "br", "hr"]);
 const MOST = 20000;
 const ITEMS = 200; // of a list or table at once
+const CELL = 120; // characters: longer texts stand in fields, not in a table
+const DEEP = 5;
 const known = new Map(); // what the server has read, by the text
 let waiting = new Map(); // elements, by the text that they show
 
@@ -54,18 +56,21 @@ const cell = (value) => (isShort(value) ? (value === null ? "" : String(value)) 
 const rest = (all) => (all.length > ITEMS ? h("p", { class: "s-soft" }, `and ${all.length - ITEMS} more`) : null);
 
 // A value as a list, a table or fields; null where its text says as much.
-export function structure(value) {
+export function structure(value, depth = 0) {
+  if (depth > DEEP) return null;
+  const inner = (each) => (isShort(each) ? h("div", { class: "s-text" }, cell(each)) : Object.keys(each).length ? structure(each, depth + 1) || h("pre", {}, json(each)) : "(none)");
   if (Array.isArray(value) && value.length) {
     const some = value.slice(0, ITEMS);
     if (value.every((each) => Array.isArray(each) && each.length > 1 && each.length < 6 && each.every(isShort)))
       return h("div", { class: "s-shown" }, h("table", { class: "s-table" }, h("tbody", {}, some.map((each) => h("tr", {}, each.map((part) => h("td", { class: typeof part === "number" ? "number" : null }, cell(part))))))), rest(value));
     const names = isPlain(value[0]) ? Object.keys(value[0]) : [];
-    if (names.length && names.length < 9 && value.every((each) => isPlain(each) && Object.keys(each).every((name) => names.includes(name))))
+    if (names.length && names.length < 9 && value.every((each) => isPlain(each) && Object.entries(each).every(([name, part]) => names.includes(name) && isShort(part) && String(part).length <= CELL)))
       return h("div", { class: "s-shown" }, h("table", { class: "s-table" }, h("thead", {}, h("tr", {}, names.map((each) => h("th", {}, each)))), h("tbody", {}, some.map((each) => h("tr", {}, names.map((name) => h("td", {}, cell(each[name] ?? null))))))), rest(value));
     if (value.every(isShort)) return h("div", { class: "s-shown" }, h("ul", {}, some.map((each) => h("li", {}, cell(each)))), rest(value));
+    if (value.every(isPlain)) return h("div", { class: "s-shown" }, some.map((each) => h("div", { class: "s-item" }, inner(each))), rest(value));
   }
   if (isPlain(value) && Object.keys(value).length && Object.keys(value).length < 30)
-    return h("dl", { class: "s-args s-shown" }, Object.entries(value).map(([name, each]) => [h("dt", {}, name), h("dd", {}, isShort(each) ? h("div", { class: "s-text" }, cell(each)) : structure(each) || h("pre", {}, json(each)))]));
+    return h("dl", { class: "s-args s-shown" }, Object.entries(value).map(([name, each]) => (each === null ? null : [h("dt", {}, name.replaceAll("_", " ")), h("dd", {}, inner(each))])));
   return null;
 }
 
