@@ -35,8 +35,17 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def die(path: str) -> None:
-    subprocess.run([sys.executable, "-c", DIES, path], check=False)
+def after_death(journal: Journal, tokens: int) -> list[StoredBudget]:
+    """Return the budgets once so many tokens are held by the dead, which a server notices late."""
+    while (shown := journal.budgets.list())[-1].of_dead.tokens != tokens:
+        pass
+    return shown
+
+
+def die(path: str, of: str = "") -> None:
+    """Have a process die that has spent and reserved of the budget, or of a part of it."""
+    program = DIES.replace('name="team")', f'name="team"){of}')
+    subprocess.run([sys.executable, "-c", program, path], check=False)
 
 
 def test_a_budget_is_shown_with_what_is_spent_and_reserved(journal: Journal) -> None:
@@ -65,7 +74,7 @@ def test_budget_reservations_of_a_killed_process_are_given_back(
     mine = budget.reserve(tokens=100)
     for number in range(1, 3):
         die(place("j"))
-        shown = only(journal)
+        (shown,) = after_death(journal, 300 * number)
         assert shown.spent.tokens == 30 * number
         assert shown.reserved.tokens == 300 * number + 100
         assert (shown.of_dead.tokens, shown.of_dead.model_calls) == (300 * number, number)
@@ -78,12 +87,28 @@ def test_budget_reservations_of_a_killed_process_are_given_back(
     assert (budget.spent.tokens, budget.reserved.tokens) == (60 + 300 + 90, 0)
 
 
+def test_budget_release_gives_back_what_dead_processes_had_reserved_of_its_parts(
+    journal: Journal, place: Place
+) -> None:
+    team = Budget(tokens=1000, journal=journal, name="team")
+    anna, other = team.child(tokens=500, name="anna"), Budget(tokens=9, journal=journal, name="a")
+    mine, held = anna.reserve(tokens=100), other.reserve(tokens=9)
+    die(place("j"), '.child(tokens=500, name="anna")')
+    after_death(journal, 300)
+    assert anna.left.tokens == 500 - 100 - 300 - 30
+    journal.budgets.release("team")
+    assert (team.left.tokens, anna.left.tokens, other.left.tokens) == (870, 370, 0)
+    mine.settle()
+    held.settle()
+
+
 def test_budget_that_releases_dead_gives_back_what_killed_processes_had_reserved_when_it_is_made(
     journal: Journal, place: Place
 ) -> None:
     mine = Budget(tokens=1000, journal=journal, name="team").reserve(tokens=100)
-    for _ in range(2):
+    for number in range(1, 3):
         die(place("j"))
+        after_death(journal, 300 * number)
     team = Budget(tokens=1000, journal=journal, name="team", release_dead=True)
     assert (team.spent.tokens, team.reserved.tokens) == (60, 100)
     assert only(journal).of_dead.tokens == 0

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import socket
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -131,9 +132,23 @@ def test_command_without_a_collector_says_so(tmp_path: Path) -> None:
         ("https://collector.example", "MOOTHALL_OFFLINE=1 forbids calls to collector.example"),
     ):
         done = moothall("runs", "export", "r", "--journal", path, "--otlp", url)
-        assert done.returncode in (1, 2)
+        assert done.returncode == 2
         assert said in done.stderr
         assert "Traceback" not in done.stderr
     done = moothall("runs", "export", "r", "--journal", path)
     assert done.returncode == 2
     assert "name what to make: --jsonl PATH, or --otlp URL" in done.stderr
+
+
+def test_command_whose_collector_is_away_ends_with_1(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    ReActAgent("desk", ScriptedModel(["Hello."]), journal=path).reply_sync("Hi", run_id="r")
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        done = moothall(
+            *("runs", "export", "r", "--journal", path, "--otlp", url),
+            env={**os.environ, "OTEL_EXPORTER_OTLP_TIMEOUT": "1"},
+        )
+    assert done.returncode == 1
+    assert "the spans of run 'r' were not exported" in done.stderr

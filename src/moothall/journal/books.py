@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from moothall.budget.amounts import Spent
-from moothall.budget.shared import STATED
+from moothall.budget.shared import BELOW, STATED
 from moothall.budget.stored import StoredBudget, limited, name_of, released, reset, stored
 from moothall.database import BUDGETS, Database
 from moothall.errors import ConfigError
@@ -84,7 +84,8 @@ class SharedBudgets:
     def release(self, name: str) -> StoredBudget:
         """Give back to a shared budget what processes had reserved that have ended since.
 
-        Their calls may have reached a provider and cost something all the same.
+        So does it for its named children. Their calls may have reached a provider and cost
+        something all the same.
 
         Args:
             name: the name of the budget
@@ -96,7 +97,12 @@ class SharedBudgets:
             ConfigError: there is no budget of that name
             JournalError: the file cannot be written
         """
-        return self._change(name, partial(released, is_alive=self._is_alive))
+        given_back = self._change(name, partial(released, is_alive=self._is_alive))
+        below = self._key_of(name) + BELOW
+        for key in self._states():
+            if key.startswith(below):
+                self.give_back(key)
+        return given_back
 
     def give_back(self, key: str) -> None:
         """Release a budget by its key, if there is one and a dead process had reserved of it."""

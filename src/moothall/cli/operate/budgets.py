@@ -79,7 +79,7 @@ def reset(group: str | None, name: str, journal: str | None) -> None:
 @journal_option("The journal.")
 @click.pass_obj
 def release(group: str | None, name: str, journal: str | None) -> None:
-    """Give back to the budget NAME what processes had reserved that have ended since.
+    """Give back to the budget NAME, and its parts, what processes that ended since had reserved.
 
     Their last calls may have reached a provider and cost something all the same.
     """

@@ -11,7 +11,7 @@ import click
 
 from moothall.cli.shared_options import journal_option, made_journal, opened, usage
 from moothall.cli.values import Age, FileToWrite, Whole
-from moothall.errors import ConfigError
+from moothall.errors import ConfigError, MoothallError, TelemetryError
 from moothall.journal import Deleted, Journal
 from moothall.postgres import is_url
 from moothall.telemetry import export_otlp
@@ -233,11 +233,19 @@ def export(run_id: str, journal: str | None, jsonl: str | None, otlp: str | None
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     if jsonl is None and otlp is None:
         raise click.UsageError("name what to make: --jsonl PATH, or --otlp URL")
-    with opened(journal) as found, usage():
+    with opened(journal) as found:
         if jsonl is not None:
-            found.export(run_id, jsonl)
+            with usage():
+                found.export(run_id, jsonl)
         if otlp is not None:
-            click.echo(f"{counted(export_otlp(found, run_id, otlp), 'span')} sent")
+            try:
+                sent = export_otlp(found, run_id, otlp)
+            except TelemetryError:
+                raise  # the command has begun, and failed
+            except MoothallError:
+                with usage():
+                    raise
+            click.echo(f"{counted(sent, 'span')} sent")
     return 0
 
 
