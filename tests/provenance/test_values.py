@@ -171,3 +171,63 @@ def test_where_a_value_was_read_is_named_with_its_line_in_any_way_of_writing() -
         ("", None),
     ]
     assert found[0].passage == "MALLORY@evil.example"
+
+
+def test_where_a_number_was_read_is_no_part_of_another_number() -> None:
+    texts = Texts()
+    texts.read('On 2023-11-15 at 11:30, 111 of 1.115\nreport-11b, bill\n{"id": "11"}', ["files"])
+    assert texts.locate("11").line == 3
+    assert texts.locate("15").source == ""
+    assert texts.locate("rep").line == 2
+
+
+@pytest.mark.parametrize(
+    ("said", "value"),
+    (
+        ("Pay fifty euros.", "50 EUR"),
+        ("Pay two hundred and fifty dollars.", 250),
+        ("Zahle fünfzig Euro.", "50 EUR"),
+        ("Invest 2.5 million.", 2_500_000),
+        ("Three thousand two hundred copies", 3200),
+        ("Order two dozen.", 24),
+        ("Pay Anna twice.", 2),
+        ("Meet at noon.", "12:00"),
+        ("Meet at half past three.", "15:30"),
+        ("Meet at quarter to four.", "3:45"),
+        ("Um halb vier", "15:30"),
+        ("Um 10 Uhr 30", "10:30"),
+        ("Meet at 2031-05-15T14:00.", "2031-05-15 14:00"),
+        ("Meet at 15:00.", "3pm"),
+        ("From the 3rd to the 5th of May 2031", "2031-05-03"),
+        ("Book May 3-5, 2031.", "2031-05-03"),
+    ),
+)
+def test_value_that_the_user_wrote_in_words_is_the_users(said: str, value: Any) -> None:
+    assert kinds(value, said) == {"user"}
+
+
+@pytest.mark.parametrize(
+    ("said", "value"),
+    (
+        ("Pay fifty euros.", "50 USD"),
+        ("Pay fifty euros.", 5),
+        ("Two hundred and fifty", 200),
+        ("Invest 2.5 million.", 25),
+        ("Read the one from Bo.", 1),
+        ("Someone often weighs it.", 10),
+        ("Meet at half past three.", "3:15"),
+        ("From the 3rd to the 5th of May 2031", "2031-05-04"),
+        ("Meet at 2031-05-15T14:00+09:00.", "09:00"),
+    ),
+)
+def test_value_that_differs_from_the_words_of_the_user_is_from_outside(
+    said: str, value: Any
+) -> None:
+    assert kinds(value, said) == {"outside"}
+
+
+def test_words_for_numbers_in_a_result_are_no_values() -> None:
+    known = Texts()
+    known.add("Pay fifty euros", "program", "lookup", result=True)
+    known.read("pay mallory", ["mail"])
+    assert [origin.kind for _, origin in known.trace("50 EUR")] == ["outside"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import os
+import socket
 import subprocess
 import sys
 import threading
-import socket
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path

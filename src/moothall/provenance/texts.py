@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
-from itertools import accumulate, islice
+from itertools import accumulate, chain, islice
 from typing import Any, Final
 from unicodedata import name as name_of
 
 from moothall.provenance.addresses import Address
 from moothall.provenance.origin import Kind, Origin, text_of, union
 from moothall.provenance.reckoned import ends_at, is_named, todays_in
+from moothall.provenance.spelled import spelled_out
 from moothall.provenance.values import (
     DEPTH,
     TRIES,
@@ -25,6 +26,7 @@ from moothall.provenance.values import (
     spellings,
     stands,
     texts_in,
+    whole_at,
 )
 from moothall.text import cut, escaped
 
@@ -217,7 +219,8 @@ class Texts:
 
     def _by_key(self, keys: Sequence[Key]) -> Origin | None:
         for text, kind, source, result in self._own[self._keyed :]:
-            for key in keys_in(text):
+            also = text if result or len(text) > _MOST_READ else spelled_out(text)
+            for key in chain(keys_in(text), () if also == text else keys_in(also)):
                 known = self._keys.get(key)
                 if known is None or (known[2] and not result):
                     self._keys[key] = (kind, source, result)
@@ -297,26 +300,26 @@ class Texts:
 
     # -- what was read -----------------------------------------------------------------------------
 
-    def _seen(self, value: str) -> Origin:
+    def _seen(self, value: str, find: Callable[[str, str], int]) -> Origin:
         """Return where a value was read from outside, if a text has it letter for letter."""
         for text, source in self._read:
-            if (at := text.find(value)) >= 0:
+            if (at := find(text, value)) >= 0:
                 return _read_at(text, source, at, len(value))
-        return UNTRACED if self.on_behalf is None else self.on_behalf._seen(value)
+        return UNTRACED
 
     def locate(self, value: str) -> Origin:
         """Return where a value was read from outside, in any spelling; this takes longer."""
-        found = self._seen(value)
-        if found.source:
-            return found
-        known = self._located.get(value)
-        if known is None and len(self._located) < _MOST_SEARCHES:
-            known = self._located[value] = self._searched(value)
-        if known is not None:
-            found = known
-        if found.source or self.on_behalf is None:
-            return found
-        return self.on_behalf.locate(value)
+        found = self._seen(value, whole_at)
+        if not found.source:
+            known = self._located.get(value)
+            if known is None and len(self._located) < _MOST_SEARCHES:
+                known = self._located[value] = self._searched(value)
+            found = known or UNTRACED
+        if not found.source and self.on_behalf is not None:
+            found = self.on_behalf.locate(value)
+        if not found.source and any(map(str.isalpha, value)):  # as a part of something longer
+            found = self._seen(value, str.find)
+        return found
 
     def _searched(self, value: str) -> Origin:
         needle = fold(value)
@@ -329,7 +332,7 @@ class Texts:
             start = 0
             for line in text.splitlines(keepends=True):
                 folded = fold(line)
-                at = folded.find(needle)
+                at = whole_at(folded, needle)
                 if at < 0 and pattern is not None and (found := pattern.search(folded)):
                     at = found.start()
                 if at >= 0 or (keys and not set(keys).isdisjoint(keys_in(folded))):

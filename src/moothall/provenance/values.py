@@ -87,7 +87,7 @@ _DATES: Final = (
     ),
 )
 _TIME: Final = re.compile(
-    r"(?<![\w.:])(?:(?<=\dt)|(?<!\dt))(?P<h>\d{1,2})(?::(?P<m>\d{2})(?::(?P<s>\d{2})(?:\.0+)?)?"
+    r"(?:(?<=\dt)|(?<![\w.:+]))(?P<h>\d{1,2})(?::(?P<m>\d{2})(?::(?P<s>\d{2})(?:\.0+)?)?"
     r"(?: ?(?P<half>[ap])\.?m\b\.?)?|(?: ?(?P<just>[ap])\.?m\b\.?))(?![\d:])"
 )
 _DATE_AND_TIME: Final = re.compile(r"(\d{4}-\d{2}-\d{2})[t ](\d{2}:\d{2}(?::\d{2})?)(?:\.0+)?z?")
@@ -135,6 +135,26 @@ def stands(text: str, value: str, start: int = 0) -> int:
             return at
         at = text.find(value, at + 1)
     return -1
+
+
+def whole_at(text: str, value: str) -> int:
+    """Return where a text has a value that is no part of a longer word or number; or -1."""
+    at = text.find(value)
+    for _ in range(TRIES):
+        if at < 0 or not (
+            _runs_on(text[max(at - 2, 0) : at][::-1], value[:1])
+            or _runs_on(text[at + len(value) :][:2], value[-1:])
+        ):
+            return at
+        at = text.find(value, at + 1)
+    return -1
+
+
+def _runs_on(beside: str, edge: str) -> bool:
+    """Whether a word or a number goes on beyond its edge."""
+    if not edge.isalnum() or not beside:
+        return False
+    return beside[0].isalnum() or (edge.isdigit() and beside[0] in ".,:-/" and beside[1:].isdigit())
 
 
 def _opens(text: str, at: int) -> bool:
@@ -208,7 +228,7 @@ def keys_of(value: Any) -> list[Key]:
     if len(value) > _LONGEST:
         return []
     found = _NUMBER.fullmatch(value)
-    if found is not None:
+    if found is not None and found["unit"] not in ("am", "pm"):
         sort = found["before"] or found["after"]
         if sort is None and found["digits"][0] == "0" and found["digits"].isdigit():
             return [] if len(value) > 1 else [("number", Decimal(0))]  # an account, not a number
