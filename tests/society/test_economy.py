@@ -417,3 +417,17 @@ def test_services_that_lived_in_another_society_are_refused_unless_a_state_is_lo
         second.load_state_dict(state)
         second.run_sync(steps=1)
         assert second.number == 3
+
+
+@pytest.mark.parametrize(
+    ("service", "said"),
+    (
+        (Bank(""), "a service's id must be 1–255 printable characters"),
+        (Bank("city"), "must not have the id 'city'"),
+        (Firm("firm-1", "work-99"), "'firm-1' is at 'work-99', which the city has not"),
+    ),
+)
+def test_service_of_a_wrong_id_or_in_another_city_is_refused(service: Any, said: str) -> None:
+    city = City.generate(seed=1, citizens=20)
+    with pytest.raises(ConfigError, match=said):
+        Society(2, city, seed=1, services=[service])

@@ -11,7 +11,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from moothall.agent import Agent
-from moothall.arguments import check_integer
+from moothall.arguments import check_integer, check_text
 from moothall.clock import DAY_S
 from moothall.errors import ConfigError, DuplicateAgent
 from moothall.society.arrays import sha256_of
@@ -119,6 +119,18 @@ def program_of(agents: Iterable[Agent], city: Any) -> dict[str, Any]:
     }
 
 
+def check_places(services: Mapping[str, Service], city: Any) -> None:
+    """Check that services stand where the city has a place, not that of another city."""
+    placed = {service.id: service.place for service in services.values() if service.place}
+    known = set(city.ids()) if placed and hasattr(city, "ids") else {*placed.values()}
+    for id_, place in placed.items():
+        if place not in known:
+            raise ConfigError(
+                f"service {id_!r} is at {place!r}, which the city has not: make services for the "
+                "same city, as make_economy(city) does"
+            )
+
+
 def services_of(services: Iterable[Service]) -> dict[str, Service]:
     """Return the services by id, in id order."""
     made: dict[str, Service] = {}
@@ -126,6 +138,9 @@ def services_of(services: Iterable[Service]) -> dict[str, Service]:
     for service in services:
         if not isinstance(service, Service):
             raise ConfigError(f"services= must be a list of Services, got {service!r:.80}")
+        check_text("a service's id", service.id)
+        if service.id == "city":
+            raise ConfigError("a service must not have the id 'city': wants to move go there")
     for service in sorted(services, key=lambda each: id_order(each.id)):
         if made.setdefault(service.id, service) is not service:
             raise DuplicateAgent(f"two services have the id {service.id!r}, and ids are unique")

@@ -143,6 +143,7 @@ class Society(Experiments):
         if population is not None:
             city, seed = given.of_population(population, city, seed)
             citizens = ()
+        given.check_places(self.services, city)
         super().__init__(approver=approver, mailbox=mailbox)
         self.city: Any = city
         self.seed: int = seed

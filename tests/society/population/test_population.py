@@ -426,6 +426,24 @@ def test_column_declared_in_two_ways_is_refused() -> None:
             Column(**wrong)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    (
+        {"dtype": "int8", "default": 300},
+        {"dtype": "uint8", "default": -1},
+        {"dtype": "int32", "default": 1.5},
+        {"dtype": "int8", "default": math.nan},
+        {"dtype": "bool", "default": 2},
+        {"dtype": "float32", "default": "x"},
+        {"dtype": "place", "default": -5},
+        {"dtype": "int8", "default": 1, "width": 3, "slots": True},
+    ),
+)
+def test_column_default_that_its_type_does_not_hold_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="a column's default must be"):
+        Column(**wrong)
+
+
 async def test_a_block_without_a_rule_for_rows_lives_in_full_agents_alone() -> None:
     class Alone(CitizenBlock):
         """Has a rule for one citizen."""

@@ -6,6 +6,7 @@ import math
 import mmap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, Final
 
 from moothall.arguments import check_integer
@@ -18,6 +19,11 @@ _TYPES: Final = (
     *("bool", "int8", "int16", "int32", "int64"),
     *("uint8", "uint16", "uint32", "uint64", "float32", "float64"),
 )
+
+_BOUNDS: Final = {
+    **{f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": (0, 2**bits - 1) for bits in (8, 16, 32, 64)},
+}
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,21 @@ class Column:
                 f"a column's dtype must be of booleans, integers or floats, or 'place', got "
                 f"{excerpt(self.dtype)}"
             )
+        if not self._holds(self.default):
+            what = "0" if self.slots else f"a value of {self.dtype}"
+            raise ConfigError(f"a column's default must be {what}, got {excerpt(self.default)}")
+
+    def _holds(self, value: Any) -> bool:
+        """Return whether its array can hold a value as it is."""
+        if self.dtype == PLACE and value is None:
+            return True
+        if self.slots or self.dtype == "bool":
+            return isinstance(value, Real) and value in ((0,) if self.slots else (0, 1))
+        if self.dtype.startswith("float"):
+            return isinstance(value, Real)
+        low, high = _BOUNDS[self.stored]
+        low = -1 if self.dtype == PLACE else low
+        return isinstance(value, Integral) and low <= int(value) <= high
 
     @property
     def stored(self) -> str:
