@@ -23,7 +23,7 @@ from moothall import (
     Society,
 )
 from moothall.errors import ConfigError, DefinitionError
-from moothall.society import LocalEngine, Population
+from moothall.society import LocalEngine, Population, citizens, make_people
 
 
 class Dreamer(CitizenAgent):
@@ -90,6 +90,17 @@ class Odd(CitizenAgent):
 
 class Triple(CitizenAgent):
     memory_config: dict[str, Any] = {"mood": (int, 1, True)}  # noqa: RUF012
+
+
+def test_drawn_citizens_are_of_a_class_of_ones_own_with_what_it_states() -> None:
+    rows = make_people(None, 3, seed=1)
+    made = citizens(rows, citizen=Dreamer)
+    assert {type(each) for each in made} == {Dreamer}
+    assert [each.status["trust"] for each in made] == [7, 7, 7]
+    assert [each.status["profile"] for each in made] == [row["profile"] for row in rows]
+    for wrong in (Agent, Dreamer(1), "Dreamer"):
+        with pytest.raises(ConfigError, match="citizen= must be a class of CitizenAgent, got"):
+            citizens(rows, citizen=wrong)  # type: ignore[arg-type]
 
 
 def test_memory_config_of_a_wrong_type_is_refused_by_name() -> None:

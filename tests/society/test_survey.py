@@ -253,7 +253,13 @@ async def test_survey_traveller_says_so_and_remembers_messages() -> None:
 async def test_a_model_is_shown_how_the_citizen_is_and_the_last_it_remembers() -> None:
     model = Fixed({"mood": 5, "away": False})
     plan = [{"do": "sleep", "from": 0, "until": 86_400}]
-    status = {"money": 3, "town": "Orléans", "plan": plan}
+    status = {
+        "money": 3,
+        "town": "Orléans",
+        "plan": plan,
+        "fallbacks": {"PlanBlock": 2},
+        "trust": 4,
+    }
     citizen = CitizenAgent(1, memory=CitizenMemory(status, [[n, f"event {n}"] for n in range(12)]))
     async with Society([citizen], model=model) as society:
         answers = await society.survey(SURVEY)
@@ -263,6 +269,8 @@ async def test_a_model_is_shown_how_the_citizen_is_and_the_last_it_remembers() -
     assert shown["you remember"][2:4] == ["00:30: event 2", "00:45: event 3"]
     assert len(shown["you remember"]) == 12
     assert "plan" not in shown["you"]
+    assert "fallbacks" not in shown["you"]
+    assert shown["you"]["trust"] == 4
     assert "Orléans" in messages[1]["content"]
     assert shown["you"]["money"] == 3
 

@@ -18,7 +18,21 @@ from moothall.threads import is_async
 KINDS: Final = ("scale", "choice", "number", "text", "yes_no")
 _LONGEST: Final = 2_000  # how many characters a text answer has at most
 _REMEMBERED: Final = 1_000  # the tokens of what it remembers that a citizen's model is shown
-_HIDDEN: Final = ("kin", "plan", "relations", "talks", "visits")
+_HIDDEN: Final = (
+    *("kin", "plan", "relations", "talks", "visits"),  # the prompt has them in words
+    # What the blocks keep for themselves says nothing of the person.
+    *(
+        "day",
+        "fallbacks",
+        "faded",
+        "mended",
+        "now",
+        "paid_day",
+        "plan_duty",
+        "plan_home",
+        "reflected",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,6 +138,8 @@ def completed(
 def citizens(
     rows: Iterable[dict[str, Any]],
     blocks: Callable[[], Iterable[Any]] | None = None,
+    *,
+    citizen: type[CitizenAgent] = CitizenAgent,
     **options: Any,
 ) -> list[CitizenAgent]:
     """Return an agent for each citizen.
@@ -146,13 +148,19 @@ def citizens(
         rows: citizens as `make_people` and `completed` return them; they are copied, so that
             several societies may begin with the same rows
         blocks: returns the blocks of one citizen; all of `moothall.society.blocks` if left out
+        citizen: the class of the agents, such as one with a `memory_config` of its own
         options: options of `CitizenAgent`: `toolbox=`, `agent_params=`, …
+
+    Raises:
+        ConfigError: `citizen` is no class of `CitizenAgent`
     """
+    if not (isinstance(citizen, type) and issubclass(citizen, CitizenAgent)):
+        raise ConfigError(f"citizen= must be a class of CitizenAgent, got {citizen!r:.80}")
     make = all_blocks if blocks is None else blocks
     made = []
     for row in rows:
         memory = CitizenMemory({k: _own(v) for k, v in row.items() if k not in ("id", "name")})
-        one = CitizenAgent(row["id"], row.get("name"), memory=memory, blocks=make(), **options)
+        one = citizen(row["id"], row.get("name"), memory=memory, blocks=make(), **options)
         made.append(one)
     return made
 
