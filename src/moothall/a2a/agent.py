@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from moothall.a2a.client import Broken, RemoteTask, Server
 from moothall.a2a.wire import COMPLETED, INPUT_REQUIRED, data_part, text_part
+from moothall.action import Action, action
 from moothall.approval import ApprovalRequest, Question
 from moothall.approval.approval import answer, approve
 from moothall.arguments import names_checked
@@ -78,6 +79,9 @@ class A2AAgent(ConversationalAgent):
         MissingExtra: the extra `openai`, whose HTTP client it uses, is not installed
     """
 
+    _elsewhere = True
+    _untracked = True
+
     def __init__(
         self,
         id: str | int,
@@ -108,6 +112,30 @@ class A2AAgent(ConversationalAgent):
         where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
         calls, failed = self._counted
         return {"kind": "A2A agent", "where": where, "calls": calls, "failed": failed}
+
+    @action(guard=(), addresses=("content",))
+    async def say(self, content: str, thread: str | None = None) -> str:
+        """Say something to the agent.
+
+        Args:
+            content: what to say
+            thread: which of your conversations with the agent this belongs to
+
+        Returns:
+            what the agent replies
+        """
+        said: str = await super().say(content, thread)
+        return said
+
+    def as_action(self, name: str | None = None, description: str | None = None) -> Action:
+        """Return an action that asks this agent, as that of every replying agent.
+
+        The other house takes what it is told for the words of its user. So after something was
+        read from outside, addresses in the text are asked for.
+        """
+        made = super().as_action(name, description)
+        made.addresses = ("text",)
+        return made
 
     async def aclose(self) -> None:
         """Close the connections of the running loop; a later reply opens new ones."""
