@@ -453,10 +453,17 @@ def test_a_run_has_an_address_and_is_compared(studio: Studio, page: Page) -> Non
     expect(found).to_contain_text('look: "a.md is **empty**"')
     found.get_by_role("listitem").filter(has_text="tool result: look").get_by_role("button").click()
     page.wait_for_url(re.compile(r"/runs/tale/\d+$"))
-    expect(view.get_by_role("region", name="Output")).to_contain_text("a.md is **empty**")
+    expect(view.locator(".s-readable")).to_contain_text("a.md is empty")  # as Markdown
     step = page.url
     page.reload()
+    view.get_by_text("Output, exactly as recorded").click()
     expect(view.get_by_role("region", name="Output")).to_contain_text("a.md is **empty**")
+    answer = (
+        view.get_by_role("group", name="Steps").get_by_role("button").filter(has_text="I look.")
+    )
+    answer.click()
+    expect(view.locator(".s-called")).to_contain_text(re.compile("calls look\\s*path\\s*a.md"))
+    answer.click()
     view.get_by_role("button", name="Timeline").click()
     bars = view.get_by_role("region", name="Timeline").get_by_role("button")
     expect(bars).to_contain_text(["model", "look(", "model"])
@@ -479,6 +486,10 @@ def test_a_run_has_an_address_and_is_compared(studio: Studio, page: Page) -> Non
     expect(pairs.get_by_role("row").filter(has_text="first difference")).to_contain_text(
         re.compile("It is empty.*Nobody wrote it")
     )
+    expect(pairs.locator(".s-pairs tr.same").first).to_contain_text(
+        re.compile("calls look\\s*path")
+    )
+    expect(pairs).not_to_contain_text('{"')
     expect(pairs.locator("tr.same").filter(has_text="a.md is **empty**")).to_have_count(1)
     pairs.get_by_role("button", name="Close").click()
     with page.expect_download() as started:

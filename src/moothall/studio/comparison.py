@@ -13,6 +13,8 @@ from moothall.studio.run_view import Totals, shown
 _STEPS: Final = 2_000
 """The most steps of a run that are compared: the first ones."""
 _SAID: Final = 600
+_CALLS: Final = 50
+"""The most calls of an answer."""
 
 
 def compared(one: Sequence[Entry], other: Sequence[Entry]) -> dict[str, Any]:
@@ -71,8 +73,11 @@ def _steps(entries: Sequence[Entry]) -> list[dict[str, Any]]:
                 "kind": "tool" if is_tool else "model",
                 "name": name,
                 "given": given[:_SAID],
-                "said": "\n".join(filter(None, (_text(said), _text(calls) if calls else "")))[
-                    :_SAID
+                "said": _text(said)[:_SAID],
+                "calls": [
+                    (str(each.get("name")), _text(each.get("args"))[:_SAID])
+                    for each in (calls if isinstance(calls, list) else ())[:_CALLS]
+                    if isinstance(each, dict)
                 ],
                 "seconds": None if start is None else max(entry.at - start.at, 0.0),
                 "spent": row.get("spent"),

@@ -2,6 +2,7 @@
 
 import { button, call, count, dollars, duration, empty, h, number, replace, stateBadge } from "./dom.js";
 import { go } from "./place.js";
+import { called, given, outcome } from "./values.js";
 
 const NAMES = { model: "model", tool: "tool" };
 const figures = (t) => [["time", duration(t.seconds)], ["tokens", number(t.tokens)], ["cost", dollars(t.usd)], ["model calls", number(t.model_calls)], ["tool calls", number(t.tool_calls)], ["errors", number(t.errors)]];
@@ -11,8 +12,8 @@ function step(run, each) {
   return h("td", {},
     h("div", { class: "s-row" }, h("span", { class: `s-type ${each.kind}` }, NAMES[each.kind]), h("b", { class: "s-action" }, each.name), h("span", { class: "s-soft" }, [each.seconds === null ? null : duration(each.seconds), each.spent?.tokens ? count(each.spent.tokens, "token") : null].filter(Boolean).join(" · ")),
       h("span", { class: "s-spacer" }), h("button", { type: "button", class: "s-link", onclick: () => go(["runs", run, each.sequence]) }, `entry ${each.sequence}`)),
-    each.given ? h("pre", { class: "s-given-to" }, each.given) : null,
-    each.fault ? h("p", { class: "s-fault" }, each.fault) : each.said ? h("pre", {}, each.said) : null);
+    each.given && each.given !== "{}" ? h("div", { class: "s-given-to" }, given(each.given)) : null,
+    each.fault ? h("p", { class: "s-fault" }, each.fault) : each.said ? (each.kind === "tool" ? given : outcome)(each.said) : null, each.calls.map(([name, args]) => called(name, args)));
 }
 
 // Show the comparison of a run with another in a place.

@@ -102,7 +102,7 @@ cardKind("plan", (card, decide) => {
     const text = (value) => (typeof value === "string" ? value : JSON.stringify(value));
     const fill = (given) => replace(inputs, [...new Set([...Object.keys(given), ...(card.tools[pick.value] || []).slice(0, 1)])].map((name) =>
       field(`${name} of the task`, given[name] === undefined ? "" : text(given[name]), { "data-name": name, "data-text": typeof (given[name] ?? "") === "string" || null, placeholder: name })));
-    const pick = h("select", { class: "s-input", "aria-label": "Tool of the task", onchange: () => fill({}) }, names.map((each) => h("option", { value: each }, each)));
+    const pick = h("select", { class: "s-input", "aria-label": "Tool of the task", onchange: () => fill({}) }, names.map((each) => h("option", { value: each }, each.replaceAll("_", " "))));
     pick.value = tool;
     fill(args);
     const row = h("li", { class: "s-row", title: reasoning }, pick, inputs, gone(() => row));

@@ -7,7 +7,7 @@ import { chart } from "./chart.js";
 import { ENDED, further, runs, stands } from "./journal.js";
 import { go, path } from "./place.js";
 import { showTimeline } from "./timeline.js";
-import { outcome } from "./values.js";
+import { called, outcome } from "./values.js";
 
 const ROWS = 2000; // entries of a run at once
 const BEFORE = 40; // entries before one that is opened by its address
@@ -381,7 +381,8 @@ export function shownRun(view, id, slot, back, wanted) {
     if (result === null || typeof result !== "object") return null;
     const said = "action" in (data.about || {}) ? result.result?.result : result.text;
     const shown = said === undefined || said === null || said === "" ? null : outcome(said);
-    return shown && h("div", { class: "s-readable" }, shown);
+    const calls = Array.isArray(result.calls) ? result.calls.map((each) => called(each.name, each.args)) : [];
+    return shown || calls.length ? h("div", { class: "s-readable" }, shown, calls) : null;
   }
 
   // What a step was given and gave: the whole entries, as they are recorded.
@@ -402,7 +403,10 @@ export function shownRun(view, id, slot, back, wanted) {
         const given = args?.messages ? args : await call(`runs/prompt?${at}&sequence=${last.sequence}&path=${encodeURIComponent(last.path)}`);
         shown.push(given ? prompt(given) : h("p", {}, "What the model is given is recorded with its answer."));
       } else if (args !== undefined) shown.push(value("Input", args));
-      if (ended) shown.push(ended.fault && h("p", { class: "s-fault" }, ended.fault), readable(ended), value("Output", ended.data.result ?? ended.data.error ?? ended.data));
+      if (ended) {
+        const [words, record] = [readable(ended), value("Output", ended.data.result ?? ended.data.error ?? ended.data)];
+        shown.push(ended.fault && h("p", { class: "s-fault" }, ended.fault), words, words ? h("details", {}, h("summary", {}, "Output, exactly as recorded"), record) : record);
+      }
       if (!began && !ended) shown.push(value("Recorded", found[0].data));
       const number = last.sequence;
       shown.push(h("div", { class: "s-row" }, button("Copy its address", async () => { await navigator.clipboard.writeText(location.origin + path("runs", id, number)); toast("The address of this step is copied.", false); }, "quiet"),

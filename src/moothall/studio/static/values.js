@@ -83,6 +83,9 @@ function read(value) {
 // What a call gave: JSON, also as a text, as what it holds; any other text word for word.
 export const given = (value) => structure(read(value)) || h("pre", {}, result(value));
 
+// A call that a model asks for: its name and its arguments.
+export const called = (name, args) => h("div", { class: "s-called" }, h("span", { class: "s-soft" }, "calls "), h("b", { class: "s-action" }, name), args && Object.keys(read(args)).length ? given(args) : null);
+
 // What somebody said: JSON, also as a text, as what it holds; any other text as prose.
 export function outcome(value) {
   const it = read(value);
