@@ -318,7 +318,7 @@ def broken(card: Any = None, answer: Any = None) -> Starlette:
     ),
 )
 def test_a2a_agent_says_what_is_wrong_with_an_answer(serve: Serve, answer: Any, told: str) -> None:
-    with pytest.raises(ModelError, match=told):
+    with pytest.raises(ModelError, match=f"agent 'far': .*{told}"):
         A2AAgent("far", serve(broken(answer=answer)), timeout_s=10).reply_sync("Hello")
 
 
@@ -328,6 +328,24 @@ def test_a2a_agent_says_what_is_wrong_with_an_answer(serve: Serve, answer: Any, 
 def test_a2a_agent_says_what_is_wrong_with_a_card(serve: Serve, card: Any) -> None:
     with pytest.raises(ModelError, match=r"no card of|offers no A2A"):
         A2AAgent("far", serve(broken(card))).reply_sync("Hello")
+
+
+def test_a2a_agent_says_what_a_card_offers_instead(serve: Serve) -> None:
+    old = {"url": "/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "0.3"}
+    with pytest.raises(ModelError, match=r"offers no A2A 1\.0 over JSON-RPC, but JSONRPC 0\.3"):
+        A2AAgent("far", serve(broken({"supportedInterfaces": [old]}))).reply_sync("Hello")
+
+
+def test_a2a_agent_goes_to_no_address_of_another_kind_that_a_card_names(serve: Serve) -> None:
+    file = {"url": "file:///etc/passwd", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    with pytest.raises(ModelError, match="which is not of http or https"):
+        A2AAgent("far", serve(broken({"supportedInterfaces": [file]}))).reply_sync("Hello")
+
+
+def test_a2a_agent_whose_token_is_missing_says_where_it_belongs(serve: Serve) -> None:
+    closed = asgi(ReActAgent("shop", ScriptedModel(["Hello."])), token="secret")
+    with pytest.raises(ModelError, match=r"status 401.*a token belongs in headers="):
+        A2AAgent("far", serve(closed)).reply_sync("Hello")
 
 
 def test_a2a_agent_gives_its_headers_to_no_other_server(serve: Serve) -> None:

@@ -262,7 +262,10 @@ class A2AAgent(ConversationalAgent):
                 self._take(request, task, {"task": found})
 
     def _take(self, request: ReplyRequest, task: RemoteTask, update: Any) -> None:
-        added = task.take(update)
+        try:
+            added = task.take(update)
+        except ModelError as error:
+            raise ModelError(f"agent {self.id!r}: {error}") from None
         if added and request.emit is not None:
             request.emit(TextPiece(added, str(self.id), **request.of_run))
 

@@ -229,7 +229,11 @@ class Server:
             raise Broken(f"{self._name}: {error}") from None
         if not 200 <= response.status < 300:
             said = one_line(response.content[:300].decode(errors="replace"), 200)
-            raise ModelError(f"{self._name}: {url} answered with status {response.status}: {said}")
+            text = f"{self._name}: {url} answered with status {response.status}"
+            text += f": {said}" if said else ""
+            if response.status in (401, 403):
+                text += " (a token belongs in headers=, or the one there is wrong)"
+            raise ModelError(text)
         return response
 
     def _result(self, body: bytes, method: str) -> Any:
@@ -261,14 +265,22 @@ class Server:
         if not isinstance(card, dict):
             raise ModelError(f"{self._name}: {self._url} is no card of an A2A agent")
         interfaces = card.get("supportedInterfaces")
+        offered: list[str] = []
         for each in interfaces if isinstance(interfaces, list) else ():
+            if not isinstance(each, dict):
+                continue
+            offered.append(f"{each.get('protocolBinding')} {each.get('protocolVersion')}")
             if (
-                isinstance(each, dict)
-                and each.get("protocolBinding") == "JSONRPC"
+                each.get("protocolBinding") == "JSONRPC"
                 and str(each.get("protocolVersion")).partition(".")[0] == "1"
                 and isinstance(each.get("url"), str)
             ):
                 url = urljoin(self._url, each["url"])
+                if not url.lower().startswith(("http://", "https://")):
+                    raise ModelError(
+                        f"{self._name}: its card at {self._url} names the address {url!r:.200}, "
+                        "which is not of http or https"
+                    )
                 if self._headers and _origin(url) != _origin(self._url):
                     raise ModelError(
                         f"{self._name}: its card at {self._url} names the address {url!r:.200} "
@@ -277,9 +289,10 @@ class Server:
                 capabilities = card.get("capabilities")
                 streams = isinstance(capabilities, dict) and capabilities.get("streaming") is True
                 return url, streams
-        raise ModelError(
-            f"{self._name}: its card at {self._url} offers no A2A {VERSION} over JSON-RPC"
-        )
+        text = f"{self._name}: its card at {self._url} offers no A2A {VERSION} over JSON-RPC"
+        if offered:
+            text += f", but {one_line(', '.join(offered[:5]), 200)}"
+        raise ModelError(text)
 
 
 def _origin(url: str) -> tuple[str, str]:
