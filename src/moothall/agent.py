@@ -366,11 +366,12 @@ class Agent(Workflow):
         Without an approver it is refused. Only `True` permits; `Refused("…")` states a reason.
         """
         approver = self._approver()
-        if approver is None:
-            text = "agent %r has no approver, so it refuses; give it or its space an approver="
-            logger.warning(text, self.id)
         note = note_on(self, proposed_message)
         asked = ApprovalRequest.of(proposed_message, *self._asked_by(proposed_message), note)
+        if approver is None:
+            outside = " what is asked for since it is from outside" if asked.note else ""
+            text = "agent %r has no approver, so it refuses%s; give it or its space an approver="
+            logger.warning(text, self.id, outside)
         # A broadcast is to *: it is this agent whose action is called.
         return await approve(approver, replace(asked, agent=str(self.id)))
 

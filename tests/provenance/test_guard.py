@@ -97,6 +97,19 @@ def test_guard_value_of_a_mail_is_asked_for_with_value_parameter_source_and_pass
     ]
 
 
+def test_guard_without_an_approver_tells_the_model_which_value_is_refused(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    desk = Desk()
+    reply = desk.agent(READ, ATTACK, "no", approver=None).reply_sync("Read my mail.")
+    assert desk.paid == []
+    error = reply.steps[-1].error or ""
+    assert error.startswith('"pay" not permitted: `to` = mallory@evil.example was read in inbox')
+    assert error.endswith("nobody can be asked, without an approver")
+    assert "so it refuses what is asked for since it is from outside" in caplog.text
+    assert "mallory" not in caplog.text
+
+
 def test_guard_values_of_the_user_and_of_own_actions_are_not_asked_for() -> None:
     desk = Desk()
     answers = (READ, call("contact", name="Anna"), call("pay", to="ANNA@example.org", amount=50))

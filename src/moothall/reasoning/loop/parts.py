@@ -32,6 +32,7 @@ from moothall.threads import is_async
 from moothall.workflow import ReplyingOptions
 
 if TYPE_CHECKING:
+    from moothall.approval import Approver
     from moothall.budget import Budget
     from moothall.journal import Journal
     from moothall.models.protocol import Model
@@ -130,6 +131,10 @@ class Looping(Protocol):
 
     async def request_permission(self, message: dict[str, Any]) -> Any:
         """Decide whether an action may be called."""
+        ...
+
+    def _approver(self) -> Approver | None:
+        """Return its own approver, or its space's."""
         ...
 
 

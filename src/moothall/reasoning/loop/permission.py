@@ -76,6 +76,8 @@ async def permits(
         if permitted is True and texts is not None:
             request.allowed += keys
             texts.always.update(call.always)
+        if permitted is False and asked and agent._approver() is None:
+            return Refused(f"{note_of(asked[:1])}; nobody can be asked, without an approver")
         return permitted
     except asyncio.CancelledError:
         call.fault = NOT_BEGUN
