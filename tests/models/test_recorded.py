@@ -22,7 +22,7 @@ from conformance.model import (
     user,
 )
 from models.openai_server import OpenAIServer, text
-from moothall.errors import ModelError
+from moothall.errors import ConfigError, ModelError
 from moothall.models import Call, ModelReply, OpenAIModel, RecordedModel, ScriptedModel, Usage
 
 
@@ -227,6 +227,12 @@ def test_of_two_answers_to_a_request_the_first_is_given(path: Path) -> None:
     for model in [RecordedModel(ScriptedModel([said]), path) for said in ("one", "two")]:
         run(model.complete(user("Hi")))
     assert run(RecordedModel(None, path).complete(user("Hi"))).text == "one"
+
+
+@pytest.mark.parametrize("wrong", (None, 5, b"x", "", ScriptedModel()))
+def test_a_recording_whose_path_is_no_path_is_refused_by_name(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match="RecordedModel: path= must be the path of a file, got "):
+        RecordedModel(ScriptedModel(), wrong)
 
 
 def test_a_recording_that_is_missing_empty_or_something_else_is_named(path: Path) -> None:

@@ -15,7 +15,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from moothall.errors import ModelError
+from moothall.errors import ConfigError, ModelError
 from moothall.models.base import Answering, Closing, Request, in_pieces, prepare
 from moothall.models.names import model as named
 from moothall.models.protocol import Model, ModelReply, StreamPart, answer_json, answer_of_json
@@ -54,6 +54,7 @@ class RecordedModel(Answering, Closing):
 
     Raises:
         ModelError: the file is missing, damaged, or another model's
+        ConfigError: the path is not one
     """
 
     _asks_others = True
@@ -67,6 +68,8 @@ class RecordedModel(Answering, Closing):
         context_tokens: int | None = None,
         max_tokens: int | None = None,
     ) -> None:
+        if not path or not isinstance(path, str | os.PathLike):
+            raise ConfigError(f"RecordedModel: path= must be the path of a file, got {path!r:.80}")
         self.path: Path = Path(path).expanduser()
         self.model: Model | None = None if model is None else named(model)
         self._lock = guard()
