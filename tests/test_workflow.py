@@ -269,6 +269,8 @@ def test_a_block_has_parameters_of_its_type() -> None:
     assert Legs(block_params={"speed": 2}).params == SpeedParams(speed=2.0)
     with pytest.raises(ConfigError, match=r"SpeedParams.speed: .* number, .* got 'fast'"):
         Legs(block_params={"speed": "fast"})
+    with pytest.raises(ConfigError, match=r"SpeedParams.sped: .* not permitted, got 2"):
+        Legs(block_params={"sped": 2})
     with pytest.raises(
         ConfigError, match=r"Legs: block_params= must be SpeedParams or a dict .*, got Bl"
     ):
@@ -506,6 +508,11 @@ def test_an_agent_has_what_it_was_given_and_defaults_else() -> None:
     assert agent.params.speed == 2.0
     assert Own(2).params == OwnParams()
     assert Own(2, agent_params={"speed": 3.0}).params == OwnParams(speed=3.0)
+    with pytest.raises(ConfigError, match=r"OwnParams.sped: .* not permitted, got 3.0"):
+        Own(2, agent_params={"sped": 3.0})
+    for kind in (AgentParams, BlockParams, OwnParams):
+        with pytest.raises(ValueError, match="sped"):
+            kind(sped=3.0)
     assert "block" in Agent(3).params.block_dispatch_prompt
     agent.params.block_dispatch_prompt = "Choose."
     assert agent.dispatcher.prompt == "Choose."

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from moothall.dispatch import DISPATCHER_PROMPT
 
@@ -15,6 +15,8 @@ class AgentParams(BaseModel):
     Attributes:
         block_dispatch_prompt: the prompt of the block dispatcher's model
     """
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     block_dispatch_prompt: str = Field(
         default=DISPATCHER_PROMPT, description="the prompt of the block dispatcher's model"
@@ -27,6 +29,8 @@ class BlockParams(BaseModel):
     Attributes:
         block_memory: what the block is to remember at the start, by name
     """
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     block_memory: dict[str, Any] | None = Field(
         default=None, description="what the block is to remember at the start, by name"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from moothall.action import action
 from moothall.agent import Agent
@@ -42,8 +42,6 @@ class AgentType(StrEnum):
 
 class CitizenAgentParams(AgentParams):
     """What a citizen may do. A block's `enabled_by` names the parameter that enables it."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     enable_mobility: bool = Field(default=True, description="whether it moves")
     enable_social: bool = Field(default=True, description="whether it writes to others")
