@@ -42,7 +42,7 @@ from benchmarks.measure import emit
 from moothall.research import Passage, Report, Researcher, search_folder
 
 QUESTIONS = Path(__file__).parent / "data" / "answers.jsonl"
-SPLITS = ("develop", "published", "definitions")
+SPLITS = ("develop", "published", "definitions", "unknown-develop", "unknown")
 ITERATIONS = 3
 RESULTS = 24
 PLAIN = 10
@@ -61,7 +61,13 @@ PACKAGES = {  # the corpus, the package, which of its folders
     },
     "apache": {"apache2-doc": f"{_DOC}/apache2-doc/manual/en"},
     "varnish": {"varnish-doc": f"{_DOC}/varnish/html"},
+    "bash": {"bash-doc": f"{_DOC}/bash"},
+    "zsh": {"zsh-doc": f"{_DOC}/zsh-common/html"},
+    "mutt": {"mutt": f"{_DOC}/mutt"},
+    "haproxy": {"haproxy-doc": f"{_DOC}/haproxy"},
+    "vim": {"vim-doc": f"{_DOC}/vim"},
 }
+SIX = ("git", "sqlite", "postgres", "policy", "guides", "apache")
 OWN = {"docs": Path(__file__).resolve().parent.parent / "docs"}
 FOREIGN = re.compile(r"\.(?!en\b)[a-z]{2}(?:-[a-z]{2})?\.(?:html|text)")  # in other languages
 
@@ -114,10 +120,15 @@ def fetch(folder: Path) -> None:
                 out = Path(name, package)
                 subprocess.run(["dpkg-deb", "-x", str(deb), str(out)], check=True)
                 target = folder / corpus / package if len(packages) > 1 else folder / corpus
-                shutil.copytree(out / inside, target, dirs_exist_ok=True)
-                for each in [*target.rglob("*")]:
-                    if FOREIGN.search(each.name):
-                        each.unlink()
+                shutil.copytree(
+                    out / inside, target, dirs_exist_ok=True, ignore_dangling_symlinks=True
+                )
+                foreign = [each for each in target.rglob("*") if FOREIGN.search(each.name)]
+                for each in foreign:
+                    if each.is_dir():
+                        shutil.rmtree(each)
+                    else:
+                        each.unlink(missing_ok=True)
         for corpus, own in OWN.items():
             shutil.copytree(own, folder / corpus, dirs_exist_ok=True)
         for each in [*folder.rglob("*.txt.gz")]:

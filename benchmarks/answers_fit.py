@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.answers import OWN, PACKAGES, RESULTS, Question, questions
+from benchmarks.answers import OWN, RESULTS, SIX, Question, questions
 from benchmarks.judging import QUESTIONS as OLDER
 from moothall.research import Passage, Researcher, search_folder
 from moothall.research.extractive import answering
@@ -74,6 +74,7 @@ def weights(asked: list[Asking], names: list[str]) -> dict[str, float]:
 
 def likely(rows: list[tuple[dict[str, float], bool, float]]) -> dict[str, float]:
     names = [*next(facts for facts, _, _ in rows if facts)]
+    names.remove("unbound")  # chosen by hand
     kept = [row for row in rows if row[0]]
     given = np.array([[facts[name] for name in names] for facts, _, _ in kept])
     is_right = np.array([right for _, right, _ in kept], float)
@@ -131,7 +132,7 @@ def main() -> None:
     options = parser.parse_args()
     logging.getLogger("moothall").setLevel(logging.ERROR)
     folder: Path = options.folder.resolve()
-    six = [each for each in PACKAGES if each != "varnish"]
+    six = list(SIX)
     names = [each for each in (*six, *OWN, "python") if (folder / each).is_dir()]
     tools = {
         each: search_folder(folder / each, index=options.indexes / f"{each}.db", results=RESULTS)
@@ -168,7 +169,7 @@ def main() -> None:
         )
         for each in own
     ] + [row(each, 0.3) for each in others]
-    of_answers = likely(rows)
+    of_answers = {**likely(rows), "unbound": answering.LIKELY["unbound"]}
     use(of_sentences, of_answers)
     print("WEIGHTS", json.dumps(of_sentences, indent=1))
     print("LIKELY", json.dumps(of_answers, indent=1))

@@ -89,7 +89,8 @@ def test_the_first_quote_answers_what_the_question_asks_for(question: str, first
         ("When was it founded?", "date"),
         ("Since which version is it there?", "version"),
         ("Which option of ls sorts?", "option"),
-        ("Where are the logs kept?", "path"),
+        ("Where are the logs kept?", "place"),
+        ("In which file are the settings?", "path"),
         ("Which function opens a file?", "code"),
         ("Who wrote it?", "name"),
         ("Why does it fail?", "reason"),
@@ -117,6 +118,43 @@ def test_question_without_an_answer_is_said_and_nothing_is_cited(question: str) 
     assert not report.citations
     assert report.objectives[0].expertise < 0.5
     assert f"for “{question}”." in report.markdown or f"to “{question}” was" in report.markdown
+
+
+@pytest.mark.parametrize(
+    ("question", "without", "answer"),
+    (
+        (
+            "Which port does PostgreSQL use by default?",
+            "PostgreSQL is a server. The port of its library to Windows uses threads by default.",
+            "By default PostgreSQL listens on port 5432.",
+        ),
+        (
+            "When was RabbitMQ first released?",
+            "RabbitMQ keeps messages. What was first released of RabbitMQ may be read elsewhere.",
+            "RabbitMQ was first released in 2007.",
+        ),
+        (
+            "How many valves does the pump have?",
+            "Release 3.11 of the pump is supported. The pump of version 2.0 has no valves.",
+            "The pump has three valves.",
+        ),
+        (
+            "Who designed the pump?",
+            "The pump was designed for the harbour. The pump was designed well and built to last.",
+            "The pump was designed by Mara Quill.",
+        ),
+        (
+            "Which option of the daemon sets its log?",
+            "The daemon is installed by an administrator. The daemon sets its log by itself.",
+            "The daemon sets its log by --log-file FILE.",
+        ),
+    ),
+)
+def test_what_lacks_the_kind_of_thing_that_is_asked_for_is_no_answer(
+    question: str, without: str, answer: str
+) -> None:
+    assert report_of(without, question).citations == []
+    assert answer in report_of(f"{without} {answer}", question).citations[0].sentence
 
 
 def test_a_report_says_which_of_its_objectives_it_did_not_answer() -> None:

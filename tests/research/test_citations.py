@@ -347,22 +347,6 @@ def test_each_block_of_markdown_is_checked_and_code_is_left_alone() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    (
-        ("```markdown\n", "\n```"),
-        ("Here it is:\n\n```md\n", "\n```\nAsk me."),
-        ("```\n", "\n```\n"),
-    ),
-)
-def test_a_narrative_that_is_fenced_as_code_is_checked(before: str, after: str) -> None:
-    narrative = "# Alpha\n\nIt uses port 4711.[^1^]"
-    passages = {1: Passage.of("https://a.test/", "It uses port 4711.", "")}
-    checked = check(f"{before}{narrative}{after}", passages)
-    assert checked.markdown == narrative
-    assert [each.sentence for each in checked.citations] == ["It uses port 4711."]
-
-
 def test_headings_and_the_heads_of_tables_are_no_sentences_without_a_source() -> None:
     table = "| It | Holds |\n|---|---|\n| Queue | many |"
     text = f"# Queues\n\nTheir size\n----------\n\n{table}\n\nSo it is."

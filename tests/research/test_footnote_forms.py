@@ -29,7 +29,8 @@ def report_of(narrative: str) -> Report:
     (
         *("[^1^]", "[^1]", "[1]", "【1】", "[[1]]", "\uff3b1\uff3d", "[Source 1]", "[source: 1]"),
         *("[1](http://web.test/x)", "[[1]](#sources)", "【1†alpha.html】", "<sup>[1]</sup>", "(1)"),
-        *("[1, 1]", "[^1^](http://evil.test)"),
+        *("[1, 1]", "[^1^](http://evil.test)", "<sup>1</sup>", "\u00b9", "[cite: 1]", "[doc 1]"),
+        *("[passage 1]", "[Reference 1]", "[doc_1]", "(passage 1)"),
     ),
 )
 def test_footnote_of_each_form_cites_its_source(note: str) -> None:
@@ -39,6 +40,33 @@ def test_footnote_of_each_form_cites_its_source(note: str) -> None:
         assert report.unsupported == []
         assert f"{PORT}" in report.markdown
         assert "evil" not in report.markdown
+
+
+def test_footnote_in_a_fence_around_the_whole_text_cites_its_source() -> None:
+    for before, after in (
+        ("```markdown\n", "\n```"),
+        ("Here it is:\n\n```md\n", "\n```\nAsk me."),
+        ("```\n", "\n```\n"),
+    ):
+        for note in ("[1]", "[^1^]"):
+            report = report_of(f"{before}# Alpha\n\n{PORT} {note}.{after}")
+            assert [each.number for each in report.citations] == [1]
+            assert not {"```", "Ask me", "Here it is"} & {*report.markdown.split("\n")}
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    (
+        ("There are 10<sup>1</sup> ports", "There are 10^1 ports"),
+        ("It sends 10<sup>6</sup> messages", "It sends 10^6 messages"),
+        ("The field covers 4 m\u00b2", "The field covers 4 m\u00b2"),
+        ("It is the 1<sup>st</sup> port", "It is the 1st port"),
+    ),
+)
+def test_raised_number_that_is_a_power_stays_one(said: str, shown: str) -> None:
+    report = report_of(f"{PORT} [1]. {said}.")
+    assert f"{shown}." in report.markdown
+    assert len(report.citations) == 1
 
 
 @pytest.mark.parametrize(
@@ -53,6 +81,8 @@ def test_footnote_of_each_form_cites_its_source(note: str) -> None:
         "[1][2]",
         "【1】【2】",
         "(1, 2)",
+        "<sup>1, 2</sup>",
+        "\u00b9,\u00b2",
     ),
 )
 def test_footnotes_in_a_list_or_a_range_cite_each_source(note: str) -> None:

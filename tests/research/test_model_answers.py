@@ -105,6 +105,8 @@ NARRATIVES = {
     "thinking before": f"<think>Alpha is red.</think>\n\n{TEXT}",
     "thinking that was opened in the prompt": f"Alpha is red, I think.\n</think>\n{TEXT}",
     "a fence around it": f"Here is the report:\n\n```markdown\n{TEXT}\n```",
+    "words to the user before": f"Sure, here is the report:\n\n{TEXT}",
+    "a heading of words before": f"Here's the updated narrative based on the passages:\n\n{TEXT}",
     "JSON around it": json.dumps({"markdown": TEXT}),
     "JSON around it in a fence": f"```json\n{json.dumps({'report': TEXT})}\n```",
 }
@@ -164,6 +166,16 @@ def test_research_no_answer_usable_rules_take_each_step_and_the_report_says_so(w
         "iteration 1: the plan is by rules"
     ]
     assert "the plan is by rules, as the model's answer" in report.markdown
+
+
+def test_research_first_plan_without_a_task_is_asked_for_again_and_then_made_by_rules() -> None:
+    nothing = '{"tasks": []}'
+    assert_done(report_of(nothing, PLAN, TEXT, EVALUATED))
+    low = json.dumps({"objectives": [{**RATED, "expertise": 0.1}]})
+    report = report_of(nothing, nothing, low, PLAN, TEXT, EVALUATED, iterations=2)
+    assert report.stop_reason == "done"
+    why = "the model's answer names no task, and nothing was read"
+    assert report.notes == [f"iteration 1: the plan is by rules, as {why}"]
 
 
 def test_research_narrative_unusable_twice_is_quoted_by_rules() -> None:

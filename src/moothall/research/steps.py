@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from moothall.block import Block
+from moothall.jsonvalue import Unreadable
 from moothall.models.ask import Unusable
 from moothall.research import prompts, rules
 from moothall.research.findings import (
@@ -41,7 +42,7 @@ class Plan(Block):
         try:
             return await researcher.asked(
                 prompts.plan(researcher),
-                lambda text: tasks_in(text, researcher.tools),
+                lambda text: _tasks_in(text, researcher),
                 prompts.plan_schema(researcher),
             )
         except Unusable as error:
@@ -50,6 +51,15 @@ class Plan(Block):
                 raise researcher.unreadable(error) from None
             researcher.replaced("the plan", error)
             return tasks
+
+
+def _tasks_in(text: str, researcher: Workbench) -> list[ResearchTask]:
+    """Return the tasks of a plan; the first one is of no use without a task."""
+    tasks = tasks_in(text, researcher.tools)
+    is_first = researcher.iteration == 1 and not researcher.resources.get_all()
+    if is_first and not tasks:
+        raise Unreadable("names no task, and nothing was read")
+    return tasks
 
 
 class Research(Block):

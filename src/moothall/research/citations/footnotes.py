@@ -47,11 +47,6 @@ _LIST = re.compile(
     r"(?:(?!^[ \t]*#)[^\n]*+(?:\n|\Z))*+\Z",
     re.MULTILINE | re.IGNORECASE,
 )
-_FENCED = re.compile(  # models like to write Markdown as code, with a line before and after it
-    r"[^`\[]{0,200}```(?:markdown|md)[ \t]*\n(.*)\n```[^`\[]{0,200}"
-    r"|\s*```[ \t]*\n((?:(?!\n```).)*)\n```\s*",
-    re.DOTALL | re.IGNORECASE,
-)
 
 
 def check(
@@ -77,8 +72,6 @@ def check(
     unsupported: list[tuple[str, str]] = []
     uncited = 0
 
-    if fenced := None if by_rules else _FENCED.fullmatch(markdown):
-        markdown = fenced[1] or fenced[2]
     text = _DEFINITION.sub("", _unmarked(markdown))
     text = text if by_rules else _LIST.sub("", text)
     made: list[str] = []

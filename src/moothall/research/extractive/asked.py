@@ -7,13 +7,19 @@ from collections.abc import Set
 from itertools import pairwise
 from typing import Final
 
-from moothall.research.extractive.question import STRONG, Kind, kind_of
+from moothall.research.extractive.question import EXACT, STRONG, Kind, kind_of
 from moothall.research.relevance import Index
 from moothall.research.sentences import stem, subject, terms, terms_of, words
 from moothall.sqlite.fulltext import UNSPACED
 
 _UNSPACED: Final = re.compile(f"[{UNSPACED}]")
+_NEAR: Final = 10  # words before and after a number, a name or an option that belong to it
 _CLASS: Final = 0.35  # the weight of a word such as `option` after `which`, against 1
+# Verbs in whose place an answer may have many another: `uses port 4711`, `listens on port 4711`.
+_LIGHT: Final = frozenset(
+    "use uses used using need needs needed want wants take takes give gives happen happens "
+    "offer offers provide provides work works".split()
+)
 _ABOUT: Final = re.compile(
     r"(?i)\W*(?:what(?:['’]s| (?P<verb>is|are|was|were|does|do|did|may|might|can|could|will|would|"
     r"should|must)\b)|was (?:ist|sind)\b|qu['’]est-ce qu(?:e |['’])|que sont\b)"
@@ -38,9 +44,11 @@ class Asked:
         self.text = question
         self.kind: Kind = kind_of(question)
         self.is_strong: bool = self.kind.name in STRONG
+        self.is_exact: bool = self.kind.name in EXACT
         self.weights: dict[str, float] = index.weights(question)
         said = words(subject(question))
-        for term in (term for word in said if self.kind.is_class(word) for term in terms_of(word)):
+        light = [word for word in said if self.kind.is_class(word) or word.lower() in _LIGHT]
+        for term in (term for word in light for term in terms_of(word)):
             if term in self.weights:
                 self.weights[term] *= _CLASS
         self.total: float = sum(self.weights.values()) or 1.0
@@ -77,6 +85,24 @@ class Asked:
         """Return how far a text says what the question is about: `A budget limits …`."""
         found = self._defined and self._defined.search(text)
         return 0.0 if not found else _LOOSELY if found["verb"] else 1.0
+
+    def bound(self, text: str, above: Set[str]) -> float:
+        """Return how much of the question stands beside something of the kind that it asks for.
+
+        A word of `above`, the headings, counts half.
+        """
+        most = 0.0
+        for found in self.kind.answers.finditer(text):
+            if found[0].casefold() in self._small:
+                continue
+            before, after = text[: found.start()], text[found.end() :]
+            if self.is_unspaced:
+                beside = (before[-2 * _NEAR :], after[: 2 * _NEAR])
+            else:
+                beside = (" ".join(before.split()[-_NEAR:]), " ".join(after.split()[:_NEAR]))
+            near = {*terms(f"{beside[0]} {found[0]} {beside[1]}")}
+            most = max(most, self.share(near) + self.share(above - near) / 2)
+        return min(most, 1.0)
 
     def has_kind(self, text: str) -> bool:
         """Return whether a text has what is asked for, and the question has not."""

@@ -5,19 +5,26 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+_LETTERS: Final = r"0-9A-Za-z_\u00c0-\u024f\u0400-\u04ff"
+_NO_NAME: Final = rf"(?<![{_LETTERS}.,/:+#-])(?<!version )(?<!release )"
 _NUMBER: Final = (
-    r"(?<![\w.])(?:[$€£]\s?)?[-+]?\d[\d.,_]*(?:\s?%)?"
-    r"|\b(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundred|"
-    r"thousand|million|once|twice|single|unlimited|half|third|"
+    # No part of a name, a version, a time, an address or a page: `UTF-8`, `3.11.2`, `10:30`, `mp3`.
+    rf"{_NO_NAME}[-+]?(?:[$€£]\s?)?\d[\d,_]*(?:\.\d+)?(?:\s?%)?(?![{_LETTERS}]|[.:/-]\d)"
+    rf"|{_NO_NAME}[-+]?\d+(?:\.\d+)?(?:[kMGT]i?[Bb]?|ms|s|m|h|d|bits?|bytes?)\b"
+    r"|\b(?:zero|one(?! of\b)|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|"
+    r"hundred|thousand|million|once|twice|single|unlimited|half|third|"
     r"zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|zwölf|einmal|zweimal|"
     r"deux|trois|quatre|cinq|sept|huit|neuf|dix)\b"
     r"|[一二三四五六七八九十百千万]+|\b(?:два|три|четыре|пять|шесть|семь|восемь|девять|десять)\b"
 )
 _DATE: Final = (
     r"\b(?:1[5-9]|20)\d\d\b|\b\d{1,2}[:.]\d\d\b"
-    r"|\b(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|April|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?|"
+    # `May` and `March` are months beside a number alone: `he may march on`.
+    r"|\b(?:Jan(?:uary)?|Feb(?:ruary)?|(?:(?<=\d )|(?<=\d\. ))(?:March|May)"
+    r"|(?:March|May)(?=,? \d)|Mar|April|June?|July?|Aug(?:ust)?|Sept?(?:ember)?|"
     r"Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?|Januar|Februar|März|Mai|Juni|Juli|Oktober|Dezember|"
-    r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)days?|today|yesterday|noon|midnight)\b|\d+[年月日点时]"
+    r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)days?|[Tt]oday|[Yy]esterday|[Nn]oon|[Mm]idnight)\b"
+    r"|\d+[年月日点时]"
 )
 _CONDITION: Final = (
     r"\b(?:if|when|whenever|unless|until|till|while|after|before|once|as soon as|every|each time|"
@@ -94,7 +101,7 @@ class Kind(NamedTuple):
 
 def _kind(name: str, asks: str, answers: str, classes: str = r"(?!)") -> Kind:
     flags = re.IGNORECASE
-    loose = 0 if name in ("name", "code", "path") else flags
+    loose = 0 if name in ("name", "code", "path", "date") else flags
     return Kind(
         name,
         re.compile(asks, flags),
@@ -103,7 +110,7 @@ def _kind(name: str, asks: str, answers: str, classes: str = r"(?!)") -> Kind:
     )
 
 
-_WHICH: Final = r"\b(?:which|what|whose|name the)\s+"
+_WHICH: Final = r"\b(?:which|what(?! (?:is|are|was|were) an? )|whose|name the)\s+"
 KINDS: Final = (
     _kind(
         "number",
@@ -132,9 +139,10 @@ KINDS: Final = (
         _OPTION,
         "options?|flags?|switch(?:es)?",
     ),
+    _kind("place", r"\bwhere\b|\bwo\b|\boù\b", f"{_PATH}|{_PLACE}", _PLACES),
     _kind(
         "path",
-        rf"\bwhere\b|{_WHICH}(?:[\w-]+ ){{0,3}}(?:{_PLACES})\b|\bwo\b|\boù\b",
+        rf"{_WHICH}(?:[\w-]+ ){{0,3}}(?:{_PLACES})\b",
         f"{_PATH}|{_PLACE}",
         _PLACES,
     ),
@@ -170,8 +178,10 @@ KINDS: Final = (
     ),
     _kind("any", r"", r"(?!)"),
 )
-STRONG: Final = frozenset(("number", "date", "version", "option", "path", "code", "name"))
-"""Kinds whose answers look like no other text."""
+EXACT: Final = frozenset(("number", "date", "version", "option", "path", "code", "name"))
+"""Kinds whose answers always look so."""
+STRONG: Final = EXACT | {"place"}
+"""Kinds whose answers look like no other text, if a place is a file: it may be a room as well."""
 
 
 def kind_of(question: str) -> Kind:

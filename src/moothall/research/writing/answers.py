@@ -40,7 +40,13 @@ _OUTLINE: Final = ("sections", "outline", "headings", "chapters")
 _MARKDOWN: Final = ("markdown", "report", "narrative", "text", "content", "answer", "section")
 _LISTED: Final = re.compile(r"^[ \t]*(?:#{1,4}|\d{1,2}[.)]|[-*+])[ \t]+(\S[^\n]*)$", re.MULTILINE)
 _SHARE: Final = re.compile(
-    r"\s*(\d+(?:\.\d+)?)\s*(?:(%)|(?:/|out of|of)\s*(\d+))?\s*", re.IGNORECASE
+    r"\s*(\d+(?:[.,]\d+)?)\s*(?:(%)|(?:/|out of|of)\s*(\d+))?\s*", re.IGNORECASE
+)
+_OPENING: Final = re.compile(  # words to the user, no part of what was asked for
+    r"\A(?:sure|certainly|of course|ok(?:ay)?|absolutely|here(?:['’]s| is| are)|below is)\b"
+    r"[^\n\[]{0,80}\b(?:report|narrative|summary|section|answer|draft|version|text)\b[^\n\[]{0,80}"
+    r":[*_]{0,2}[ \t]*\n\s*\n",
+    re.IGNORECASE,
 )
 _NAMED: Final = re.compile(r"^(?:\d{1,2}[.)]\s*)+")
 
@@ -231,7 +237,7 @@ def share_of(given: Any) -> float | None:
             return None
         share = given / 100 if 10 < given <= 100 else given
     elif isinstance(given, str) and (found := _SHARE.fullmatch(given)):
-        share = float(found[1])
+        share = float(found[1].replace(",", "."))
         if found[2]:
             share /= 100
         elif found[3]:
@@ -316,6 +322,7 @@ def text_in(text: str) -> str:
             if isinstance(inner, str) and len(inner) > len(said) / 2:
                 said = inner.strip()
                 break
+    said = _OPENING.sub("", said)
     if not said:
         raise Unreadable("holds nothing but its thinking" if text.strip() else "is empty")
     return said

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Collection
 from typing import Final
 
 _LONGEST_RANGE: Final = 20
+_SMALL: Final = "\u2070\u00b9\u00b2\u00b3\u2074-\u2079"  # 0 to 9, raised
 _MOST: Final = 20  # numbers of one list
 _SKIPPED: Final = (  # code cites nothing
     r"^(?P<fence>```+|~~~+)[^\n]*\n(?:.*?\n)??(?P=fence)[^\n]*$|^(?:```|~~~)[^\n]*\n.*\Z"
@@ -14,7 +16,10 @@ _SKIPPED: Final = (  # code cites nothing
 )
 _ONE: Final = r"\^?\d{1,4}\^?"
 _NUMBERS: Final = rf"{_ONE}(?:\s{{0,2}}(?:[,;]|[-–—]|\band\b|&)\s{{0,2}}{_ONE})*"
-_NAMED: Final = r"(?:(?:sources?|refs?\.?|see)[ :]{0,2}(?:no\.? )?)?"
+_NAMED: Final = (
+    r"(?:(?:sources?|refs?\.?|references?|see|cite|citations?|passages?|docs?|documents?)"
+    r"[ :_-]{0,2}(?:no\.? )?)?"
+)
 _LINKED: Final = r"(?:\((?:[^()\s]|\([^()\s]*\))*(?:\s+\"[^\"\n]*\")?\))"
 _NOTE: Final = re.compile(
     rf"{_SKIPPED}"
@@ -23,9 +28,18 @@ _NOTE: Final = re.compile(
     rf"|\[{_NAMED}(?P<square>{_NUMBERS})\](?P<l2>{_LINKED})?"
     rf"|[【\uff3b]{_NAMED}(?P<wide>{_NUMBERS})(?:[†:][^】\uff3d\n]{{0,80}})?[】\uff3d]"
     rf"|[\uff08(]{_NAMED}(?P<round>{_NUMBERS})[)\uff09]"
+    rf"|(?(sup)(?P<tag>{_NUMBERS})|(?P<small>[{_SMALL}]{{1,3}}(?:[,\u02d2 ][{_SMALL}]{{1,3}})*))"
     rf")(?(sup)\s*</sup>)",
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
+_GROUPS: Final = ("double", "square", "wide", "round", "tag", "small")
+_FENCED: Final = re.compile(  # models like to write Markdown as code, with a line before and after it
+    r"[^`\[]{0,200}```(?:markdown|md)[ \t]*\n(.*)\n```[^`\[]{0,200}"
+    r"|\s*```[ \t]*\n((?:(?!\n```).)*)\n```\s*",
+    re.DOTALL | re.IGNORECASE,
+)
+# A raised number after one of these is a power: `10<sup>6</sup>`, `m²`, `x²`.
+_POWER: Final = re.compile(r"(?:(?<![\d.,])\d{1,3}|(?<![^\W\d_])[^\W\d_]{1,2})\Z")
 _PART: Final = re.compile(r"(\d+)(?:\^?\s*[-–—]\s*\^?(\d+))?")
 # A number in round brackets after one of these belongs to it.
 _COUNTED: Final = re.compile(
@@ -45,11 +59,14 @@ def with_footnotes(markdown: str, known: Collection[int]) -> str:
     """Return a text whose footnotes have the form `[^1^]`.
 
     Accepted are `[^1]`, `[1]`, `[[1]]`, `【1】`, `(1)`, each also with a link, as a list or as a
-    range, if every number is that of a known source. A number in round brackets is one only where
+    range, `<sup>1</sup>` and `¹`, if every number is that of a known source. A fence around the
+    whole text is left out, since code cites nothing. A number in round brackets is one only where
     a sentence or clause ends, and if the text has no footnote in square brackets: `(1)` may count
     something, or name a year, a section or a page of a manual.
     """
     known = frozenset(known)
+    if fenced := _FENCED.fullmatch(markdown):
+        markdown = fenced[1] or fenced[2]
     squares = any(
         _numbers(found, known)
         for found in _NOTE.finditer(markdown)
@@ -69,9 +86,9 @@ def with_footnotes(markdown: str, known: Collection[int]) -> str:
 
 def _numbers(found: re.Match[str], known: Collection[int]) -> list[int]:
     """Return the numbers of a footnote; none if one of them is no known source."""
-    given = next((found[each] for each in ("double", "square", "wide", "round") if found[each]), "")
+    given = next((found[each] for each in _GROUPS if found[each]), "")
     numbers: list[int] = []
-    for first, last in _PART.findall(given):
+    for first, last in _PART.findall(unicodedata.normalize("NFKC", given)):
         low, high = int(first), int(last or first)
         if not low <= high < low + _LONGEST_RANGE:
             return []
@@ -85,6 +102,8 @@ def _stands_well(found: re.Match[str], text: str) -> bool:
     start, end = found.span()
     before, after = text[max(start - 1, 0) : start], text[end : end + 1]
     line = text[text.rfind("\n", 0, start) + 1 : start].strip(" \t>*-+")
+    if found["tag"] or found["small"]:
+        return bool(line) and not _POWER.search(text, max(start - 4, 0), start)
     if before == "!" and (found["l1"] or found["l2"]):
         return False  # an image
     if found["square"] and "^" in found["square"]:

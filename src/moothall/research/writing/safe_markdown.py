@@ -32,6 +32,7 @@ _SCRIPT: Final = re.compile(
 _COMMENT: Final = re.compile(
     r"<!--.{0,500}?-->|<\?.{0,500}?\?>|<!\[CDATA\[.{0,500}?\]\]>", re.DOTALL
 )
+_RAISED: Final = re.compile(r"<sup>\s*([-+\u2212]?\d{1,9}|[a-z])\s*</sup>", re.IGNORECASE)  # 10^6
 _BREAK: Final = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _ELEMENTS: Final = (
     "a|abbr|address|area|article|aside|audio|b|base|bdi|bdo|big|blockquote|body|br|button|canvas|"
@@ -159,7 +160,7 @@ def _tagless(text: str) -> str:
 
 def _bare(text: str) -> str:
     without = _COMMENT.sub("", _SCRIPT.sub("", text))
-    return _TAG.sub("", _BREAK.sub(" ", without))
+    return _TAG.sub("", _BREAK.sub(" ", _RAISED.sub(r"^\1", without)))
 
 
 def _inert(code: str) -> str:
