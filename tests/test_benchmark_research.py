@@ -73,13 +73,15 @@ def test_questions_over_six_corpora_are_split_and_some_have_no_answer(
     fields = {"id", "split", "corpus", "question", "answers", "pages"}
     assert [each for each in answers if set(each) != fields] == []
     assert len({each["id"] for each in answers}) == len(answers)
-    assert len({plain(each["question"]) for each in answers}) == len(answers)
+    asked = {(each["corpus"], plain(each["question"])) for each in answers}
+    assert len(asked) == len(answers)
     answered = Counter(each["split"] for each in answers if each["answers"])
     unanswered = Counter(each["split"] for each in answers if not each["answers"])
     assert answered.pop("definitions") == 20  # of two other corpora
     assert min(answered.values()) >= 60
-    assert unanswered["published"] >= 30
-    others = (each["corpus"] for each in answers if each["split"] != "definitions")
+    assert min(unanswered["published"], unanswered["unknown"]) >= 30
+    split = ("develop", "published")
+    others = (each["corpus"] for each in answers if each["split"] in split)
     for corpus, count in Counter(others).items():
         assert count >= 30, corpus
 

@@ -28,8 +28,6 @@ _MANY: Final = 6  # words of a question in one quote, from which on more say no 
 _LONG: Final = 10  # words of a question, from which on it has words that no answer must have
 # The likelihood, at most, if one of several words is there, no acronym, or no date if one is asked.
 _LACKING: Final = 0.3
-# The share of a question that must stand beside a number, a name or an option, if it asks for one.
-_BOUND: Final = 0.7
 _UNSPACED_ODDS: Final = 1.5  # of pairs of characters, an answer has fewer than of words
 _CLAUSE: Final = re.compile(r"[,;:]\s+|[\uff0c\uff1b\uff1a\u3001]|\n")
 _WHOLE: Final = re.compile(r"(?s).*(?=[\s\uff0c\uff1b\uff1a\u3001])")  # words or clauses
@@ -75,7 +73,7 @@ WEIGHTS: Final[dict[str, float]] = {
     "defines at home": 0.62,
 }
 # How much each fact of what was chosen counts for the question being answered, found likewise.
-# The last was chosen with _BOUND among five by hand, with the split `unknown-develop` too.
+# The last was chosen by hand, on the same questions and those of the split `unknown-develop`.
 LIKELY: Final[dict[str, float]] = {
     "bias": -3.4,
     "cover": 0.37,
@@ -93,7 +91,7 @@ LIKELY: Final[dict[str, float]] = {
     "unknown": -0.67,
     "rarest unknown": -1.19,
     "name unknown": -0.62,
-    "unbound": -4.0,
+    "unbound": -6.0,
 }
 
 
@@ -210,6 +208,8 @@ def facts_of_chosen(index: Index, asked: Asked, made: list[Candidate]) -> dict[s
     heaviest = asked.weights[asked.rarest[0]] if asked.rarest else 1.0
     both = [each.says | each.under for each in made]
     four = asked.rarest[:4]
+    shared = max(map(asked.share, both))
+    # How much of the question is there, but away from the number or name that it asks for.
     is_exact = asked.is_exact and not asked.is_unspaced
     most = max(len(asked.weights.keys() & there) for there in both)
 
@@ -227,7 +227,7 @@ def facts_of_chosen(index: Index, asked: Asked, made: list[Candidate]) -> dict[s
         "cover": best.facts["cover"],
         "best cover": max(each.facts["cover"] for each in made),
         "together": asked.share(both[0]),
-        "best together": max(map(asked.share, both)),
+        "best together": shared,
         "window": best.facts["window"],
         "names": named(both[0]),
         "best names": max(map(named, both)),
@@ -239,7 +239,7 @@ def facts_of_chosen(index: Index, asked: Asked, made: list[Candidate]) -> dict[s
         "unknown": sum(asked.weights[term] for term in lacks) / asked.total,
         "rarest unknown": max((asked.weights[term] for term in lacks), default=0.0) / heaviest,
         "name unknown": float(any(name not in known for name in asked.names)),
-        "unbound": max(1 - max(map(bound, made)) / _BOUND, 0.0) if is_exact else 0.0,
+        "unbound": max(shared - max(map(bound, made)), 0.0) if is_exact else 0.0,
     }
 
 
@@ -251,7 +251,7 @@ def likelihood(index: Index, asked: Asked, made: list[Candidate]) -> float:
     odds = sum(LIKELY.get(name, 0.0) * value for name, value in facts.items())
     odds += _UNSPACED_ODDS * asked.is_unspaced
     chance = 1 / (1 + math.exp(-odds))
-    if facts["unbound"] == 1:
+    if facts["unbound"] and facts["unbound"] == facts["best together"]:
         return min(chance, _LACKING)
     there = max(((each.says | each.under) & asked.weights.keys() for each in made), key=len)
     if len(there) < 2 <= len(asked.weights) and asked.acronyms.isdisjoint(there):

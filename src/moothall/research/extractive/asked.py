@@ -9,16 +9,16 @@ from typing import Final
 
 from moothall.research.extractive.question import EXACT, STRONG, Kind, kind_of
 from moothall.research.relevance import Index
-from moothall.research.sentences import stem, subject, terms, terms_of, words
+from moothall.research.sentences import listed, stem, subject, terms, terms_of, words
 from moothall.sqlite.fulltext import UNSPACED
 
 _UNSPACED: Final = re.compile(f"[{UNSPACED}]")
 _NEAR: Final = 10  # words before and after a number, a name or an option that belong to it
 _CLASS: Final = 0.35  # the weight of a word such as `option` after `which`, against 1
 # Verbs in whose place an answer may have many another: `uses port 4711`, `listens on port 4711`.
-_LIGHT: Final = frozenset(
+_LIGHT: Final = listed(
     "use uses used using need needs needed want wants take takes give gives happen happens "
-    "offer offers provide provides work works".split()
+    "offer offers provide provides work works"
 )
 _ABOUT: Final = re.compile(
     r"(?i)\W*(?:what(?:['’]s| (?P<verb>is|are|was|were|does|do|did|may|might|can|could|will|would|"

@@ -9,7 +9,7 @@ _LETTERS: Final = r"0-9A-Za-z_\u00c0-\u024f\u0400-\u04ff"
 _NO_NAME: Final = rf"(?<![{_LETTERS}.,/:+#-])(?<!version )(?<!release )"
 _NUMBER: Final = (
     # No part of a name, a version, a time, an address or a page: `UTF-8`, `3.11.2`, `10:30`, `mp3`.
-    rf"{_NO_NAME}[-+]?(?:[$€£]\s?)?\d[\d,_]*(?:\.\d+)?(?:\s?%)?(?![{_LETTERS}]|[.:/-]\d)"
+    rf"{_NO_NAME}[-+]?(?:[$€£]\s?)?\d[\d,_]*(?:\.\d+)?(?:\s?%)?(?![{_LETTERS}]|[.:/]\d)"
     rf"|{_NO_NAME}[-+]?\d+(?:\.\d+)?(?:[kMGT]i?[Bb]?|ms|s|m|h|d|bits?|bytes?)\b"
     r"|\b(?:zero|one(?! of\b)|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|"
     r"hundred|thousand|million|once|twice|single|unlimited|half|third|"

@@ -33,7 +33,7 @@ _NOTE: Final = re.compile(
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
 _GROUPS: Final = ("double", "square", "wide", "round", "tag", "small")
-_FENCED: Final = re.compile(  # models like to write Markdown as code, with a line before and after it
+_FENCED: Final = re.compile(  # models write Markdown as code, with a line before and after
     r"[^`\[]{0,200}```(?:markdown|md)[ \t]*\n(.*)\n```[^`\[]{0,200}"
     r"|\s*```[ \t]*\n((?:(?!\n```).)*)\n```\s*",
     re.DOTALL | re.IGNORECASE,
