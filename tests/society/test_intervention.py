@@ -118,8 +118,24 @@ async def test_a_value_that_no_citizens_status_has_is_a_failure() -> None:
     async with Society(busy(3), town()) as society:
         society.intervene(Intervention(0, status={"mood": 1}, citizens={"gender": "female"}))
         society.intervene(Intervention(0, status={"mood": 1}, citizens={"home": "nowhere"}))
-        assert (await society.step())["failures"] == 1
+        assert (await society.step())["failures"] == 2
         assert society.failures[0][2] == "citizens: no citizen's status has gender"
+        assert society.failures[1][2] == 'citizens: nobody has home "nowhere"'
+
+
+async def test_a_payment_that_nobody_can_make_for_one_reason_is_one_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    citizens = [living(lambda me: None, id=id, money=id) for id in range(1, 31)]
+    async with Society(citizens, services=[Bank()]) as society:
+        society.intervene(Intervention(0, pay=[("king", "everyone", 5)]))
+        society.intervene(Intervention(0, pay=[("everyone", "bank", 29)]))
+        row = await society.step()
+    assert row["failures"] == 1 + 28
+    said = [each.getMessage() for each in caplog.records]
+    assert said[0] == "intervention in step 0: pay: king has no money of its own"
+    assert said[1] == "intervention in step 0: pay: 1 has 1 cents, not 29"
+    assert said[11:] == ["intervention in step 0: 18 others"]
 
 
 async def test_everyone_is_paid_in_order_of_numbers_as_long_as_there_is_money() -> None:

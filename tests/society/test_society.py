@@ -97,6 +97,8 @@ async def test_a_state_goes_on_as_the_society_that_it_is_of() -> None:
         (lambda state: state["agents"][0].update(answers=[["Fly", [], True, "", None]]), "damaged"),
         (lambda state: state["agents"][0]["memory"]["status"].update(money=-1), "'0'"),
         (lambda state: state.pop("clock"), "damaged"),
+        (lambda state: state.update(step=-1), "damaged: .*step must be 0 or more, got -1"),
+        (lambda state: state.update(step="x"), "damaged: .*step must be 0 or more, got 'x'"),
         (
             lambda state: state["agents"].extend({"id": id} for id in ("100", "x", "20")),
             "has agents that the society has not: 20, 100, x: add them",

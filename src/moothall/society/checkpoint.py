@@ -135,6 +135,8 @@ def load(society: Steps, given: Any, kept: Callable[[str], bytes] = _decoded) ->
 def _load(society: Steps, given: dict[str, Any], kept: Callable[[str], bytes]) -> None:
     if given["seed"] != society.seed:
         raise StateError(f"the state is of seed {given['seed']}, and the society's is otherwise")
+    if type(given["step"]) is not int or given["step"] < 0:
+        raise ValueError(f"step must be 0 or more, got {given['step']!r:.40}")
     mailboxes = {mailbox.id: mailbox for mailbox in society.mailboxes}
     ids = [str(each["id"]) for each in given["agents"]]
     strange = sorted(set(ids) - set(mailboxes), key=id_order)

@@ -37,6 +37,7 @@ from moothall.text import one_line
 logger: logging.Logger = logging.getLogger("moothall.society")
 
 _FAILURES: Final = 100  # the failures kept as text; all are counted
+_SAID: Final = 10  # of the failures of an intervention, so many are logged
 """With more agents than this, the commit stage may block the loop for a second: no warning."""
 
 
@@ -140,8 +141,10 @@ class Steps(Space):
 
     def _intervene_now(self) -> None:
         for each in self.interventions:
-            for why in each.change(self) if each.falls_in(self.number, self.clock) else ():
-                self._failed.append(((), "intervention", why))
+            failed = each.change(self) if each.falls_in(self.number, self.clock) else []
+            self._failed += [((), "intervention", why) for why in failed]
+            more = [f"{len(failed) - _SAID:,} others"] if len(failed) > _SAID else []
+            for why in [*failed[:_SAID], *more]:  # of very many citizens, many cannot pay
                 logger.warning("intervention in step %d: %s", self.number, why)
 
     def _view_now(self) -> View:

@@ -598,11 +598,18 @@ def test_an_intervention_names_everyone_and_kinds_of_places() -> None:
         ({"pay": [{"from": "bank", "to": "king", "cents": 5}]}, "there is no king who could be"),
         ({"status": {"mood": 1}, "citizens": ["99"]}, "there is no citizen '99'"),
         ({"status": {"mood": 1}, "citizens": {"tail": 2}}, "no citizen's status has tail"),
+        ({"status": {"needs": {"hunger": 1}}, "citizens": {"work": "park-1"}}, "nobody has work"),
     ),
 )
-def test_an_intervention_that_cannot_be_made_ends_its_cell(changes: Any, why: str) -> None:
+@pytest.mark.parametrize("columns", (False, True))
+def test_an_intervention_that_cannot_be_made_ends_its_cell(
+    changes: Any, why: str, columns: bool
+) -> None:
+    if columns and "tail" in why:
+        why = "the population has no column for tail"
     workflow = [{"step": 1}, {"intervene": changes}, {"step": 1}]
-    experiment = Experiment(name="e", society={"citizens": 10, "step": "6h"}, workflow=workflow)
+    society = {"citizens": 10, "step": "6h", "columns": columns}
+    experiment = Experiment(name="e", society=society, workflow=workflow)
     with pytest.raises(ConfigError, match=f"the intervention of step 1 could not be made: .*{why}"):
         run(experiment, jobs=0)
 

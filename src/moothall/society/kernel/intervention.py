@@ -150,7 +150,7 @@ class Intervention:
             ids = society.books.where
             who = (sorted(ids, key=id_order) if e == "everyone" else [e] for e in (sender, to))
             why = [society.books.pay(*pair, cents) for pair in product(*who)]
-            failed += [f"pay: {each}" for each in why if each]
+            failed += [f"pay: {each}" for each in dict.fromkeys(why) if each]
             if all(why):
                 unmade.append(f"pay: {why[0]}" if why else "pay: there is nobody who could pay")
         if self.tell:
@@ -249,10 +249,17 @@ def has_values(status: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
 
 
 def unknown(values: Any, statuses: Collection[Mapping[str, Any]]) -> list[str]:
-    """Return which of a dict's names no status has."""
+    """Return which of a dict's names no status has, or that none has all of its values."""
     names = values if isinstance(values, dict) else ()
     unknown = [name for name in names if not any(name in status for status in statuses)]
+    if names and not unknown and not any(has_values(each, values) for each in statuses):
+        return [nobody_with(values)]
     return [f"citizens: no citizen's status has {name}" for name in unknown]
+
+
+def nobody_with(values: Mapping[str, Any]) -> str:
+    """Say that no citizen has these values."""
+    return f"citizens: nobody has {', '.join(f'{k} {excerpt(v)}' for k, v in values.items())}"
 
 
 def set_values(status: dict[str, Any], values: Mapping[str, Any]) -> None:

@@ -14,7 +14,7 @@ from moothall.society.columns import want_table as wants
 from moothall.society.columns.views import Balances, Where
 from moothall.society.columns.want_table import Table, encoded, joined
 from moothall.society.kernel.commit import Books, Service, Wanted, end_services
-from moothall.society.kernel.intervention import set_values
+from moothall.society.kernel.intervention import nobody_with, set_values
 from moothall.society.kernel.wants import Answer, Move, Pay, Want, id_order, in_turn
 from moothall.society.population import moves
 from moothall.society.population.messages import Messages
@@ -259,6 +259,8 @@ class RowBooks(Books):
                 rows = self._rows_with(whose or {})
             except ConfigError as error:
                 return [f"citizens: {error}"]
+            if whose and not len(rows):
+                return [nobody_with(whose)]
         population.written()
         others: list[tuple[str, ...]] = []
         for path, value in _leaves(values):
