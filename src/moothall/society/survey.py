@@ -33,6 +33,10 @@ _HIDDEN: Final = (
         "reflected",
     ),
 )
+_SAID: Final = (
+    *("age", "gender", "education", "household", "skill", "occupation"),
+    *("", "interests", "income"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +259,8 @@ def in_words(respondent: Respondent) -> str:
     said = [f"I am {respondent.name or respondent.id}"]
     profile, moving, needs = (status.get(name) or {} for name in ("profile", "moving", "needs"))
     if profile:
-        words = {k: ", ".join(v) if isinstance(v, dict) else v for k, v in profile.items()}
+        keys = sorted(profile, key=_place_in_words)  # a row's status has another order
+        words = {k: ", ".join(v) if isinstance(v := profile[k], dict) else v for k in keys}
         if isinstance(profile.get("skill"), int):
             words["skill"] = _percent(profile["skill"])
         said.append(", ".join(f"{key}: {value}" for key, value in words.items()))
@@ -275,6 +280,11 @@ def in_words(respondent: Respondent) -> str:
     said.append(f"My plan: {'; '.join(map(planned, plan)) or 'none'}")
     sentence = ". ".join(each.rstrip(".") for each in said)
     return one_line(f"(by rule, not by a model: this is how it is) {sentence}.", _LONGEST)
+
+
+def _place_in_words(name: str) -> int:
+    """Return where a part of a profile is said; attributes of one's own stand in the middle."""
+    return _SAID.index(name if name in _SAID else "")
 
 
 def _percent(thousandths: int) -> str:

@@ -19,6 +19,7 @@ from moothall.society import (
     Population,
     Service,
     Society,
+    citizens,
     make_economy,
     make_people,
 )
@@ -160,3 +161,16 @@ def test_code_of_ones_own_makes_citizens_agents(what: str, tmp_path: Path) -> No
     city = City.generate(seed=5, citizens=1000)
     with Society(1000, city, seed=5, **{what: options[what]}) as town:
         assert town.population is None
+
+
+async def test_interview_by_rule_says_the_same_of_a_row_and_of_an_agent() -> None:
+    city = City.generate(seed=3, citizens=1000)
+    agents = citizens(make_people(city, 1000, seed=3))
+    said = []
+    async with Society(1000, city, seed=3) as rows, Society(agents, city, seed=3) as objects:
+        for town in (rows, objects):
+            texts = [await town.interview(id, "How are you?") for id in (1, 2, 500, 1000)]
+            said.append([text.partition(" My plan")[0] for text in texts])
+        assert rows.population is not None
+    assert said[0] == said[1]
+    assert "age: " in said[0][0].partition("gender: ")[0]
