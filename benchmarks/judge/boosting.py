@@ -10,9 +10,9 @@ import numpy as np
 
 @dataclass
 class Settings:
-    trees: int = 90
+    trees: int = 120
     depth: int = 3
-    rate: float = 0.2
+    rate: float = 0.12
     least: float = 8.0  # of a leaf's hessian
     ridge: float = 2.0
     bins: int = 24

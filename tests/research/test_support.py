@@ -104,6 +104,57 @@ def test_support_of_a_sentence_in_other_words_or_units_is_full(sentence: str, pa
     assert not found.why
 
 
+PROBE = (
+    "Two of the four reaction wheels of the probe failed in 2019. A decision on a new probe is "
+    "expected no earlier than March 2031. The dividend of its maker was kept at €0.40 per share. "
+    "The change will take place over the coming 2028-2029 academic year."
+)
+DRUG = (
+    "In the trial, 612 adults received either 140 mg of the antibody or placebo once a month for "
+    "twelve weeks. Migraine days fell by 6.6 in the treatment group and by 4.2 in the placebo "
+    "group. Serious adverse events were rare and did not differ between the groups."
+)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "passage"),
+    (
+        ("The adults received the antibody or placebo for three months.", DRUG),
+        ("The dividend was kept at 40 cents per share.", PROBE),
+        ("The change will take place over the 2028–29 academic year.", PROBE),
+        ("Migraine days fell by 6.6 in the treatment group.", DRUG),
+    ),
+)
+def test_support_of_weeks_as_months_cents_as_a_part_of_a_euro_and_a_range_of_years_is_full(
+    sentence: str, passage: str
+) -> None:
+    assert support(sentence, passage).label == "supported"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "passage", "why"),
+    (
+        ("The adults received the antibody or placebo for two months.", DRUG, "two"),
+        ("The dividend was kept at 45 cents per share.", PROBE, "45"),
+        ("A decision on a new probe is expected by March 2031.", PROBE, ""),
+        ("All four reaction wheels of the probe failed in 2019.", PROBE, "of all what"),
+        (
+            "Serious adverse events were more frequent with the antibody than with placebo.",
+            DRUG,
+            "what the passage says is equal",
+        ),
+        ("Migraine days fell by 6.6 in the placebo group.", DRUG, "of something else"),
+    ),
+)
+def test_support_of_a_deadline_all_of_four_a_difference_and_a_number_of_another_group_is_not_full(
+    sentence: str, passage: str, why: str
+) -> None:
+    found = support(sentence, passage)
+
+    assert found.label != "supported", found
+    assert why in found.why
+
+
 def test_window_has_the_sentences_that_a_sentence_rests_on() -> None:
     found = support("Peter Lang, the finance chief, will leave in June.", COMPANY)
 

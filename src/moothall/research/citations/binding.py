@@ -13,6 +13,10 @@ _APART: Final = frozenset(("from", "and", "or"))  # no one does it to another
 _BEING: Final = frozenset(("was", "were", "is", "are", "been", "be", "being"))
 _MOST_ITEMS: Final = 12
 _MOST_MENTIONS: Final = 40
+_MOST_SPOTS: Final = 6  # of one word in a sentence
+_BESIDE: Final = 6  # words from an item
+_STOLEN: Final = 0.3
+_JOINED: Final = 4  # words that a comma or an `and` counts for
 
 
 def _gaps(
@@ -47,7 +51,7 @@ def _gaps(
 
 
 def numbers_bound(
-    ours: Sentence, there: Stored, units: list[Unit], numbers: Figures
+    ours: Sentence, there: Stored, units: list[Unit], inside: range, numbers: Figures
 ) -> tuple[list[float], list[str]]:
     """Whether numbers and dates are there, and of what they are said."""
     found = [each for each in numbers.items if each.kind == "number"]
@@ -72,11 +76,18 @@ def numbers_bound(
         ours, there, units,
         [(i.at, i.end, [(n, p) for n, p, _ in i.hits], all_dates) for i in dates],
     )  # fmt: skip
+    stolen, word = _stolen(
+        ours, there, units, inside,
+        [
+            *((i.at, i.end, [(n, p) for n, p, _ in i.hits], marks) for i, marks in all_numbers),
+            *((i.at, i.end, [(n, p) for n, p, _ in i.hits], all_dates) for i in dates),
+        ],
+    )  # fmt: skip
     values = [
         len(found),
         sum(i.quality < 0.4 and not i.unit for i in found),
         sum(i.unit for i in found),
-        sum(i.against for i in found),
+        sum(i.against for i in numbers.items),
         sum(i.loosely for i in found),
         sum(i.derived for i in found),
         sum(i.quality < 0.4 for i in dates),
@@ -89,7 +100,56 @@ def numbers_bound(
         whys.append(f"the passage says another number of this than {text_of(ours, *worst)}")
     if worst_date and when < 0:
         whys.append(f"the passage gives another date of this than {text_of(ours, *worst_date)}")
-    return [*values, min(own, own_when)], whys
+    if stolen > _STOLEN:
+        whys.append(f"says a number or date of {word} that the passage says of something else")
+    return [*values, min(own, own_when), stolen], whys
+
+
+def _stolen(
+    ours: Sentence,
+    there: Stored,
+    units: list[Unit],
+    inside: range,
+    items: Sequence[tuple[int, int, Sequence[Place], list[tuple[int, int, int, bool]]]],
+) -> tuple[float, str]:
+    """Return how much nearer a word beside an item stands to a strange mention of the window.
+
+    In "6.6 with placebo", "placebo" may belong to another number of the passage.
+    """
+    worst, why = 0.0, ""
+    for at, end, mine, mentions in items[:_MOST_ITEMS]:
+        if not mine:
+            continue
+        for unit in units:
+            gap = at - unit.at if unit.at < at else unit.at - end + 1
+            if unit.kind == "number" or not 0 < gap <= _BESIDE or unit.word.weight < 0.5:
+                continue
+            if ours.clauses[unit.at] != ours.clauses[at]:
+                continue
+            right = wrong = 0.0
+            for number, begin, stop, is_own in mentions[:_MOST_MENTIONS]:
+                is_mine = any(n == number and begin <= p < stop for n, p in mine)
+                if not is_mine and (is_own or number not in inside):
+                    continue
+                each = there.sentences[number]
+                for place, quality in unit.hits.get(number, ())[:_MOST_SPOTS]:
+                    if begin <= place < stop or quality < 0.7:
+                        continue
+                    fit = quality / (1 + 0.25 * _steps(each, place, begin, stop))
+                    right, wrong = (max(right, fit), wrong) if is_mine else (right, max(wrong, fit))
+            nearness = 1 / (1 + 0.1 * (gap - 1))
+            stolen = (wrong - right) * nearness * min(unit.weight, 1.3)
+            if wrong and stolen > worst:
+                worst, why = stolen, ours.text[slice(*ours.spans[unit.at])]
+    return worst, why
+
+
+def _steps(each: Sentence, place: int, begin: int, stop: int) -> int:
+    """Return how many words lie between a word and a mention; a comma or an `and` counts more."""
+    low, high = (place + 1, begin) if place < begin else (stop, place)
+    between = each.text[each.spans[low - 1][1] : each.spans[high][0]]
+    joins = between.count(",") + between.count(";") + between.count(" and ")
+    return high - low + _JOINED * joins
 
 
 def _named(ours: Sentence, there: Stored) -> list[Name]:
@@ -117,7 +177,10 @@ def names_bound(
     whys = []
     if worst and strange < 0:
         whys.append(f"the passage says this of another than {text_of(ours, *worst)}")
-    return [strange, own], whys
+    stolen, word = _stolen(ours, there, units, inside, items)
+    if stolen > _STOLEN and not whys:
+        whys.append(f"says {word} of another than the passage does")
+    return [strange, own, stolen], whys
 
 
 def roles(

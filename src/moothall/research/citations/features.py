@@ -25,16 +25,17 @@ class Evidence(NamedTuple):
 
 
 NAMES: Final = (
-    "covered_window", "covered_passage", "covered_sentence", "covered_exactly", "covered_clause",
-    "covered_far", "pairs", "longest_run", "missing", "missing_weight", "missing_most",
-    "names_missing", "names_covered", "words", "clauses", "sentences", "in_order", "numbers",
-    "numbers_missing", "numbers_unit", "numbers_against", "numbers_loosely", "numbers_derived",
-    "dates_missing", "dates", "bound_numbers", "bound_dates", "own_numbers", "bound_names",
-    "own_names", "roles_kept", "roles_turned", "denied_more", "denied_less", "denied_reach",
-    "opposed", "planned", "possible", "needed", "all_for_some", "all_added", "cause_added",
-    "exception_lost", "misquoted", "changed_word", "changed_name", "changed_denial", "lacks_words",
-    "lacks_name", "lacks_number", "conflicts", "conflicts_near", "matched", "matched_passage",
-    "overlap",
+    "covered_window", "covered_passage", "covered_sentence", "covered_exactly",
+    "covered_clause", "covered_far", "pairs", "longest_run", "missing", "missing_weight",
+    "missing_most", "names_missing", "names_covered", "words", "clauses", "sentences",
+    "in_order", "numbers", "numbers_missing", "numbers_unit", "numbers_against",
+    "numbers_loosely", "numbers_derived", "dates_missing", "dates", "bound_numbers",
+    "bound_dates", "own_numbers", "stolen_numbers", "bound_names", "own_names", "stolen_names",
+    "roles_kept", "roles_turned", "denied_more", "denied_less", "denied_reach", "opposed",
+    "planned", "possible", "needed", "all_for_some", "all_added", "cause_added",
+    "exception_lost", "compared", "misquoted", "changed_word", "changed_name", "changed_denial",
+    "lacks_words", "lacks_name", "lacks_number", "conflicts", "conflicts_near", "matched",
+    "matched_passage", "overlap",
 )  # fmt: skip
 """The names of the features, in their order."""
 
@@ -47,7 +48,7 @@ def evidence(sentence: str, passage: str, title: str = "") -> Evidence:
     window, score, single = window_of(units, len(there.sentences))
     inside = range(window[0], window[1])
     values, whys = _covered(ours, there, units, inside, score, single)
-    more, reasons = numbers_bound(ours, there, units, numbers)
+    more, reasons = numbers_bound(ours, there, units, inside, numbers)
     values += more
     whys = [*reasons, *whys]
     for part in (names_bound, roles, denials, strength):
@@ -180,7 +181,8 @@ _CONFLICTS: Final[dict[str, tuple[float, float]]] = {
     "bound_names": (-0.12, 1.0), "roles_turned": (1, 1.0), "denied_more": (1, 1.0),
     "denied_less": (1, 1.0), "opposed": (0.12, 1.0), "planned": (1, 1.0), "possible": (1, 1.0),
     "needed": (2, 1.0), "all_for_some": (1, 1.0), "all_added": (1, 0.4), "cause_added": (1, 0.8),
-    "exception_lost": (1, 0.6), "misquoted": (1, 1.0), "changed_word": (1, 0.6),
+    "exception_lost": (1, 0.6), "compared": (1, 1.0),
+    "stolen_numbers": (0.25, 1.0), "misquoted": (1, 1.0), "changed_word": (1, 0.6),
     "changed_name": (1, 1.0), "changed_denial": (1, 1.0), "lacks_name": (1, 1.0),
     "lacks_number": (1, 1.0),
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -17,6 +18,7 @@ _FOLLOWS: Final = {(">=", ">"), ("<=", "<"), (">=", "="), ("<=", "=")}
 _MOST_FIGURES: Final = 30  # of a sentence
 _MOST: Final = 14  # numbers of a passage that are combined
 _APART: Final = 2  # sentences between two that are added, at most
+_WEEKS: Final = 0.085  # twelve weeks, three months
 _YEAR: Final = 31_557_600  # seconds
 
 
@@ -69,7 +71,7 @@ def figures(ours: Sentence, there: Stored) -> Figures:
             and ours.small[each.at - 1] in _ALREADY
         )
     ]
-    items += [_date(each, there) for each in ours.dates[:_MOST_FIGURES]]
+    items += [_date(each, ours, there) for each in ours.dates[:_MOST_FIGURES]]
     return Figures(items, ours.quantities, ours.dates)
 
 
@@ -78,7 +80,7 @@ def _number(said: Quantity, ours: Sentence, there: Stored) -> Figure:
     against = 0
     for number, other in there.quantities:
         alike = same_value(said, other)
-        if said.dimension == other.dimension:
+        if said.dimension == other.dimension or (alike and _is_cents(said, other)):
             if alike:
                 fit = compares(said.comparison, other.comparison)
                 if fit:
@@ -121,6 +123,12 @@ def _number(said: Quantity, ours: Sentence, there: Stored) -> Figure:
         made.quality = min(made.quality, 0.3)
         made.why = f"says {text}, where the passage has another unit"
     return made
+
+
+def _is_cents(said: Quantity, other: Quantity) -> bool:
+    """Return whether one is in cents, which may be of the other's currency."""
+    names = {said.dimension, other.dimension}
+    return names == {"usd", "eur"} and ("cent" in said.said) != ("cent" in other.said)
 
 
 def _derived(said: Quantity, ours: Sentence, there: Stored) -> list[tuple[int, int]]:
@@ -198,8 +206,27 @@ def _is_ratio(said: Quantity, one: float, other: float) -> bool:
     return any(_equals(said, value) for value in (low / high, (high - low) / low, 1 - low / high))
 
 
-def _date(said: Date, there: Stored) -> Figure:
+_BEFORE: Final = re.compile(r"(?:\bby|\bbefore|\buntil|\b(?:no|not) later than)\s+(?:the )?$", re.I)
+_AFTER: Final = re.compile(
+    r"(?:\bafter|\bsince|\bnot (?:before|until)|\b(?:no|not) (?:earlier|sooner) than)\s+(?:the )?$",
+    re.I,
+)
+
+
+def _bound(each: Date, of: Sentence) -> int:
+    """Return 1 for a date after which something is, -1 for one before, else 0."""
+    before = of.text[max(0, of.spans[each.at][0] - 30) : of.spans[each.at][0]]
+    return 1 if _AFTER.search(before) else -1 if _BEFORE.search(before) else 0
+
+
+def _date(said: Date, ours: Sentence, there: Stored) -> Figure:
     made = Figure("date", said.at, said.end)
+    bounds = {
+        _bound(o, there.sentences[n])
+        for n, o in there.dates
+        if said.fits(o) and bool(said.month) == bool(o.month)
+    }
+    made.against = bool(bounds) and bounds == {-_bound(said, ours)} != {0}
     for number, other in there.dates:
         if said.fits(other):
             parts = [(a, b) for a, b in zip(said[:3], other[:3], strict=True) if a]
@@ -216,6 +243,8 @@ def _date(said: Date, there: Stored) -> Figure:
     made.quality = max((quality for *_, quality in made.hits), default=0.0)
     if made.quality < 0.4:
         made.why = f"says {said.said}, a date that is not in the passage"
+    elif made.against:
+        made.why = f"says otherwise than the passage what is before and after {said.said}"
     return made
 
 
@@ -229,6 +258,8 @@ def same_value(said: Quantity, there: Quantity) -> bool:
     loose = 0.06 if "~" in (said.comparison, there.comparison) else 0.0
     if said.dimension == "share":
         loose = max(loose, 0.012 if {said.digits, there.digits} == {2} else 0.0)
+    if any("week" in a.said and "month" in b.said for a, b in ((said, there), (there, said))):
+        loose = max(loose, _WEEKS)
     return any(_close(ours, theirs, said, loose) for ours, theirs in pairs)
 
 

@@ -128,6 +128,8 @@ def _date(
     year, end = _year(small, at)
     if year and at and small[at - 1] in ("than", "least", "most", "exactly", "about", "nearly"):
         return None
+    if year and after[:1] in ("–", "-") and end < len(small):
+        end += small[end] in (f"{(year + 1) % 100:02}", str(year + 1))  # 2018–19
     return Date(year, 0, 0, at, end, word) if year else None
 
 

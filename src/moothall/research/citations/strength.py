@@ -15,6 +15,17 @@ _WEAK: Final = listed("will would shall can")
 _EXCEPTING: Final = frozenset(("unless", "except", "excluding"))
 _CONDITIONS: Final = frozenset(("unless", "if", "otherwise", "other"))
 _IS_TO: Final = re.compile(r"\b(?:is|are|was|were|has|have) (?:yet )?to \w+")
+_SOME_OF: Final = re.compile(
+    r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|half|few|\d+) (?:out )?of "
+    r"(?:the|its|his|her|their|our|these|those|every|\d+|two|three|four|five|six|ten)\b",
+    re.I,
+)
+_COMPARED: Final = re.compile(r"\b(?:more|less|fewer|better|worse|[a-z]{3,}er)\b.{0,60}? than\b")
+_EQUAL: Final = re.compile(
+    r"\bnot differ|\bno (?:significant )?difference|\bequally\b|\bas (?:\w+ )as\b|\bunchanged\b"
+    r"|\b(?:was|were|is|are|remained|had) (?:similar|identical|the same|comparable)\b"
+)
+_NO_MORE: Final = listed("not no never neither nor rather other")
 
 
 def strength(
@@ -58,6 +69,11 @@ def strength(
     none = mine & lexicon.NONE and not forms & lexicon.NONE and forms & {"most", "many", "some"}
     all_for_some = float(bool((all_added or none) and forms & lexicon.SOME))
     cause = float(bool(mine & lexicon.SURELY_CAUSAL and not forms & lexicon.CAUSAL))
+    text = " ".join(each.text for each in window)
+    if all_added and _SOME_OF.search(text) and not _SOME_OF.search(ours.text):
+        all_for_some = 1.0
+    is_compared = _COMPARED.search(ours.text) and not mine & _NO_MORE
+    compared = float(bool(is_compared and _EQUAL.search(text) and " than " not in text))
     whys = []
     for flag, why in (
         (planned >= 1, "says as done what the passage says is planned"),
@@ -65,11 +81,13 @@ def strength(
         (needed > 1, "says as required what the passage says is possible"),
         (all_for_some, "says of all what the passage says of some"),
         (cause, "gives a cause that the passage does not give"),
+        (compared, "tells apart what the passage says is equal"),
         (exception, "leaves out an exception that the passage makes"),
     ):
         if flag:
             whys.append(why)
-    return [planned, possible, needed, all_for_some, all_added, cause, exception], whys
+    values = [planned, possible, needed, all_for_some, all_added, cause, exception, compared]
+    return values, whys
 
 
 def denials(
