@@ -882,7 +882,7 @@ def test_cancelling_reaches_the_leaf(who: str) -> None:
     asyncio.run(main())
 
 
-def test_an_interruption_reaches_whoever_is_at_work() -> None:
+def test_dualact_interruption_reaches_r_at_work_and_then_h() -> None:
     async def main() -> None:
         begun = asyncio.Event()
 
@@ -891,13 +891,17 @@ def test_an_interruption_reaches_whoever_is_at_work() -> None:
             await asyncio.Event().wait()
             return ""
 
-        dual, _, r = two([GO, DONE], [hang, "3, in French"])
+        dual, h, r = two([GO, GO, DONE], [hang, "3, in French", "3, in French"])
         task = asyncio.create_task(dual.reply("Count."))
         await begun.wait()
         assert await dual.interrupt("In French, please.")
         reply = await task
         assert (reply.text, reply.stop_reason) == ("3, in French", "terminated")
-        assert asked(r)[-1] == "In French, please."
+        assert asked(r)[1] == "In French, please."
+        # H must know what R was told, to review its conclusion.
+        message = "Message from the user:\n| In French, please."
+        assert [message in prompt for prompt in asked(h)] == [False, True, False]
+        assert "French" not in asked(r)[2]
 
     asyncio.run(main())
 
@@ -1128,7 +1132,7 @@ def test_steps_of_several_are_in_their_order_whichever_ended_first() -> None:
     asyncio.run(main())
 
 
-def test_dualact_interruption_between_turns_is_heard_once() -> None:
+def test_dualact_interruption_between_turns_is_heard_once_by_each() -> None:
     def say(agent: Any, about: dict[str, Any]) -> None:
         if about["loop"] == 1:
             agent.interrupt("Only the small ones.")
@@ -1137,7 +1141,7 @@ def test_dualact_interruption_between_turns_is_heard_once() -> None:
     dual.register_hook("post_reasoning", "say", say)
     dual.reply_sync("Count.")
     assert ["small" in prompt for prompt in asked(r)] == [True, False]
-    assert not any("small" in prompt for prompt in asked(h))
+    assert ["small" in prompt for prompt in asked(h)] == [False, True, False]
 
 
 # -- without a config ------------------------------------------------------------------------------

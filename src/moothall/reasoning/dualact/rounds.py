@@ -74,16 +74,18 @@ class Rounds:
         self._briefing = config.briefing()
         self._budget = agent.budget if request.budget is None else request.budget
         self._speaking: list[Any] = []
-        self._told: list[str] = list(request.state.hear())
+        self._told: list[str] = list(request.state.hear())  # what H has not heard yet
+        self._known_to_r = 0  # how many of these R has heard
         note_sources(request, progress.outside)
 
     def interrupt(self, text: str) -> None:
-        """Interrupt the members at work; if none can be interrupted, keep the text for the next."""
+        """Interrupt the members at work. H hears later what R was told, or what nobody heard."""
         listening = [each for each in self._speaking if hasattr(each, "interrupt")]
         for each in listening:
             each.interrupt(text, **in_thread(each.interrupt, self._request.thread))
-        if not listening:
+        if not listening or self._progress.turn == "reactive":
             self._told.append(text)
+            self._known_to_r += bool(listening)
 
     async def reply(self) -> DualActReply:
         """Run turns until the dual act is over, and return its reply."""
@@ -118,9 +120,8 @@ class Rounds:
             return
         several = len(self._reactives)
         in_words = getattr(self._human, "decides_in_words", False)
-        prompt = self._briefing.for_human(
-            progress.task, conclusion, self._interruptions(), several, in_words
-        )
+        told, self._told, self._known_to_r = self._told, [], 0
+        prompt = self._briefing.for_human(progress.task, conclusion, told, several, in_words)
         number = len(progress.decisions) + 1
         about: dict[str, Any] = {"loop": number, "conclusion": conclusion}
         text = partial(expect, kind=str)
@@ -211,7 +212,7 @@ class Rounds:
         """Let each R work on its instruction, and merge their conclusions."""
         progress, reactives = self._progress, self._reactives
         number = progress.r_runs + 1
-        heard = self._interruptions()
+        heard, self._known_to_r = self._told[self._known_to_r :], len(self._told)
         instructions = [
             self._briefing.for_reactive(
                 one, progress.task, each, progress.why, progress.redirected, heard
@@ -333,11 +334,6 @@ class Rounds:
         wanted = schema if takes(agent.reply, "schema") else None
         to = None if emit is None else shown
         return await ask_member(agent, text, part, request, self._record, to, wanted)
-
-    def _interruptions(self) -> list[str]:
-        """Return the interruptions since the last call, and clear them."""
-        told, self._told = self._told, []
-        return told
 
     async def _call(self, fn: Callable[..., Any], *args: Any) -> Any:
         """Call a user's function, within the deadline."""
