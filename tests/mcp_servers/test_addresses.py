@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from doors.conftest import serving
-from moothall import MCPServerError
+from moothall import ACCESS_PERMITTED, ActionError, Agent, MCPServerError, NativeSpace
 from moothall.mcp import MCPAgent
 
 
@@ -49,3 +50,32 @@ def test_mcp_address_that_nobody_serves_is_named_without_what_may_be_secret() ->
     ) as caught:
         _ = MCPAgent("far", "http://me:s3cret@127.0.0.1:1/mcp?key=s3cret").offers
     assert "s3cret" not in str(caught.value)
+
+
+def test_mcp_address_that_floods_has_an_end() -> None:
+    note = b'data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}\n\n'
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        message = json.loads((await receive()).get("body") or b"{}")
+        method, kind, body = message.get("method"), b"application/json", b""
+        if method == "initialize":
+            about = {"name": "flood", "version": "1"}
+            tools: Any = {"capabilities": {"tools": {}}, "serverInfo": about}
+            body = answered(message, protocolVersion="2025-11-25", **tools)
+        elif method == "tools/list":
+            body = answered(message, tools=[{"name": "t", "inputSchema": {"type": "object"}}])
+        elif method == "tools/call":
+            kind, body = b"text/event-stream", note * 10_000
+        status = 200 if body else 404 if "id" in message else 202
+        headers = [(b"content-type", kind)]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    with serving(app) as url, NativeSpace() as space:
+        space.add(MCPAgent("far", f"{url}/mcp", access=ACCESS_PERMITTED))
+        with pytest.raises(ActionError, match="sent 10,000 messages, and answered nothing"):
+            space.add(Agent("me")).ask("far", "t").result(50)
+
+
+def answered(message: dict[str, Any], **result: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode()
