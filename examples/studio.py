@@ -57,7 +57,8 @@ class Visitor(Agent):
         """Say something to the visitor."""
 
 
-def main() -> None:
+def main(*more: Agent) -> None:
+    """Serve it until Ctrl-C, with more agents in its space."""
     port = int(sys.argv[1]) if len(sys.argv) > 1 else 8080
     with tempfile.TemporaryDirectory() as folder, NativeSpace() as space, demo:
         for name, text in NOTES.items():
@@ -66,6 +67,8 @@ def main() -> None:
         space.add(Host("Host", folder))
         space.add(Calculator("Calculator"))
         space.add(gradio_user)
+        for each in more:
+            space.add(each)
         demo.launch(port, prevent_thread_lock=True)
         space.add(Visitor("Visitor", receive_own_broadcasts=False))
         search = 'Search for "ticket" in harbour.md'

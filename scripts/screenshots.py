@@ -20,6 +20,43 @@ from playwright.sync_api import Page, sync_playwright
 
 ROOT = Path(__file__).resolve().parent.parent
 CHROMIUM = "/usr/bin/chromium"
+# The living demo with an MCP server, one of whose tools has changed since a person accepted it.
+PROGRAM = """
+import sys
+sys.path.insert(0, sys.argv.pop())
+from pathlib import Path
+import studio
+from moothall.doors import asgi
+from moothall.mcp import MCPAgent
+
+SERVER = '''
+from mcp.server import MCPServer
+
+server = MCPServer("library")
+
+@server.tool()
+def borrow(title: str) -> str:
+    "Borrow a book by its title."
+    return title
+
+@server.tool()
+def search(words: str) -> list[str]:
+    "Search the titles."
+    return [words]
+
+server.run()
+'''
+
+program = Path("library.py")
+program.write_text(SERVER)
+command = [sys.executable, str(program)]
+with MCPAgent("Library", command, lock="lock.json") as library:
+    library.accept_definitions()
+program.write_text(SERVER.replace("by its title", "by its title, for two weeks"))
+clerk = studio.Calculator("Clerk")
+application = asgi(clerk)
+studio.main(MCPAgent("Library", command, lock="lock.json"))
+"""
 SIZES = {1280: 800, 1024: 768, 390: 844}
 COLOURS = 128
 """A picture keeps so many colours: a third of the size, and no difference to be seen."""
@@ -30,7 +67,7 @@ def main() -> None:
     folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as state:
         environment = {**os.environ, "MOOTHALL_JOURNAL": str(Path(state, "runs.db"))}
-        command = [sys.executable, str(ROOT / "examples" / "studio.py"), "0"]
+        command = [sys.executable, "-c", PROGRAM, "0", str(ROOT / "examples")]
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, env=environment, cwd=state
         ) as process:
@@ -105,12 +142,18 @@ def runs(page: Page) -> None:
     page.get_by_role("group", name="Steps").get_by_text("search").first.wait_for()
 
 
+def doors(page: Page) -> None:
+    """What has changed is shown."""
+    page.get_by_role("article", name="Changed definitions of Library").wait_for()
+
+
 TABS = {
     "Space": space,
     "Act and review": act,
     "Research": research,
     "Society": society,
     "Runs": runs,
+    "Doors": doors,
 }
 
 
