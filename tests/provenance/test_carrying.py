@@ -13,6 +13,7 @@ from moothall import (
     Agent,
     CallbackApprover,
     ChattyAI,
+    Context,
     Conversation,
     DualActAgent,
     HandOver,
@@ -239,6 +240,62 @@ def test_space_carries_back_what_an_asked_agent_has_read() -> None:
         boss = bank.agent("boss", say, ATTACK, HONEST, "done", actions=[pay], discover=["reader"])
         space.add(boss).reply_sync(TASK)
     assert bank.paid == ["anna@example.org"]
+    assert len(bank.asked) == 1
+
+
+@pytest.mark.parametrize("way", ("async", "thread", "through another", "of an action"))
+def test_space_carries_back_what_an_agent_that_an_own_action_asks_has_read(way: str) -> None:
+    bank = Bank()
+    read_page, pay = bank.actions()
+
+    class Between(Agent):
+        @action
+        async def pass_on(self) -> Any:
+            """Ask the reader."""
+            return await self.ask("reader", "say", content="Read it.")
+
+    class Web(Agent):
+        @action(outside=True, idempotent=True)
+        def page(self) -> str:
+            """Return a page."""
+            return PAGE
+
+        @action(idempotent=True)
+        def contact(self) -> str:
+            """Return a contact."""
+            return "berta@example.org"
+
+    asked: dict[str, tuple[str, str, dict[str, str]]] = {
+        "through another": ("between", "pass_on", {}),
+        "of an action": ("web", "page", {}),
+    }
+    to, name, args = asked.get(way, ("reader", "say", {"content": "Read it."}))
+
+    @action
+    async def look(context: Context[Any]) -> Any:
+        """Look it up."""
+        return await context.agent.ask(to, name, **args)
+
+    @action
+    def look_in_a_thread(context: Context[Any]) -> Any:
+        """Look it up."""
+        return context.agent.ask(to, name, **args).result(5)
+
+    @action
+    async def contact(context: Context[Any]) -> Any:
+        """Return a contact."""
+        return await context.agent.ask("web", "contact")
+
+    looks = Action.of(look_in_a_thread if way == "thread" else look)
+    to_berta = call("pay", to="berta@example.org", amount=50)
+    script = (call("contact"), call(looks.name), ATTACK, HONEST, to_berta, "done")
+    with NativeSpace() as space:
+        space.add(bank.agent("reader", READ, PAGE, actions=[read_page]))
+        space.add(Between("between"))
+        space.add(Web("web"))
+        boss = space.add(bank.agent("boss", *script, actions=[looks, contact, pay]))
+        boss.reply_sync(TASK)
+    assert bank.paid == ["anna@example.org", "berta@example.org"]
     assert len(bank.asked) == 1
 
 

@@ -18,6 +18,7 @@ from moothall.errors import ConfigError, HopLimitExceeded
 from moothall.jsonvalue import readable
 from moothall.message import REPLYING
 from moothall.provenance import OUTSIDE
+from moothall.provenance.reading import READ
 from moothall.reasoning.group import budget_of_caller, check_reply_budget
 from moothall.reasoning.hooks import (
     NO_HOOKS,
@@ -41,7 +42,6 @@ from moothall.reasoning.reply_request import (
 from moothall.reasoning.replying import (
     JOINED,
     ONCE,
-    READ,
     RUNS_NAMED,
     Replying,
     approver_of_group,
@@ -517,7 +517,7 @@ class ConversationalAgent(Threaded):
                 turns.end()
         finally:
             mine.open = False
-            if READ.get() is not None:
+            if thread.texts is not None or READ.get() is not None:
                 tell_caller(self, thread)
             self._release(thread)
             try:

@@ -7,12 +7,13 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from moothall.agent import CURRENT, Agent
 from moothall.errors import ConfigError
 from moothall.message import REPLYING, address
 from moothall.provenance import Texts, sources_of, union
+from moothall.provenance.reading import READ
 from moothall.reasoning.thread import Thread, thread_of_sender
 
 if TYPE_CHECKING:
@@ -118,16 +119,6 @@ def approver_of_group(agent: Agent) -> Approver | None:
 # -- where the asker's texts come from ------------------------------------------------------------
 
 
-class Reading(Protocol):
-    """A tool call, which may ask agents that have read something from outside."""
-
-    read: tuple[str, ...]
-
-
-READ: ContextVar[Reading | None] = ContextVar("moothall_read", default=None)
-"""The tool call of this context. An agent that it asks adds the outside sources that it has read.
-"""
-
 _ANSWERS: Final = ("response", "error")
 
 Asked: TypeAlias = tuple[list[str], Texts | None]
@@ -218,14 +209,16 @@ def note_content(request: ReplyRequest, agent: Any) -> None:
 
 
 def tell_caller(agent: Any, thread: Thread) -> None:
-    """Give the tool call that asked an agent the outside sources that the agent has read."""
+    """Give whoever asked an agent, by a tool call or a message, what it has read from outside."""
     read = READ.get()
-    if read is None:
-        return
-    if agent._untracked:
-        read.read += (f"agent {agent.id}",)
-    if thread.texts is not None:
-        read.read += tuple(thread.texts.sources)
+    if read is not None:
+        if agent._untracked:
+            read.read += (f"agent {agent.id}",)
+        if thread.texts is not None:
+            read.read += tuple(thread.texts.sources)
+    handling: Any = CURRENT.get()
+    if thread.texts is not None and handling is not None and handling.agent is agent:
+        handling.has_read(thread.texts.sources)
 
 
 def note_member(request: ReplyRequest, agent: Any, reply: Reply) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from moothall.agent import Agent, Pending
 from moothall.errors import RequestError
 from moothall.message import Envelope
+from moothall.provenance import union
 from moothall.spaces.loop import LoopThread
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class Delivery:
     call_chain: tuple[str, ...] | None = None  # keys of other processes' handlers that wait for it
     wait: bool = False  # whether a request waits for an agent that is not there yet
     span: Any = None  # of its handling, if that is traced
+    read: tuple[str, ...] = ()  # the outside sources that its handling has read
     held: tuple[Any, ...] = ()  # what its requester and those before it have reserved of budgets
 
     def __init__(
@@ -108,6 +110,10 @@ class Delivery:
         """The receiver."""
         agent: Agent | None = None if self.mailbox is None else self.mailbox.agent
         return agent
+
+    def has_read(self, sources: Iterable[str]) -> None:
+        """Note outside sources that its handling has read: its answer carries them."""
+        self.read = tuple(union((*self.read, *sources)))
 
     @property
     def idempotency_key(self) -> str | None:

@@ -40,7 +40,7 @@ _LONGEST = 10_000
 class Offer:
     """An action prepared for handling messages: looked up once for each agent in a space."""
 
-    __slots__ = ("action", "check", "function", "injected", "plain", "where")
+    __slots__ = ("action", "check", "function", "injected", "plain", "read", "where")
 
     @classmethod
     def all_of(cls, mailbox: Any) -> dict[str, Offer]:
@@ -56,6 +56,9 @@ class Offer:
         self.function: Callable[..., Any] = action.function
         self.check: Callable[[dict[str, Any], str], dict[str, Any]] = action.signature.check
         self.injected: Mapping[str, type] = injected(action)
+        # Where its result is from, if from outside: `say` of an agent whose reading nobody knows.
+        unknown = getattr(mailbox.agent, "_untracked", False) and action.name == "say"
+        self.read: tuple[str, ...] = (f"agent {mailbox.id}",) if action.outside or unknown else ()
         # Whether handling it is no more than calling it.
         self.plain: bool = (
             is_async(action.function)

@@ -274,6 +274,8 @@ class Mailbox:
         if not delivery.inner:
             self.running += 1
         self.active[delivery] = None
+        if offer.read:
+            delivery.read = offer.read
         work = offer.function(**kwargs) if offer.plain else handle(self, delivery, offer, kwargs)
         if tracing.active is not None:
             work = _traced(delivery, work)

@@ -11,7 +11,8 @@ from threading import get_ident
 from typing import Any
 
 from moothall.agent import CURRENT
-from moothall.errors import RequestCancelled
+from moothall.errors import ActionError, RequestCancelled
+from moothall.provenance.reading import READ
 from moothall.spaces.delivery import Delivery, RouterPort
 from moothall.threads import guard
 
@@ -55,6 +56,8 @@ class Request:
                         handling.waiting -= 1
             else:
                 yield from self._wait_elsewhere()
+        if delivery.read or delivery.mailbox is None:
+            _pass_on(delivery)
         if delivery.error is not None:
             raise delivery.error.with_traceback(None)
         return delivery.value
@@ -114,6 +117,8 @@ class Request:
                 not_on_end(delivery, over)
                 late = f"the request to {delivery} has not ended in {timeout} s"
                 raise TimeoutError(late) from None
+        if delivery.read or delivery.mailbox is None:
+            _pass_on(delivery)
         if delivery.error is not None:
             raise delivery.error.with_traceback(None)
         return delivery.value
@@ -132,6 +137,24 @@ class Request:
     def __repr__(self) -> str:
         state = "ended" if self._delivery.answered else "pending"
         return f"<Request to {self._delivery}, {state}>"
+
+
+def _pass_on(delivery: Delivery) -> None:
+    """Give whoever gets an answer the outside sources that it comes from."""
+    handling: Any = CURRENT.get()
+    sources = delivery.read
+    if delivery.mailbox is None:  # of another process, or of nobody
+        to = delivery.envelope.to
+        if not (delivery.error is None or isinstance(delivery.error, ActionError)):
+            return
+        if handling is not None and to in getattr(handling.agent, "trusted", ()):
+            return
+        sources = (f"agent {to}",)
+    reading = READ.get()
+    if reading is not None and reading.begun:
+        reading.read += sources
+    if handling is not None:
+        handling.has_read(sources)
 
 
 def settle(future: asyncio.Future[Any], value: Any = None) -> None:

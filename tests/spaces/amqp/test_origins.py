@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moothall import Agent, CallbackApprover, ReActAgent, ScriptedModel, action
+from moothall import Agent, CallbackApprover, Context, ReActAgent, ScriptedModel, action
 from moothall.approval import ApprovalRequest
 from spaces.amqp.conftest import WAIT_S, MakeSpace
 
@@ -51,7 +51,10 @@ def test_amqp_message_of_another_process_is_from_outside_unless_it_is_trusted(
         assert "`to` = mallory@evil.example was read in agent me; you never named it" in asked[0]
 
 
-def test_amqp_answer_of_an_agent_in_another_process_is_from_outside(make_space: MakeSpace) -> None:
+@pytest.mark.parametrize("way", ("discovered", "asked by an own action", "trusted"))
+def test_amqp_answer_of_an_agent_in_another_process_is_from_outside_unless_it_is_trusted(
+    make_space: MakeSpace, way: str
+) -> None:
     paid, asked = [], []
 
     class Shop(Agent):
@@ -69,15 +72,26 @@ def test_amqp_answer_of_an_agent_in_another_process_is_from_outside(make_space: 
         asked.append(request.note)
         return False
 
+    @action
+    async def account(context: Context[Any]) -> Any:
+        """Return the shop's account."""
+        return await context.agent.ask("shop", "account")
+
     make_space().add(Shop("shop"))
+    ask = {"name": "shop.account" if way == "discovered" else "account"}
     payer = ReActAgent(
         "payer",
-        ScriptedModel([{"name": "shop.account"}, PAY, "done"]),
-        actions=[pay],
+        ScriptedModel([ask, PAY, "done"]),
+        actions=[pay, account],
         approver=CallbackApprover(refuse),
-        discover=["shop"],
+        discover=["shop"] if way == "discovered" else None,
+        trusted=("shop",) if way == "trusted" else (),
     )
     make_space().add(payer)
     assert payer.reply_sync("Pay the shop.").text == "done"
+    if way == "trusted":
+        assert (paid, asked) == (["mallory@evil.example"], [])
+        return
     assert paid == []
-    assert "was read in shop.account" in asked[0]
+    place = "shop.account" if way == "discovered" else "agent shop"
+    assert f"was read in {place}" in asked[0]

@@ -22,6 +22,7 @@ from moothall.errors import (
     JournalError,
 )
 from moothall.jsonvalue import as_json, copy_json, json_text
+from moothall.provenance.reading import READ
 from moothall.reasoning.events import CallEnded, CallStarted
 from moothall.reasoning.hooks import as_hooked, expect, expect_args, run_hooks
 from moothall.reasoning.loop.answer import RequestedCall
@@ -33,7 +34,6 @@ from moothall.reasoning.members import side_by_side
 from moothall.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
 from moothall.reasoning.reply import Stop
 from moothall.reasoning.reply_request import ReplyRequest
-from moothall.reasoning.replying import READ
 from moothall.reasoning.state import Codec
 from moothall.text import cut, log_failure
 from moothall.threads import is_cancelled

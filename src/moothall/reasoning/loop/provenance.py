@@ -365,10 +365,10 @@ def sources_of_result(
     call: RequestedCall, texts: Texts | None, result: dict[str, Any]
 ) -> list[str]:
     """Return where the result of a call comes from, if from outside; empty if not."""
-    found = [*call.read, *_recalled(result.get("result"))]
-    if call.action is not None and call.action.outside and call.begun:
-        found.append(source_of(call))
-    elif call.derived and texts is not None:
+    is_outside = call.action is not None and call.action.outside and call.begun
+    found = [source_of(call)] if is_outside else []
+    found += [*call.read, *_recalled(result.get("result"))]
+    if not is_outside and call.derived and texts is not None:
         found += texts.sources
     return union(found)
 

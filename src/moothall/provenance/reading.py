@@ -1,0 +1,18 @@
+"""What a tool call, and the handling of a message, have read of others who read from outside."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import Protocol
+
+
+class Reading(Protocol):
+    """A tool call, which may ask agents that have read something from outside."""
+
+    begun: bool
+    read: tuple[str, ...]
+
+
+READ: ContextVar[Reading | None] = ContextVar("moothall_read", default=None)
+"""The tool call of this context. An agent that it asks adds the outside sources that it has read.
+"""
