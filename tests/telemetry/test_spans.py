@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.trace import SpanKind, StatusCode
 
 from moothall import (
@@ -300,6 +301,30 @@ def test_instrument_refuses_what_is_no_provider() -> None:
         instrument("http://127.0.0.1:4318")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="meter_provider= must be a MeterProvider"):
         instrument(None, 5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("breaks", ("on_start", "on_end"))
+def test_processor_that_raises_breaks_no_reply(
+    breaks: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(SpanProcessor):
+        def on_start(self, span: Any, parent_context: Any = None) -> None:
+            if breaks == "on_start":
+                raise OSError("no room")
+
+        def on_end(self, span: Any) -> None:
+            if breaks == "on_end":
+                raise OSError("no room")
+
+    provider = TracerProvider()
+    provider.add_span_processor(Broken())
+    instrument(provider)
+    try:
+        assert adder().reply_sync("What is 1 + 2?").text == "It is 3."
+    finally:
+        uninstrument()
+    assert "a span could not be" in caplog.text
+    assert "no room" in caplog.text
 
 
 def test_step_of_a_society_has_the_calls_of_its_citizens_below(traced: Traced) -> None:

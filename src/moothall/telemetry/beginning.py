@@ -15,7 +15,8 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from moothall.telemetry import names
 from moothall.telemetry.ids import NEXT, DerivedIds
-from moothall.telemetry.scope import SCOPE, OpenSpan, Scope
+from moothall.telemetry.scope import SCOPE, OpenSpan, Scope, logger
+from moothall.text import log_failure
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer, TracerProvider
@@ -88,14 +89,15 @@ class Beginning:
                         attributes[names.CONVERSATION_ID] = conversation
         if ids is not None:
             trace_id, base = ids
-        if base is None:
+        given = None if base is None else (trace_id, int.from_bytes(base, "big") or 1)
+        token = NEXT.set(given)
+        try:
             span = self._tracer.start_span(name, context, kind, attributes, links)
-        else:
-            token = NEXT.set((trace_id, int.from_bytes(base, "big") or 1))
-            try:
-                span = self._tracer.start_span(name, context, kind, attributes, links)
-            finally:
-                NEXT.reset(token)
+        except Exception as failure:  # of a processor or a sampler: what is traced goes on
+            log_failure(logger, "a span could not be begun", failure)
+            span = trace.INVALID_SPAN
+        finally:
+            NEXT.reset(token)
         return OpenSpan(Scope(span, context, trace.get_current_span(), base, conversation), end)
 
 

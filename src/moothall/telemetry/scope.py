@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,9 @@ from opentelemetry.trace import Span, Status, StatusCode
 
 from moothall.telemetry import names
 from moothall.telemetry.ids import span_id_of
+from moothall.text import log_failure
+
+logger: logging.Logger = logging.getLogger("moothall.telemetry")
 
 SCOPE: ContextVar[Scope | None] = ContextVar("moothall_span", default=None)
 """The scope of the innermost span of ours in this task or thread."""
@@ -130,12 +134,15 @@ class OpenSpan:
             kind = None if hasattr(result, "usage") else "cancelled"
         elif error is not None:
             kind = type(error).__qualname__
-        self._finish(self, result, kind)
-        if kind is not None:
-            span.set_attribute(names.ERROR_TYPE, kind)
-            if kind != "cancelled":
-                span.set_status(Status(StatusCode.ERROR))
-        span.end()
+        try:
+            self._finish(self, result, kind)
+            if kind is not None:
+                span.set_attribute(names.ERROR_TYPE, kind)
+                if kind != "cancelled":
+                    span.set_status(Status(StatusCode.ERROR))
+            span.end()
+        except Exception as failure:  # of a processor: what is traced goes on
+            log_failure(logger, "a span could not be ended", failure)
 
 
 def _reset(token: Token[Any]) -> None:
