@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -268,3 +269,51 @@ def test_the_next_reply_begins_anew() -> None:
     reply = dual.reply_sync("two")
     assert len(reply.decisions) == 1  # type: ignore[attr-defined]
     assert "| two" in h.received[1][-1]["content"]
+
+
+KILLED = """
+import asyncio, json, os, signal, sys
+from moothall import DualActAgent, ReActAgent, ScriptedModel
+
+dies, begun = sys.argv[1], asyncio.Event()
+prompts = []
+
+def decide(action):
+    return json.dumps({"action": action, "new_instruction": "go", "reasoning": "r"})
+
+async def hang(messages, actions):
+    if dies == "nowhere":
+        return "3"
+    begun.set()
+    await asyncio.Event().wait()
+
+def die_in(place, answer):
+    def answered(messages, actions):
+        if dies == place:
+            os.kill(os.getpid(), signal.SIGKILL)
+        prompts.append(messages[-1]["content"])
+        return answer
+    return answered
+
+async def main():
+    h = ReActAgent("H", ScriptedModel([decide("CONTINUE"), die_in("H", decide("TERMINATE"))]))
+    r = ReActAgent("R", ScriptedModel([hang, die_in("R", "3")]))
+    dual = DualActAgent(human=h, reactive=r, journal="runs.db")
+    replying = asyncio.create_task(dual.reply("Count.", run_id="r"))
+    if dies != "nowhere":
+        await begun.wait()
+        await dual.interrupt("In French, please.")
+    reply = await replying
+    print(reply.stop_reason, reply.text, "| In French, please." in prompts[-1])
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("dies", ("R", "H"))
+def test_dualact_killed_after_an_interruption_of_r_tells_h_when_it_resumes(
+    dies: str, tmp_path: Path
+) -> None:
+    assert run(dies, code=KILLED, cwd=tmp_path).returncode == -signal.SIGKILL
+    done = run("nowhere", code=KILLED, cwd=tmp_path)
+    assert (done.stdout, done.stderr) == ("terminated 3 True\n", "")

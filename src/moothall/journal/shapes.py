@@ -156,6 +156,8 @@ def _of_ours(kind: str, entry: str, data: dict[str, Any]) -> Shape:
         return _REPLY | _REPLIES[kind]
     if entry == "heard" and kind == "Conversation":
         return {"content": object, "known_to": object}
+    if entry == "heard" and kind == "DualActAgent":
+        return {"content": str, "by_r": bool}
     return {}
 
 

@@ -98,6 +98,24 @@ class Progress:
     stop: StopReason | None = None
     detail: str = ""
     outside: list[str] = field(default_factory=list)  # what its members had read from outside
+    told: list[str] = field(default_factory=list)  # the user's messages that H has not heard yet
+    known_to_r: int = 0  # how many of these R has heard
+
+    def tell(self, text: str, by_r: bool) -> None:
+        """Add a message of the user, for H to hear, and for R unless it has heard it."""
+        self.told.append(text)
+        if by_r:
+            self.known_to_r = len(self.told)
+
+    def hear(self, came: list[Any], *, by_r: bool) -> list[str]:
+        """Return what R, or H, has not heard yet; then add what came in a turn that is repeated."""
+        if by_r:
+            heard, self.known_to_r = self.told[self.known_to_r :], len(self.told)
+        else:
+            heard, self.told, self.known_to_r = self.told, [], 0
+        while came:
+            self.tell(came[0]["content"], came.pop(0)["by_r"])
+        return heard
 
     def want(self, schema: Any) -> None:
         """Set the schema or type of the answer."""

@@ -74,8 +74,8 @@ class Rounds:
         self._briefing = config.briefing()
         self._budget = agent.budget if request.budget is None else request.budget
         self._speaking: list[Any] = []
-        self._told: list[str] = list(request.state.hear())  # what H has not heard yet
-        self._known_to_r = 0  # how many of these R has heard
+        progress.told.extend(request.state.hear())
+        self._came: list[Any] = list(record.heard)  # during the turn that is repeated
         note_sources(request, progress.outside)
 
     def interrupt(self, text: str) -> None:
@@ -84,8 +84,8 @@ class Rounds:
         for each in listening:
             each.interrupt(text, **in_thread(each.interrupt, self._request.thread))
         if not listening or self._progress.turn == "reactive":
-            self._told.append(text)
-            self._known_to_r += bool(listening)
+            self._progress.tell(text, bool(listening))
+            self._record.hear({"content": text, "by_r": bool(listening)})
 
     async def reply(self) -> DualActReply:
         """Run turns until the dual act is over, and return its reply."""
@@ -120,7 +120,7 @@ class Rounds:
             return
         several = len(self._reactives)
         in_words = getattr(self._human, "decides_in_words", False)
-        told, self._told, self._known_to_r = self._told, [], 0
+        told = progress.hear(self._came, by_r=False)
         prompt = self._briefing.for_human(progress.task, conclusion, told, several, in_words)
         number = len(progress.decisions) + 1
         about: dict[str, Any] = {"loop": number, "conclusion": conclusion}
@@ -212,7 +212,7 @@ class Rounds:
         """Let each R work on its instruction, and merge their conclusions."""
         progress, reactives = self._progress, self._reactives
         number = progress.r_runs + 1
-        heard, self._known_to_r = self._told[self._known_to_r :], len(self._told)
+        heard = progress.hear(self._came, by_r=True)
         instructions = [
             self._briefing.for_reactive(
                 one, progress.task, each, progress.why, progress.redirected, heard
