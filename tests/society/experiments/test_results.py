@@ -137,6 +137,7 @@ def test_the_report_tells_how_often_a_model_was_asked_and_shows_some_interviews(
     run(asked, out=tmp_path)
     page = (tmp_path / "report.html").read_text()
     assert re.search(r"which was to decide [1-9]\d* times; in [1-9]\d* of them it could not", page)
+    assert "and the rule decided (PlanBlock 26); the first: PlanBlock: the model" in page
     assert page.count("interview 1: How are you? (by rule)") == 12
 
 

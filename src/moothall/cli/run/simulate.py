@@ -279,7 +279,10 @@ def _experiment(
             first = totals["first_failures"][0]
             click.echo(escaped(f"  failures: {totals['failures']:,}, the first in {first}"))
         for first in totals["first_fallback"]:
+            from moothall.society.experiments.report import by_whom
+
             many = f"{totals['fallbacks']:,} of a model's {totals['model_calls']:,} decisions"
+            many += by_whom(totals)
             click.echo(escaped(f"  by rule instead: {many}, the first: {first}"))
     return 0
 

@@ -40,6 +40,8 @@ from moothall.society.survey import Respondent, Survey
 from moothall.society.tables import write_whole
 from moothall.text import error_text
 
+BY_RULE: Final = "by rule: "
+"""How the totals begin that say how often a rule decided instead of a model, by who asked it."""
 _FORKS: Final = sys.platform == "linux"
 """Elsewhere there is no fork, or libraries of the system do not live on in a child."""
 _SUMMED = tuple(each.name for each in METRICS if each.in_cells)
@@ -182,6 +184,8 @@ class _CellRun:
             self.totals["first_failures"] = (self.totals["first_failures"] + lines)[:3]
             if society._asking.unused:
                 self.totals["first_fallback"] = [society._asking.unused]
+            for who, many in society._asking.by_rule.items():
+                self.totals[BY_RULE + who] = self.totals.get(BY_RULE + who, 0) + many
 
     def _trajectories(self, society: Society, condition: str) -> TrajectoryFile | None:
         """Return the file of where citizens are in a condition, if it is asked for."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.clock import DAY_S, seconds_of
 from moothall.errors import ConfigError
+from moothall.society.experiments.cell import BY_RULE
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.models import function_of, importable, is_of_file
 from moothall.society.experiments.parts import Chart, Metric, Published
@@ -43,6 +44,13 @@ _NARROW: Final = 36  # how many letters fit into half of a picture's width
 _Curve = tuple[str, tuple[str, str, str]]
 """A curve of a picture: its name; the metric, the condition and the parameters as JSON."""
 _FEW: Final = 4  # with fewer seeds than this Student's t makes intervals wide
+
+
+def by_whom(totals: dict[str, Any]) -> str:
+    """Return in brackets how often a rule decided for each block that had asked a model."""
+    counts = {k.removeprefix(BY_RULE): v for k, v in totals.items() if k.startswith(BY_RULE)}
+    order = sorted(counts, key=lambda who: (-counts[who], who))
+    return f" ({', '.join(f'{who} {counts[who]:,}' for who in order)})" if counts else ""
 
 
 def write_report(design: Design, results: Results, folder: Path) -> Path:
@@ -77,7 +85,7 @@ def _page(
     if totals["model_calls"]:
         by = (
             f"rules and a model, which was to decide {totals['model_calls']:,} times; in "
-            f"{totals['fallbacks']:,} of them it could not, and the rule decided"
+            f"{totals['fallbacks']:,} of them it could not, and the rule decided{by_whom(totals)}"
         )
         by += "".join(f"; the first: {each}" for each in totals["first_fallback"])
     seeds = design.all_seeds

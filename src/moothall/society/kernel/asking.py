@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from types import SimpleNamespace
@@ -51,6 +52,8 @@ class Asking:
         """The sum of the SHA-256 of all prompts of the run, whose order does not matter."""
         self.unused: str = ""
         """Why the first answer that no citizen could use was unusable."""
+        self.by_rule: Counter[str] = Counter()
+        """How many such answers each block had, and dispatchers."""
         self._numbers: dict[str, int] = {}
         self._keys: dict[str, str] = {}
         self._shared: dict[str, asyncio.Future[dict[str, Any]]] = {}
@@ -84,6 +87,7 @@ class Asking:
 
     def fell_back(self, id: str, why: str) -> None:
         """Record that the last answer to an agent was unusable; warn of the first."""
+        self.by_rule[why.partition(":")[0].removeprefix("its ")] += 1
         level = logging.INFO if self.unused else logging.WARNING
         self.unused = self.unused or why
         logger.log(level, "agent %r had no use of its model, so a rule decides: %s", id, why)

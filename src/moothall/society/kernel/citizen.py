@@ -262,7 +262,7 @@ class CitizenAgent(Agent):
             else:
                 made = dispatcher.decisions[-1] if dispatcher.decisions else None
                 if block is None and made is not None and made.given is not None:
-                    self.fell_back(f"its dispatcher was given no block: {made.given}")
+                    self.fell_back(f"its dispatcher: the answer names no block: {made.given}")
         if block is None:
             return None
         try:
