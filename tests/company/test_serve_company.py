@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from commands import Command
 from commands import run as moothall
 from company.conftest import value
 from company.served import Served
@@ -143,3 +145,30 @@ def made(id):
     assert f"nothing can be served at {place}" in done.stderr
     assert not (folder / "made").exists()
     assert not (folder / "runs.db").exists()
+
+
+def test_serve_company_that_is_still_starting_ends_with_0_at_sigterm(folder: Path) -> None:
+    (folder / "program.py").write_text(
+        """
+import asyncio
+
+from moothall import Agent
+
+
+class Slow(Agent):
+    async def after_add(self):
+        print("it comes", flush=True)
+        await asyncio.Event().wait()
+
+    async def before_remove(self):
+        print("it goes", flush=True)
+"""
+    )
+    (folder / "company.yaml").write_text("agents: {A: {ref: 'program.py:Slow'}}\ndrain: 20s")
+    process = Command("serve", "company.yaml", cwd=folder, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    with process.stdout as said:
+        assert said.readline() == "it comes\n"
+        process.send_signal(signal.SIGTERM)
+        assert said.readlines()[-1] == "company has stopped.\n"
+    assert process.wait(40) == 0

@@ -42,15 +42,19 @@ async def _served(company: object) -> int:
 
     assert isinstance(company, Company)
     loop = asyncio.get_running_loop()
+    serving = asyncio.current_task()
     signals = 0
 
     def stop() -> None:
         nonlocal signals
         signals += 1
-        if signals > 1 or not started:
+        if signals > 1:
             with suppress(OSError):
                 sys.stdout.flush()
             os._exit(INTERRUPTED)
+        if not started and serving is not None:
+            serving.cancel()
+            return
         _print_line(f"{company.name} drains, within {company.settings.drain:g} s.")
         company.stop()
 
@@ -65,6 +69,9 @@ async def _served(company: object) -> int:
         agents = escaped(", ".join(company.settings.agents))
         _print_line(f"{escaped(company.name)} serves {agents}{where}. Ctrl-C ends it.")
         await company.ended()
+    except asyncio.CancelledError:
+        if not signals:
+            raise
     except GivenUp as error:
         click.echo(f"moothall: {escaped(str(error))}", err=True)
         return 1
