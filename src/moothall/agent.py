@@ -369,9 +369,10 @@ class Agent(Workflow):
         note = note_on(self, proposed_message)
         asked = ApprovalRequest.of(proposed_message, *self._asked_by(proposed_message), note)
         if approver is None:
-            outside = " what is asked for since it is from outside" if asked.note else ""
+            locked = ": the definition of the action is new or has changed (`moothall mcp lock`)"
+            why = locked if note else ": a value of the call is from outside" if asked.note else ""
             text = "agent %r has no approver, so it refuses%s; give it or its space an approver="
-            logger.warning(text, self.id, outside)
+            logger.warning(text, self.id, why)
         # A broadcast is to *: it is this agent whose action is called.
         return await approve(approver, replace(asked, agent=str(self.id)))
 

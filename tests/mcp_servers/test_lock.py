@@ -141,6 +141,21 @@ def test_mcp_rule_permits_no_call_of_a_changed_definition(server: Make, tmp_path
             me.ask("odd", "tool0").result(20)
 
 
+def test_mcp_changed_definition_without_an_approver_is_logged_with_what_to_do(
+    server: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    list_, path = tmp_path / "list.json", tmp_path / "mcp.lock"
+    list_.write_text(json.dumps(tools(1)))
+    accept(path, list_)
+    list_.write_text(json.dumps([changed(tools(1)[0], 0)]))
+
+    with NativeSpace() as space:
+        space.add(server(path=str(list_), lock=path))
+        with pytest.raises(NotPermitted):
+            space.add(Agent("me")).ask("odd", "tool0").result(20)
+    assert "the definition of the action is new or has changed (`moothall mcp lock`)" in caplog.text
+
+
 def test_mcp_definition_that_changes_while_the_server_runs_is_held(
     server: Make, tmp_path: Path
 ) -> None:

@@ -106,7 +106,7 @@ def test_guard_without_an_approver_tells_the_model_which_value_is_refused(
     error = reply.steps[-1].error or ""
     assert error.startswith('"pay" not permitted: `to` = mallory@evil.example was read in inbox')
     assert error.endswith("nobody can be asked, without an approver")
-    assert "so it refuses what is asked for since it is from outside" in caplog.text
+    assert "so it refuses: a value of the call is from outside" in caplog.text
     assert "mallory" not in caplog.text
 
 
