@@ -144,6 +144,11 @@ def test_question_without_an_answer_is_said_and_nothing_is_cited(question: str) 
             "The pump was designed by Mara Quill.",
         ),
         (
+            "Which port does the gate use?",
+            "The gate opens:\n\n```sh\nfor (( i=1; i < 9; i++ )); do gate use $i; done\n```\n",
+            "\n\nThe gate uses port 4711.",
+        ),
+        (
             "Which option of the daemon sets its log?",
             "The daemon is installed by an administrator. The daemon sets its log by itself.",
             "The daemon sets its log by --log-file FILE.",
@@ -154,7 +159,7 @@ def test_what_lacks_the_kind_of_thing_that_is_asked_for_is_no_answer(
     question: str, without: str, answer: str
 ) -> None:
     assert report_of(without, question).citations == []
-    assert answer in report_of(f"{without} {answer}", question).citations[0].sentence
+    assert answer.strip() in report_of(f"{without} {answer}", question).citations[0].sentence
 
 
 def test_a_report_says_which_of_its_objectives_it_did_not_answer() -> None:
@@ -266,3 +271,14 @@ def test_a_later_search_uses_words_of_what_is_nearest() -> None:
     report = Researcher("r", None, question, [Action.of(look)]).report_sync()
     assert any("gasket" in query for query in asked)
     assert "900 hours" in report.citations[0].sentence
+
+
+def test_what_something_is_is_searched_for_by_how_a_text_would_say_it(tmp_path: Path) -> None:
+    for number in range(40):  # each with the word more often than the text that says what it is
+        text = f"Part {number} has a sluice, opens a sluice and shuts the sluice. Sluice, sluice."
+        (tmp_path / f"{number}.md").write_text(text)
+    said = "Water has to be held back somewhere. A sluice is a gate that lets water through."
+    (tmp_path / "z.md").write_text(f"{said} {'Mills, locks and ponds need much of it. ' * 20}")
+    tools = [search_folder(tmp_path, index=tmp_path / "index.db", results=5)]
+    report = Researcher("r", None, "What is a sluice?", tools).report_sync()
+    assert "A sluice is a gate" in report.citations[0].sentence

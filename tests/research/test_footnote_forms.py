@@ -121,6 +121,13 @@ def test_number_in_round_brackets_beside_square_footnotes_stays() -> None:
     assert "two ways (2)." in report.markdown
 
 
+def test_number_of_no_source_beside_footnotes_is_a_footnote_that_is_lost() -> None:
+    report = report_of(f"{PORT} [1]. Alpha was invented by Ada Stone [9].")
+    assert [each.number for each in report.citations] == [1]
+    assert [sentence for sentence, _ in report.unsupported] == ["Alpha was invented by Ada Stone."]
+    assert "[9]" not in report.markdown
+
+
 def test_footnote_definitions_and_lists_of_sources_of_any_form_are_left_out() -> None:
     text = f"{PORT} [1].\n\n## Sources\n\n[1] Alpha – http://web.test/alpha\n[2] Beta\n"
     report = report_of(text)

@@ -119,6 +119,12 @@ def test_sentences_of_different_sources_that_differ_stand_side_by_side_in_a_repo
         ("The walk takes 2 hours in all.", "In all the walk takes 120 minutes.", ""),
         ("The bridge was opened in 1931.", "The town was founded in 1210.", ""),
         ("Lyon has 12 stations.", "Lyon has 900 trams and many buses.", ""),
+        (
+            "“If a shell is begun with the option --login, it reads the startup files.”",
+            "“If a shell is begun with the option --login, it does not read the startup files. It "
+            "reads ENV.”",
+            "",
+        ),
     ),
 )
 def test_two_sentences_differ_if_they_say_different_things_of_one_matter(

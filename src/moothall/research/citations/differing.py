@@ -9,6 +9,7 @@ from typing import Final
 from moothall.research.citations.features import NAMES, evidence
 from moothall.research.citations.parsed import Sentence, said
 from moothall.research.findings import Citation
+from moothall.research.sentences import sentences
 
 _MOST: Final = 150  # sentences that are compared with each other
 _SHARED: Final = 0.7  # of the words, without numbers, that the shorter sentence shares
@@ -47,6 +48,8 @@ def _remark(one: str, other: str) -> str:
             return "they state different numbers"
     if ours.dates and theirs.dates and not any(a.fits(b) for a in ours.dates for b in theirs.dates):
         return "they state different dates"
+    if not (_is_one(one) and _is_one(other)):  # what denies one sentence may not deny the next
+        return ""
     values = evidence(one, other).values
     if values[_PLACE["covered_window"]] < _SHARED:
         return ""
@@ -55,6 +58,11 @@ def _remark(one: str, other: str) -> str:
     if values[_PLACE["opposed"]] > 0.3:
         return "they use opposite words"
     return ""
+
+
+def _is_one(text: str) -> bool:
+    """Return whether a text, or what it quotes, is one sentence."""
+    return len(sentences(text.strip("“” "))) == 1
 
 
 def _words(text: Sentence) -> set[str]:

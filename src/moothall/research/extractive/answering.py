@@ -217,6 +217,9 @@ def facts_of_chosen(index: Index, asked: Asked, made: list[Candidate]) -> dict[s
         return len(asked.names & there) / len(asked.names) if asked.names else 1.0
 
     def bound(each: Candidate) -> float:
+        is_code = each.unit.kind == "code" and asked.kind.name == "number"
+        if is_code and asked.classes.isdisjoint(each.says):
+            return 0.0  # a number of a program's own
         said = each.passage.text[slice(*each.window)]
         lead = each.passage.text[slice(*each.lead)] if each.lead else ""
         follows = each.follows and each.passage.text[each.follows[0].start : each.follows[-1].end]

@@ -48,6 +48,9 @@ class Asked:
         self.weights: dict[str, float] = index.weights(question)
         said = words(subject(question))
         light = [word for word in said if self.kind.is_class(word) or word.lower() in _LIGHT]
+        self.classes: set[str] = {
+            term for word in said if self.kind.is_class(word) for term in terms_of(word)
+        }
         for term in (term for word in light for term in terms_of(word)):
             if term in self.weights:
                 self.weights[term] *= _CLASS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from sqlite3 import Connection
 from typing import Final
@@ -22,6 +23,15 @@ _COMMON: Final = 20_000
 
 Scoring it takes 10 ms or more.
 """
+
+
+_DEFINES_WEIGHT: Final = 2.0  # of `a purge is`, if the question is what a purge is
+_DEFINES: Final = ("is a", "is an", "is the", "are", "means")
+_WHAT: Final = re.compile(
+    r"\W*what(?:['’]s| is| are) (?:an? |the )?"
+    r"(?P<about>\S+(?: (?!of|in|on|for|used|the)\S+){0,2})\W*",
+    re.IGNORECASE,
+)
 
 
 def ranked(db: Connection, query: str, most: int) -> list[int]:
@@ -55,6 +65,11 @@ def ranked(db: Connection, query: str, most: int) -> list[int]:
         for number, score in _scored(db, match):
             if number in scores:
                 scores[number] += _PAIR_WEIGHT * score
+    if what := _WHAT.fullmatch(query):
+        about = " ".join(query_words(what["about"])).lower()
+        match = any_of([f"{about} {verb}" for verb in _DEFINES]) if about else ""
+        for number, score in _scored(db, match) if match else ():
+            scores[number] = scores.get(number, 0.0) + _DEFINES_WEIGHT * score
     return sorted(scores, key=lambda number: (scores[number], number))[:most]
 
 

@@ -59,7 +59,8 @@ def with_footnotes(markdown: str, known: Collection[int]) -> str:
     """Return a text whose footnotes have the form `[^1^]`.
 
     Accepted are `[^1]`, `[1]`, `[[1]]`, `【1】`, `(1)`, each also with a link, as a list or as a
-    range, `<sup>1</sup>` and `¹`, if every number is that of a known source. A fence around the
+    range, `<sup>1</sup>` and `¹`, if every number is that of a known source; beside such, `[9]` is
+    a footnote to a source that does not exist. A fence around the
     whole text is left out, since code cites nothing. A number in round brackets is one only where
     a sentence or clause ends, and if the text has no footnote in square brackets: `(1)` may count
     something, or name a year, a section or a page of a manual.
@@ -75,7 +76,11 @@ def with_footnotes(markdown: str, known: Collection[int]) -> str:
 
     def note(found: re.Match[str]) -> str:
         numbers = _numbers(found, known)
-        if not numbers or not _stands_well(found, markdown):
+        if not _stands_well(found, markdown):
+            return found[0]
+        if not numbers and squares and re.fullmatch(r"\d{1,3}", found["square"] or ""):
+            numbers = [int(found["square"])]  # beside known ones: a source that does not exist
+        if not numbers:
             return found[0]
         if found.group("round") is not None and (squares or not _cites(found, markdown)):
             return found[0]
