@@ -282,3 +282,9 @@ def test_what_something_is_is_searched_for_by_how_a_text_would_say_it(tmp_path: 
     tools = [search_folder(tmp_path, index=tmp_path / "index.db", results=5)]
     report = Researcher("r", None, "What is a sluice?", tools).report_sync()
     assert "A sluice is a gate" in report.citations[0].sentence
+
+
+def test_a_heading_right_above_a_sentence_is_no_part_of_its_quote() -> None:
+    text = "# Keel\nThe keel of the boat is of oak.\n## Mast\nThe mast of the boat is 9 m high.\n"
+    report = report_of(text, "How high is the mast of the boat?")
+    assert report.citations[0].sentence == "“The mast of the boat is 9 m high.”"

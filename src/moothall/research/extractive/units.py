@@ -54,6 +54,7 @@ def units(text: str, heading: str = "") -> tuple[Unit, ...]:
         # What stands before it in its line: a marker, if no other unit does.
         marker = text[max(text.rfind("\n", 0, start) + 1, before) : start].strip()
         new = not made or bool(marker) or bool(_GAP.search(text, before, start)) or is_fenced
+        new = new or made[-1].kind == "head"
         block += new
         underlined = bool(UNDERLINED.match(text, end))
         kind = "code" if is_fenced else _kind(said, marker, heading, underlined)
