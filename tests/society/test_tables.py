@@ -252,3 +252,14 @@ def test_trajectories_without_a_folder_and_a_folder_without_them_are_refused(
         asyncio.run(society.run(steps=1, trajectories=True))
     with pytest.raises(ConfigError, match="has no table trajectories"):
         Trajectories(tmp_path)
+    (tmp_path / "notes.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(ConfigError, match="is not a table of trajectories: it has a, b"):
+        Trajectories(tmp_path / "notes.csv")
+
+
+@pytest.mark.parametrize("step", ("x", 1.5, -1))
+def test_trajectories_at_no_step_are_refused(step: Any, tmp_path: Path) -> None:
+    with made() as society:
+        society.run_sync(steps=1, out=tmp_path, trajectories=True)
+    with pytest.raises(ConfigError, match="step must be a whole number from 0 up"):
+        Trajectories(tmp_path).at(step)

@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from moothall.arguments import check_integer
 from moothall.errors import ConfigError
 from moothall.society.arrays import np, package
 from moothall.society.steps import Steps
@@ -138,6 +139,7 @@ class Trajectories:
 
     def at(self, step: int) -> dict[str, str | None]:
         """Return where each citizen was at the end of a step: places by the citizens' ids."""
+        check_integer("step", step, 0, None)
         return {row["citizen"]: row["place"] for row in self._chosen("step", step)}
 
     def to_pandas(self) -> DataFrame:
@@ -171,6 +173,9 @@ class Trajectories:
         with self.path.open(encoding="utf-8", newline="") as lines:
             rows = csv.reader(lines)
             names = next(rows, [])
+            if tuple(names) != COLUMNS:
+                yield {name: [] for name in names}  # for the error that tells the columns
+                return
             for row in rows:
                 whole = [int(row[0]), *(each or None for each in row[1:])]
                 yield {name: [each] for name, each in zip(names, whole, strict=True)}
