@@ -259,6 +259,8 @@ def test_session_of_one_caller_is_none_of_anothers(serve: Serve) -> None:
     (
         ({"token": {}}, "token= must be"),
         ({"token": {"ada": ""}}, "token= must be"),
+        ({"token": "a secret\n"}, "one line without spaces around it"),
+        ({"token": {"ada": " x"}}, "one line without spaces around it"),
         ({"token": {"token": "x"}}, "must name callers"),
         ({"token": {"a/b": "x"}}, "must name callers"),
         ({"token": {"a": "x", "b": "x"}}, "the same token"),

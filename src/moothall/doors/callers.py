@@ -145,6 +145,11 @@ def _checked(tokens: Any) -> dict[str, str] | None:
         raise ConfigError(
             "token= must be a text of ASCII characters, one for each caller by its name, or None"
         )
+    if not all(token.isprintable() and token == token.strip() for token in named.values()):
+        raise ConfigError(
+            "token= must be one line without spaces around it (a file's text may end with a line's "
+            "end): no request can state another"
+        )
     if isinstance(tokens, Mapping):
         for name in named:
             if not isinstance(name, str) or not _NAME.fullmatch(name) or name in (LOCAL, TOKEN):
