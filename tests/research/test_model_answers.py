@@ -178,6 +178,11 @@ def test_research_first_plan_without_a_task_is_asked_for_again_and_then_made_by_
     assert report.notes == [f"iteration 1: the plan is by rules, as {why}"]
 
 
+def test_research_narrative_that_is_data_without_a_text_is_asked_for_again() -> None:
+    assert_done(report_of(PLAN, EVALUATED, TEXT, EVALUATED))
+    assert_done(report_of(PLAN, f"```json\n{PLAN}\n```", TEXT, EVALUATED))
+
+
 def test_research_narrative_unusable_twice_is_quoted_by_rules() -> None:
     report = report_of(PLAN, "", "<think>Hm.</think>", EVALUATED)
     assert "It uses port 4711." in report.citations[0].sentence

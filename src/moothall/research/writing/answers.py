@@ -18,7 +18,7 @@ from moothall.errors import InvalidArguments
 from moothall.jsonvalue import Unreadable, json_text
 from moothall.research.calling import taking
 from moothall.research.findings import ResearchTask
-from moothall.research.writing.json_in_text import values_in, without_thinking
+from moothall.research.writing.json_in_text import is_all_json, values_in, without_thinking
 from moothall.text import cut, one_line
 
 MOST_GENERATED: Final = 10
@@ -322,6 +322,9 @@ def text_in(text: str) -> str:
             if isinstance(inner, str) and len(inner) > len(said) / 2:
                 said = inner.strip()
                 break
+        else:
+            if is_all_json(said.strip("`").removeprefix("json")):
+                raise Unreadable("is JSON without a text")
     said = _OPENING.sub("", said)
     if not said:
         raise Unreadable("holds nothing but its thinking" if text.strip() else "is empty")

@@ -41,6 +41,15 @@ def without_thinking(text: str) -> str:
     return _SPECIAL.sub("", text).strip()
 
 
+def is_all_json(text: str) -> bool:
+    """Return whether a text is one JSON value and nothing else."""
+    try:
+        _DECODER.decode(text.strip())
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 def values_in(text: str) -> list[Any]:
     """Return the JSON objects and lists in a model's text, in their order.
 
