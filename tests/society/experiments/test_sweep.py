@@ -516,7 +516,10 @@ def test_why_a_rule_decided_for_a_model_is_in_the_totals_and_the_report(tmp_path
     totals = json.loads((tmp_path / "experiment.json").read_text())["totals"]
     (told,) = totals["first_fallback"]
     assert told.endswith("the server is down")
-    assert f"the rule decided; the first: {escape(told)}" in (tmp_path / "report.html").read_text()
+    assert (
+        f"the rule decided (PlanBlock 2); the first: {escape(told)}"
+        in (tmp_path / "report.html").read_text()
+    )
 
 
 def test_citizens_without_an_answer_are_failures_and_not_in_the_mean(tmp_path: Path) -> None:
