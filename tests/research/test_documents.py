@@ -353,3 +353,19 @@ def test_a_notebook_is_read_with_its_code_and_what_that_printed() -> None:
     for broken in ("[]", "{}", '{"cells": [1]}', '{"cells": "x"}', "{", "[" * 100_000):
         with pytest.raises(UnreadableDocument, match="the notebook is damaged"):
             read("a.ipynb", broken)
+
+
+@pytest.mark.parametrize(
+    "color", ("transparent", "rgba(0, 0, 0, 0)", "rgb(0 0 0 / 0%)", "hsla(0,0%,0%,.0)", "#00000000")
+)
+def test_text_of_a_colour_that_is_transparent_is_left_out_and_of_another_is_read(
+    color: str,
+) -> None:
+    seen = "Cats sleep sixteen hours a day, and they purr."
+    page = (
+        f"<main><p>{seen}</p><p style='color: {color}'>Cats bark.</p>"
+        "<p style='color: rgb(0, 0, 0)'>One.</p><p style='color: rgba(0,0,0,0.9)'>Two.</p>"
+        "<p style='color: #000000'>Three.</p><p style='color: #120'>Four.</p></main>"
+    )
+    text = read("a.html", f"<html><body>{page}</body></html>").text
+    assert text == f"{seen}\n\nOne.\n\nTwo.\n\nThree.\n\nFour."

@@ -37,7 +37,8 @@ _NOT_SHOWN = re.compile(
     r"|(?:left|right|top|bottom|text-indent|margin-left|margin-top)\s*:\s*-\d{3,}(?:\.\d+)?(?:px|pt|em|rem|vw|vh|%)"
     r"|clip-path\s*:\s*inset\(\s*(?:50|100)%|clip\s*:\s*rect\(\s*[01](?:px)?[\s,]+[01]"
     r"|transform\s*:[^;]*(?:scale\(\s*0\s*\)|translate[xy]?\(\s*-\d{4,})"
-    r"|color\s*:\s*transparent"
+    r"|color\s*:\s*(?:transparent|#(?:[0-9a-f]{3}0|[0-9a-f]{6}00)(?![0-9a-f])"
+    r"|(?:rgb|hsl)a?\((?:(?:[^(),]*,){3}|[^(),/]*/)\s*(?:0(?:\.0*)?|\.0+)%?\s*\))"
     r")",
     re.IGNORECASE,
 )
