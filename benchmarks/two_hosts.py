@@ -4,9 +4,10 @@
 
 The hosts are two network namespaces that reach the services, and nothing else, over a pair of
 virtual cards each. RabbitMQ and PostgreSQL are private ones that show certificates. Host 1 serves
-Clerk and Stock, host 2 serves Till and stands by for the first. Then the script kills the process
-on host 1, unplugs host 2's card and plugs it in again, prunes the journal, dumps the
-database, loses it, and restores it. Each step says what came of it; the first that fails ends it.
+Clerk and Stock, host 2 serves Till and stands by for the first; Stock has a schedule. Then the
+script kills the process on host 1, unplugs host 2's card and plugs it in again, kills PostgreSQL
+and RabbitMQ and starts them again, prunes the journal, dumps the database, loses it, and restores
+it. Each step says what came of it; the first that fails ends it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -35,9 +38,20 @@ from moothall import Agent, AMQPOptions, AMQPSpace, Journal, MoothallError
 SERVICES = "10.213.1.1"
 WITHIN_S = 60.0
 AGENTS = """
+import os
+from pathlib import Path
+
 from moothall import Agent, ModelReply, ReActAgent, action
 
 class Stock(Agent):
+    @action
+    async def note(self, at: str) -> None:
+        "Note the time of a firing, in a file of both hosts."
+        path = Path(__file__).parent.parent / "noted"
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(file, f"{at} ".encode())
+        os.close(file)
+
     @action(idempotent=True)
     async def count(self) -> int:
         "Return how many there are."
@@ -75,7 +89,10 @@ broker:
 agents:
 {agents}
 """
-FIRST = "  Clerk: {ref: 'agents.py:clerk'}\n  Stock: {ref: 'agents.py:Stock'}"
+FIRST = """  Clerk: {ref: 'agents.py:clerk'}
+  Stock: {ref: 'agents.py:Stock'}
+schedules:
+  note: {every: 1s, missed: all, to: Stock, action: note, time_as: at}"""
 SECOND = "  Till: {ref: 'agents.py:Till'}"
 
 
@@ -169,6 +186,10 @@ def wait(condition: Callable[[], bool], what: str) -> float:
         assert time.monotonic() - begun < WITHIN_S, what
         threading.Event().wait(0.05)
     return time.monotonic() - begun
+
+
+def exceeds(outcomes: Counter[str], count: int) -> bool:
+    return outcomes.total() > count
 
 
 @contextlib.contextmanager
@@ -279,6 +300,27 @@ def main() -> None:
             wait(lambda: outcomes.total() > before + 30, "requests are answered by both")
         print(f"host 2 unplugged: host 1 took over in {took:.1f} s; outcomes: {dict(outcomes)}")
 
+        for what, away_s in ((server, 15.0), (broker, 2.0)):
+            with asking(me) as outcomes:
+                wait(lambda: outcomes.total() > 30, "requests are answered")
+                what.kill()
+                threading.Event().wait(away_s)
+                what.start()
+                enough = outcomes.total() + 30
+                wait(partial(exceeds, outcomes, enough), "requests are answered again")
+            print(f"{what.what} killed, away for {away_s:g} s; outcomes: {dict(outcomes)}")
+        noted = Counter((folder / "noted").read_text().split())
+        with Journal(server.url()) as journal:
+            firings = {run.id: run.state for run in journal.runs(kind="Schedule", agent="note")}
+        firings = {id.partition("@")[2]: state for id, state in firings.items() if "@s" not in id}
+        times = sorted(datetime.fromisoformat(each).timestamp() for each in firings)
+        print(
+            f"the schedule's firings: {dict(Counter(firings.values()))};",
+            f"times without one: {round(times[-1] - times[0]) + 1 - len(times)};",
+            f"fired twice: {len([each for each in noted.values() if each > 1])};",
+            f"done without effect: {sum(firings[e] == 'done' and e not in noted for e in firings)}",
+        )
+
         def order(*args: str) -> str:
             return hosts[0].run(*args, environment=environment).strip()
 
@@ -306,8 +348,9 @@ def main() -> None:
         )
         with Journal(local) as journal:
             assert kept == [(run.id, len(journal.entries(run.id))) for run in journal.runs()]
-            print(f"restored: {len(kept)} runs;", journal.replay(kept[0][0]).text)
-        print("on host 1:", order("replay", kept[0][0]).splitlines()[-1])
+            (reply, *_) = journal.runs(kind="ReActAgent")
+            print(f"restored: {len(kept)} runs;", journal.replay(reply.id).text)
+        print("on host 1:", order("replay", reply.id).splitlines()[-1])
 
 
 if __name__ == "__main__":

@@ -21,12 +21,17 @@ from moothall.company.scheduler import Call, Scheduler
 from moothall.company.settings import AgentSettings, Settings, read_settings
 from moothall.company.supervisor import Supervised, Supervisor
 from moothall.errors import (
+    ActionError,
     AgentDied,
     ConfigError,
     GivenUp,
+    JournalError,
     MissingExtra,
     MoothallError,
+    RequestError,
     RequestTimeout,
+    RunHeld,
+    RunMismatch,
 )
 from moothall.orders.named_agents import AgentSource
 from moothall.reasoning.conversational import ConversationalAgent
@@ -488,9 +493,13 @@ class Company:
                     reply = await agent.reply(
                         given["content"], thread=thread, run_id=f"{run_id}/reply"
                     )
+                return agent._said(reply)
+            except (JournalError, RunHeld, RunMismatch, RequestError):
+                raise
             except TimeoutError as error:
                 raise RequestTimeout(f'no answer from "{where}" in {timeout:g} s') from error
-            return agent._said(reply)
+            except Exception as error:  # whatever it is, it is the outcome of this call
+                raise ActionError(type(error).__name__, error_text(error, 1000), where) from error
         sender = await self._space.sender(f"schedule.{call.name}")
         action = {"name": call.action, "args": args}
         return await sender.request({"id": run_id, "to": call.to, "action": action}, timeout, True)

@@ -143,6 +143,10 @@ class Scheduler:
             if isinstance(error, JournalError):
                 raise  # whether the journal has it is seen later
             return
+        except Exception as error:  # of this firing alone; `resume` makes it again
+            log_failure(logger, f"firing {run_id!r} failed", error)
+            self.fired(call.name, type(error).__name__)
+            return
         if outcome is not None:
             self.fired(call.name, outcome)
 
@@ -178,12 +182,8 @@ class Scheduler:
                         "outcome": "ok",
                         "value": as_json(await self._made(call, given, run_id)),
                     }
-                except (JournalError, RunHeld, RunMismatch):
-                    raise
-                except Exception as error:  # whatever it is, it is this call's outcome alone
-                    known = isinstance(error, RequestError)
-                    name = type(error).__name__ if known else "ActionError"
-                    return {"outcome": name, "error": error_text(error, 1000)}
+                except RequestError as error:
+                    return {"outcome": type(error).__name__, "error": error_text(error, 1000)}
 
             way: Any = "repeat" if self.repeats(call) else "ask"
             ended = await record.step("call", make, outcome=way, action=about, decided=_decided)
