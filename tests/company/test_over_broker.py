@@ -17,8 +17,8 @@ from benchmarks.broker import Broker
 from benchmarks.proxy import Proxy
 
 from commands import Command
-from company.conftest import MakeCompany, live, until
-from moothall import Agent, AMQPOptions, AMQPSpace
+from company.conftest import MakeCompany, live, until, value
+from moothall import Agent, AMQPOptions, AMQPSpace, Journal
 from moothall.errors import GivenUp, InDoubt
 from moothall.spaces.amqp.dead_letters import DeadLetters
 
@@ -263,3 +263,33 @@ agents:
 
     with pytest.raises(GivenUp, match="'Clerk' died 2 times"):
         asyncio.run(main())
+
+
+def test_firing_whose_sender_another_process_has_is_made_once_that_process_leaves(
+    folder: Path, make_company: MakeCompany, broker: Broker, exchange: str
+) -> None:
+    company = make_company(
+        f"""
+broker: {{host: localhost, port: {broker.port}, exchange: {exchange}}}
+journal: runs.db
+agents: {{Clerk: {{ref: 'program.py:Clerk'}}}}
+schedules:
+  greet: {{every: 1s, missed: all, to: Clerk, action: greet}}
+"""
+    )
+
+    def fired(outcome: str) -> float:
+        name = "moothall_schedule_firings_total"
+        return value(company.metrics(), name, schedule="greet", outcome=outcome)
+
+    async def work(_: Agent) -> None:
+        await until(lambda: fired("DuplicateAgent") >= 1)
+        await asyncio.to_thread(other.remove, "schedule.greet")
+        await until(lambda: fired("ok") >= 2)
+
+    with AMQPSpace(amqp_options=AMQPOptions(port=broker.port), exchange=exchange) as other:
+        other.add(Agent("schedule.greet"))
+        live(company, work)
+    with Journal(folder / "runs.db") as journal:
+        runs = [run for run in journal.runs(kind="Schedule") if "@since" not in run.id]
+    assert {run.state for run in runs[:2]} == {"done"}
