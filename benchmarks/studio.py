@@ -3,15 +3,17 @@
     python -m benchmarks.studio [--quick]
 
 From a start to a page that can be written in, cold and warm; 100 messages a second, each timed from
-its sending to its row; the page with 100,000 messages: each click, one more, and its memory; memory
-of the process. Gradio's `Chatbot` gets 10,000 messages in a page of its own. The map of a town of
-10,000, and of 100,000, at eight in the morning: how many frames a second the page has
-while the town plays, and while a person zooms.
+its sending to its row; the page with 100,000 messages: each click, one more, and its memory; the
+tab Runs with 10,000 runs and one of 100,000 entries: each click; memory of the process. Gradio's
+`Chatbot` gets 10,000 messages in a page of its own. The map of a town of 10,000, and of 100,000, at
+eight in the morning: how many frames a second the page has while the town plays, and while a person
+zooms.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import statistics
 import subprocess
@@ -19,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +30,7 @@ os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.measure import emit
-from moothall import Agent, ChattyAI, NativeSpace
+from moothall import Agent, ChattyAI, Journal, NativeSpace
 from moothall.orders.simulate import SimulateOrder
 from moothall.studio import Studio
 
@@ -56,6 +59,8 @@ def main() -> int:
         emit("studio: a page to write in", "cold, with the program's start", cold, "s", target=6)
         with tempfile.TemporaryDirectory() as folder:
             _ours(browser, Path(folder), many, seconds)
+            if not options.quick:
+                _runs(browser, Path(folder))
             for citizens, target in towns.items():
                 _map(browser, Path(folder), citizens, target)
         _gradio(browser, min(many, CHATBOT))
@@ -199,6 +204,65 @@ _CLICKED = """async ([[selector, text, shown], last]) => {
   }
   const is = () => selector.includes('button') ? log.childElementCount > before
     : shown === null || log.textContent.includes(shown.replace('{last}', last.replace(',', '')));
+  while (!is() && performance.now() - began < 5000) await new Promise(requestAnimationFrame);
+  await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+  return performance.now() - began;
+}"""
+
+
+_FILTER_RUNS = ".s-runs .s-tools input"
+_RUN_CLICKS = {
+    "filter": [[_FILTER_RUNS, f"run-77{n}", f"run-77{n}"] for n in range(5)],
+    "no filter": [[_FILTER_RUNS, "", "10,001 runs"]],
+    "a run of 100,000 entries": [["[data-run=long]", None, "more of 99,503 entries"]],
+    "its timeline": [[".s-views button:nth-child(2)", None, "0 ms"]],
+    "a step of it": [[".s-entry > button", None, "Copy its address"]],
+}
+
+
+def _runs(browser: Browser, folder: Path) -> None:
+    with Journal(folder / "many.db") as journal, Studio() as studio, ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, _recorded(journal)).result()  # this thread has Playwright's loop
+        url = studio.launch(0, journal=journal, token=TOKEN, prevent_thread_lock=True, quiet=True)
+        page = _open(browser, url)
+        page.get_by_role("tab", name="Runs", exact=True).click()
+        page.get_by_text("10,001 runs").wait_for()
+        for what, clicks in _RUN_CLICKS.items():
+            if what == "a step of it":
+                page.get_by_role("button", name="Steps", exact=True).click()
+                page.locator(".s-entry > button").first.wait_for()
+            took = [page.evaluate(_SHOWN, each) for each in clicks]
+            variant = f"10,000 runs, {what}"
+            emit("studio: a click", variant, statistics.median(took), "ms", target=200)
+        emit("studio: memory of the page", "10,000 runs", _page_memory(page), "MB", target=60)
+        page.context.close()
+
+
+async def _recorded(journal: Journal) -> None:
+    """10,000 runs of five entries, and one of 100,003."""
+    for id, steps in (*((f"run-{number}", 1) for number in range(10_000)), ("long", 50_000)):
+        part = await journal.begin(id, "Counter", "me", f"count {steps}")
+        part.note("begun", {"kind": "Counter", "agent": "me", "fingerprint": None, "task": "count"})
+        for number in range(steps):
+            part.note("started", {"key": f"count.{number}", "args": {"text": "count"}})
+            part.note("ended", {"key": f"count.{number}", "result": "count"})
+        part.note("state", {"state": {"count": steps}, "appended": {}})
+        part.note("over", {"reason": "done"})
+        part.end("done")
+        await part.commit()
+        part.close()
+
+
+_SHOWN = """async ([selector, text, shown]) => {
+  const each = document.querySelector(selector);
+  const part = document.getElementById('studio-runs');
+  const began = performance.now();
+  if (text === null) each.click();
+  else {
+    each.value = text;
+    each.dispatchEvent(new Event('input'));
+  }
+  const is = () => part.textContent.includes(shown);
   while (!is() && performance.now() - began < 5000) await new Promise(requestAnimationFrame);
   await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
   return performance.now() - began;

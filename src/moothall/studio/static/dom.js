@@ -133,8 +133,10 @@ export async function sent(line, send) {
   }
 }
 
-export const clock = (at) => new Date(at * 1000).toLocaleTimeString("en", { hourCycle: "h23" });
-export const date = (at) => `${new Date(at * 1000).getDate()} ${new Date(at * 1000).toLocaleString("en", { month: "short" })}`;
+// Made once: of ten thousand runs each has a date.
+const [CLOCK, MONTH] = [{ hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" }, { month: "short" }].map((each) => new Intl.DateTimeFormat("en", each));
+export const clock = (at) => CLOCK.format(at * 1000);
+export const date = (at) => `${new Date(at * 1000).getDate()} ${MONTH.format(at * 1000)}`;
 export const day = (at) => `${date(at)} ${clock(at)}`;
 
 // The state of a run, of its reason to end or of a part of it: the word for it, the kind of its badge, and what it stands for.
@@ -143,11 +145,11 @@ const STATES = [
   ["failed", "bad", "error unreadable failed"], ["stopped", "warn", "stopped cancelled"], ["in doubt", "bad", "in_doubt"],
   ["at its limit", "warn", "budget deadline max_iterations max_loops"],
 ];
+const KNOWN = new Map(STATES.flatMap(([word, kind, all]) => all.split(" ").map((each) => [each, { word, kind }])));
 // `now` says how one that is under way stands: `waiting` (its card is open), `paused` or `stopping`.
 export function runState(state, now) {
   const is = (state === "running" && now) || state;
-  const [word, kind] = STATES.find(([, , all]) => all.split(" ").includes(is)) || [is.replaceAll("_", " "), "warn"];
-  return { word, kind };
+  return KNOWN.get(is) || { word: is.replaceAll("_", " "), kind: "warn" };
 }
 export function stateBadge(state, now) {
   const { word, kind } = runState(state, now);

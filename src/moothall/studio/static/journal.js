@@ -29,7 +29,7 @@ export function learn(outline) {
 
 // The state of a run, and how it stands: what `stateBadge` takes.
 export function stands({ id, state, job }) {
-  return [job ? "running" : state, [...cards.values()].includes(id) ? "waiting" : job];
+  return [job ? "running" : state, cards.size && [...cards.values()].includes(id) ? "waiting" : job];
 }
 
 on("run", (batch) => batch.forEach(learn));

@@ -9,7 +9,7 @@ import { go, path } from "./place.js";
 import { showTimeline } from "./timeline.js";
 import { called, outcome } from "./values.js";
 
-const ROWS = 2000; // entries of a run at once
+const ROWS = 500; // entries of a run at once
 const BEFORE = 40; // entries before one that is opened by its address
 const CHARS = 100000; // of a text at once
 const VIEWS = { steps: "Steps", timeline: "Timeline", transcript: "Transcript", cost: "Cost" };

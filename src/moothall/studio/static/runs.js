@@ -74,7 +74,7 @@ export function mount(root) {
     options(state, "any state", all.map(word));
     options(agent, "any agent", all.map((each) => each.agent));
     const key = SORTS[sort.value][1];
-    let shown = all.reverse().filter((each) => (words(each).includes(wanted) || found?.has(each.id)) && (!state.value || word(each) === state.value) && (!agent.value || each.agent === agent.value) && each.changed >= least);
+    let shown = all.reverse().filter((each) => (!wanted || words(each).includes(wanted) || found?.has(each.id)) && (!state.value || word(each) === state.value) && (!agent.value || each.agent === agent.value) && each.changed >= least);
     if (sort.value !== "newest") shown = shown.sort((one, two) => key(two) - key(one));
     total.textContent = shown.length === runs.size ? count(runs.size, "run") : `${number(shown.length)} of ${count(runs.size, "run")}`;
     const focus = document.activeElement?.dataset.run;

@@ -1,17 +1,17 @@
 // A run over time: a bar for each call of a model or an action and each wait, in a row for each part.
 
-import { clock, dollars, duration, empty, h, number, replace } from "./dom.js";
+import { button, clock, dollars, duration, empty, h, number, replace } from "./dom.js";
 
-const ROWS = 1500; // bars at once
+const ROWS = 300; // bars at once
 
 // Draw the steps (of `shownRun`: type, text, first and last entry) between two times.
-export function showTimeline(root, steps, open) {
+export function showTimeline(root, steps, open, most = ROWS) {
   const all = steps.filter((each) => each.from && ["model", "tool", "person", "step"].includes(each.type));
   if (!all.length) return void replace(root, empty("There is no step with a time yet."));
   const start = Math.min(...all.map((each) => each.from));
   const end = Math.max(...all.map((each) => each.to || each.from), start + 0.001);
   const share = (at) => `${(100 * (at - start)) / (end - start)}%`;
-  const shown = all.slice(0, ROWS);
+  const shown = all.slice(0, most);
   let part = null;
   const rows = shown.map((each) => {
     const to = each.to || end;
@@ -27,5 +27,5 @@ export function showTimeline(root, steps, open) {
   const ticks = [0, 0.25, 0.5, 0.75, 1].map((part) => h("span", {}, duration(part * (end - start))));
   replace(root, h("section", { class: "s-timeline", "aria-label": "Timeline" },
     h("div", { class: "s-line-row s-ticks", "aria-hidden": "true" }, h("span", {}), h("span", { class: "s-ticks-of" }, ticks), h("span", {})), rows,
-    all.length > ROWS ? h("p", { class: "s-soft" }, `The first ${number(ROWS)} of ${number(all.length)} steps are drawn.`) : null));
+    all.length > most ? h("p", { class: "s-soft" }, `The first ${number(most)} of ${number(all.length)} steps are drawn. `, button(`Draw ${number(Math.min(ROWS, all.length - most))} more`, () => showTimeline(root, steps, open, most + ROWS), "quiet")) : null));
 }
