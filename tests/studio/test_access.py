@@ -229,6 +229,7 @@ def test_axe_finds_nothing_in_what_is_shown(
         expect(page.get_by_role("article", name="Changed definitions of sums")).to_be_visible()
         look("Doors")
         page.goto(f"{studio.url}styleguide")
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
         look("the style guide")
         for card in studio.cards.to_json():
             studio.cards.decide(card["number"], {"permit": False})

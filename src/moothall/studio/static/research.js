@@ -143,7 +143,7 @@ export function mount(root) {
     // Shown once it is there: the one before stands meanwhile. No script runs in it, whatever it holds.
     const before = [...report.children];
     const frame = h("iframe", {
-      class: "s-page", sandbox: "allow-popups allow-popups-to-escape-sandbox",
+      class: "s-page", title: "Report, loading", sandbox: "allow-popups allow-popups-to-escape-sandbox",
       src: keyed(`research/page?run=${encodeURIComponent(run)}&at=${version}`),
     });
     frame.addEventListener("load", () => {
