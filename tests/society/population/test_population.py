@@ -742,7 +742,8 @@ async def test_an_intervention_reaches_rows_with_all_of_its_values() -> None:
         await society.run(steps=1)
         told = [failure[2] for failure in society.failures]
         assert told == [
-            f"status: pair must fit its column of int16, got {n}" for n in ("6", "array")
+            *(f"status: pair must fit its column of int16, got {n}" for n in ("6", "array")),
+            *(f"citizens: nobody has pair {n}" for n in ("0", "array", "array")),
         ]
     assert population.columns["mark"].tolist() == [7, 0, 0]
     assert population.columns["pair"].tolist() == [[0, 0], [5, 5], [5, 5]]
