@@ -353,6 +353,8 @@ def test_a_town_that_another_program_plays_is_not_taken(page: Page, studio: Stud
         other.launch(0, token=TOKEN, **kept)
         other.society.set_up(SimulateOrder(12, step="6h"))
         at(other, 1)
+        for name in ("Runs", "Society"):  # the page looks what is recorded when a tab is opened
+            page.get_by_role("tab", name=name, exact=True).click()
         press(page, "Resume a recorded town")
         towns = page.get_by_label("Recorded towns")
         expect(towns.get_by_role("option").first).to_contain_text("12 citizens")

@@ -21,11 +21,13 @@ function panelOf({ name, title, script }) {
   const live = h("div", { class: `s-root s-${name}`, id: `studio-${name}` });
   const panel = h("section", { role: "tabpanel", id: `tab-${name}`, "aria-labelledby": `to-${name}`, class: "s-tab", hidden: true }, forms, live);
   const button = h("button", { type: "button", role: "tab", id: `to-${name}`, "aria-controls": `tab-${name}`, "aria-selected": "false", tabindex: -1, onclick: () => go(name === current ? [name] : before.get(name) || [name]) }, title);
-  let loaded = null;
-  const load = () => (loaded ??= (async () => {
+  let loaded = false;
+  const load = async () => {
+    if (loaded) return showForms(name, forms); // another program may have recorded something
+    loaded = true;
     onReset(() => showForms(name, forms));
     if (script) (await import(`./${name}.js`)).mount(live);
-  })());
+  };
   return { button, panel, load };
 }
 
@@ -68,5 +70,6 @@ else {
   if (!place().length) go([names.includes(old) ? old : opens], { instead: true });
   onPlace(show);
   show(place());
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) shown.get(current).load(); });
   connect();
 }
