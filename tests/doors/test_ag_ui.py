@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 from moothall import (
     ACCESS_REQUESTED,
     Call,
+    Conversation,
     ModelReply,
     ReActAgent,
     ScriptedModel,
@@ -257,3 +258,15 @@ def test_ag_ui_context_of_wrong_parts_is_refused(serve: Serve) -> None:
     for wrong in ("x", [5], [{"value": "17"}], [{"description": "the order"}]):
         (answer,) = run(url, user("hi"), context=wrong, status=400)
         assert answer["error"]["param"] == "context"
+
+
+def test_ag_ui_conversation_tells_what_each_has_said_and_finishes_when_all_have(
+    serve: Serve,
+) -> None:
+    """Each utterance is a message of its own; the turns that its owner allowed are no failure."""
+    speakers = [ReActAgent(id, ScriptedModel([id])) for id in ("one", "two", "three")]
+    talk = Conversation(speakers, id="talk", max_turns=3)
+    events = run(serve(asgi(talk)), user("hi"))
+    assert [each["delta"] for each in events if "delta" in each] == ["one", "two", "three"]
+    assert len({each["messageId"] for each in events if "messageId" in each}) == 3
+    assert [each["type"] for each in events].index("RUN_FINISHED") == len(events) - 1

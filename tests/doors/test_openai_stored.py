@@ -11,7 +11,7 @@ import pytest
 
 from doors.conftest import client, serving
 from doors.test_openai import TOOLS, bot
-from moothall import Journal
+from moothall import Conversation, Journal
 from moothall.doors import asgi
 
 Serve = Callable[[Any], str]
@@ -114,3 +114,25 @@ def test_openai_id_of_no_response_is_not_found(serve: Serve, tmp_path: Path, id:
     url = serve(asgi(bot(journal=Journal(tmp_path / "runs.db"))))
     with pytest.raises(openai.NotFoundError):
         client(url).responses.retrieve(id)
+
+
+def test_openai_conversation_answers_with_its_last_word_streamed_or_not(
+    serve: Serve, tmp_path: Path
+) -> None:
+    """The turns that its owner allowed are no failure, in the journal neither."""
+    path = tmp_path / "runs.db"
+
+    def talk() -> Conversation:
+        speakers = [bot("a", lambda messages, _: "one"), bot("b", lambda messages, _: "two")]
+        return Conversation(speakers, id="talk", max_turns=2, journal=path)
+
+    with serving(asgi(talk())) as url:
+        made = client(url).responses.create(model="talk", input="hi")
+        assert (made.status, made.output_text) == ("completed", "two")
+        with client(url).responses.stream(model="talk", input="ho") as events:
+            kinds = [each.type for each in events]
+            assert kinds.count("response.completed") == 1
+            assert events.get_final_response().output_text == "two"
+    with serving(asgi(talk())) as url:
+        found = client(url).responses.retrieve(made.id)
+        assert (found.status, found.output) == ("completed", made.output)

@@ -33,7 +33,7 @@ from moothall.journal import Journal, Outline
 from moothall.jsonvalue import json_text
 from moothall.reasoning.conversational import ConversationalAgent
 from moothall.reasoning.recorded_agent import asked_in
-from moothall.reasoning.reply import GIVEN
+from moothall.reasoning.reply import gives
 from moothall.reasoning.resume import LEFT
 from moothall.text import escaped, log_failure
 from moothall.threads import WORKERS
@@ -256,7 +256,17 @@ class Tasks:
         journal = _journal_of(self._served.agents[agent])
         for run in () if journal is None else journal.runs():
             if run.agent == agent and run.id not in known and _is_of(run.id, agent, sender):
-                yield run.changed, run.id, _context_of(run, sender), _state_of(run), run
+                yield run.changed, run.id, _context_of(run, sender), self._state_of(run), run
+
+    def _state_of(self, run: Outline) -> str:
+        """Return how far a task of the journal is."""
+        if run.state in ("running", "stopped"):
+            return WORKING
+        if run.state == "in_doubt":
+            return INPUT_REQUIRED
+        if run.state == "cancelled":
+            return CANCELED
+        return COMPLETED if gives(self._served.agents[run.agent], run.state) else FAILED
 
     def _recorded(
         self, agent: str, sender: str, run: Outline, history: int | None, artifacts: bool
@@ -264,7 +274,7 @@ class Tasks:
         """Return a task of the journal in the protocol's form."""
         journal = _journal_of(self._served.agents[agent])
         assert journal is not None
-        state, context = _state_of(run), _context_of(run, sender)
+        state, context = self._state_of(run), _context_of(run, sender)
         entries = journal.entries(run.id)
         asked = asked_in(entries)
         text, made, note = run.task if asked is None else _text_of(asked, run, sender), [], ""
@@ -311,16 +321,6 @@ def _text_of(asked: dict[str, Any], run: Outline, sender: str) -> str:
 
 def _context_of(run: Outline, sender: str) -> str:
     return ONE_FOR_ALL if run.thread is None else run.thread.removeprefix(f"{sender}/")
-
-
-def _state_of(run: Outline) -> str:
-    if run.state in ("running", "stopped"):
-        return WORKING
-    if run.state == "in_doubt":
-        return INPUT_REQUIRED
-    if run.state == "cancelled":
-        return CANCELED
-    return COMPLETED if run.state in GIVEN else FAILED
 
 
 def _in_thread(function: Any, *args: Any) -> asyncio.Future[Any]:

@@ -22,7 +22,7 @@ from moothall.models.protocol import ReasoningPiece, TextPiece
 from moothall.provenance import OUTSIDE
 from moothall.reasoning.events import BlockEnded, BlockStarted, CallEnded, CallStarted, Done
 from moothall.reasoning.loop.react import ReActAgent
-from moothall.reasoning.reply import GIVEN, Reply
+from moothall.reasoning.reply import Reply, gives
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.stream import ReplyStream
 
@@ -160,18 +160,18 @@ class AGUIDoor:
 
     async def _told(self, job: _Job, about: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
         """Yield the protocol's events of the reply, until it ends or needs an approval."""
-        open_kind, open_id = "", ""  # of the message whose pieces come
+        open_kind, open_id, speaker = "", "", ""  # of the message whose pieces come
         text = ""  # the last one that was told
         while True:
             news = await job.news.get()
             piece = {TextPiece: "TEXT_MESSAGE", ReasoningPiece: "REASONING_MESSAGE"}.get(type(news))
-            if open_kind and open_kind != piece:
+            if open_kind and (open_kind != piece or speaker != news.agent):
                 for each in _ends(open_kind, open_id):
                     yield each
                 open_kind = ""
             if piece is not None:
                 if not open_kind:
-                    open_kind, open_id = piece, secrets.token_hex(8)
+                    open_kind, open_id, speaker = piece, secrets.token_hex(8), news.agent
                     text = "" if isinstance(news, TextPiece) else text
                     for each in _starts(piece, open_id):
                         yield each
@@ -198,8 +198,8 @@ class AGUIDoor:
                 outcome = {"type": "interrupt", "interrupts": interrupts}
                 yield {"type": "RUN_FINISHED", **about, "outcome": outcome}
                 return
-            elif isinstance(news, Done):
-                end = _finished(news.reply, job, about)
+            elif isinstance(news, Done) and news.agent == job.agent:  # not of a member
+                end = _finished(news.reply, job, about, self._served.agents[job.agent])
                 left = (end.get("outcome") or {}).get("pendingToolCallIds")
                 said = "" if left or end["type"] == "RUN_ERROR" else news.reply.text
                 if said and said.strip() != text.strip():  # such as a group's
@@ -275,8 +275,8 @@ def _ends(kind: str, id: str) -> list[dict[str, Any]]:
     return made if kind == "TEXT_MESSAGE" else [*made, {"type": "REASONING_END", "messageId": id}]
 
 
-def _finished(reply: Reply, job: _Job, about: dict[str, Any]) -> dict[str, Any]:
-    if reply.stop_reason not in GIVEN:
+def _finished(reply: Reply, job: _Job, about: dict[str, Any], agent: Any) -> dict[str, Any]:
+    if not gives(agent, reply.stop_reason):
         text = reply.detail or reply.stop_reason
         return {"type": "RUN_ERROR", "message": text, "code": reply.stop_reason}
     outcome: dict[str, Any] = {"type": "success"}

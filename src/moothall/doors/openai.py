@@ -161,7 +161,7 @@ class OpenAIDoor:
 
         def over(reply: Reply) -> Outcome:
             self._served.forget(agent, thread)
-            outcome = outcome_of(reply, asked)
+            outcome = outcome_of(reply, asked, agent)
             if keep is not None:
                 keep(reply, content)
             return outcome
@@ -205,7 +205,8 @@ class OpenAIDoor:
                         if event.agent == str(agent.id):
                             await sent.piece(event.text)
                     elif isinstance(event, Done):
-                        await sent.end(over(event.reply))
+                        if event.agent == str(agent.id):  # not of a member
+                            await sent.end(over(event.reply))
                     elif kind is CallStarted or (
                         isinstance(event, MessageAdded) and event.message["role"] != "user"
                     ):

@@ -12,7 +12,7 @@ from moothall.doors.openai_input import Wrong, settled
 from moothall.doors.openai_output import Response
 from moothall.errors import NoSuchRun
 from moothall.reasoning.conversational import ConversationalAgent
-from moothall.reasoning.reply import GIVEN
+from moothall.reasoning.reply import gives
 from moothall.reasoning.thread import thread_of_sender
 
 SENDER: Final = "openai"
@@ -161,7 +161,7 @@ def _recorded(agent: Any, sender: str, run_id: str) -> list[dict[str, Any]] | No
     if (run.agent, run.thread) != (
         str(agent.id),
         thread_of(sender, run_id),
-    ) or run.state not in GIVEN:
+    ) or not gives(agent, run.state):
         return None
     task: Any = None
     messages: list[dict[str, Any]] = []

@@ -13,7 +13,7 @@ from moothall.errors import ContextOverflow
 from moothall.jsonvalue import json_text
 from moothall.models.protocol import Usage
 from moothall.reasoning.loop.run import CUT
-from moothall.reasoning.reply import GIVEN, Reply
+from moothall.reasoning.reply import Reply, gives
 
 _REASONS: Final = {text: reason for reason, text in CUT.items()}
 
@@ -40,9 +40,9 @@ class Outcome:
     usage: Usage
 
 
-def outcome_of(reply: Reply, asked: Asked) -> Outcome:
-    """Return the outcome of a reply; raise `Wrong` for one without an answer."""
-    if reply.stop_reason not in GIVEN:
+def outcome_of(reply: Reply, asked: Asked, agent: Any) -> Outcome:
+    """Return the outcome of an agent's reply; raise `Wrong` for one without an answer."""
+    if not gives(agent, reply.stop_reason):
         raise failure(reply)
     text = reply.text
     if asked.schema is not None and reply.stop_reason == "done":

@@ -15,7 +15,7 @@ from moothall.doors.served import Served
 from moothall.errors import NoSuchRun, RunHeld, StateError
 from moothall.journal import Outline
 from moothall.jsonvalue import json_text
-from moothall.reasoning.reply import GIVEN, Reply
+from moothall.reasoning.reply import Reply, gives
 from moothall.threads import WORKERS
 
 _MOST_ITEMS: Final = 100
@@ -77,7 +77,7 @@ class StoredResponses:
             reply = agent.journal.replay(run_id)
         except StateError:
             return response.open()
-        if reply.stop_reason not in GIVEN:
+        if not gives(agent, reply.stop_reason):
             return response.over(failure(reply))
         return response.whole(_outcome(reply), int(run.changed))
 

@@ -54,6 +54,11 @@ GIVEN: Final = ANSWERED | {"max_loops"}
 """The reasons for which `say` returns the text, including a conclusion that nobody accepted."""
 
 
+def gives(agent: Any, reason: str) -> bool:
+    """Return whether `say` of an agent returns the text of a reply that stops for this reason."""
+    return reason in getattr(agent, "_gives", GIVEN)
+
+
 @dataclass(slots=True)
 class Step:
     """One action that was called.
