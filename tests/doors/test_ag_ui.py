@@ -270,3 +270,8 @@ def test_ag_ui_conversation_tells_what_each_has_said_and_finishes_when_all_have(
     assert [each["delta"] for each in events if "delta" in each] == ["one", "two", "three"]
     assert len({each["messageId"] for each in events if "messageId" in each}) == 3
     assert [each["type"] for each in events].index("RUN_FINISHED") == len(events) - 1
+
+
+def test_ag_ui_conversation_in_which_nobody_said_a_word_fails_as_say_does(serve: Serve) -> None:
+    talk = Conversation([ReActAgent("a", ScriptedModel([""]))], id="talk", max_turns=1)
+    assert run(serve(asgi(talk)), user("hi"))[-1]["type"] == "RUN_ERROR"

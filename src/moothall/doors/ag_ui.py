@@ -276,7 +276,7 @@ def _ends(kind: str, id: str) -> list[dict[str, Any]]:
 
 
 def _finished(reply: Reply, job: _Job, about: dict[str, Any], agent: Any) -> dict[str, Any]:
-    if not gives(agent, reply.stop_reason):
+    if not gives(agent, reply.stop_reason, reply.text):
         text = reply.detail or reply.stop_reason
         return {"type": "RUN_ERROR", "message": text, "code": reply.stop_reason}
     outcome: dict[str, Any] = {"type": "success"}

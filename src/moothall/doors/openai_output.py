@@ -42,7 +42,7 @@ class Outcome:
 
 def outcome_of(reply: Reply, asked: Asked, agent: Any) -> Outcome:
     """Return the outcome of an agent's reply; raise `Wrong` for one without an answer."""
-    if not gives(agent, reply.stop_reason):
+    if not gives(agent, reply.stop_reason, reply.text):
         raise failure(reply)
     text = reply.text
     if asked.schema is not None and reply.stop_reason == "done":

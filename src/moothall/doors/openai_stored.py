@@ -77,7 +77,7 @@ class StoredResponses:
             reply = agent.journal.replay(run_id)
         except StateError:
             return response.open()
-        if not gives(agent, reply.stop_reason):
+        if not gives(agent, reply.stop_reason, reply.text):
             return response.over(failure(reply))
         return response.whole(_outcome(reply), int(run.changed))
 

@@ -31,7 +31,7 @@ from moothall.reasoning.hooks import (
     without_hook,
 )
 from moothall.reasoning.record import NULL_RECORD
-from moothall.reasoning.reply import ANSWERED, GIVEN, Reply
+from moothall.reasoning.reply import GIVEN, Reply, gives
 from moothall.reasoning.reply_request import (
     ReplyOptions,
     ReplyRequest,
@@ -349,8 +349,7 @@ class ConversationalAgent(Threaded):
 
     def _said(self, reply: Reply) -> str:
         """Return the text of a reply; raise its error if nobody may have the text."""
-        # A text that nobody accepted is returned too.
-        if reply.stop_reason not in (self._gives if reply.text else ANSWERED):
+        if not gives(self, reply.stop_reason, reply.text):
             reply._raise(self.id)
         return reply.text
 

@@ -54,9 +54,12 @@ GIVEN: Final = ANSWERED | {"max_loops"}
 """The reasons for which `say` returns the text, including a conclusion that nobody accepted."""
 
 
-def gives(agent: Any, reason: str) -> bool:
-    """Return whether `say` of an agent returns the text of a reply that stops for this reason."""
-    return reason in getattr(agent, "_gives", GIVEN)
+def gives(agent: Any, reason: str, text: str | None = None) -> bool:
+    """Return whether `say` of an agent returns the text of a reply; None if it is not known yet.
+
+    A text that nobody accepted is returned too, and no text only as an answer.
+    """
+    return reason in (ANSWERED if text == "" else getattr(agent, "_gives", GIVEN))
 
 
 @dataclass(slots=True)
