@@ -17,7 +17,8 @@ the passages cited. A report without a citation says that nothing was found.
 The split `develop` is for changing things, `published` for the figures in docs/research.md. The
 questions of `unknown-develop` and `unknown` have no answer; the first are for changing things.
 `definitions` has twenty questions such as `What is a purge?`, over moothall's own docs (changed by)
-and over Varnish's (not).
+and over Varnish's (not). `kinds-develop` (Postfix, Nettle) and `kinds` (Valgrind, rsyslog) ask who,
+when, why, where and how many, half of them without an answer; only the first are for changing things.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ from benchmarks.measure import emit
 from moothall.research import Passage, Report, Researcher, search_folder
 
 QUESTIONS = Path(__file__).parent / "data" / "answers.jsonl"
-SPLITS = ("develop", "published", "definitions", "unknown-develop", "unknown")
+SPLITS = (
+    *("develop", "published", "definitions", "unknown-develop", "unknown"),
+    *("kinds-develop", "kinds"),
+)
 ITERATIONS = 3
 RESULTS = 24
 PLAIN = 10
@@ -67,6 +71,10 @@ PACKAGES = {  # the corpus, the package, which of its folders
     "mutt": {"mutt": f"{_DOC}/mutt"},
     "haproxy": {"haproxy-doc": f"{_DOC}/haproxy"},
     "vim": {"vim-doc": f"{_DOC}/vim"},
+    "postfix": {"postfix-doc": f"{_DOC}/postfix/html"},
+    "nettle": {"nettle-dev": f"{_DOC}/nettle-dev"},
+    "valgrind": {"valgrind": f"{_DOC}/valgrind/html"},
+    "rsyslog": {"rsyslog-doc": f"{_DOC}/rsyslog-doc/html"},
 }
 SIX = ("git", "sqlite", "postgres", "policy", "guides", "apache")
 OWN = {"docs": Path(__file__).resolve().parent.parent / "docs"}

@@ -1,11 +1,11 @@
 """How many wrong citations the check catches, and how many right ones it loses.
 
-    python -m benchmarks.citations [--quick] [--misses] [--pairs FILE.jsonl]
+    python -m benchmarks.citations [--quick] [--misses] [--pairs FILE.jsonl [--split SPLIT]]
 
 `data/citations.jsonl` has sentences beside the passages that they cite, right and wrong ones. The
 check was trained on the split `tune`; `published` was only looked at afterwards. `--pairs` takes
 sentences of your own in its place: one JSON object a line with `sentence`, `passage`, `right` (true
-or false) and `kind`.
+or false) and `kind`; `--split` only those of them whose `split` it names.
 
 One JSON object a line, with 95 % Wilson intervals: for each split, in all and by kind, how many
 wrong ones are marked (`partly` or `unsupported`) and how many lose their footnote (`unsupported`
@@ -55,9 +55,13 @@ def line(metric: str, variant: str, rows: list[tuple[dict[str, Any], Support]]) 
     }
 
 
-def measure(quick: bool, misses: bool, pairs: Path | None = None) -> Iterator[dict[str, Any]]:
+def measure(
+    quick: bool, misses: bool, pairs: Path | None = None, part: str | None = None
+) -> Iterator[dict[str, Any]]:
     text = (pairs or DATA).read_text(encoding="utf-8")
     data = [json.loads(row) for row in text.splitlines() if row.strip()]
+    if part is not None:
+        data = [row for row in data if row.get("split") == part]
     for split in SPLITS if pairs is None else (pairs.stem,):
         judged = [
             (row, support(row["sentence"], row["passage"]))
@@ -113,8 +117,9 @@ def main() -> None:
         "--misses", action="store_true", help="name what was judged wrongly, but of published"
     )
     parser.add_argument("--pairs", type=Path, help="sentences of your own, as JSON lines")
+    parser.add_argument("--split", help="which of these")
     args = parser.parse_args()
-    for figure in measure(args.quick, args.misses, args.pairs):
+    for figure in measure(args.quick, args.misses, args.pairs, args.split):
         print(json.dumps(figure, ensure_ascii=False), flush=True)
 
 
