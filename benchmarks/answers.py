@@ -18,7 +18,7 @@ The split `develop` is for changing things, `published` for the figures in docs/
 questions of `unknown-develop` and `unknown` have no answer; the first are for changing things.
 `definitions` has twenty questions such as `What is a purge?`, over moothall's own docs (changed by)
 and over Varnish's (not). `kinds-develop` (Postfix, Nettle) and `kinds` (Valgrind, rsyslog) ask who,
-when, why, where and how many, half of them without an answer; only the first are for changing things.
+when, why, where and how many, half of them without an answer; the first are for changing things.
 """
 
 from __future__ import annotations
