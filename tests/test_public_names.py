@@ -292,6 +292,19 @@ def test_a_star_import_brings_them_all() -> None:
     assert done.stdout.split() == sorted(n for n in NAMES if not n.startswith("__"))
 
 
+def test_a_star_import_brings_what_the_installed_extras_have() -> None:
+    program = (
+        "import sys\nsys.modules['numpy'] = None\n"
+        "from moothall import *\nprint(*sorted(n for n in dir() if not n.startswith('__')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    missing = {*NAMES} - {*done.stdout.split()} - {"__version__"}
+    assert {"City", "Society", "CitizenAgent", "MobilityBlock"} <= missing
+    of_society = {name for name in NAMES if ".society." in f"{getattr(moothall, name)}"}
+    assert missing - of_society <= {"AgentType"}  # an alias, which does not say where it is from
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"module 'moothall' has no attribute 'no_such_name'"):
         moothall.no_such_name  # noqa: B018

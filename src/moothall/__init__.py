@@ -117,12 +117,21 @@ def _homes() -> dict[str, str]:
 _HOME = _homes()
 
 __version__ = "0.1.0"
-__all__ = ["__version__", *sorted(_HOME)]
 __getattr__, __dir__ = lazily(__name__, _HOME)
 
 
 class _Package(ModuleType):
     """Keeps the name `action` for the decorator; importing the module would replace it."""
+
+    @property
+    def __all__(self) -> list[str]:
+        """The public names that this installation has, for `from moothall import *`."""
+        names = ["__version__", *sorted(_HOME)]
+        try:
+            importlib.import_module("moothall.society.arrays")
+        except ImportError:  # no extra `society`: the star would fail at its first name
+            return [name for name in names if not _HOME.get(name, "").startswith("society.")]
+        return names
 
     @property
     def action(self) -> Any:

@@ -1,10 +1,10 @@
-"""Checks of arguments: unknown names of a constructor, and whole numbers."""
+"""Checks of arguments: unknown names of a constructor, whole numbers, one of some words."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from moothall.errors import ConfigError, DefinitionError
@@ -106,3 +106,10 @@ def check_text(name: str, value: object) -> None:
     """Raise ConfigError unless a value is 1–255 printable characters."""
     if not isinstance(value, str) or not 0 < len(value) <= 255 or not value.isprintable():
         raise ConfigError(f"{name} must be 1–255 printable characters, got {excerpt(value)}")
+
+
+def none_of(name: str, known: Sequence[str], given: str) -> ConfigError:
+    """Return the error for a value that is none of the known ones; it names them all."""
+    *but_last, last = known
+    words = f"{', '.join(but_last)} or {last}" if but_last else last
+    return ConfigError(f"{name} must be {words}, got {given!r:.80}{nearest(given, known)}")

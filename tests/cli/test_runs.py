@@ -89,6 +89,21 @@ def test_runs_are_listed_in_their_order(folder: Path) -> None:
     assert "xxx \\u2026\n" in done.stdout
 
 
+def test_runs_of_a_state_or_kind_that_does_not_exist_is_wrong_usage(recorded: Path) -> None:
+    done = moothall("runs", "--state", "done,eror", cwd=recorded)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "state= must be running, waiting, stopped, done, " in done.stderr
+    assert "got 'eror' (did you mean 'error'?)" in done.stderr
+    done = moothall("runs", "--kind", "ReactAgent", "--json", cwd=recorded)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--kind must be Conversation, DualActAgent, ReActAgent, " in done.stderr
+    assert "got 'ReactAgent' (did you mean 'ReActAgent'?)" in done.stderr
+    done = moothall("runs", "--kind", "Researcher", cwd=recorded)
+    assert (done.returncode, done.stdout) == (0, "There are no such runs.\n")
+    done = moothall("runs", "--kind", "ReActAgent", "--state", "error", cwd=recorded)
+    assert (done.returncode, done.stdout) == (0, "There are no such runs.\n")
+
+
 def test_runs_id_shows_each_entry(recorded: Path) -> None:
     done = moothall("runs", "milk", cwd=recorded)
     assert (done.returncode, done.stderr) == (0, "")

@@ -7,17 +7,25 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from journal.conftest import Place
 from moothall import CallbackApprover, Journal, ReActAgent, ScriptedModel
 from moothall.action import ACCESS_REQUESTED, action
-from moothall.errors import DefinitionError
+from moothall.errors import ConfigError, DefinitionError
 from moothall.models.protocol import Call, ModelReply, Usage
+from moothall.reasoning.record import recorded
+from moothall.reasoning.reply import StopReason
+
+
+@dataclass
+class Own:
+    """The state of a user's own orchestrator."""
 
 
 def act(n: int) -> int:
@@ -52,7 +60,7 @@ def test_runs_are_found_by_agent_thread_state_and_words(journal: Journal) -> Non
     assert ids(journal, agent="b") == ["two"]
     assert ids(journal, thread="anna") == ["one", "two", "four"]
     assert ids(journal, state="done") == ["one", "two", "three"]
-    assert ids(journal, state=("stopped", "none")) == ["four"]
+    assert ids(journal, state=("stopped", "running")) == ["four"]
     assert ids(journal, forked_from="one") == ["four"]
     assert ids(journal, text="order refund") == ["one", "two", "four"]
     assert ids(journal, text="äPFEL") == ["one", "four"]
@@ -179,6 +187,11 @@ def test_entries_limit_reads_no_further_entries(tmp_path: Path) -> None:
         ({"since": "yesterday"}, "since= must be seconds since 1970 or a datetime"),
         ({"text": 3}, "text= must be a text"),
         ({"state": [None]}, "state= must be a text"),
+        (
+            {"state": "finished"},
+            "state= must be running, waiting, stopped, done, .* got 'finished'",
+        ),
+        ({"state": ["done", "eror"]}, "got 'eror' .did you mean 'error'"),
     ),
 )
 def test_find_with_a_wrong_filter_is_refused(
@@ -186,6 +199,22 @@ def test_find_with_a_wrong_filter_is_refused(
 ) -> None:
     with pytest.raises(DefinitionError, match=told):
         journal.runs(**wanted)
+
+
+def test_runs_are_found_by_each_reason_for_which_a_reply_ends(journal: Journal) -> None:
+    for reason in get_args(StopReason):
+        assert journal.runs(state=reason) == []
+
+
+def test_runs_are_found_by_a_state_of_a_users_own_orchestrator(journal: Journal) -> None:
+    async def run() -> None:
+        async with recorded(journal, "R", "Mine", "me", Own, program={}) as record:
+            await record.end("postponed")
+
+    asyncio.run(run())
+    assert ids(journal, state=["postponed", "done"]) == ["R"]
+    with pytest.raises(ConfigError, match=r"state= must be running, .*, error or postponed, got"):
+        journal.runs(state="postpond")
 
 
 @pytest.mark.long

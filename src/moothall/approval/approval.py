@@ -20,9 +20,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TextIO, runtime_checkable
 
+from moothall.approval.decision import ANSWERS, Check, changed_or_refused
 from moothall.approval.decision import Always as Always
 from moothall.approval.decision import ChangedArgs as ChangedArgs
-from moothall.approval.decision import Check, changed_or_refused
 from moothall.approval.decision import Decision as Decision
 from moothall.approval.decision import Refused as Refused
 from moothall.approval.decision import not_permitted as not_permitted
@@ -188,8 +188,8 @@ async def approve(approver: Approver | None, request: ApprovalRequest) -> Decisi
     if isinstance(answer, ChangedArgs):
         return changed_or_refused(answer, request.args, request.check)
     if not isinstance(answer, bool | Refused):
-        template = "approver %r: an answer must be True, False or Refused, got %.80r: %s is refused"
-        logger.warning(template, approver, answer, request)
+        template = "approver %r: an answer must be %s, got %.80r: %s is refused"
+        logger.warning(template, approver, ANSWERS, answer, request)
     return answer if isinstance(answer, Refused) else answer is True
 
 

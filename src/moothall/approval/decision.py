@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from moothall.errors import ConfigError, InvalidArguments, NotPermitted
 from moothall.text import printable
@@ -58,6 +58,9 @@ class ChangedArgs:
 Decision: TypeAlias = bool | Refused | Always | ChangedArgs
 """An approver's decision: True, `Always()` and `ChangedArgs(…)` permit; anything else refuses."""
 
+ANSWERS: Final = "True, False, Refused(…), Always() or ChangedArgs(…)"
+"""What an approver may answer, in words."""
+
 Check: TypeAlias = Callable[[dict[str, Any]], object]
 """Checks the arguments of a call; raises InvalidArguments."""
 
@@ -78,7 +81,6 @@ def changed_or_refused(changed: ChangedArgs, args: dict[str, Any], check: Check 
 def not_permitted(where: str, decision: object) -> NotPermitted:
     """Return the error for a call that was not permitted."""
     if not isinstance(decision, bool | Refused):  # an agent's own `request_permission` gave it
-        template = '"%s" is refused: an answer must be True, False or Refused, got %.80r'
-        logger.warning(template, where, decision)
+        logger.warning('"%s" is refused: an answer must be %s, got %.80r', where, ANSWERS, decision)
     why = f": {printable(decision.reason)}" if isinstance(decision, Refused) else ""
     return NotPermitted(f'"{where}" not permitted{why}')

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from moothall.arguments import none_of
 from moothall.cli.operate.keeping import COMMANDS
 from moothall.cli.recorded_runs import NOBODY, Recorded, print_doubts
 from moothall.cli.run.ended import WORDS
@@ -27,6 +28,9 @@ from moothall.text import counted, escaped
 
 _SHOWN = 100
 """So many runs are listed for a person who sets no limit."""
+
+KINDS = ("Conversation", "DualActAgent", "ReActAgent", "Researcher", "Schedule", "Society")
+"""What records runs, of moothall's own."""
 
 _STATES = {
     **WORDS,
@@ -186,16 +190,27 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.1f} s"
 
 
+def _check_kind(journal: Journal, kind: str) -> None:
+    """Raise for a class of which there is no run, and which is none of those that record runs."""
+    if journal.sums(kind=kind).runs == 0 and kind not in KINDS:
+        known = {each.kind for each in journal.runs()}
+        with usage():
+            raise none_of("--kind", sorted({*KINDS, *known}), kind)
+
+
 def _list(
     journal: Journal, wanted: dict[str, Any], sort: str | None, limit: int | None, as_json: bool
 ) -> None:
     most = limit if limit is not None else None if as_json else _SHOWN
     newest = sort is None and limit is None and most is not None
     order = "-began" if newest else sort or "began"
-    outlines: Sequence[Outline] = journal.runs(**wanted, sort=order, limit=most or None)
+    with usage():
+        outlines: Sequence[Outline] = journal.runs(**wanted, sort=order, limit=most or None)
     if newest:  # the last ones, the oldest of them first
         outlines = outlines[::-1]
     sums = journal.sums(**wanted)
+    if not sums.runs and wanted.get("kind") is not None:
+        _check_kind(journal, wanted["kind"])
     if as_json:
         found = {"runs": [asdict(each) for each in outlines], "sums": asdict(sums)}
         click.echo(json.dumps(found, indent=2))

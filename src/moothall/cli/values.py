@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import click
 
+from moothall.arguments import none_of
+
 
 class Number(click.FloatRange):
     """A number, not infinity or NaN, which click accepts as numbers; `unit` is what it counts."""
@@ -37,8 +39,7 @@ class OneOf(click.Choice[str]):
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
         """Return the error text."""
-        *but_last, last = map(str, self.choices)
-        return f"must be {', '.join(but_last)} or {last}, got {value!r:.80}"
+        return str(none_of("", [*map(str, self.choices)], str(value))).lstrip()
 
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}

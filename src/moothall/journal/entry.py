@@ -19,6 +19,14 @@ ENDED = frozenset(
 """The reasons for which a run is over. After any other, the next call resumes it."""
 
 
+STATES = (
+    *("running", "waiting", "stopped", "done", "terminal", "terminated", "max_loops"),
+    *("max_iterations", "no_progress", "unreadable", "budget", "deadline", "in_doubt"),
+    *("cancelled", "error"),
+)
+"""The states of a run. An orchestrator of a user's own may record others as its end."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One thing that happened in a run.

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
-from moothall.arguments import check_integer
+from moothall.arguments import check_integer, none_of
+from moothall.database.protocol import Database
 from moothall.errors import ConfigError
+from moothall.journal.entry import STATES
 from moothall.jsonvalue import readable
 
 Moment: TypeAlias = float | datetime
@@ -51,6 +53,17 @@ class Wanted:
     needs_person: bool = False
     sort: str = "began"
     limit: int | None = None
+
+    def check(self, db: Database) -> None:
+        """Raise ConfigError for a state that no run can have; a user's own has been recorded."""
+        unknown = {*(_states(self.state) or ())} - {*STATES}
+        if not unknown:
+            return
+        own = "SELECT DISTINCT state FROM runs WHERE NOT deleted AND state IS NOT NULL"
+        recorded = {state for (state,) in db.execute(own)}
+        known = [*STATES, *sorted(recorded - {*STATES})]
+        for wrong in sorted(unknown - recorded):
+            raise none_of("runs: state=", known, wrong)
 
     def rows(self, taken: Callable[[], Iterable[int]]) -> tuple[str, list[Any]]:
         """Return the query for the wanted runs; `taken` returns those that processes work on."""

@@ -103,7 +103,8 @@ class Journal:
         """Return an outline of each run, in the order in which they began; or of those wanted.
 
         Args:
-            state: the state, or several: `running`, `waiting`, `stopped`, or how the run ended
+            state: the state, or several: `running`, `waiting`, `stopped`, or how the run ended;
+                another word is an error, unless a run of the journal ended so
             kind: the class of its agent
             agent: the id of its agent
             thread: the id of its conversation; `T` also finds the threads `T/…` of that sender
@@ -136,6 +137,7 @@ class Journal:
             limit=limit,
         )
         with self._file.reading() as db:
+            wanted.check(db)
             found = self._found(db, wanted)
         return Outlines(found)
 
@@ -181,6 +183,7 @@ class Journal:
             needs_person=needs_person,
         )
         with self._file.reading() as db:
+            wanted.check(db)
             query, values = wanted.sums(partial(self._taken, db))
             return Sums(*db.execute(query, values).fetchone())
 

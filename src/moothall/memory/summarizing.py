@@ -16,6 +16,7 @@ from moothall.errors import ConfigError, ModelError, StateError, TooManyThreads
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from moothall.memory.memory import Memory, check_memory, last
 from moothall.provenance import OUTSIDE, sources_of, union
+from moothall.text import counted
 from moothall.threads import WORKERS, guard, in_child
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ class SummarizingMemory(TokenBoundedMemory):
 
     The model is asked in a worker thread, on that thread's own event loop, so `add_memory` never
     waits. Until its answer arrives, the messages are kept verbatim. If they reach twice `tokens` by
-    then, or the model fails, the oldest are dropped without a summary, and a warning is logged.
+    then, or the model fails, the oldest are dropped without a summary, and one warning is logged,
+    with their number, once the model has answered.
     Everything is kept in the process only.
 
     Args:
@@ -94,6 +96,7 @@ class SummarizingMemory(TokenBoundedMemory):
         self._idle = threading.Event()
         self._idle.set()
         self._read: list[dict[str, Any]] = []  # what the model is reading
+        self._lost = 0  # messages that were dropped unread since the last warning
 
     if not TYPE_CHECKING:  # for a checker they are inherited; at run time a subclass loses them
         add_once = Memory.add_once
@@ -121,12 +124,13 @@ class SummarizingMemory(TokenBoundedMemory):
             if len(self.items) < len(before):
                 # The messages that the model is reading are not lost yet.
                 there = {id(item) for item in (*self.items, *self._read)}
-                if lost := sum(id(item) not in there for item in before):
-                    self._warn(lost, f"more came than {self._name} summarises")
+                self._lost += sum(id(item) not in there for item in before)
             if self._tokens > self._begin_at and self._idle.is_set() and self._batch():
                 with suppress(TooManyThreads):  # the next message tries again
                     WORKERS.submit(self._work)  # which begins when the lock is free
                     self._idle.clear()
+            if self._idle.is_set():
+                self._tell_lost()  # no summary is in progress, whose end would tell it
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the summary, if any, and the last messages, the oldest first; at most `limit`.
@@ -195,6 +199,7 @@ class SummarizingMemory(TokenBoundedMemory):
                 with self._lock:
                     if self._read is batch:  # no state was loaded meanwhile
                         self._end(batch, outcome)
+                    self._tell_lost()
         except BaseException:
             self._idle.set()  # else waiters would wait for ever
             raise
@@ -223,8 +228,16 @@ class SummarizingMemory(TokenBoundedMemory):
             if id(self.items[place]) in gone:
                 self._remove(place, place + 1)
 
+    def _tell_lost(self) -> None:
+        """Warn of the messages that a flood dropped: once, when the summary awaited is there."""
+        if self._lost:
+            self._warn(self._lost, f"more came than {self._name} summarises")
+            self._lost = 0
+
     def _warn(self, dropped: int, why: str) -> None:
-        logger.warning("a memory dropped %d messages without a summary: %s", dropped, why)
+        logger.warning(
+            "a memory dropped %s without a summary: %s", counted(dropped, "message"), why
+        )
 
     def _batch(self) -> list[dict[str, Any]]:
         """Return the messages to summarise next: the oldest beyond those that are kept."""
