@@ -111,6 +111,7 @@ FLOORS = {
     ),
     "budget": (
         "period",
+        "limits",
         "amounts",
         "account",
         "bill",

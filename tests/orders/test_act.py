@@ -34,9 +34,7 @@ class Permits:
 @pytest.fixture
 def order(tmp_path: Path) -> Order:
     (tmp_path / "work").mkdir()
-    return Order(
-        "Write it", str(tmp_path / "work"), "", False, None, None, None, None, True, network=False
-    )
+    return Order("Write it", str(tmp_path / "work"), "", False, None, None, True, network=False)
 
 
 def test_a_run_goes_on_by_the_order_that_its_record_has(order: Order, tmp_path: Path) -> None:

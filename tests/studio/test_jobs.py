@@ -73,7 +73,7 @@ def folder(tmp_path: Path) -> Path:
 def order(folder: Path, server: OpenAIServer) -> Order:
     """Work that a person reviews."""
     model = f"{server.url}#m"
-    return Order("Do it", str(folder), model, False, "me", None, None, None, True, False)
+    return Order("Do it", str(folder), model, False, "me", None, True, False)
 
 
 def test_a_review_goes_from_the_page_to_the_terminal_and_back(

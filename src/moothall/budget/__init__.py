@@ -4,9 +4,10 @@ A spender first reserves an upper bound, and settles afterwards. Of any number o
 reservations, those that do not fit are refused before they begin, or wait in turn.
 """
 
-from moothall.budget.amounts import Left, PriceList, Spent
+from moothall.budget.amounts import PriceList
 from moothall.budget.budget import Budget, Clock
 from moothall.budget.ledger import Reservation
+from moothall.budget.limits import Left, Spent
 from moothall.budget.stored import StoredBudget
 
 __all__ = ["Budget", "Clock", "Left", "PriceList", "Reservation", "Spent", "StoredBudget"]

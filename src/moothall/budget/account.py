@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from moothall.budget.amounts import KINDS, LIMITS, UNITS, Amounts, digits
+from moothall.budget.amounts import KINDS, NOTHING, Amounts, in_words
+from moothall.budget.limits import RESERVED
 from moothall.budget.period import Per, period_at, renewal
 from moothall.errors import BudgetExceeded, DeadlineExceeded
 
 
 def _zeros() -> list[int]:
-    return [0, 0, 0, 0]
+    return [*NOTHING]
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -88,18 +89,19 @@ def take(accounts: Accounts, amounts: Amounts, now: float) -> None:
                 add(accounts, amounts, -1)
                 had, spent = taken - amounts[kind], account.spent[kind]
                 renewed = f"; it is renewed on {renewal(account.period)}" if account.per else ""
+                of, digits = RESERVED[kind], RESERVED[kind].digits
                 raise BudgetExceeded(
-                    f"{account.title}: {digits(kind, amounts[kind])} {UNITS[kind]} are needed and "
-                    f"{digits(kind, max(limit - had, 0))} of {digits(kind, limit)} are left "
-                    f"({digits(kind, spent)} spent, {digits(kind, had - spent)} reserved){renewed}",
-                    LIMITS[kind],
+                    f"{account.title}: {in_words(kind, amounts[kind])} are needed and "
+                    f"{digits(max(limit - had, 0))} of {digits(limit)} are left "
+                    f"({digits(spent)} spent, {digits(had - spent)} reserved){renewed}",
+                    of.name,
                     (accounts, amounts),
                 )
 
 
 def left(accounts: Accounts) -> list[int | None]:
     """Return what may be taken of all."""
-    rest: list[int | None] = [None, None, None, None]
+    rest: list[int | None] = [None for _ in KINDS]
     for account in accounts:
         for kind, limit in enumerate(account.limits):
             if limit is not None:
@@ -117,7 +119,7 @@ def refuse_if_closed(account: Account, now: float) -> None:
         raise DeadlineExceeded(f"{account.title}: its {its} over")
     if kind is not None:
         raise BudgetExceeded(
-            f"{account.title}: {digits(kind, account.over[kind])} {UNITS[kind]} more were spent "
+            f"{account.title}: {in_words(kind, account.over[kind])} more were spent "
             "than had been reserved, so no further calls start",
-            LIMITS[kind],
+            RESERVED[kind].name,
         )

@@ -1,4 +1,4 @@
-"""Amounts that a run spends: how they are counted, checked, shown and stored.
+"""Amounts that a run spends, in the order of `RESERVED`: checked, shown to people, and read back.
 
 Money is counted in whole picodollars (a millionth of a millionth of a dollar), so that sums are
 exact; amounts with more places are rounded up, limits down.
@@ -6,125 +6,71 @@ exact; amounts with more places are rounded up, limits down.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
-from moothall.arguments import check_integer
+from moothall.arguments import unknown_argument
+from moothall.budget.limits import LIMITS, MOST, RESERVED, Left, Spent
 from moothall.budget.period import is_period
-from moothall.errors import ConfigError, DefinitionError
-from moothall.text import excerpt, shorten
+from moothall.errors import DefinitionError
 
-# The quantities that are reserved, by their place in `Amounts`.
-LIMITS = ("tokens", "usd", "model_calls", "actions")
-UNITS = ("tokens", "US dollars", "model calls", "actions")
-KINDS = (0, 1, 2, 3)
-TOKENS, USD = 0, 1
-Amounts: TypeAlias = tuple[int, int, int, int]
-NOTHING: Amounts = (0, 0, 0, 0)
-
-PICO = 10**12
-MOST = 2**53  # every JSON reader reads integers up to this exactly
-_MOST_USD = 10**16
-_LEAST_USD = Decimal("1E-12")
+Amounts: TypeAlias = tuple[int, ...]
+KINDS: Final = tuple(range(len(RESERVED)))
+NOTHING: Final[Amounts] = (0,) * len(RESERVED)
+_PLACES: Final = {limit.name: place for place, limit in enumerate(RESERVED)}
+MEASURED: Final = tuple(place for place, limit in enumerate(RESERVED) if limit.measured)
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """Amounts: of tokens, US dollars, model calls, actions and seconds."""
-
-    tokens: int = 0
-    usd: float = 0.0
-    model_calls: int = 0
-    actions: int = 0
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """What is left of each limit; None without a limit."""
-
-    tokens: int | None = None
-    usd: float | None = None
-    model_calls: int | None = None
-    actions: int | None = None
-    seconds: float | None = None
-
-
-def spent_of(values: list[int], seconds: float = 0.0) -> Spent:
+def spent_of(values: Sequence[int], seconds: float = 0.0) -> Spent:
     """Return amounts as they are shown to people."""
-    return Spent(values[0], values[1] / PICO, values[2], values[3], seconds)
+    shown = {limit.name: limit.shown(each) for limit, each in zip(RESERVED, values, strict=True)}
+    return Spent(**shown, seconds=seconds)
 
 
-def digits(kind: int, amount: int) -> str:
-    """Return an amount in exact digits."""
-    if kind != USD:
-        return str(amount)
-    whole, places = divmod(amount, PICO)
-    return f"{whole}.{places:012d}".rstrip("0").rstrip(".")
+def left_of(values: Sequence[Any]) -> Left:
+    """Return counted limits, the seconds last, as they are shown to people."""
+    return Left(
+        **{
+            limit.name: None if each is None else limit.shown(each)
+            for limit, each in zip(LIMITS, values, strict=True)
+        }
+    )
+
+
+def in_words(kind: int, amount: int) -> str:
+    """Return an amount in exact digits, with its unit."""
+    return f"{RESERVED[kind].digits(amount)} {RESERVED[kind].unit}"
 
 
 def checked_amounts(
-    what: str, tokens: int, usd: float | Decimal, model_calls: int, actions: int
+    called: Callable[..., Any],
+    given: Mapping[str, Any],
+    amounts: Amounts = NOTHING,
+    kinds: Sequence[int] = KINDS,
 ) -> Amounts:
-    """Check amounts and return them in the units in which they are counted."""
-    for name, count in (("tokens", tokens), ("model_calls", model_calls), ("actions", actions)):
-        check_integer(f"{what}: {name}=", count, 0, MOST)
-    pico = picodollars(what, usd) if usd or type(usd) is not int else 0
-    return tokens, pico, model_calls, actions
+    """Check the amounts given to a method; return them as they are counted, in place of others."""
+    if not given:
+        return amounts
+    counted = [*amounts]
+    for name, amount in given.items():
+        place = _PLACES.get(name, -1)
+        if place not in kinds:
+            known = [RESERVED[each].name for each in kinds]
+            raise unknown_argument(called, given, known) or TypeError(name)
+        counted[place] = RESERVED[place].counted(called.__name__, amount)
+    return tuple(counted)
 
 
-def checked_limits(
-    tokens: int | None,
-    usd: float | Decimal | None,
-    model_calls: int | None,
-    actions: int | None,
-    seconds: float | None,
-) -> tuple[int | None, ...]:
-    """Check limits and return them in counted units; the limit of time is only checked."""
-    for limit, value in (("tokens", tokens), ("model_calls", model_calls), ("actions", actions)):
-        check_integer(f"Budget: {limit}=", value, 0, MOST, optional=True)
-    if seconds is not None and not (type(seconds) in (int, float) and 0 <= seconds <= MOST):
-        raise ConfigError(
-            f"Budget: seconds= must be a number of seconds from 0 to {MOST}, got {_shown(seconds)}"
-        )
-    pico = None if usd is None else picodollars("Budget", usd, up=False)
-    return tokens, pico, model_calls, actions
-
-
-def _shown(value: object) -> str:
-    """Return a value's text for an error, even of a number that JSON cannot hold."""
-    if type(value) is int:
-        return excerpt(value) if abs(value) < 10**80 else "an integer of more than 80 digits"
-    if type(value) is Decimal:
-        return f"Decimal {shorten(str(value))}"
-    return excerpt(value)
-
-
-def picodollars(what: str, usd: object, name: str = "usd", *, up: bool = True) -> int:
-    """Return US dollars, which `what` was given as `name`, in whole picodollars.
-
-    A float is read as the decimal number that it is written as: 0.1 is a tenth.
-    """
-    if isinstance(usd, float) and 0.0 <= usd <= 1e16:
-        whole = round(usd * 1e12)  # exactly a float, so that the division rounds only once
-        if whole / 1e12 == usd:
-            return whole
-        value = Decimal(float.__repr__(usd))
-    elif type(usd) is int or type(usd) is Decimal:
-        value = Decimal(usd)
-    else:
-        value = Decimal("NaN")
-    if not value.is_finite() or not 0 <= value <= _MOST_USD:
-        raise ConfigError(
-            f"{what}: {name}= must be a number of US dollars from 0 to {_MOST_USD}, got "
-            f"{_shown(usd)}"
-        )
-    if value < _LEAST_USD:
-        # The exact ratio of 1e-999999 would fill the memory.
-        return 1 if up and value else 0
-    above, below = value.as_integer_ratio()
-    return -(-above * PICO // below) if up else above * PICO // below
+def checked_limits(given: Mapping[str, Any]) -> tuple[tuple[int | None, ...], Any]:
+    """Check limits; return those of what is reserved, as it is counted, and the seconds."""
+    *counted, seconds = (
+        None
+        if (value := given.get(limit.name)) is None
+        else limit.counted("Budget", value, up=False)
+        for limit in LIMITS
+    )
+    return tuple(counted), seconds
 
 
 class PriceList(Protocol):
@@ -135,13 +81,11 @@ class PriceList(Protocol):
         ...
 
 
-def read_state(state: Any) -> tuple[list[int], float, tuple[int, int], str]:
+def read_state(state: Any) -> tuple[list[int], float, list[int], str]:
     """Return from a state what was spent, its seconds, the overrun, and the period."""
     what = "the state of a budget"
     try:
-        calls, beyond = (state["model_calls"], state["actions"]), state["over"]
-        spent = checked_amounts(what, state["tokens"], Decimal(state["usd"]), *calls)
-        over = checked_amounts(what, beyond["tokens"], Decimal(beyond["usd"]), 0, 0)
+        spent, over = _counted(what, state), _counted(what, state["over"])
         seconds = float(state["seconds"])
         if not 0 <= seconds <= MOST:
             raise ValueError(f"seconds is {seconds}")
@@ -151,4 +95,16 @@ def read_state(state: Any) -> tuple[list[int], float, tuple[int, int], str]:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise DefinitionError(f"{what} is not as state_dict() gives it: {error!r:.100}") from None
-    return [*spent], seconds, (over[TOKENS], over[USD]), period
+    return spent, seconds, over, period
+
+
+def stored_of(amounts: Sequence[int], kinds: Sequence[int]) -> dict[str, int | str]:
+    """Return counted amounts as a state has them, exact as JSON."""
+    of = {RESERVED[kind]: amounts[kind] for kind in kinds}
+    return {each.name: amount if each.whole else each.digits(amount) for each, amount in of.items()}
+
+
+def _counted(what: str, state: Any) -> list[int]:
+    # An older moothall had fewer kinds, and an overrun has only those that are measured.
+    given = [(limit, state.get(limit.name, 0)) for limit in RESERVED]
+    return [each.counted(what, it if each.whole else Decimal(it)) for each, it in given]

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from moothall.budget.amounts import KINDS, USD, digits
+from moothall.budget.limits import RESERVED, USD
 
 if TYPE_CHECKING:
     from moothall.budget.budget import Budget
@@ -38,8 +38,11 @@ class Bill:
 
     def json(self) -> dict[str, Any]:
         """Return what was settled or is still reserved, as JSON data."""
-        amounts = [sum(held._spent[kind] for held in self._held) for kind in KINDS]
-        return charged_json(amounts[0], amounts[USD], amounts[2])
+        amounts = {
+            limit.name: sum(held._spent[kind] for held in self._held)
+            for kind, limit in enumerate(RESERVED)
+        }
+        return charged_json(amounts["tokens"], amounts["usd"], amounts["model_calls"])
 
 
 def add_to_bill(held: Reservation, budget: Budget) -> None:
@@ -51,4 +54,4 @@ def add_to_bill(held: Reservation, budget: Budget) -> None:
 
 def charged_json(tokens: int, picodollars: int, model_calls: int) -> dict[str, Any]:
     """Return what was charged, as JSON data."""
-    return {"tokens": tokens, "usd": digits(USD, picodollars), "model_calls": model_calls}
+    return {"tokens": tokens, "usd": USD.digits(picodollars), "model_calls": model_calls}

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
-from moothall.arguments import names_checked
+from moothall.arguments import unknown_argument
 from moothall.budget.account import Account, Accounts
 from moothall.budget.amounts import (
-    PICO,
-    UNITS,
-    USD,
-    Left,
+    KINDS,
+    MEASURED,
     PriceList,
-    Spent,
     checked_amounts,
     checked_limits,
-    digits,
+    in_words,
+    left_of,
     read_state,
     spent_of,
+    stored_of,
 )
 from moothall.budget.ledger import Ledger, Reservation
+from moothall.budget.limits import RESERVED, Amounts, Least, Left, Limits, Spent
 from moothall.budget.period import Per, checked_per
 from moothall.budget.shared import Books, SharedLedger
 from moothall.budget.turns import in_turn
@@ -38,7 +37,6 @@ class Clock(Protocol):
         ...
 
 
-@names_checked
 class Budget:
     """What a run may spend, shared by all users of this object, on any thread and event loop.
 
@@ -79,20 +77,15 @@ class Budget:
     def __init__(
         self,
         *,
-        tokens: int | None = None,
-        usd: float | Decimal | None = None,
-        model_calls: int | None = None,
-        actions: int | None = None,
-        seconds: float | None = None,
         name: str | None = None,
         prices: PriceList | None = None,
         clock: Clock | None = None,
         journal: Books | None = None,
         release_dead: bool = False,
         per: Per | None = None,
+        **limits: Unpack[Limits],
     ) -> None:
-        limits = checked_limits(tokens, usd, model_calls, actions, seconds)
-        checked_per(per)
+        counted, seconds = _checked(Budget, limits, per)
         title = _title(name, "the budget")
         if prices is not None and not callable(getattr(prices, "cost", None)):
             raise ConfigError(
@@ -116,21 +109,16 @@ class Budget:
             )
         else:
             self._ledger = SharedLedger(title, utc, journal, self._now, release_dead)
-        account = self._ledger.open_account(Account(title, limits, seconds, per=per), None, name)
+        account = self._ledger.open_account(Account(title, counted, seconds, per=per), None, name)
         # Its own account first, then its parents', up to the root.
         self._accounts: Accounts = (account,)
 
-    @names_checked
     def child(
         self,
         *,
-        tokens: int | None = None,
-        usd: float | Decimal | None = None,
-        model_calls: int | None = None,
-        actions: int | None = None,
-        seconds: float | None = None,
         name: str | None = None,
         per: Per | None = None,
+        **limits: Unpack[Limits],
     ) -> Budget:
         """Return a part of this budget: both its own and this one's limits hold and count.
 
@@ -155,12 +143,11 @@ class Budget:
             DefinitionError: a limit is not a number from 0 on, or `per` is another word
             JournalError: the journal cannot be read
         """
-        limits = checked_limits(tokens, usd, model_calls, actions, seconds)
-        checked_per(per)
+        counted, seconds = _checked(Budget.child, limits, per)
         own = self._accounts[0].title
         # The same at any depth, so that titles of deep descendants do not grow.
         title = _title(name, own if own.startswith("a part of ") else f"a part of {own}")
-        account = Account(title, limits, seconds, per=per)
+        account = Account(title, counted, seconds, per=per)
         account = self._ledger.open_account(account, self._accounts[0], name)
         return self._relative((account, *self._accounts), name)
 
@@ -174,14 +161,7 @@ class Budget:
         other._accounts = accounts
         return other
 
-    def reserve(
-        self,
-        *,
-        tokens: int = 0,
-        usd: float | Decimal = 0,
-        model_calls: int = 0,
-        actions: int = 0,
-    ) -> Reservation:
+    def reserve(self, **amounts: Unpack[Amounts]) -> Reservation:
         """Reserve all the amounts, or nothing.
 
         Raises:
@@ -190,17 +170,10 @@ class Budget:
             DeadlineExceeded: the seconds are over
             DefinitionError: an amount is not a number from 0 on
         """
-        amounts = checked_amounts("reserve", tokens, usd, model_calls, actions)
-        return self._ledger.reserve(self._accounts, amounts, self._now())
+        counted = checked_amounts(Budget.reserve, amounts)
+        return self._ledger.reserve(self._accounts, counted, self._now())
 
-    def reserve_rest(
-        self,
-        *,
-        tokens: int | None = 0,
-        usd: float | Decimal | None = 0,
-        model_calls: int = 0,
-        actions: int = 0,
-    ) -> Reservation:
+    def reserve_rest(self, **least: Unpack[Least]) -> Reservation:
         """Reserve all the tokens and money that are left, for a call without an upper bound.
 
         While the reservation is open, nothing else that needs them begins. Without a limit, the
@@ -212,15 +185,12 @@ class Budget:
             model_calls: how many
             actions: how many
         """
-        least = checked_amounts(
-            "reserve_rest",
-            0 if tokens is None else tokens,
-            0 if usd is None else usd,
-            model_calls,
-            actions,
-        )
-        wanted = (tokens is not None, usd is not None)
-        return self._ledger.reserve(self._accounts, least, self._now(), wanted)
+        given = dict(least)
+        rest = tuple(kind for kind in MEASURED if given.get(RESERVED[kind].name, 0) is not None)
+        for kind in {*MEASURED} - {*rest}:
+            del given[RESERVED[kind].name]
+        counted = checked_amounts(Budget.reserve_rest, given)
+        return self._ledger.reserve(self._accounts, counted, self._now(), rest)
 
     async def in_turn(self, reserve: Callable[[], Reservation]) -> Reservation:
         """Reserve; if only others' open reservations prevent it, wait until they settle.
@@ -239,14 +209,7 @@ class Budget:
         except BudgetExceeded:
             return await in_turn(self._ledger, reserve, self.remaining_seconds)
 
-    def charge(
-        self,
-        *,
-        tokens: int = 0,
-        usd: float | Decimal = 0,
-        model_calls: int = 0,
-        actions: int = 0,
-    ) -> None:
+    def charge(self, **amounts: Unpack[Amounts]) -> None:
         """Count what a run that continues here has spent in another process.
 
         It counts in this budget and its ancestors, except in a shared one, which knows it already.
@@ -257,8 +220,8 @@ class Budget:
             DeadlineExceeded: the seconds are over
             DefinitionError: an amount is not a number from 0 on
         """
-        amounts = checked_amounts("charge", tokens, usd, model_calls, actions)
-        self._ledger.charge(self._accounts, amounts, self._now())
+        counted = checked_amounts(Budget.charge, amounts)
+        self._ledger.charge(self._accounts, counted, self._now())
 
     def _each(self) -> list[tuple[Account, Budget]]:
         """Return each account, of this budget and its ancestors, with a budget of it alone."""
@@ -310,14 +273,7 @@ class Budget:
     @property
     def left(self) -> Left:
         """What may still be reserved, under its own limits and its parents'."""
-        tokens, usd, model_calls, actions = self._ledger.left(self._accounts)
-        return Left(
-            tokens,
-            None if usd is None else usd / PICO,
-            model_calls,
-            actions,
-            self.remaining_seconds(),
-        )
+        return left_of((*self._ledger.left(self._accounts), self.remaining_seconds()))
 
     @property
     def deadline(self) -> float | None:
@@ -355,12 +311,9 @@ class Budget:
         account = self._accounts[0]
         _, taken, over = self._ledger.read(account)
         return {
-            "tokens": taken[0],
-            "usd": digits(USD, taken[1]),
-            "model_calls": taken[2],
-            "actions": taken[3],
+            **stored_of(taken, KINDS),
             "seconds": account.elapsed(self._now()),
-            "over": {"tokens": over[0], "usd": digits(USD, over[1])},
+            "over": stored_of(over, MEASURED),
             **({"period": account.period} if account.per else {}),
         }
 
@@ -381,13 +334,20 @@ class Budget:
         account = self._accounts[0]
         spent, _, _ = self._ledger.read(account)
         parts = [
-            f"{digits(kind, spent[kind])} of {digits(kind, limit)} {UNITS[kind]}"
+            f"{RESERVED[kind].digits(spent[kind])} of {in_words(kind, limit)}"
             for kind, limit in enumerate(account.limits)
             if limit is not None
         ]
         if account.seconds is not None:
             parts.append(f"{account.elapsed(self._now()):.3g} of {account.seconds:g} seconds")
         return f"<Budget {self.name or ''!r}: {', '.join(parts) or 'no limits'}>"
+
+
+def _checked(called: Any, limits: Limits, per: Per | None) -> tuple[tuple[int | None, ...], Any]:
+    if unknown := unknown_argument(called, limits, Limits.__annotations__):
+        raise unknown
+    checked_per(per)
+    return checked_limits(limits)
 
 
 def _title(name: Any, unnamed: str) -> str:

@@ -4,27 +4,14 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from decimal import Decimal
 from functools import partial
-from typing import NoReturn, TypeVar
+from typing import NoReturn, TypeVar, Unpack
 
-from moothall.arguments import check_integer
 from moothall.budget.account import Account, Accounts, add, begin, left, refuse_if_closed, take
-from moothall.budget.amounts import (
-    KINDS,
-    LIMITS,
-    MOST,
-    NOTHING,
-    PICO,
-    TOKENS,
-    UNITS,
-    USD,
-    Amounts,
-    digits,
-    picodollars,
-)
+from moothall.budget.amounts import KINDS, MEASURED, NOTHING, Amounts, checked_amounts, in_words
+from moothall.budget.limits import RESERVED, Held, Measured
 from moothall.errors import BudgetExceeded, DefinitionError
 from moothall.threads import WaitingLine, guard, in_child
 
@@ -90,19 +77,18 @@ class Ledger:
         accounts: Accounts,
         least: Amounts,
         now: float,
-        rest: tuple[bool, bool] = (False, False),
+        rest: tuple[int, ...] = (),
     ) -> Reservation:
-        """Reserve from all accounts or none; `rest`: whether to take all tokens, all money left."""
+        """Reserve from all accounts or none; `rest`: the kinds of which to take all."""
         amounts, periods = least, None
 
         def work() -> None:
             nonlocal amounts, periods
-            if any(rest):
-                tokens, pico = (
-                    max(left, least[kind], 1) if rest[kind] and left is not None else least[kind]
-                    for kind, left in enumerate(left(accounts)[:2])
+            if rest:
+                amounts = tuple(
+                    max(most, least[kind], 1) if kind in rest and most is not None else least[kind]
+                    for kind, most in enumerate(left(accounts))
                 )
-                amounts = tokens, pico, least[2], least[3]
             take(accounts, amounts, now)
             if self.has_periods:
                 periods = tuple(account.period for account in accounts)
@@ -116,11 +102,10 @@ class Ledger:
         self.line.wake_first()
         for account, kind in closed:
             logger.warning(
-                "%s: %s %s were spent where %s had been reserved; no further calls start",
+                "%s: %s were spent where %s had been reserved; no further calls start",
                 account.title,
-                digits(kind, spent[kind]),
-                UNITS[kind],
-                digits(kind, reservation._amounts[kind]),
+                in_words(kind, spent[kind]),
+                RESERVED[kind].digits(reservation._amounts[kind]),
             )
 
     def charge(self, accounts: Accounts, amounts: Amounts, now: float) -> None:
@@ -138,10 +123,10 @@ class Ledger:
                 for kind, limit in enumerate(account.limits):
                     if limit is not None and amounts[kind] and account.taken[kind] > limit:
                         raise BudgetExceeded(
-                            f"{account.title}: {digits(kind, account.taken[kind])} {UNITS[kind]} "
-                            f"of {digits(kind, limit)} are spent or reserved, with those of "
+                            f"{account.title}: {in_words(kind, account.taken[kind])} of "
+                            f"{RESERVED[kind].digits(limit)} are spent or reserved, with those of "
                             "another process",
-                            LIMITS[kind],
+                            RESERVED[kind].name,
                         )
 
     def start(self, accounts: Accounts, now: float) -> None:
@@ -171,7 +156,7 @@ class Ledger:
         account: Account,
         spent: list[int],
         seconds: float,
-        over: tuple[int, int],
+        over: list[int],
         period: str,
     ) -> None:
         """Set what was spent."""
@@ -181,15 +166,15 @@ class Ledger:
                     f"{account.title} cannot take over a state while something is reserved"
                 )
             account.taken, account.spent = spent.copy(), spent.copy()
-            account.over = [*over, 0, 0]
+            account.over = over.copy()
             account.fault = next(
-                (k for k in (TOKENS, USD) if over[k] and account.limits[k] is not None), None
+                (k for k in KINDS if over[k] and account.limits[k] is not None), None
             )
             account.before, account.begun = seconds, None
             account.period = period
 
 
-class Reservation:
+class Reservation(Held):
     """Amounts that a spender has reserved.
 
     It ends by `settle` or `release`, or as a context manager, which settles in full on exit unless
@@ -201,7 +186,7 @@ class Reservation:
     """
 
     __slots__ = (
-        *("__weakref__", "_accounts", "_amounts", "_ledger", "_periods", "_spent", "_waits"),
+        *("__weakref__", "_accounts", "_ledger", "_periods", "_spent", "_waits"),
         "open",
     )
 
@@ -223,41 +208,24 @@ class Reservation:
         ledger._held[id(self)] = ref = weakref.ref(self)
         HELD.set((*(r for r in HELD.get() if (each := r()) and each.open), ref))
 
-    @property
-    def tokens(self) -> int:
-        """How many tokens are reserved."""
-        return self._amounts[TOKENS]
-
-    @property
-    def usd(self) -> float:
-        """How many US dollars are reserved."""
-        return self._amounts[USD] / PICO
-
-    @property
-    def model_calls(self) -> int:
-        """How many model calls are reserved."""
-        return self._amounts[2]
-
-    @property
-    def actions(self) -> int:
-        """How many actions are reserved."""
-        return self._amounts[3]
-
-    def settle(self, *, tokens: int | None = None, usd: float | Decimal | None = None) -> None:
+    def settle(self, **spent: Unpack[Measured]) -> None:
         """Replace the reservation by what was spent; default: as much as was reserved.
 
         An overrun is counted, appears in `Budget.over`, and closes each of its budgets with a limit
         of that kind: an estimate that was no upper bound cannot be relied on.
 
+        Args:
+            tokens: how many tokens; None for as many as were reserved
+            usd: how many US dollars, likewise
+
         Raises:
             DefinitionError: it was settled or released before, or an amount is wrong; it stays open
         """
-        reserved = self._amounts
-        if tokens is None:
-            tokens = reserved[TOKENS]
-        check_integer("settle: tokens=", tokens, 0, MOST)
-        pico = reserved[USD] if usd is None else picodollars("settle", usd)
-        self._ledger.settle(self, (tokens, pico, reserved[2], reserved[3]))
+        told: Mapping[str, object] = spent
+        if None in told.values():
+            told = {name: amount for name, amount in told.items() if amount is not None}
+        amounts = checked_amounts(Reservation.settle, told, self._amounts, MEASURED)
+        self._ledger.settle(self, amounts)
 
     def release(self) -> None:
         """Return everything to the budget, because the call was never begun.
@@ -286,9 +254,7 @@ class Reservation:
 
     def __repr__(self) -> str:
         parts = ", ".join(
-            f"{digits(kind, amount)} {UNITS[kind]}"
-            for kind, amount in enumerate(self._amounts)
-            if amount
+            in_words(kind, amount) for kind, amount in enumerate(self._amounts) if amount
         )
         return f"<Reservation of {parts or 'nothing'}{'' if self.open else ', ended'}>"
 

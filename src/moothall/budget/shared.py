@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from moothall.budget.account import Account, Accounts
-from moothall.budget.amounts import KINDS, LIMITS, NOTHING, Amounts
+from moothall.budget.amounts import KINDS, NOTHING, Amounts
 from moothall.budget.ledger import Ledger, Reservation, end
+from moothall.budget.limits import LIMITS
 from moothall.budget.period import is_period
 from moothall.errors import DefinitionError, MoothallError
 
@@ -21,6 +22,7 @@ logger: logging.Logger = logging.getLogger("moothall.budget")
 T = TypeVar("T")
 
 _COUNTS = ("taken", "spent", "over")
+_FEWEST = 4  # kinds of limits, in the first books
 
 
 @runtime_checkable
@@ -157,7 +159,7 @@ class SharedLedger(Ledger):
         account: Account,
         spent: list[int],
         seconds: float,
-        over: tuple[int, int],
+        over: list[int],
         period: str,
     ) -> None:
         """Set what a child that is not shared has spent."""
@@ -180,7 +182,7 @@ class SharedLedger(Ledger):
 
 BELOW: Final = "\x1f"
 """Between the names in a key: no name has it."""
-STATED: Final = (*LIMITS, "seconds")
+STATED: Final = tuple(limit.name for limit in LIMITS)
 """The limits, as their names stand in the books; money in picodollars."""
 
 
@@ -217,10 +219,7 @@ class SharedAccount(Account):
             return
         try:
             for name in _COUNTS:
-                counts = state[name]
-                if len(counts) != len(KINDS) or not all(type(each) is int for each in counts):
-                    raise ValueError(f"{name} is {counts!r:.80}")
-                setattr(self, name, list(counts))
+                setattr(self, name, _counts(name, state[name]))
             fault, begun, period = state["fault"], state["begun"], state.get("period", "")
             if fault is not None and fault not in KINDS:
                 raise ValueError(f"fault is {fault!r:.80}")
@@ -234,10 +233,9 @@ class SharedAccount(Account):
                 since = now - passed(begun)
                 self.begun = since if self.begun is None else min(since, self.begun)
             self._begun = begun
-            self._held = {str(name): list(held) for name, held in state.get("held", {}).items()}
+            held = state.get("held", {}).items()
+            self._held = {str(name): _counts("held", each) for name, each in held}
             self._set = dict(state.get("set", {}))
-            if any(len(held) != len(KINDS) for held in self._held.values()):
-                raise ValueError(f"held is {self._held!r:.80}")
             *limits, self.seconds = (
                 self._set.get(name, stated)
                 for name, stated in zip(STATED, self._stated, strict=True)
@@ -273,6 +271,13 @@ class SharedAccount(Account):
         if self.per:
             state["per"] = self.per
         return state | {"period": self.period} if self.period else state
+
+
+def _counts(name: str, counts: list[int]) -> list[int]:
+    """Return stored amounts; an older moothall had fewer kinds of limits."""
+    if not _FEWEST <= len(counts) <= len(KINDS) or not all(type(each) is int for each in counts):
+        raise ValueError(f"{name} is {counts!r:.80}")
+    return [*counts, *NOTHING[len(counts) :]]
 
 
 def _shared(accounts: Accounts) -> list[SharedAccount]:

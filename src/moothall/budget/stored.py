@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from moothall.budget.amounts import KINDS, PICO, USD, Left, Spent, checked_limits, spent_of
+from moothall.budget.amounts import KINDS, checked_limits, left_of, spent_of
+from moothall.budget.limits import Left, Spent
 from moothall.budget.shared import BELOW, STATED, SharedAccount, passed
 
 IsAlive = Callable[[str], bool]
@@ -47,13 +48,10 @@ def stored(key: str, state: dict[str, Any], is_alive: IsAlive) -> StoredBudget:
     """Return a budget by its state in the books; DefinitionError if it was not written so."""
     account = _account(key, state)
     limits = state.get("stated", {}) | account._set
-    usd = limits.get("usd")
-    shown: list[Any] = [limits.get(name) for name in STATED]
-    shown[USD] = None if usd is None else usd / PICO
     seconds = passed(account._begun) if account._begun else 0.0
     return StoredBudget(
         name_of(key),
-        Left(*shown),
+        left_of([limits.get(name) for name in STATED]),
         spent_of(account.spent, seconds),
         spent_of(account.reserved()),
         spent_of(_dead(account, is_alive)),
@@ -81,8 +79,8 @@ def released(key: str, state: dict[str, Any], is_alive: IsAlive) -> dict[str, An
 def limited(key: str, state: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
     """Return the state of a budget with other limits; None leaves one to the programs again."""
     account = _account(key, state)
-    kinds = checked_limits(*(limits.get(name) for name in STATED))
-    given = {**dict(zip(STATED, kinds, strict=False)), "seconds": limits.get("seconds")}
+    kinds, seconds = checked_limits(limits)
+    given = dict(zip(STATED, (*kinds, seconds), strict=True))
     for name in limits:
         account._set.pop(name, None)
         if limits[name] is not None:

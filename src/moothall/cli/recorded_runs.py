@@ -13,6 +13,7 @@ from typing import Final
 
 import click
 
+from moothall.budget.limits import OF_RUNS
 from moothall.cli.shared_options import is_typed, made_journal, usage
 from moothall.errors import StateError
 from moothall.journal import Entry, Journal, Outline
@@ -69,8 +70,9 @@ class Recorded:
         # The limit is shown as N: nobody knows how much more the run needs.
         limits = [
             name
-            for name in ("max_usd", "max_tokens")
-            if stop_reason == "budget" and getattr(self.order, name, None) is not None
+            for name, limit in OF_RUNS.items()
+            if stop_reason == limit.stops == "budget"
+            and getattr(self.order, name, None) is not None
         ]
         words = "to resume with a higher limit N" if limits else "to resume it"
         more = [part for name in limits for part in (f"--{name.replace('_', '-')}", "N")]

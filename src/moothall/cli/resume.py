@@ -23,11 +23,11 @@ from moothall.cli.shared_options import (
     as_written,
     journal_option,
     json_option,
+    limit_options,
     mismatch_option,
     opened,
     usage,
 )
-from moothall.cli.values import Whole, above_0
 from moothall.errors import DefinitionError, RunMismatch, StateError
 from moothall.journal.describe import doubt_line
 from moothall.journal.doubt import Decision, Done
@@ -74,9 +74,7 @@ _WORDS: Final = {"repeat": "is run again", "skip": "is skipped"}
     help="Resume although the agent has changed (as a fork) or a fork exists.",
 )
 @mismatch_option("If the agent has changed: stop, or resume a fork.")
-@click.option("--max-seconds", type=above_0(), help="New time limit.")
-@click.option("--max-tokens", type=Whole(min=1), help="New limit of tokens, in all.")
-@click.option("--max-usd", type=above_0("US dollars"), help="New limit of US dollars, in all.")
+@limit_options(lambda limit: f"New {limit.of_runs}")
 @click.option("--agent", metavar="MODULE:AGENT", help="The agent, for a run of your own program.")
 @json_option
 def command(

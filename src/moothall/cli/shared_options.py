@@ -6,7 +6,7 @@ import os
 import shutil
 import textwrap
 import tomllib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import CompletionItem
 
+from moothall.budget.limits import OF_RUNS, Limit
 from moothall.cli.ending import NotBegun
-from moothall.cli.values import OneOf
+from moothall.cli.values import OneOf, Whole, above_0
 from moothall.errors import ConfigError, FileError, JournalError, MoothallError
 from moothall.postgres import is_url
 from moothall.text import escaped
@@ -260,6 +261,24 @@ def _beginning(incomplete: str, names: list[str]) -> list[CompletionItem]:
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
+def limit_options(
+    said: Callable[[Limit], str], limits: Mapping[str, Limit] = OF_RUNS
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the options for the limits of a run, with the help that `said` returns."""
+
+    def added(function: Callable[..., Any]) -> Callable[..., Any]:
+        for name, limit in [*limits.items()][::-1]:
+            kind = Whole(min=1) if limit.whole else above_0(limit.unit)
+            option = f"--{name.replace('_', '-')}"
+            function = click.option(option, type=kind, help=said(limit))(function)
+        return function
+
+    return added
+
+
+run_limits: Callable[[Callable[..., Any]], Callable[..., Any]] = limit_options(
+    lambda limit: f"{limit.of_runs[0].upper()}{limit.of_runs[1:]}"
+)
 json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--json", "as_json", is_flag=True, help="Print events as lines of JSON."
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from moothall.budget.limits import RESERVED
 from moothall.company.supervisor import Supervised
 from moothall.errors import MissingExtra
 from moothall.spaces.delivery import Delivery
@@ -22,7 +23,6 @@ _SECONDS: Final = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0)
 """The upper ends of the histograms' buckets."""
 
 _STATES: Final = ("starting", "running", "standby", "waiting", "stopped", "given up")
-_LIMITS: Final = ("tokens", "usd", "model_calls", "actions")
 
 
 class Metrics:
@@ -153,7 +153,8 @@ class Metrics:
         left = GaugeMetricFamily("moothall_budget_left", "Left of a limit.", labels=label)
         for name, budget in self._budgets().items():
             used, rest = budget.spent, budget.left
-            for unit in _LIMITS:
+            for limit in RESERVED:
+                unit = limit.name
                 spent.add_metric((name, unit), float(getattr(used, unit)))
                 if (value := getattr(rest, unit)) is not None:
                     left.add_metric((name, unit), float(value))

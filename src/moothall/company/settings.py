@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import (
     BaseModel,
@@ -17,9 +17,11 @@ from pydantic import (
     StrictInt,
     StrictStr,
     ValidationError,
+    create_model,
     model_validator,
 )
 
+from moothall.budget.limits import RESERVED
 from moothall.company.schedule import Missed, Schedule
 from moothall.company.supervisor import Restart
 from moothall.errors import ConfigError, MoothallError
@@ -48,6 +50,7 @@ def seconds(value: object) -> float:
 
 Seconds: TypeAlias = Annotated[float, BeforeValidator(seconds), Field(ge=0, le=1e8)]
 Count: TypeAlias = Annotated[StrictInt, Field(ge=0)]
+Amount: TypeAlias = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
 
 
 class _Part(BaseModel):
@@ -56,13 +59,19 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class BudgetSettings(_Part):
+if TYPE_CHECKING:
+    _Limits = _Part  # its fields are read by `limits` alone
+else:
+    _Limits = create_model(
+        "_Limits",
+        __base__=_Part,
+        **{each.name: ((Count if each.whole else Amount) | None, None) for each in RESERVED},
+    )
+
+
+class BudgetSettings(_Limits):
     """Limits, as of `Budget`."""
 
-    tokens: Count | None = None
-    usd: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] | None = None
-    model_calls: Count | None = None
-    actions: Count | None = None
     per: Literal["day", "month"] | None = None
     release_dead: StrictBool = False
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from moothall.arguments import check_integer
+from moothall.budget.limits import used_up
 from moothall.doors.checks import Scope
 from moothall.errors import BudgetExceeded, ConfigError
 from moothall.reasoning.group import check_reply_budget
@@ -103,10 +104,8 @@ class Callers:
             budget = self._budgets[caller]
         if budget is not None:
             budget.check()
-            left = budget.left
-            for name in ("tokens", "usd", "model_calls"):
-                if getattr(left, name) == 0:
-                    raise BudgetExceeded(f"{budget}: the {name} of {caller!r} are spent", name)
+            for name in used_up(budget.left, asks=True):
+                raise BudgetExceeded(f"{budget}: the {name} of {caller!r} are spent", name)
         return budget
 
     def _made_for(self, caller: str) -> Budget | None:

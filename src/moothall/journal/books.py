@@ -9,7 +9,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from moothall.budget.amounts import Spent
+from moothall.budget.limits import Spent
 from moothall.budget.shared import BELOW, STATED
 from moothall.budget.stored import StoredBudget, limited, name_of, released, reset, stored
 from moothall.database import BUDGETS, Database

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from moothall.budget.limits import OF_RUNS, RunLimits
 from moothall.errors import ConfigError
 from moothall.models import weights
 from moothall.orders.named_models import budget_of, check_model, made_model
@@ -31,18 +32,12 @@ if the calls that the agent really made show that the task is done."""
 
 
 @dataclass(frozen=True)
-class Order:
+class Order(RunLimits):
     """The settings of `moothall act` from the command line, the environment and moothall.toml."""
 
     command: ClassVar[str] = "act"
     part: ClassVar[str] = "act"
-    may_change: ClassVar[tuple[str, ...]] = (
-        "max_iterations",
-        "max_seconds",
-        "max_tokens",
-        "max_usd",
-        "yes_read",
-    )
+    may_change: ClassVar[tuple[str, ...]] = ("max_iterations", *OF_RUNS, "yes_read")
     paths: ClassVar[tuple[str, ...]] = ("root",)
     addresses: ClassVar[tuple[str, ...]] = ("model", "review")
 
@@ -52,11 +47,8 @@ class Order:
     model_of_file: bool = False  # whether moothall.toml chose it, which decides whose key it gets
     review: str | None = None  # who has to accept the work: a model's name, `me`, or None
     max_iterations: int | None = None
-    max_seconds: float | None = None
-    max_tokens: int | None = None
     yes_read: bool = True  # whether files may be looked at without asking
     network: bool = False  # whether commands in the sandbox have the network
-    max_usd: float | None = None
 
     @property
     def in_words(self) -> str:
@@ -104,8 +96,7 @@ def act_agent(
             human = ReActAgent("reviewer", models[1], system_prompt=_REVIEWER)
         agent = DualActAgent(DualActConfig(human=human, reactive=agent, first="reactive"), "act")
     agent.journal = journal
-    limits = {"seconds": order.max_seconds, "tokens": order.max_tokens, "usd": order.max_usd}
-    budget = budget_of(order.command, *models, **limits)
+    budget = budget_of(order.command, *models, **order.limits())
     if budget is not None:
         agent.budget = budget
     return agent

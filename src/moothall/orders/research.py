@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from moothall.budget.limits import OF_RUNS, RunLimits
 from moothall.errors import ConfigError, FileError, MissingExtra, PageError
 from moothall.orders.named_models import budget_of, check_model, made_model
 
@@ -36,14 +37,13 @@ def step_models(given: Iterable[str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class ResearchOrder:
+class ResearchOrder(RunLimits):
     """The settings of `moothall research` from the command line."""
 
     command: ClassVar[str] = "research"
     part: ClassVar[str] = "moothall research"
     may_change: ClassVar[tuple[str, ...]] = (
-        *("objectives", "iterations", "max_usd", "max_tokens", "max_seconds"),
-        *("out", "html", "sources"),
+        *("objectives", "iterations", *OF_RUNS, "out", "html", "sources"),
     )
     paths: ClassVar[tuple[str, ...]] = ("folder", "out", "html", "sources")
     addresses: ClassVar[tuple[str, ...]] = ("model", "searxng")
@@ -69,9 +69,6 @@ class ResearchOrder:
     context_tokens: int | None = None  # of the model, with its answer
     step_models: dict[str, str] = field(default_factory=dict)  # other models, by step
     review_plan: bool = False  # whether a person at the terminal sees the plan before it begins
-    max_usd: float | None = None
-    max_tokens: int | None = None
-    max_seconds: float | None = None
     out: str | None = None  # the file of the report, in the form that its name says
     html: str | None = None  # the file of the page
     sources: str | None = None  # the file of the list of sources
@@ -135,8 +132,11 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
     if order.model is None:
         for_model: dict[str, object] = {
             "--role": order.role,
-            "--max-usd": order.max_usd,
-            "--max-tokens": order.max_tokens,
+            **{
+                f"--{name.replace('_', '-')}": getattr(order, name)
+                for name, limit in OF_RUNS.items()
+                if limit.stops == "budget"
+            },
             "--length": order.length,
             "--tone": order.tone,
             "--language": order.language,
@@ -223,8 +223,7 @@ def researcher(
     model = None if order.model is None else made_model(order.model, key)
     # The key is for the server of `--model`.
     models = {step: made_model(name, None) for step, name in order.step_models.items()}
-    limits = {"seconds": order.max_seconds, "tokens": order.max_tokens, "usd": order.max_usd}
-    budget = budget_of(order.command, model, *models.values(), **limits)
+    budget = budget_of(order.command, model, *models.values(), **order.limits())
     return Researcher(
         "researcher",
         model,

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from moothall.budget.amounts import picodollars
 from moothall.budget.bill import Bill, charged_json
+from moothall.budget.limits import picodollars
 from moothall.errors import BudgetExceeded
 from moothall.models.base import answer_of
 from moothall.models.protocol import Usage

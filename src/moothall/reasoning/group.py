@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from moothall.action import Action
 from moothall.agent import CURRENT, Agent
+from moothall.budget.limits import used_up
 from moothall.errors import BudgetExceeded, ConfigError, DefinitionError, ModelError
 from moothall.spaces.delivery import PAYERS, of_chain
 
@@ -198,8 +199,7 @@ def is_spent_for_all(budget: Budget | None, agent: Any, *, late: bool) -> bool:
         budget.check()
     except BudgetExceeded:
         return True
-    left = budget.left
-    return 0 in (left.tokens, left.usd, left.model_calls, left.actions)
+    return bool(used_up(budget.left))
 
 
 def _has_no_own(agent: Any, budget: Budget) -> bool:

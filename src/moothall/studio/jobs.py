@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from moothall.agents.person import Person
 from moothall.approval import CallbackApprover
+from moothall.budget.limits import OF_RUNS
 from moothall.errors import ConfigError, NoSuchRun, RunMismatch, StateError
 from moothall.orders.act import act_agent, check_journal_apart, keys
 from moothall.orders.order import AnyOrder, Order, ResearchOrder, record, without_keys
@@ -38,9 +39,7 @@ _Order: TypeAlias = Order | ResearchOrder
 NO_MORE: Final[Mapping[str, float]] = {}
 _MORE: Final[dict[str, Callable[[float], float]]] = {
     "iterations": int,
-    "max_usd": float,
-    "max_tokens": int,
-    "max_seconds": float,
+    **{name: int if each.whole else float for name, each in OF_RUNS.items()},
 }
 """The limits that may change when a run is resumed."""
 _ENDS_S = 20.0

@@ -12,6 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
+from moothall.budget.limits import OF_RUNS, Limit
 from moothall.errors import ConfigError, MoothallError
 from moothall.journal.entry import ENDED
 
@@ -157,7 +158,8 @@ class Tab(Protocol):
 
 def limits(**more: tuple[str, bool]) -> list[Field]:
     """Return fields for a run's limits; `more` has further names with (label, whole)."""
-    of = {**more, **_LIMITS}
+    of = {**more}
+    of |= {name: (_label(each), each.whole) for name, each in OF_RUNS.items()}
     return [
         Field(
             name=name,
@@ -170,11 +172,16 @@ def limits(**more: tuple[str, bool]) -> list[Field]:
     ]
 
 
-_LIMITS: Final = {
-    "max_usd": ("US dollars", False),
-    "max_tokens": ("Tokens", True),
-    "max_seconds": ("Seconds", False),
-}
+def _label(limit: Limit) -> str:
+    return f"{limit.unit[0].upper()}{limit.unit[1:]}"
+
+
+def _more() -> dict[str, dict[str, str]]:
+    """Return what a run needs more of by the reason of its end, with its words."""
+    more = {"max_iterations": {"iterations": "Iterations in all"}}
+    for name, limit in OF_RUNS.items():
+        more.setdefault(limit.stops, {})[name] = f"{_label(limit)} {limit.again}"
+    return more
 
 
 def filled(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -199,14 +206,14 @@ def shell(tabs: Iterable[Tab], opens: str, base: str) -> str:
             for tab in tabs
         ]
     )
-    ended, at = " ".join(sorted(ENDED)), f"{escape(base)}studio/static"
-    return _SHELL.format(
-        base=escape(base), opens=escape(opens), tabs=escape(told), ended=ended, at=at
-    )
+    ended, more = " ".join(sorted(ENDED)), escape(json.dumps(_more()))
+    shown = {"opens": escape(opens), "tabs": escape(told), "ended": ended, "more": more}
+    return _SHELL.format(base=escape(base), at=f"{escape(base)}studio/static", **shown)
 
 
 _SHELL: Final = """<!DOCTYPE html>
-<html lang="en" data-base="{base}" data-opens="{opens}" data-tabs="{tabs}" data-ended="{ended}">
+<html lang="en" data-base="{base}" data-opens="{opens}" data-tabs="{tabs}" data-ended="{ended}"
+  data-more="{more}">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">

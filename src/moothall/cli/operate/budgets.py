@@ -10,17 +10,11 @@ from typing import Any
 import click
 
 from moothall.budget import Left, Spent, StoredBudget
+from moothall.budget.limits import LIMITS
 from moothall.cli.shared_options import journal_option, opened, usage
 from moothall.cli.values import Whole, above_0
 from moothall.text import escaped
 
-_WORDS = {
-    "tokens": "tokens",
-    "usd": "US dollars",
-    "model_calls": "model calls",
-    "actions": "actions",
-    "seconds": "seconds",
-}
 _ANY = "any"
 
 
@@ -87,10 +81,11 @@ def release(group: str | None, name: str, journal: str | None) -> None:
 
 
 def _limit_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    for name, words in reversed(_WORDS.items()):
-        kind = Whole(min=0) if name in ("tokens", "model_calls", "actions") else above_0(words)
-        option = f"--{name.replace('_', '-')}"
-        function = click.option(option, metavar="N", type=kind, help=f"Limit of {words}.")(function)
+    for limit in reversed(LIMITS):
+        kind = Whole(min=0) if limit.whole else above_0(limit.unit)
+        option = f"--{limit.name.replace('_', '-')}"
+        words = f"Limit of {limit.unit}."
+        function = click.option(option, metavar="N", type=kind, help=words)(function)
     return function
 
 
@@ -108,7 +103,7 @@ def limit(group: str | None, /, name: str, journal: str | None, clear: bool, **l
     given = {each: value for each, value in limits.items() if value is not None}
     if not given and not clear:
         raise click.UsageError("give a limit, such as --tokens 1000000, or --clear")
-    cleared: dict[str, Any] = dict.fromkeys(_WORDS) if clear else {}
+    cleared: dict[str, Any] = dict.fromkeys(limit.name for limit in LIMITS) if clear else {}
     _changed(journal, group, lambda found: found.budgets.limit(name, **{**cleared, **given}))
 
 
@@ -125,16 +120,17 @@ def delete(group: str | None, name: str, journal: str | None) -> None:
 def _print(budget: StoredBudget) -> None:
     period = f" ({budget.period})" if budget.period else ""
     click.echo(f"{escaped(budget.name)}{period}")
-    for name, words in _WORDS.items():
+    for kind in LIMITS:
+        name, words = kind.name, kind.unit
         limit, spent = getattr(budget.limits, name), getattr(budget.spent, name)
         if limit is None and not spent:
             continue
         parts = [f"{_number(spent)} of {_ANY if limit is None else _number(limit)} {words} spent"]
         if name in budget.set:
             parts.append("limit set by hand")
-        parts += _more(name, budget.reserved, "reserved") if name != "seconds" else ()
-        parts += _more(name, budget.of_dead, "of it by dead processes") if name != "seconds" else ()
-        parts += _more(name, budget.over, "beyond what was reserved") if name != "seconds" else ()
+        parts += _more(name, budget.reserved, "reserved")
+        parts += _more(name, budget.of_dead, "of it by dead processes")
+        parts += _more(name, budget.over, "beyond what was reserved")
         click.echo(f"  {', '.join(parts)}")
 
 

@@ -23,11 +23,12 @@ from moothall.cli.shared_options import (
     model_option,
     recording_options,
     root_option,
+    run_limits,
     settings,
     source_of,
     usage,
 )
-from moothall.cli.values import Whole, above_0
+from moothall.cli.values import Whole
 from moothall.orders.act import (
     ITERATIONS,
     act_agent,
@@ -61,9 +62,7 @@ _NOT_CONFINED: Final = (
     type=Whole(min=1),
     help=f"Limit of answers of the model.  [default: {ITERATIONS}; 1 for local]",
 )
-@click.option("--max-seconds", type=above_0(), help="Time limit.")
-@click.option("--max-tokens", type=Whole(min=1), help="Limit of tokens, in all.")
-@click.option("--max-usd", type=above_0("US dollars"), help="Limit of costs in US dollars.")
+@run_limits
 @click.option(
     "--yes-read/--ask-read",
     default=None,

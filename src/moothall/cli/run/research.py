@@ -24,9 +24,10 @@ from moothall.cli.shared_options import (
     json_option,
     model_option,
     recording_options,
+    run_limits,
     usage,
 )
-from moothall.cli.values import Whole, above_0
+from moothall.cli.values import Whole
 from moothall.errors import ConfigError
 from moothall.journal.describe import call_line
 from moothall.orders.order import ResearchOrder
@@ -99,9 +100,7 @@ _AT_WORK: Final = {
     multiple=True,
     help="Permit a host of this machine or a private network. May be repeated.",
 )
-@click.option("--max-usd", type=above_0("US dollars"), help="Limit of costs in US dollars.")
-@click.option("--max-tokens", type=Whole(min=1), help="Limit of tokens, in all.")
-@click.option("--max-seconds", type=above_0(), help="Time limit.")
+@run_limits
 @recording_options
 @click.option(
     "--out",

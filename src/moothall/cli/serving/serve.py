@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from moothall.budget import Budget
+from moothall.budget.limits import OF_RUNS
 from moothall.cli.ending import NotBegun
 from moothall.cli.own_agents import named_agent
 from moothall.cli.serving.broker_commands import (
@@ -29,18 +30,22 @@ from moothall.cli.serving.serve_company import is_company, serve_company
 from moothall.cli.shared_options import (
     is_typed,
     journal_option,
+    limit_options,
     made_journal,
     mismatch_option,
     recorded,
     usage,
 )
-from moothall.cli.values import FileToWrite, Number, OneOf, Whole, above_0
+from moothall.cli.values import FileToWrite, Number, OneOf, Whole
 from moothall.errors import MissingExtra
 
 if TYPE_CHECKING:
     from moothall.agent import Agent
     from moothall.budget.period import Per
     from moothall.journal import Journal
+
+_OF_CALLERS: Final = {name: limit for name, limit in OF_RUNS.items() if limit.asks}
+_OPTIONS: Final = [f"--{name.replace('_', '-')}" for name in _OF_CALLERS]
 
 
 @click.command()
@@ -62,8 +67,7 @@ if TYPE_CHECKING:
     type=click.Path(exists=True, dir_okay=False),
     help="In place of --token: file in which each line has a caller's name and its token.",
 )
-@click.option("--max-tokens", type=Whole(min=1), help="Tokens that each caller may use.")
-@click.option("--max-usd", type=above_0("US dollars"), help="US dollars that each may spend.")
+@limit_options(lambda limit: f"Limit of {limit.unit} of each caller.", _OF_CALLERS)
 @click.option("--per", type=OneOf(("day", "month")), help="Renew these limits each day or month.")
 @click.option("--rate", type=Whole(min=1), help="Requests that each caller may make in a minute.")
 @place_options
@@ -92,8 +96,6 @@ def command(
     mcp_stdio: bool,
     token: str | None,
     callers: str | None,
-    max_tokens: int | None,
-    max_usd: float | None,
     per: Per | None,
     rate: int | None,
     place: Place,
@@ -101,6 +103,7 @@ def command(
     journal: str | None,
     grace: float,
     on_mismatch: str,
+    **limits: float | None,
 ) -> int:
     """Serve agents over RabbitMQ, over HTTP, or at standard streams, until Ctrl-C.
 
@@ -150,9 +153,9 @@ def command(
         if any(map(is_typed, typed)):
             raise click.UsageError("a company's settings are in its file: give no options")
         return serve_company(agents)
-    limits = _Limits(max_tokens, max_usd, per, rate, callers)
+    most = _Limits(limits, per, rate, callers)
     if http is None and not mcp_stdio:
-        limits.check_none()
+        most.check_none()
         return serve_over_broker(agents, id, place, inbox, journal, grace, on_mismatch)
     if http is not None and mcp_stdio:
         raise click.UsageError("give either --http or --mcp-stdio")
@@ -180,19 +183,18 @@ def command(
             if journal is not None and hasattr(each, "journal"):
                 stack.enter_context(recorded((each,), journal, name))
         log_to_stderr()
-        books = stack.enter_context(made_journal(journal)) if journal and limits.spend else None
+        books = stack.enter_context(made_journal(journal)) if journal and most.spend else None
         if mcp_stdio:
-            return asyncio.run(_over_streams(served, limits, books))
+            return asyncio.run(_over_streams(served, most, books))
         assert http is not None
-        return _over_http(served, http, token, limits, books)
+        return _over_http(served, http, token, most, books)
 
 
 @dataclass(frozen=True)
 class _Limits:
     """What a command line says that each caller may do."""
 
-    max_tokens: int | None
-    max_usd: float | None
+    most: Mapping[str, float | None]
     per: Per | None
     rate: int | None
     callers: str | None
@@ -200,13 +202,13 @@ class _Limits:
     @property
     def spend(self) -> bool:
         """Whether it limits what callers spend."""
-        return self.max_tokens is not None or self.max_usd is not None
+        return any(each is not None for each in self.most.values())
 
     def check_none(self) -> None:
         """Refuse the options where they say nothing to a door."""
         if self.spend or self.per or self.rate is not None or self.callers is not None:
             raise click.UsageError(
-                "--callers, --max-tokens, --max-usd, --per and --rate are for --http"
+                f"--callers, {', '.join(_OPTIONS)}, --per and --rate are for --http"
             )
 
     def tokens(self, token: str | None) -> str | dict[str, str] | None:
@@ -228,12 +230,13 @@ class _Limits:
         """Return what makes the budget of a caller."""
         if not self.spend:
             if self.per is not None:
-                raise click.UsageError("--per is for --max-tokens and --max-usd")
+                raise click.UsageError(f"--per is for {' and '.join(_OPTIONS)}")
             return None
         whole = Budget(name="callers", journal=books)
 
         def of(caller: str) -> Budget:
-            return whole.child(name=caller, tokens=self.max_tokens, usd=self.max_usd, per=self.per)
+            limits: Any = {_OF_CALLERS[name].name: each for name, each in self.most.items()}
+            return whole.child(name=caller, per=self.per, **limits)
 
         return of
 

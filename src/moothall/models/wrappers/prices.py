@@ -8,7 +8,7 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import TypeAlias
 
-from moothall.budget.amounts import picodollars
+from moothall.budget.limits import picodollars
 from moothall.errors import ConfigError, DefinitionError, UnknownPrice
 from moothall.http.network import is_loopback
 from moothall.text import excerpt, shorten

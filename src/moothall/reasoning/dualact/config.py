@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from moothall.arguments import check_integer, names_checked
+from moothall.budget.limits import LIMITS
 from moothall.errors import ConfigError
 from moothall.reasoning.dualact.briefing import Briefing
 from moothall.reasoning.events import Conclusion
@@ -144,10 +145,10 @@ def _spent_share(budget: Budget) -> float:
     """Return the spent share, from 0 to 1, of the limit that is nearest."""
     spent, left = budget.spent, budget.left
     shares = [0.0]
-    for name in ("tokens", "usd", "model_calls", "actions", "seconds"):
-        rest = getattr(left, name)
+    for limit in LIMITS:
+        rest = getattr(left, limit.name)
         if rest is not None:
-            had = getattr(spent, name)
+            had = getattr(spent, limit.name)
             shares.append(had / (had + rest) if had + rest > 0 else 1.0)
     return max(shares)
 

@@ -47,19 +47,18 @@ onReset(() => {
   return listed();
 });
 
-// What a run needs more of that ended so, as its order names it.
-const NEEDS = { max_iterations: ["iterations"], budget: ["max_usd", "max_tokens"], deadline: ["max_seconds"] };
-const MORE = { iterations: "Iterations in all", max_usd: "US dollars in all", max_tokens: "Tokens in all", max_seconds: "Seconds from now on" };
+// What a run needs more of by the reason of its end: words by the name in its order.
+const MORE = JSON.parse(document.documentElement.dataset.more);
 
 // A form by which a run goes on with more, by the reason of its end and its order; null where none of its limits was reached.
 export function further(run, reason, order, done = 0) {
-  const names = (NEEDS[reason] || []).filter((name) => order?.[name]);
+  const words = MORE[reason] || {}, names = Object.keys(words).filter((name) => order?.[name]);
   if (!names.length) return null;
   const fields = names.map((name) => h("input", {
-    class: "s-input s-few", type: "number", min: 0, step: "any", name, required: true, "aria-label": MORE[name],
+    class: "s-input s-few", type: "number", min: 0, step: "any", name, required: true, "aria-label": words[name],
     value: name === "iterations" ? Math.max(order.iterations, done) + 1 : 2 * order[name],
   }));
   const go = attempt(() => call("act/resume", { run, more: Object.fromEntries(fields.map((each) => [each.name, +each.value])) }));
-  return h("form", { class: "s-row", "data-run": run, onsubmit: go }, fields.map((each) => [h("label", { class: "s-soft" }, MORE[each.name]), each]),
+  return h("form", { class: "s-row", "data-run": run, onsubmit: go }, fields.map((each) => [h("label", { class: "s-soft" }, words[each.name]), each]),
     h("button", { class: "s-button primary" }, "Continue"));
 }

@@ -1,0 +1,237 @@
+"""The kinds of limits: all that budgets, books, commands, settings and pages know of each.
+
+To add one, append it to `RESERVED`, whose places the books keep, and to the classes below: by them
+type checkers and editors know its name. What spends of it then reserves it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, ClassVar, Final, TypedDict
+
+from moothall.arguments import check_integer
+from moothall.errors import ConfigError
+from moothall.text import excerpt, shorten
+
+PICO: Final = 10**12
+MOST: Final = 2**53  # every JSON reader reads integers up to this exactly
+_MOST_USD = 10**16
+_LEAST_USD = Decimal("1E-12")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A kind of limit.
+
+    Attributes:
+        name: its name as an argument, a setting, an option, and in what is stored
+        unit: what it counts, for people
+        parts: in how many parts of a unit it is counted, so that sums are exact
+        measured: whether a call may take more or less of it than was reserved
+        asks: whether a model cannot be asked once it is used up
+        of_runs: what the option `--max-NAME` of a command is; empty if there is none
+        stops: the stop reason of a run that has reached it
+        again: what it counts in a run that is resumed with more
+    """
+
+    name: str
+    unit: str
+    parts: int = 1
+    measured: bool = False
+    asks: bool = False
+    of_runs: str = ""
+    stops: ClassVar[str] = "budget"
+    again: ClassVar[str] = "in all"
+
+    @property
+    def whole(self) -> bool:
+        """Whether it takes whole numbers only."""
+        return self.parts == 1
+
+    def counted(self, what: str, given: Any, *, up: bool = True) -> Any:
+        """Check an amount, and return it as it is counted, rounded up or down."""
+        if self.parts > 1:
+            return picodollars(what, given, self.name, up=up)
+        if type(given) is not int or not 0 <= given <= MOST:
+            check_integer(f"{what}: {self.name}=", given, 0, MOST)
+        return given
+
+    def shown(self, amount: Any) -> Any:
+        """Return a counted amount as programs are shown it."""
+        return amount if self.whole else amount / self.parts
+
+    def digits(self, amount: int) -> str:
+        """Return a counted amount in exact digits."""
+        if self.whole:
+            return str(amount)
+        whole, places = divmod(amount, self.parts)
+        return f"{whole}.{places:012d}".rstrip("0").rstrip(".")
+
+
+class Time(Limit):
+    """A limit of seconds, which pass by themselves: nobody reserves them."""
+
+    stops = "deadline"
+    again = "from now on"
+    whole = False
+
+    def counted(self, what: str, given: Any, *, up: bool = True) -> Any:
+        """Return seconds."""
+        if type(given) in (int, float) and 0 <= given <= MOST:
+            return given
+        where = f"{what}: {self.name}= must be a number of {self.unit}"
+        raise ConfigError(f"{where} from 0 to {MOST}, got {_shown(given)}")
+
+    def shown(self, amount: Any) -> Any:
+        """Return seconds."""
+        return amount
+
+
+USD: Final = Limit("usd", "US dollars", PICO, True, True, "limit of costs in US dollars.")
+RESERVED: Final = (
+    Limit("tokens", "tokens", measured=True, asks=True, of_runs="limit of tokens, in all."),
+    USD,
+    Limit("model_calls", "model calls", asks=True),
+    Limit("actions", "actions"),
+)
+"""What is reserved, in the order of all counted amounts."""
+SECONDS: Final = Time("seconds", "seconds", of_runs="time limit.")
+LIMITS: Final = (*RESERVED, SECONDS)
+OF_RUNS: Final = {f"max_{each.name}": each for each in LIMITS if each.of_runs}
+"""The limits that a command's run may have, by the names of its order."""
+
+
+class Amounts(TypedDict, total=False):
+    """What is reserved or charged."""
+
+    tokens: int
+    usd: float | Decimal
+    model_calls: int
+    actions: int
+
+
+class Measured(TypedDict, total=False):
+    """What a call took, where that may be more or less than was reserved."""
+
+    tokens: int | None
+    usd: float | Decimal | None
+
+
+class Least(Measured, total=False):
+    """The least of what is reserved where all that is left is reserved."""
+
+    model_calls: int
+    actions: int
+
+
+class Limits(Measured, total=False):
+    """The limits of a budget."""
+
+    model_calls: int | None
+    actions: int | None
+    seconds: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunLimits:
+    """The limits that a command's run has, as its order records them."""
+
+    max_tokens: int | None = None
+    max_usd: float | None = None
+    max_seconds: float | None = None
+
+    def limits(self) -> dict[str, float | None]:
+        """Return the limits as `Budget` takes them."""
+        return {limit.name: getattr(self, name) for name, limit in OF_RUNS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Amounts: of tokens, US dollars, model calls, actions and seconds."""
+
+    tokens: int = 0
+    usd: float = 0.0
+    model_calls: int = 0
+    actions: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is left of each limit; None without a limit."""
+
+    tokens: int | None = None
+    usd: float | None = None
+    model_calls: int | None = None
+    actions: int | None = None
+    seconds: float | None = None
+
+
+class Held:
+    """What a reservation holds."""
+
+    __slots__ = ("_amounts",)
+    _amounts: tuple[int, ...]
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens are reserved."""
+        return self._amounts[0]
+
+    @property
+    def usd(self) -> float:
+        """How many US dollars are reserved."""
+        return self._amounts[1] / PICO
+
+    @property
+    def model_calls(self) -> int:
+        """How many model calls are reserved."""
+        return self._amounts[2]
+
+    @property
+    def actions(self) -> int:
+        """How many actions are reserved."""
+        return self._amounts[3]
+
+
+def _shown(value: object) -> str:
+    """Return a value's text for an error, even of a number that JSON cannot hold."""
+    if type(value) is int:
+        return excerpt(value) if abs(value) < 10**80 else "an integer of more than 80 digits"
+    if type(value) is Decimal:
+        return f"Decimal {shorten(str(value))}"
+    return excerpt(value)
+
+
+def picodollars(what: str, usd: object, name: str = "usd", *, up: bool = True) -> int:
+    """Return US dollars, which `what` was given as `name`, in whole picodollars.
+
+    A float is read as the decimal number that it is written as: 0.1 is a tenth.
+    """
+    if isinstance(usd, float) and 0.0 <= usd <= 1e16:
+        whole = round(usd * 1e12)  # exactly a float, so that the division rounds only once
+        if whole / 1e12 == usd:
+            return whole
+        value = Decimal(float.__repr__(usd))
+    elif type(usd) is int or type(usd) is Decimal:
+        value = Decimal(usd)
+    else:
+        value = Decimal("NaN")
+    if not value.is_finite() or not 0 <= value <= _MOST_USD:
+        raise ConfigError(
+            f"{what}: {name}= must be a number of US dollars from 0 to {_MOST_USD}, got "
+            f"{_shown(usd)}"
+        )
+    if value < _LEAST_USD:
+        # The exact ratio of 1e-999999 would fill the memory.
+        return 1 if up and value else 0
+    above, below = value.as_integer_ratio()
+    return -(-above * PICO // below) if up else above * PICO // below
+
+
+def used_up(left: Left, *, asks: bool = False) -> list[str]:
+    """Return the limits of which nothing can be reserved; `asks`: those of asking a model."""
+    return [
+        each.name for each in RESERVED if getattr(left, each.name) == 0 and (each.asks or not asks)
+    ]

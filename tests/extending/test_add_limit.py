@@ -1,0 +1,121 @@
+"""A kind of limit stands in one file: budgets, books, commands, companies and pages read it there.
+
+A user cannot add one, so these tests add it to a copy of the package.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, is_typeddict
+
+import pytest
+
+import moothall
+from moothall import Budget, Journal
+from moothall.budget import limits
+
+SOURCE = Path(moothall.__file__).parent
+ADDED = (
+    (
+        '    Limit("actions", "actions"),\n',
+        '    Limit("pages", "pages", measured=True, of_runs="pages."),\n',
+    ),
+    ("    actions: int\n", "    pages: int\n"),
+    ("    usd: float | Decimal | None\n", "    pages: int | None\n"),
+    ("    max_seconds: float | None = None\n", "    max_pages: int | None = None\n"),
+    ("    seconds: float = 0.0\n", "    pages: int = 0\n"),
+    ("    seconds: float | None = None\n", "    pages: int | None = None\n"),
+)
+USES = """
+import json, sys
+from moothall import Budget, BudgetExceeded, Journal
+from moothall.orders.act import Order
+
+with Journal("runs.db") as journal:
+    old = Budget(pages=5, journal=journal, name="old")
+    assert old.spent.actions == 2, old.spent
+    held = old.child(pages=9, name="ada").reserve(pages=3, actions=1)
+    assert old.left.pages == 2
+    held.settle(pages=4)
+    state = json.loads(json.dumps(old.state_dict()))
+    assert (state["pages"], state["over"]["pages"], old.over.pages) == (4, 1, 1)
+    fresh = Budget(pages=5)
+    fresh.load_state_dict({"tokens": 7, "usd": "0", "seconds": 0, "over": {}})
+    assert (fresh.spent.tokens, fresh.spent.pages, fresh.left.pages) == (7, 0, 5)
+    try:
+        fresh.reserve(pages=6)
+    except BudgetExceeded as error:
+        assert "6 pages are needed and 5 of 5 are left" in str(error), error
+    else:
+        raise AssertionError
+    assert Order("x", max_pages=3).limits()["pages"] == 3
+    if sys.argv[1:]:
+        from moothall.company.settings import BudgetSettings
+        assert BudgetSettings(pages=3).limits() == {"pages": 3}
+        from moothall.studio.page import limits
+        assert [each.label for each in limits() if each.name == "max_pages"] == ["Pages"]
+"""
+
+
+def test_limit_classes_have_the_limits_of_the_list() -> None:
+    names = [each.name for each in limits.LIMITS]
+    assert {*limits.Limits.__annotations__} == {*names}
+    assert {*limits.Amounts.__annotations__} == {*names} - {"seconds"}
+    assert {*limits.Least.__annotations__} == {*names} - {"seconds"}
+    measured = {each.name for each in limits.LIMITS if each.measured}
+    assert {*limits.Measured.__annotations__} == measured
+    assert is_typeddict(limits.Limits)
+    for kept in (limits.Spent, limits.Left):
+        assert [each.name for each in fields(kept)] == names
+    assert {each.name for each in fields(limits.RunLimits)} == {*limits.OF_RUNS}
+    held = Budget().reserve()
+    assert all(getattr(held, each.name) == 0 for each in limits.RESERVED)
+
+
+def test_limit_added_in_one_file_is_known_everywhere_and_old_books_open(tmp_path: Path) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+        Budget(actions=3, journal=journal, name="old").reserve(actions=2).settle()
+    package = shutil.copytree(
+        SOURCE, tmp_path / "src/moothall", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    file = package / "budget/limits.py"
+    text = file.read_text()
+    for before, after in ADDED:
+        assert before in text
+        text = text.replace(before, before + after)
+    file.write_text(text)
+
+    def run(*args: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *args],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(tmp_path / "src")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run("-c", USES, "all")
+    budgets: Any = json.loads(run("-m", "moothall", "budgets", "--journal", "runs.db", "--json"))
+    whole, child = budgets["budgets"]
+    assert (whole["limits"]["pages"], whole["spent"]["pages"], child["over"]["pages"]) == (5, 4, 1)
+    books = ("--journal", "runs.db")
+    run("-m", "moothall", "budgets", "limit", "old", "--pages", "8", *books)
+    shown = run("-m", "moothall", "budgets", *books)
+    assert "4 of 8 pages spent, limit set by hand, 1 beyond what was reserved" in shown
+    for command in ("act", "research", "resume"):
+        assert "--max-pages" in run("-m", "moothall", command, "--help")
+
+
+@pytest.mark.parametrize("method", ("reserve", "charge", "reserve_rest"))
+def test_budget_amount_of_an_unknown_kind_is_refused(method: str) -> None:
+    with pytest.raises(TypeError, match=rf"Budget\.{method} has no argument token= \(did you mean"):
+        getattr(Budget(), method)(token=1)
