@@ -316,8 +316,8 @@ export function mount(root) {
 // -- the person as H --------------------------------------------------------------------------------
 
 cardKind("decision", (card, decide) => {
-  const instruction = h("textarea", { class: "s-input", rows: 2, "aria-label": "Instruction", placeholder: "Instruction, to continue or redirect" });
-  const why = h("textarea", { class: "s-input", rows: 2, "aria-label": "Reasoning", placeholder: "Reasoning (may be left out)" });
+  const instruction = h("textarea", { class: "s-input", rows: 2, "data-draft": "instruction", "aria-label": "Instruction", placeholder: "Instruction, to continue or redirect" });
+  const why = h("textarea", { class: "s-input", rows: 2, "data-draft": "reasoning", "aria-label": "Reasoning", placeholder: "Reasoning (may be left out)" });
   const choose = (label, choice, kind) => button(label, () => decide({ choice, instruction: instruction.value, reasoning: why.value }), kind);
   const found = card.conclusion;
   const accept = choose("Accept", "accept", "primary");

@@ -126,7 +126,9 @@ export async function sent(line, send) {
   const text = line.value;
   line.value = "";
   try {
-    return await send(text);
+    const came = await send(text);
+    line.dispatchEvent(new Event("change")); // its draft is of what is written by now
+    return came;
   } catch (error) {
     line.value ||= text;
     throw error;

@@ -1,6 +1,7 @@
 // The forms at the top of a tab, as the server lists them: fields, what is folded, what is wrong.
 
 import { call, h, replace } from "./dom.js";
+import { draft, drafted, forget } from "./drafts.js";
 
 const forms = new Map(); // by tab and name
 let ids = 0;
@@ -25,8 +26,9 @@ export function fold(tab, name, open) {
   if (form && !form.root.contains(document.activeElement)) form.open(open);
 }
 
-function makeField(told) {
+function makeField(told, key) {
   const id = `field-${ids += 1}`;
+  const first = draft(key) ?? told.value; // what it has at first
   const about = told.about ? h("small", { id: `${id}-about` }, told.about) : null;
   const common = { class: "s-input", id, name: told.name, "aria-describedby": about ? `${id}-about` : null, autocomplete: "off" };
   let input, list = null;
@@ -48,8 +50,9 @@ function makeField(told) {
     if (at.children.length === made.length && made.every((each, n) => each.isEqualNode(at.children[n]))) return;
     const before = input.value;
     replace(at, made);
-    if (!list) input.value = given.some(([value]) => value === before) ? before : told.value ?? given[0]?.[0] ?? "";
+    if (!list) input.value = [before, first, told.value].find((each) => given.some(([value]) => value === each)) ?? given[0]?.[0] ?? "";
   }
+  drafted(input, key);
   const read = () => (told.kind === "check" ? input.checked
     : told.kind === "number" || told.kind === "whole" ? (input.value.trim() === "" ? (input.validity.badInput ? "?" : null) : Number(input.value))
       : input.value);
@@ -57,7 +60,9 @@ function makeField(told) {
 }
 
 function makeForm(tab, told, reload) {
-  const fields = told.fields.map(makeField);
+  const kept = `form/${tab}/${told.name}/`;
+  const wasWritten = told.fields.some((each) => draft(kept + each.name) !== undefined);
+  const fields = told.fields.map((each) => makeField(each, kept + each.name));
   const id = `form-${tab}-${told.name}`;
   const fault = h("p", { class: "s-fault", role: "alert", hidden: true });
   const about = h("p", { class: "s-soft s-form-about" });
@@ -95,6 +100,7 @@ function makeForm(tab, told, reload) {
     start.disabled = true;
     try {
       await call(`${tab}/forms/${told.name}`, Object.fromEntries(fields.map((each) => [each.told.name, each.read()])));
+      forget(kept);
       document.dispatchEvent(new CustomEvent("form-begun", { detail: { tab, name: told.name } }));
       open(false);
       title.focus();
@@ -114,7 +120,7 @@ function makeForm(tab, told, reload) {
       about.textContent = now.about;
       about.hidden = !now.about;
       now.fields.forEach((each, at) => each.options.length && fields[at].options(each.options));
-      if (isNew) open(now.open);
+      if (isNew) open(now.open || wasWritten);
       else if (was && !now.open && !root.contains(document.activeElement)) open(false); // begun on another page
       was = now.open;
     },

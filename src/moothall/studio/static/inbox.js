@@ -2,6 +2,7 @@
 // else in the drawer that the header's button opens; what happens comes before how to decide.
 
 import { attempt, button, call, clock, empty, h, json, parsed, replace, toast } from "./dom.js";
+import { drafted, forget } from "./drafts.js";
 import { on, onReset } from "./feed.js";
 import { onPlace } from "./place.js";
 
@@ -131,12 +132,16 @@ export function mountInbox() {
   return { opens, panel };
 }
 
+// What is written on a card outlives it: the card of a run that is resumed has another number.
+export const draftOf = (card, part = "") => `card/${JSON.stringify([card.kind, card.run ?? card.asked, card.fingerprint ?? card.round ?? card.tasks ?? card.text])}/${part}`;
+
 function draw(card) {
   const decide = (answer) => {
     mine.add(card.number);
-    return call(`cards/${card.number}`, answer).catch((error) => { mine.delete(card.number); throw error; });
+    return call(`cards/${card.number}`, answer).then(() => forget(draftOf(card))).catch((error) => { mine.delete(card.number); throw error; });
   };
   const details = h("details", { open: true }, KINDS.get(card.kind)(card, decide));
+  for (const field of details.querySelectorAll("[data-draft]")) drafted(field, draftOf(card, field.dataset.draft));
   const shown = h("article", { class: `s-card ${card.kind}`, tabindex: -1, "data-card": card.number, "data-asked": card.asked, "aria-label": `${card.kind} ${card.number}` }, details);
   details.firstChild.addEventListener("click", () => {
     shown.dataset.touched = "yes";
@@ -150,7 +155,7 @@ function draw(card) {
 const HARMLESS = /^(read|list|search|find|get|look|show|help|count)(_|$)/;
 
 cardKind("approval", (card, decide) => {
-  const why = h("input", { class: "s-input", "data-key": "r", "aria-label": "Reason for refusing", placeholder: "Why not? (may be left out)", onkeydown: (event) => event.key === "Enter" && refuse.click() });
+  const why = h("input", { class: "s-input", "data-key": "r", "data-draft": "why", "aria-label": "Reason for refusing", placeholder: "Why not? (may be left out)", onkeydown: (event) => event.key === "Enter" && refuse.click() });
   const permit = (more) => decide({ permit: true, fingerprint: card.fingerprint, ...more });
   const fields = new Map(); // the arguments that are being edited, by name; empty while they are only shown
   const args = h("dl", { class: "s-args" });
@@ -162,7 +167,7 @@ cardKind("approval", (card, decide) => {
   const editing = () => {
     replace(args, Object.entries(card.args).map(([name, value]) => {
       const text = typeof value === "string" ? value : JSON.stringify(value, null, 1);
-      fields.set(name, h("textarea", { class: "s-input", "aria-label": `Argument ${name}`, rows: Math.min(12, text.split("\n").length), value: text }));
+      fields.set(name, drafted(h("textarea", { class: "s-input", "aria-label": `Argument ${name}`, rows: Math.min(12, text.split("\n").length), value: text }), draftOf(card, `args/${name}`)));
       return [h("dt", {}, name), h("dd", {}, fields.get(name))];
     }));
     args.querySelector("textarea").focus();
@@ -177,7 +182,7 @@ cardKind("approval", (card, decide) => {
     }
   }));
   const edits = card.editable && Object.keys(card.args).length > 0 && button("Edit arguments", () => {
-    if (fields.size) show(); else editing();
+    if (fields.size) { show(); forget(draftOf(card, "args/")); } else editing();
     edits.textContent = fields.size ? "As proposed" : "Edit arguments";
     first.textContent = fields.size ? "Permit as edited" : "Permit";
     if (more) more.hidden = fields.size > 0;
@@ -203,7 +208,7 @@ cardKind("approval", (card, decide) => {
 });
 
 cardKind("question", (card, decide) => {
-  const text = h("input", { class: "s-input", "data-key": "r", "aria-label": `Answer to ${card.agent}`, required: true });
+  const text = h("input", { class: "s-input", "data-key": "r", "data-draft": "answer", "aria-label": `Answer to ${card.agent}`, required: true });
   return [
     h("summary", { class: "s-card-title" }, h("b", {}, card.agent), " asks", h("time", {}, clock(card.asked))),
     h("p", { class: "s-text" }, card.text),

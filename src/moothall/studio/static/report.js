@@ -2,7 +2,8 @@
 // of a run that waits for a person to let it begin.
 
 import { attempt, button, call, clock, count, empty, h, plain, replace, sent, toast } from "./dom.js";
-import { cardKind } from "./inbox.js";
+import { draft, keep } from "./drafts.js";
+import { cardKind, draftOf } from "./inbox.js";
 import { runs } from "./journal.js";
 import { go } from "./place.js";
 import { prose } from "./values.js";
@@ -89,7 +90,7 @@ export function besideReport(shown) {
 cardKind("plan", (card, decide) => {
   const field = (label, value, more = {}) => h("input", { class: "s-input", "aria-label": label, value, ...more });
   const gone = (row) => {
-    const made = button("✕", () => row().remove(), "quiet");
+    const made = button("✕", () => { row().remove(); changed(); }, "quiet");
     made.setAttribute("aria-label", "Remove");
     return made;
   };
@@ -121,11 +122,17 @@ cardKind("plan", (card, decide) => {
     list.append(make(given));
     list.lastChild.querySelector("input").focus();
   }, "quiet");
-  replace(tasks, card.tasks.map(task));
-  replace(outline, card.outline.map(section));
-  const begin = button("Begin research", () => decide({ choice: "begin", tasks: [...tasks.children].map((each) => each.read()), outline: [...outline.children].map((each) => each.read()) }), "primary");
+  const read = () => ({ tasks: [...tasks.children].map((each) => each.read()), outline: [...outline.children].map((each) => each.read()) });
+  function changed() {
+    try { keep(draftOf(card, "plan"), read()); } catch { /* JSON that is not whole yet */ }
+  }
+  const plan = draft(draftOf(card, "plan")) || card;
+  replace(tasks, plan.tasks.map(task));
+  replace(outline, plan.outline.map(section));
+  for (const list of [tasks, outline]) for (const what of ["input", "change"]) list.addEventListener(what, changed);
+  const begin = button("Begin research", () => decide({ choice: "begin", ...read() }), "primary");
   begin.dataset.key = "a";
-  const text = h("input", { class: "s-input", "data-key": "r", "aria-label": "What is to change", placeholder: card.by_model ? "What is to change, in words" : "Other queries, in words" });
+  const text = h("input", { class: "s-input", "data-key": "r", "data-draft": "again", "aria-label": "What is to change", placeholder: card.by_model ? "What is to change, in words" : "Other queries, in words" });
   return [
     h("summary", { class: "s-card-title" }, h("b", {}, "Research"), " shows its plan", h("time", {}, clock(card.asked))),
     h("p", { class: "s-soft s-for" }, `to find out: ${card.objectives.join("; ")}`),

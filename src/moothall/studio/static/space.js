@@ -1,6 +1,7 @@
 // The tab Space: the agents, their messages, and the line that a person writes.
 
 import { attempt, button, call, clock, count, dollars, empty, fillWindow, h, json, number, oneAtATime, replace, result, scroller, sent, toast, update } from "./dom.js";
+import { drafted } from "./drafts.js";
 import { on, onReset } from "./feed.js";
 import { cardSlot } from "./inbox.js";
 import { listTalks, mountTalks } from "./talks.js";
@@ -21,6 +22,7 @@ export function mount(root) {
     class: "s-input s-line", rows: 1, "aria-label": "Message or slash line", autocomplete: "off", "aria-autocomplete": "list", "aria-controls": "space-choices", spellcheck: false,
     placeholder: "Say something to all, or /Agent.action name:value. Enter sends, Tab completes.",
   });
+  drafted(line, "line");
   const fault = h("p", { class: "s-fault", role: "alert", hidden: true });
   const choices = h("ul", { class: "s-choices", id: "space-choices", role: "listbox", "aria-label": "Completions", hidden: true });
   replace(root,
@@ -314,6 +316,7 @@ export function mount(root) {
     complete().catch(hide);
   }
 
+  requestAnimationFrame(grow);
   line.addEventListener("input", () => {
     grow();
     fault.hidden = true;

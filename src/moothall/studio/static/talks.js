@@ -2,6 +2,7 @@
 // studio began too, where the agent's journal or memory has it.
 
 import { attempt, button, call, clock, count, day, empty, h, oneAtATime, replace, scroller, sent, toast, update } from "./dom.js";
+import { drafted } from "./drafts.js";
 import { on, onReset } from "./feed.js";
 import { go } from "./place.js";
 import { outcome } from "./values.js";
@@ -57,6 +58,7 @@ function made(id, thread, key) {
   const scroll = h("div", { class: "s-scroll", tabindex: 0, role: "group", "aria-label": `What was said with ${name}` }, log);
   const line = h("textarea", { class: "s-input s-line", rows: 2, "aria-label": `Say to ${name}`, placeholder: `Say something to ${id}`, autocomplete: "off",
     onkeydown: (event) => { if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); say(); } } });
+  drafted(line, `talk/${key}`);
   const say = attempt(async () => {
     if (!line.value.trim()) return;
     const { stranger } = await sent(line, (text) => call("space/line", { line: `/${quoted(id)}.say content:${JSON.stringify(text)}${thread === null ? "" : ` thread:${JSON.stringify(thread)}`}` }));
