@@ -205,8 +205,7 @@ class Call:
     # -- as it is recorded -------------------------------------------------------------------------
 
     def _dump(self, result: dict[str, Any]) -> dict[str, Any]:
-        data: dict[str, Any] = {"args": self._wanted.args}
-        texts = self._request.state.texts
+        data, texts = {"args": self._wanted.args}, self._request.state.texts
         data["result"] = as_json(result)
         if self._wanted.was is not None:
             data["was"] = self._wanted.was

@@ -56,8 +56,7 @@ async def permits(
             if request.seen is not None:
                 await request.seen()  # the reader sees the call before it is asked
             # An override may be a plain function that waits for a person.
-            undecided: list[bool] = []
-            UNDECIDED.set(undecided)
+            UNDECIDED.set(undecided := [])
             decision = await called(agent.request_permission, message)
             if isinstance(decision, Always):
                 call.always = tuple(keys)
