@@ -20,13 +20,19 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TextIO, runtime_checkable
 
-from moothall.approval.decision import ANSWERS, Check, changed_or_refused, no_decision
+from moothall.approval.decision import ANSWERS, Check, changed_or_refused
 from moothall.approval.decision import Always as Always
 from moothall.approval.decision import ChangedArgs as ChangedArgs
 from moothall.approval.decision import Decision as Decision
 from moothall.approval.decision import Refused as Refused
 from moothall.approval.decision import not_permitted as not_permitted
-from moothall.errors import ConfigError, DefinitionError, InvalidMessage, NobodyToAsk, SlashError
+from moothall.errors import (
+    ConfigError,
+    DefinitionError,
+    InvalidMessage,
+    NobodyToAsk,
+    SlashError,
+)
 from moothall.slash import format_slash
 from moothall.text import escaped, escaped_json, log_failure
 from moothall.threads import called, renewed
@@ -176,7 +182,7 @@ async def approve(approver: Approver | None, request: ApprovalRequest) -> Decisi
         answer = await called(approver.approve, request)
     except Exception as error:
         log_failure(logger, f"approver {approver!r} failed on {request}, so it is refused", error)
-        return no_decision()
+        return False
     if isinstance(answer, Always):
         return answer if request.outside else True
     if isinstance(answer, ChangedArgs):
@@ -184,8 +190,7 @@ async def approve(approver: Approver | None, request: ApprovalRequest) -> Decisi
     if not isinstance(answer, bool | Refused):
         template = "approver %r: an answer must be %s, got %.80r: %s is refused"
         logger.warning(template, approver, ANSWERS, answer, request)
-        return no_decision()
-    return answer
+    return answer if isinstance(answer, Refused) else answer is True
 
 
 async def answer(approver: Approver | None, question: Question) -> str:

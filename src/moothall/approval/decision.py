@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -66,27 +65,16 @@ Check: TypeAlias = Callable[[dict[str, Any]], object]
 """Checks the arguments of a call; raises InvalidArguments."""
 
 
-UNDECIDED: ContextVar[list[bool] | None] = ContextVar("moothall_undecided", default=None)
-"""What notes that an approver failed, or answered what cannot be used, and so refused nothing."""
-
-
-def no_decision(refusal: Decision = False) -> Decision:
-    """Return the refusal of a request about which the approver has not decided, and note that."""
-    if (noted := UNDECIDED.get()) is not None:
-        noted.append(True)
-    return refusal
-
-
 def changed_or_refused(changed: ChangedArgs, args: dict[str, Any], check: Check | None) -> Decision:
     """Return a permission with other arguments once these are checked, else a refusal."""
     if changed.args == args:
         return True
     if check is None:
-        return no_decision(Refused("the arguments of this call cannot be changed"))
+        return Refused("the arguments of this call cannot be changed")
     try:
         check(changed.args)
     except InvalidArguments as error:
-        return no_decision(Refused(f"the approver gave wrong arguments: {error}"))
+        return Refused(f"the approver gave wrong arguments: {error}")
     return changed
 
 

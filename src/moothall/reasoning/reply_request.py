@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 import secrets
@@ -88,13 +87,7 @@ class ReplyRequest:
         self.outside: list[str] = []  # of what is from outside in the content: the sources
         self.on_behalf: Texts | None = None  # the texts of the reply that asks for this one
         self.allowed: list[str] = []  # values from outside that a person has permitted in it
-        self.refused: dict[str, str] = {}  # the calls that were refused in it, and why
-        self._asking: dict[str, asyncio.Lock] = {}
         self.resumed = False  # whether it resumes a stopped reply
-
-    def asking(self, call: str) -> asyncio.Lock:
-        """Return the lock under which somebody is asked about a call."""
-        return self._asking.setdefault(call, asyncio.Lock())
 
     @property
     def of_run(self) -> dict[str, Any]:

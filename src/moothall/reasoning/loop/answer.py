@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass, field
 from types import MethodType
-from typing import Any, TypeAlias
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from moothall.action import Action
@@ -142,8 +142,6 @@ class RequestedCall:
     always: tuple[str, ...] = ()  # values that a person permitted for the thread
     said: tuple[str, ...] = ()  # what a person answered to its questions
     was: dict[str, Any] | None = None  # the model's arguments, if a person changed them
-    refused: tuple[str, str] | None = None  # as which call it was refused, and why
-    again: bool = False  # whether it was refused as one that was refused before
 
     def hear(self, said: str) -> None:
         """Note what a person answered."""
@@ -164,23 +162,6 @@ class RequestedCall:
             self.derived = kept.get("derived", False)
             self.read, self.always = tuple(kept.get("sources", ())), tuple(kept.get("always", ()))
             self.said = tuple(kept.get("said", ()))
-
-
-Shown: TypeAlias = tuple[str, dict[str, Any], str]
-"""A call as its name, its arguments and the result that the model was shown."""
-
-
-def as_shown(calls: list[RequestedCall], contents: list[str], before: list[Shown]) -> list[Shown]:
-    """Return the calls of an answer as they were shown, for a comparison with those before.
-
-    A call that was refused once more has the result of the one before: only its words differ.
-    """
-    now = [(call.name, call.args, content) for call, content in zip(calls, contents, strict=True)]
-    if len(now) == len(before):
-        for place, (call, then) in enumerate(zip(calls, before, strict=True)):
-            if call.again and then[:2] == now[place][:2]:
-                now[place] = then
-    return now
 
 
 @dataclass(slots=True)

@@ -211,17 +211,12 @@ class Call:
             data["was"] = self._wanted.was
         if kept := self._wanted.provenance(sources_of_result(self._wanted, texts, result)):
             data["provenance"] = as_json(kept)
-        if self._wanted.refused is not None:
-            data["denied"] = [*self._wanted.refused, self._wanted.again]
         return {**data, "refused": True} if self._refused else data
 
     def _load(self, data: dict[str, Any]) -> dict[str, Any]:
         _change(self._wanted, data["args"], data.get("was"))
         self._refused = data.get("refused", False)
         self._wanted.restore(data.get("provenance"))
-        if (denied := data.get("denied")) is not None:
-            same, why, self._wanted.again = denied
-            self._request.refused[same] = why
         return dict(data["result"])
 
     def _decided(self, past: Past) -> dict[str, Any]:

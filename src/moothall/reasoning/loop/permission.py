@@ -9,7 +9,6 @@ from typing import Any, Final
 from moothall.action import ACCESS_DENIED, ACCESS_PERMITTED
 from moothall.approval import ABOUT, CHECKS, Always, ApprovalRequest, Refused
 from moothall.approval.approval import Decision
-from moothall.approval.decision import UNDECIDED
 from moothall.errors import JournalError
 from moothall.jsonvalue import as_json, copy_json
 from moothall.reasoning.loop.answer import RequestedCall
@@ -22,7 +21,6 @@ from moothall.threads import called
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
-_AGAIN: Final = "the same call was refused before in this reply"
 NOT_BEGUN: Final = "not executed: cancelled before it was permitted"
 
 
@@ -48,23 +46,14 @@ async def permits(
     message = {"from": id, "to": id, "action": {"name": call.name, "args": args}}
 
     async def asks() -> Any:
-        async with request.asking(same):  # an equal call beside this one waits for its answer
-            if same in request.refused:
-                call.refused, call.again = (same, request.refused[same]), True
-                why = f" ({request.refused[same]})" if request.refused[same] else ""
-                return Refused(f"{_AGAIN}{why}, so nobody was asked")
-            if request.seen is not None:
-                await request.seen()  # the reader sees the call before it is asked
-            # An override may be a plain function that waits for a person.
-            UNDECIDED.set(undecided := [])
-            decision = await called(agent.request_permission, message)
-            if isinstance(decision, Always):
-                call.always = tuple(keys)
-                return True
-            if isinstance(decision, bool | Refused) and not (decision or undecided):
-                call.refused = (same, decision.reason if isinstance(decision, Refused) else "")
-                request.refused.update([call.refused])
-            return decision
+        if request.seen is not None:
+            await request.seen()  # the reader sees the call before it is asked
+        # An override may be a plain function that waits for a person.
+        decision = await called(agent.request_permission, message)
+        if isinstance(decision, Always):
+            call.always = tuple(keys)
+            return True
+        return decision
 
     def exact() -> str:
         return ApprovalRequest.of(message, note=getattr(chosen, "_note", "")).fingerprint
@@ -79,7 +68,6 @@ async def permits(
             step.tell(origins=as_json(call.origins))
         return exact(), was
 
-    same = exact()  # the call whatever is asked about its values
     keys = [key for key, _ in asked]
     token = ABOUT.set((call.name, args, note_of(asked), tuple(keys)) if asked else None)
     checks = CHECKS.set((call.name, args, chosen.check))

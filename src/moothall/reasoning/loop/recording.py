@@ -44,7 +44,6 @@ class LoopState:
     before: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     allowed: list[str] = field(default_factory=list)  # values from outside that were permitted
-    refused: dict[str, str] = field(default_factory=dict)  # calls that were refused, and why
     messages: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
     steps: list[Step] = field(default_factory=list, metadata=APPENDED)
 

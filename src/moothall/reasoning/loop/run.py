@@ -25,7 +25,6 @@ from moothall.reasoning.loop.answer import (
     OfferedActions,
     RequestedCall,
     as_action,
-    as_shown,
     fault_of,
     read_answer,
 )
@@ -98,7 +97,7 @@ class Run:
         if self.budget is not None:
             self.model = budgeted(self.model, self.budget)
         self.schema: AnswerSchema | None = request.answer
-        self.state: LoopState = LoopState(allowed=request.allowed, refused=request.refused)
+        self.state: LoopState = LoopState()
         self.record = record
         self._system: str | None = None  # what the function of the system prompt returned
         self._given = Given(record, self.thread)
@@ -244,8 +243,11 @@ class Run:
         return None
 
     def _unless_progress(self, answer: Answer, contents: list[str]) -> Reply | None:
+        now = [
+            (call.name, call.args, content)
+            for call, content in zip(answer.calls, contents, strict=True)
+        ]
         state = self.state
-        now = as_shown(answer.calls, contents, state.before)
         state.same = state.same + 1 if now == state.before else 1
         state.before = now
         if state.same < SAME_CALLS:
@@ -265,7 +267,7 @@ class Run:
         record.at_end = partial(mark_known, record, self.agent._model, self.budget)
         if record.state is not None:
             self.state = record.state
-            self.request.allowed, self.request.refused = self.state.allowed, self.state.refused
+            self.request.allowed = self.state.allowed
             look(self.thread, self.request, self.state.messages, self._named)
             calls = (call for each in record.state.messages for call in each.get("tool_calls", ()))
             self._ids = {call["id"] for call in calls}
@@ -298,7 +300,6 @@ class Run:
             self._add(role="user", content=text)
         self.state.faults, self.state.unusable = "", 0
         self.state.same, self.state.before = 0, []
-        self.state.refused.clear()  # the user may want now what was refused
         self.save()
 
     # -- asking the model --------------------------------------------------------------------------
