@@ -6,21 +6,16 @@ A user cannot add one, so these tests add it to a copy of the package.
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, is_typeddict
 
 import pytest
+from tests.extending.conftest import Added
 
-import moothall
 from moothall import Budget, Journal
 from moothall.budget import limits
 
-SOURCE = Path(moothall.__file__).parent
 ADDED = (
     (
         '    Limit("actions", "actions"),\n',
@@ -33,7 +28,7 @@ ADDED = (
     ("    seconds: float | None = None\n", "    pages: int | None = None\n"),
 )
 USES = """
-import json, sys
+import json
 from moothall import Budget, BudgetExceeded, Journal
 from moothall.orders.act import Order
 
@@ -55,11 +50,11 @@ with Journal("runs.db") as journal:
     else:
         raise AssertionError
     assert Order("x", max_pages=3).limits()["pages"] == 3
-    if sys.argv[1:]:
-        from moothall.company.settings import BudgetSettings
-        assert BudgetSettings(pages=3).limits() == {"pages": 3}
-        from moothall.studio.page import limits
-        assert [each.label for each in limits() if each.name == "max_pages"] == ["Pages"]
+
+from moothall.company.settings import BudgetSettings
+assert BudgetSettings(pages=3).limits() == {"pages": 3}
+from moothall.studio.page import limits
+assert [each.label for each in limits() if each.name == "max_pages"] == ["Pages"]
 """
 
 
@@ -78,36 +73,17 @@ def test_limit_classes_have_the_limits_of_the_list() -> None:
     assert all(getattr(held, each.name) == 0 for each in limits.RESERVED)
 
 
-def test_limit_added_in_one_file_is_known_everywhere_and_old_books_open(tmp_path: Path) -> None:
+def test_limit_added_in_one_file_is_known_everywhere_and_old_books_open(
+    tmp_path: Path, added: Added
+) -> None:
     with Journal(tmp_path / "runs.db") as journal:
         Budget(actions=3, journal=journal, name="old").reserve(actions=2).settle()
-    package = shutil.copytree(
-        SOURCE, tmp_path / "src/moothall", ignore=shutil.ignore_patterns("__pycache__")
-    )
-    file = package / "budget/limits.py"
-    text = file.read_text()
-    for before, after in ADDED:
-        assert before in text
-        text = text.replace(before, before + after)
-    file.write_text(text)
-
-    def run(*args: str) -> str:
-        done = subprocess.run(
-            [sys.executable, *args],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(tmp_path / "src")},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    run("-c", USES, "all")
-    budgets: Any = json.loads(run("-m", "moothall", "budgets", "--journal", "runs.db", "--json"))
+    run = added({"budget/limits.py": ADDED})
+    run("-c", USES)
+    books = ("--journal", "runs.db")
+    budgets: Any = json.loads(run("-m", "moothall", "budgets", *books, "--json"))
     whole, child = budgets["budgets"]
     assert (whole["limits"]["pages"], whole["spent"]["pages"], child["over"]["pages"]) == (5, 4, 1)
-    books = ("--journal", "runs.db")
     run("-m", "moothall", "budgets", "limit", "old", "--pages", "8", *books)
     shown = run("-m", "moothall", "budgets", *books)
     assert "4 of 8 pages spent, limit set by hand, 1 beyond what was reserved" in shown

@@ -23,20 +23,28 @@ from moothall.errors import (
     SpaceClosed,
 )
 from moothall.message import Envelope
+from moothall.spaces import delivery as kinds
 from moothall.spaces.amqp import wire
+from moothall.spaces.delivery import Delivery
 
+KINDS = {wire.SEND: kinds.SEND, wire.REQUEST: kinds.REQUEST, wire.ANSWER: kinds.ANSWER}
 MESSAGE = Envelope("a", "b", "do", {"x": [1, {"y": "ü\x00"}]}, "id", {"m": None})
 
 
-def outbound(**more: Any) -> wire.Outbound:
-    beside = wire.headers(**more)
+def outbound(kind: str = wire.REQUEST, **more: Any) -> wire.Outbound:
+    envelope = MESSAGE._replace(**{k: more.pop(k) for k in ("thread", "within") if k in more})
+    delivery = Delivery(envelope, KINDS[kind], timeout=wire.DEFAULT_TIMEOUT_S)
+    delivery.call_chain = ()
+    for name, value in more.items():
+        setattr(delivery, name, value)
+    beside = wire.headers(kind, envelope, delivery)
     return wire.Outbound(
-        "key", wire.REQUEST, "agent.b", wire.written(MESSAGE), reply_to="me", headers=beside
+        "key", kind, "agent.b", wire.written(envelope), reply_to="me", headers=beside
     )
 
 
-def came(**more: Any) -> wire.Inbound:
-    made = outbound(**more)
+def came(kind: str = wire.REQUEST, **more: Any) -> wire.Inbound:
+    made = outbound(kind, **more)
     return wire.read(made.properties(), made.body)
 
 
@@ -44,7 +52,7 @@ def test_wire_read_returns_the_sent_envelope() -> None:
     found = came()
     assert (found.key, found.kind, found.reply_to) == ("key", wire.REQUEST, "me")
     assert found.envelope == MESSAGE
-    assert (found.hops, found.call_chain, found.original_id) == (1, (), None)
+    assert found.beside == {"hops": 1, "call_chain": (), "timeout": 300}
     assert found.raw[0].headers is None  # most have none
     assert found.raw[0].delivery_mode == 2  # kept by a broker that is stopped
 
@@ -52,15 +60,21 @@ def test_wire_read_returns_the_sent_envelope() -> None:
 @pytest.mark.parametrize("hops", (1, 2, 33))
 @pytest.mark.parametrize("chain", ((), ("one",), ("one", "two")))
 def test_wire_read_returns_hops_and_call_chain(hops: int, chain: tuple[str, ...]) -> None:
-    found = came(hops=hops, call_chain=chain, original_id="", thread="t", within="r")
-    assert (found.hops, found.call_chain, found.original_id) == (hops, chain, "")
-    assert found.timeout == 300
-    assert found.envelope == MESSAGE._replace(thread="t", within="r")
+    found = came(hops=hops, call_chain=chain, within="r")
+    assert found.beside == {"hops": hops, "call_chain": chain, "timeout": 300}
+    assert found.envelope == MESSAGE._replace(within="r")
+
+
+def test_wire_read_returns_thread_and_original_of_an_answer() -> None:
+    found = came(wire.ANSWER, original_id="", thread="t")
+    assert found.beside == {"original_id": ""}
+    assert found.envelope == MESSAGE._replace(thread="t")
+    assert came(wire.SEND, thread="t", within="r").beside == {}
 
 
 @pytest.mark.parametrize("timeout", (None, 300, 5, 2.5, 0, 0.0, 1e12, float("inf")))
 def test_wire_read_keeps_type_and_value_of_timeout(timeout: float | None) -> None:
-    found = came(timeout=timeout).timeout
+    found = came(timeout=timeout).beside["timeout"]
     assert (found, type(found)) == (timeout, type(timeout))
 
 
@@ -72,7 +86,7 @@ def test_wire_restored_equals_stored_message_without_headers() -> None:
 
 @pytest.mark.parametrize("permission", (None, "granted"))
 def test_wire_restored_equals_stored_message_with_headers(permission: str | None) -> None:
-    told_beside = {"timeout": None, "original_id": "o", "thread": "t", "within": "r"}
+    told_beside = {"timeout": None, "within": "r"}
     made = outbound(hops=3, call_chain=("one",), **told_beside)
     properties = made.properties()
     properties.headers |= {"x-death": "of the broker's own"}

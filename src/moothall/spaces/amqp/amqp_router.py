@@ -153,7 +153,7 @@ class AMQPRouter(Router):
                 wire.written(envelope),
                 to="" if everyone else to,
                 mandatory=not everyone,
-                headers=wire.headers(thread=envelope.thread, within=envelope.within),
+                headers=wire.headers(wire.SEND, envelope),
                 about=(handling, envelope),
             )
         )

@@ -135,9 +135,9 @@ class DeadLetter:
             message=message,
             body=body,
             headers={
-                name: headers[name]
-                for name in ("original", "thread", "within")
-                if isinstance(headers.get(name), str)
+                each.header: headers[each.header]
+                for each in wire.BESIDE
+                if each.resent and isinstance(headers.get(each.header), str)
             },
         )
 

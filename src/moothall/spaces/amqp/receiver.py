@@ -149,13 +149,11 @@ class Receiver:
 
     def _delivery(self, mailbox: Mailbox, inbound: Inbound, tag: Tag | None) -> InFlight:
         kind = kinds.BROADCAST if inbound.envelope.to == EVERYONE else _KINDS[inbound.kind]
-        delivery = InFlight(inbound.envelope, kind, self.innermost(inbound.call_chain))
-        delivery.hops = inbound.hops
+        chain = inbound.beside.get("call_chain", ())
+        delivery = InFlight(inbound.envelope, kind, self.innermost(chain))
+        for name, value in inbound.beside.items():
+            setattr(delivery, name, value)
         delivery.key = inbound.key
-        delivery.call_chain = inbound.call_chain
-        if kind == kinds.REQUEST:
-            delivery.timeout = inbound.timeout
-        delivery.original_id = inbound.original_id
         delivery.recorder = self.recorder
         delivery.ident = (inbound.key, mailbox.id)
         delivery.tag = tag

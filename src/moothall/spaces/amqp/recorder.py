@@ -146,8 +146,9 @@ class Recorder:
         if delivery.kind != kinds.REQUEST:
             kind, to = wire.ANSWER, envelope.to
             routing_key = self.broker.names.key("agent", to)
-            original_id = id if envelope.name == "say" else None
-            headers = wire.headers(original_id=original_id, thread=envelope.thread)
+            reply = Delivery(envelope, kinds.ANSWER)
+            reply.original_id = id if envelope.name == "say" else None
+            headers = wire.headers(wire.ANSWER, envelope, reply)
         delivery.answer = Outbound(
             _answer_key(delivery),
             kind,

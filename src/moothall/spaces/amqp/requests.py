@@ -61,6 +61,7 @@ class OpenRequests:
         """Return the message of a request, which is open from now on."""
         envelope = delivery.envelope
         key = delivery.key = self.broker.new_key()
+        delivery.call_chain = self._chain(delivery.parent)
         message = self._open[key] = Outbound(
             key,
             wire.REQUEST,
@@ -69,12 +70,7 @@ class OpenRequests:
             to=envelope.to,
             mandatory=True,
             reply_to=self.broker.reply_key,
-            headers=wire.headers(
-                delivery.hops,
-                self._chain(delivery.parent),
-                delivery.timeout,
-                within=envelope.within,
-            ),
+            headers=wire.headers(wire.REQUEST, envelope, delivery),
             about=delivery,
         )
         return message

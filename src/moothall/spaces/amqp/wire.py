@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
@@ -21,6 +22,7 @@ from moothall.errors import (
     RequestError,
 )
 from moothall.message import Envelope, address, check_message
+from moothall.spaces.delivery import Delivery
 
 # The kind of a message; AMQP's `type`.
 SEND: Final = "send"
@@ -128,10 +130,7 @@ class Inbound(NamedTuple):
     kind: str
     envelope: Envelope
     reply_to: str | None
-    hops: int = 1
-    call_chain: tuple[str, ...] = ()
-    timeout: float | None = DEFAULT_TIMEOUT_S
-    original_id: str | None = None
+    beside: Mapping[str, Any]  # what its headers say of its delivery, by the names of the fields
 
 
 def written(envelope: Envelope) -> bytes:
@@ -140,27 +139,14 @@ def written(envelope: Envelope) -> bytes:
 
 
 def headers(
-    hops: int = 1,
-    call_chain: tuple[str, ...] = (),
-    timeout: float | None = DEFAULT_TIMEOUT_S,
-    original_id: str | None = None,
-    thread: str | None = None,
-    within: str | None = None,
+    kind: str, envelope: Envelope, delivery: Delivery | None = None
 ) -> dict[str, Any] | None:
     """Return the AMQP headers of a message, or None if it needs none, as most."""
     found: dict[str, Any] = {}
-    if hops != 1:
-        found["hops"] = hops
-    if call_chain:
-        found["trail"] = " ".join(call_chain)
-    if timeout != DEFAULT_TIMEOUT_S:
-        found["timeout"] = json.dumps(timeout)  # not every client writes AMQP's floats
-    if original_id is not None:
-        found["original"] = original_id
-    if thread is not None:
-        found["thread"] = thread
-    if within is not None:
-        found["within"] = within
+    for header, field, _, usual, _, write, _ in _WRITTEN[kind]:
+        value = getattr(envelope if field in _OF_ENVELOPE else delivery, field)
+        if value != usual:
+            found[header] = write(value)
     return found or None
 
 
@@ -182,23 +168,18 @@ def read(properties: Any, body: bytes) -> Inbound:
     raw, reply_to, found = (properties, body), properties.reply_to, properties.headers
     if not isinstance(reply_to, str | None):
         raise Unreadable("its reply_to is not text")
+    usual = _USUAL.get(kind, _NONE)
     if not found:
-        return Inbound(raw, key, kind, envelope, reply_to)
-    if "thread" in found:
-        envelope = envelope._replace(thread=_text(found["thread"], "thread"))
-    if "within" in found:
-        envelope = envelope._replace(within=_text(found["within"], "within"))
-    return Inbound(
-        raw,
-        key,
-        kind,
-        envelope,
-        reply_to,
-        _hops(found.get("hops", 1)),
-        tuple(_text(found.get("trail", ""), "trail").split()),
-        _timeout(found.get("timeout")),
-        None if "original" not in found else _text(found["original"], "original"),
-    )
+        return Inbound(raw, key, kind, envelope, reply_to, usual)
+    beside = {**usual}
+    for header, value in found.items():
+        if (each := _HEADERS.get(header)) is not None:
+            told = each.read(value, header)
+            if each.field in _OF_ENVELOPE:
+                envelope = envelope._replace(**{each.field: told})
+            elif each.field in beside:
+                beside[each.field] = told
+    return Inbound(raw, key, kind, envelope, reply_to, beside)
 
 
 def read_json(body: bytes) -> Any:
@@ -241,14 +222,7 @@ def fingerprint(envelope: Envelope, agent: str) -> str:
 def known_headers(properties: Any) -> dict[str, Any]:
     """Return the headers of a message that moothall uses."""
     found = properties.headers or {}
-    names = ("hops", "trail", "timeout", "original", "thread", "within")
-    return {name: found[name] for name in names if isinstance(found.get(name), str | int)}
-
-
-def _hops(value: object) -> int:
-    if type(value) is not int or value < 1:
-        raise Unreadable(f"its header hops is {value!r}, not a number from 1")
-    return value
+    return {name: found[name] for name in _HEADERS if isinstance(found.get(name), str | int)}
 
 
 def _text(value: object, name: str) -> str:
@@ -257,18 +231,59 @@ def _text(value: object, name: str) -> str:
     return value
 
 
-def _timeout(value: object) -> float | None:
-    if value is None:
-        return DEFAULT_TIMEOUT_S
+def _hops(value: object, name: str) -> int:
+    if type(value) is not int or value < 1:
+        raise Unreadable(f"its header {name} is {value!r}, not a number from 1")
+    return value
+
+
+def _chain(value: object, name: str) -> tuple[str, ...]:
+    return tuple(_text(value, name).split())
+
+
+def _timeout(value: object, name: str) -> float | None:
     try:
-        seconds = from_json(_text(value, "timeout"))
+        seconds = from_json(_text(value, name))
     except ValueError:
         seconds = ""
     if seconds is not None and (type(seconds) not in (int, float) or seconds != seconds):
-        raise Unreadable(f"its header timeout is {value!r}, not seconds")
+        raise Unreadable(f"its header {name} is {value!r}, not seconds")
     found: float | None = seconds
     return found
 
+
+class Beside(NamedTuple):
+    """What travels beside a message in a header of its own."""
+
+    header: str
+    field: str  # where it stands, of the envelope or of the delivery
+    kinds: tuple[str, ...]  # the messages that have it
+    usual: Any  # what it is without the header
+    read: Callable[[Any, str], Any]  # of the header's value and name; raises `Unreadable`
+    write: Callable[[Any], Any] = str
+    resent: bool = False  # whether a dead letter that is sent again keeps it
+
+
+# A timeout is text because not every client writes AMQP's floats.
+BESIDE: Final = (
+    Beside("hops", "hops", (REQUEST,), 1, _hops, int),
+    Beside("trail", "call_chain", (REQUEST,), (), _chain, " ".join),
+    Beside("timeout", "timeout", (REQUEST,), DEFAULT_TIMEOUT_S, _timeout, json.dumps),
+    Beside("original", "original_id", (ANSWER,), None, _text, resent=True),
+    Beside("thread", "thread", (SEND, ANSWER), None, _text, resent=True),
+    Beside("within", "within", (SEND, REQUEST), None, _text, resent=True),
+)
+"""All that travels beside messages: writing, reading, inboxes and dead letters go by this list."""
+_HEADERS: Final = {each.header: each for each in BESIDE}
+_OF_ENVELOPE: Final = frozenset(Envelope._fields)
+_WRITTEN: Final = {
+    kind: [each for each in BESIDE if kind in each.kinds] for kind in (SEND, REQUEST, ANSWER)
+}
+_USUAL: Final = {
+    kind: {each.field: each.usual for each in found if each.field not in _OF_ENVELOPE}
+    for kind, found in _WRITTEN.items()
+}
+_NONE: Final[Mapping[str, Any]] = {}
 
 # By name: only these names become exceptions.
 _PLAIN: dict[str, type[RequestError]] = {

@@ -1,0 +1,47 @@
+"""What a user cannot add is added to a copy of the package, in the one file that has it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+import moothall
+
+Added = Callable[..., Callable[..., str]]
+
+
+@pytest.fixture
+def added(tmp_path: Path) -> Added:
+    """Copy the package with lines added; return what runs Python with the copy."""
+    package = tmp_path / "src/moothall"
+
+    def add(lines: dict[str, Sequence[tuple[str, str]]]) -> Callable[..., str]:
+        source = Path(moothall.__file__).parent
+        shutil.copytree(source, package, ignore=shutil.ignore_patterns("__pycache__"))
+        for name, pairs in lines.items():
+            text = (package / name).read_text()
+            for before, after in pairs:
+                assert before in text, before
+                text = text.replace(before, before + after)
+            (package / name).write_text(text)
+        return run
+
+    def run(*args: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *args],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(package.parent)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return add

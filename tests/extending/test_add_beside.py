@@ -1,0 +1,40 @@
+"""What travels beside a message over a broker is one row, which writing and reading go by.
+
+A user cannot add one, so this test adds it to a copy of the package.
+"""
+
+from __future__ import annotations
+
+from tests.extending.conftest import Added
+
+FIELD = (
+    ("    within: str | None = None\n", "    tone: str | None = None\n"),
+    ("check_args(args.copy()), None, None, None, None", ", None"),
+)
+ROW = (
+    (
+        '    Beside("within", "within", (SEND, REQUEST), None, _text, resent=True),\n',
+        '    Beside("tone", "tone", (SEND, REQUEST, ANSWER), None, _text, resent=True),\n',
+    ),
+)
+USES = """
+from moothall.message import Envelope, check_message
+from moothall.spaces.amqp import wire
+from moothall.spaces.amqp.amqp_options import Names
+from moothall.spaces.amqp.dead_letters import DeadLetter
+
+check_message({"to": "b", "action": {"name": "do", "args": {}}}, "a")
+sent = Envelope("a", "b", "do", {}, tone="loud", within="r")
+body = wire.written(sent)
+made = wire.Outbound("key", wire.SEND, "agent.b", body, headers=wire.headers(wire.SEND, sent))
+assert wire.read(made.properties(), body).envelope == sent
+kept, _ = wire.restored(wire.stored(made.properties(), body))
+assert kept.envelope == sent
+dead = DeadLetter.read(Names("moothall"), made.properties(), body)
+assert dead.headers == {"tone": "loud", "within": "r"}
+"""
+
+
+def test_what_is_added_beside_a_message_is_read_stored_and_sent_again(added: Added) -> None:
+    run = added({"message.py": FIELD, "spaces/amqp/wire.py": ROW})
+    run("-c", USES)
