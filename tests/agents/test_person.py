@@ -6,19 +6,24 @@ import asyncio
 import io
 import json
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from moothall import (
+    ConfigError,
+    DecisionAction,
     DualActAgent,
     DualActConfig,
+    HumanDecision,
     NativeSpace,
     NobodyToAsk,
     Person,
     ReActAgent,
     ScriptedModel,
 )
+from moothall.agents import ReplyRequest
 from pseudo_terminal import CONTROL_D, Terminal
 
 WAIT = 30
@@ -248,3 +253,51 @@ def test_a_person_who_closes_the_pseudo_terminal_ends_the_program_in_order() -> 
         terminal.type(CONTROL_D)
         terminal.until("END error 1 I guess 7.")
         assert terminal.end() == 0
+
+
+class Page:
+    """A desk that answers what it was given, and keeps what it was asked."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = iter(answers)
+        self.asked: list[tuple[str, list[str], str]] = []
+
+    async def ask(self, request: ReplyRequest, told: Sequence[str], fault: str) -> Any:
+        self.asked.append((str(request.content), list(told), fault))
+        return next(self.answers)
+
+
+def reviewed(*answers: Any) -> tuple[Page, Any]:
+    page = Page(*answers)
+    worker = ReActAgent("R", ScriptedModel(["One.", "Two."]))
+    pair = DualActAgent(human=Person("Ann", desk=page), reactive=worker, first="reactive")
+    return page, pair.reply_sync("How many?")
+
+
+def test_a_person_at_a_desk_of_ones_own_decides_by_a_line_or_a_decision() -> None:
+    redirect = HumanDecision(DecisionAction.REDIRECT, "Look again.")
+    page, reply = reviewed(redirect, "what?", "a")
+    assert (reply.stop_reason, reply.text, reply.decisions[0]) == ("terminated", "Two.", redirect)
+    assert "One." in page.asked[0][0]
+    assert page.asked[2][2].startswith("'what?' is not a choice")
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    (
+        (None, "'Ann' was asked and has left"),
+        (True, "desk 'Page': ask must return a text, a HumanDecision or None, got True"),
+    ),
+)
+def test_a_desk_that_gives_no_answer_ends_the_reply_with_the_reason(answer: Any, told: str) -> None:
+    _, reply = reviewed(answer)
+    assert reply.stop_reason == "error"
+    assert told in reply.detail
+
+
+@pytest.mark.parametrize("desk", (object(), io.StringIO(), type("D", (), {"ask": len})()))
+def test_a_desk_that_cannot_ask_is_refused(desk: Any) -> None:
+    with pytest.raises(
+        ConfigError, match=r"desk= must have a method `async def ask\(request, told"
+    ):
+        Person("Ann", desk=desk)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from moothall import City, Society
+import pytest
+
+from moothall import City, ConfigError, Society
 from moothall.society import (
     MobilityBlock,
     NeedsBlock,
@@ -13,7 +15,7 @@ from moothall.society import (
     PlanBlock,
     Population,
 )
-from moothall.society.blocks.needs import Need
+from moothall.society.blocks import Need
 
 
 class ThirstParams(NeedsBlockParams):
@@ -46,3 +48,19 @@ def test_need_of_a_users_own_falls_and_is_met_by_its_remedy() -> None:
     lowest = [min(range(300), key=lambda step: levels[step][row]) for row in range(20)]
     assert all(levels[step][row] <= 400 for row, step in enumerate(lowest))
     assert all(max(of[row] for of in levels[step:]) > 400 for row, step in enumerate(lowest))
+
+
+def test_need_whose_remedy_columns_do_not_know_says_which_they_know() -> None:
+    class Bored(NeedsBlock):
+        ParamsType: ClassVar[Any] = type(
+            "BoredParams", (NeedsBlockParams,), {"__annotations__": {"fun": int}, "fun": 990}
+        )
+        kinds: ClassVar = NeedsBlock.kinds | {"fun": Need("fun", "cinema", 600, {"idle": -900})}
+
+    blocks = [Bored(), PlanBlock(), MobilityBlock(), OtherBlock()]
+    people = Population(20, City.generate(seed=7, citizens=20), blocks, seed=7)
+    with (
+        Society(people, seed=7) as town,
+        pytest.raises(ConfigError, match=r"have the acts sleep, eat, .* and not 'cinema'"),
+    ):
+        town.run_sync(days=1)

@@ -28,7 +28,13 @@ from moothall.society import (
     draw_map,
     make_economy,
 )
-from moothall.society.blocks.block import CitizenBlockParams
+from moothall.society.blocks import (
+    CitizenBlockParams,
+    Need,
+    NeedsBlock,
+    NeedsBlockParams,
+    all_blocks,
+)
 from moothall.society.experiments.results import Interval
 
 
@@ -53,6 +59,19 @@ class Walk(CitizenBlock):
     async def walk(self, context: Context[Any], minutes: int) -> str:
         """Walk."""
         return f"{minutes} minutes of {context.agent.id}"
+
+
+class ThirstParams(NeedsBlockParams):
+    thirst: int = Field(default=400, ge=0)
+
+
+class Thirst(NeedsBlock):
+    ParamsType = ThirstParams
+    kinds: ClassVar = NeedsBlock.kinds | {"thirst": Need("thirst", "eat", 600, {"idle": -300})}
+
+
+BLOCKS = [Thirst() if isinstance(block, NeedsBlock) else block for block in all_blocks()]
+BLOCKS[0].no_such_method()  # error
 
 
 class Rumour(RowBlock):

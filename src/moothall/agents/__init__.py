@@ -6,11 +6,13 @@ from moothall.text import lazily
 
 _HOME = {
     "ChattyAI": "chatty",
+    "Desk": "person",
     "Folder": "folder",
     "Host": "host",
     "OpenAIFunctionAgent": "function",
     "Person": "person",
     "RemoteAgent": "remote_agent",
+    "ReplyRequest": "person",
     "User": "user",
     "changing_actions": "folder_actions",
     "file_actions": "folder_actions",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 from moothall.action import action
 from moothall.agents.terminal import Terminal
 from moothall.context import Context
-from moothall.errors import NobodyToAsk
+from moothall.errors import ConfigError, NobodyToAsk
 from moothall.jsonvalue import Unreadable, json_text
 from moothall.models.protocol import ChatMessage, Usage
 from moothall.reasoning.conversational import ConversationalAgent
@@ -49,7 +50,7 @@ class Desk(Protocol):
         """Return the person's answer: a line or a decision; None if the person has left.
 
         Args:
-            request: the request to the person
+            request: the request to the person; its `content` is the question
             told: messages to the person since the last request
             fault: what was wrong with the previous answer; empty the first time
         """
@@ -69,6 +70,9 @@ class Person(ConversationalAgent):
         stdout: the output for questions; default: the process's
         desk: where to ask the person instead of at a terminal, such as on a page
         **options: what every `Agent` takes
+
+    Raises:
+        ConfigError: `desk` has no `async def ask`
     """
 
     decides_in_words = True
@@ -84,6 +88,11 @@ class Person(ConversationalAgent):
         **options: Unpack[ReplyingOptions],
     ) -> None:
         super().__init__(id, **options)
+        if desk is not None and not inspect.iscoroutinefunction(getattr(desk, "ask", None)):
+            raise ConfigError(
+                "desk= must have a method `async def ask(request, told, fault)`, which returns a "
+                f"line, a HumanDecision or None, got {desk!r:.80}"
+            )
         self._terminal = Terminal(stdin, stdout)
         self._desk = _AtTerminal(self.id, self._terminal) if desk is None else desk
 
@@ -99,8 +108,15 @@ class Person(ConversationalAgent):
         while True:
             line = await self._desk.ask(request, told, fault)
             if line is None:
-                error = NobodyToAsk(f"{self.id!r} was asked at the terminal, which is closed")
+                at_terminal = isinstance(self._desk, _AtTerminal)
+                gone = "at the terminal, which is closed" if at_terminal else "and has left"
+                error = NobodyToAsk(f"{self.id!r} was asked {gone}")
                 return self._reply(request, "", "", "error", str(error), error)
+            if not isinstance(line, str | HumanDecision):
+                raise TypeError(
+                    f"desk {type(self._desk).__name__!r}: ask must return a text, a HumanDecision "
+                    f"or None, got {line!r:.80}"
+                )
             if decides:
                 if isinstance(line, str) and line.strip().lower() in ("s", "stop"):
                     return self._reply(request, "", "", "cancelled", f"stopped by {self.id}")

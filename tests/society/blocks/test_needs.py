@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.society.blocks.living import citizen, live, said
 
+from moothall import ConfigError, DefinitionError
+from moothall.society.blocks import Need
 from moothall.society.blocks.needs import NEEDS, NeedsBlock, NeedsBlockParams, change_of
 from moothall.society.kernel.wants import Answer, Buy, Save, Work
 
@@ -112,3 +116,52 @@ def test_a_message_is_company() -> None:
     crowd = citizen([NeedsBlock()], needs=dict(needs), act="leisure")
     live(crowd, messages=[said(str(number)) for number in range(2, 9)])
     assert crowd.status["needs"]["social"] == alone.status["needs"]["social"] + 240
+
+
+class CultureParams(NeedsBlockParams):
+    """When culture is short."""
+
+    culture: int = 300
+
+
+CULTURE = Need("culture", "cinema", 7200, {"idle": -20, "cinema": 400})
+
+
+def test_a_need_of_ones_own_rises_by_an_act_of_ones_own() -> None:
+    class Culture(NeedsBlock):
+        ParamsType: ClassVar[Any] = CultureParams
+        kinds: ClassVar = NEEDS | {"culture": CULTURE}
+
+    agent = citizen([Culture()], needs=dict.fromkeys(NEEDS, 500) | {"culture": 300}, act="cinema")
+    live(agent)
+    assert agent.status["needs"]["culture"] == 400
+    assert agent.status["needs"]["hunger"] == 470  # as idle, for other needs do not name the act
+
+
+@pytest.mark.parametrize(
+    ("params", "kinds", "told"),
+    (
+        (NeedsBlockParams, NEEDS | {"culture": CULTURE}, "add culture: int to NeedsBlockParams"),
+        (CultureParams, {"culture": CULTURE}, "kinds has no hunger, energy, safety, social"),
+        (CultureParams, NEEDS | {"art": CULTURE}, "kinds['art'] must be the Need of that name"),
+        (CultureParams, NEEDS | {"culture": "cinema"}, "must be the Need of that name"),
+    ),
+)
+def test_a_block_of_needs_says_what_it_lacks(params: Any, kinds: Any, told: str) -> None:
+    with pytest.raises(DefinitionError) as refused:
+        type("Own", (NeedsBlock,), {"ParamsType": params, "kinds": kinds})
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rates", "told"),
+    (
+        (7200, {"cinema": 400}, "need 'culture': rates must have idle"),
+        (7200, {"idle": "-20"}, "need 'culture': rates must be whole numbers"),
+        (0, {"idle": -20}, "need 'culture': seconds must be"),
+    ),
+)
+def test_a_need_says_what_is_wrong(seconds: Any, rates: Any, told: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        Need("culture", "leisure", seconds, rates)
+    assert told in str(refused.value)

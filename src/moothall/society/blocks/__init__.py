@@ -10,7 +10,7 @@ NAMES = ("Needs", "Plan", "Mobility", "Social", "Economy", "Other", "Feed")
 """The blocks of a citizen; of those that fit a situation equally, the first acts."""
 _HOME = {f"{name}Block{what}": name.lower() for name in NAMES for what in ("", "Params")}
 _HOME |= {f"ReflectionBlock{what}": "reflection" for what in ("", "Params")}
-_HOME |= {"CitizenBlock": "block", "CitizenBlockParams": "block"}
+_HOME |= {"CitizenBlock": "block", "CitizenBlockParams": "block", "Need": "needs"}
 
 __all__ = ["all_blocks", *sorted(_HOME)]
 

@@ -65,7 +65,13 @@ def without(words: Any, bits: int) -> Any:
 
 def code(do: str) -> int:
     """Return the code of an activity, as in `act` and `item_do`."""
-    return ACTS.index(do)
+    try:
+        return ACTS.index(do)
+    except ValueError:
+        raise ConfigError(
+            f"citizens in columns have the acts {', '.join(filter(None, ACTS))}, and not {do!r}: "
+            "one of your own needs citizens that are agents"
+        ) from None
 
 
 def bought(rows: Rows) -> Any:

@@ -9,6 +9,8 @@ from typing import Any, ClassVar, Final
 from pydantic import Field
 
 from moothall.action import action
+from moothall.arguments import check_integer
+from moothall.errors import ConfigError, DefinitionError
 from moothall.params import BlockParams
 from moothall.society.arrays import np
 from moothall.society.blocks import columns
@@ -28,9 +30,12 @@ class Need:
         remedy: the activity
         seconds: how long
         rates: its change in an hour of each act, in thousandths of full; of an act that is not
-            there, that of `idle`
+            there, that of `idle`. An act of a block of your own may be there too
         at_home: whether the activity helps at home alone
         in_duty: whether it interrupts work and study
+
+    Raises:
+        ConfigError: a value is not valid
     """
 
     name: str
@@ -39,6 +44,17 @@ class Need:
     rates: dict[str, int]
     at_home: bool = False
     in_duty: bool = True
+
+    def __post_init__(self) -> None:
+        where, rates = f"need {self.name!r}: ", self.rates
+        check_integer(f"{where}seconds", self.seconds, 1, 86_400)
+        if not isinstance(rates, dict) or any(type(rate) is not int for rate in rates.values()):
+            raise ConfigError(
+                f"{where}rates must be whole numbers by act, in thousandths an hour, got "
+                f"{rates!r:.80}"
+            )
+        if "idle" not in rates:
+            raise ConfigError(f"{where}rates must have idle, which counts for all other acts")
 
 
 NEEDS: Final = {
@@ -139,15 +155,33 @@ def changes_by(rates: tuple[int, ...], speed: int, start: int, seconds: int) -> 
 
 def _rates_of(kinds: dict[str, Need]) -> dict[str, tuple[int, ...]]:
     """Return the change of each need in an hour of each act, in thousandths of full."""
+    own = (act for need in kinds.values() for act in need.rates)
     return {
         act: tuple(need.rates.get(act, need.rates["idle"]) for need in kinds.values())
-        for act in ACTS
-        if act
+        for act in dict.fromkeys((*filter(None, ACTS), *own))  # those of columns by their code
     }
 
 
 def _columns_of(kinds: dict[str, Need]) -> dict[str, Column]:
     return {**columns.ACT, **{need: Column("int16", 1000, key=("needs", need)) for need in kinds}}
+
+
+def _check(block: str, kinds: dict[str, Need], params: type[BlockParams]) -> None:
+    """Raise DefinitionError for a need that is missing, misnamed or without a threshold."""
+    if missing := [name for name in NEEDS if name not in kinds]:
+        raise DefinitionError(
+            f"{block}: kinds has no {', '.join(missing)}: write NeedsBlock.kinds | {{…}}"
+        )
+    for name, need in kinds.items():
+        if not isinstance(need, Need) or need.name != name:
+            raise DefinitionError(
+                f"{block}: kinds[{name!r}] must be the Need of that name, got {need!r:.80}"
+            )
+        if name not in params.model_fields:
+            raise DefinitionError(
+                f"{block}: the need {name!r} has no threshold: add {name}: int to "
+                f"{params.__name__}, its ParamsType"
+            )
 
 
 class NeedsBlockParams(CitizenBlockParams):
@@ -178,7 +212,8 @@ class NeedsBlock(CitizenBlock):
     The act of a step, `status["act"]`, counts at the start of the next; refused work, meals and
     purchases count as `idle`.
 
-    A subclass with a need of its own has all needs in `kinds`, and the thresholds in `ParamsType`.
+    A subclass with a need of its own has all needs in `kinds`, and the thresholds in `ParamsType`;
+    its definition raises DefinitionError otherwise.
 
     Attributes:
         kinds: the needs by name, in the order of their priority
@@ -194,6 +229,8 @@ class NeedsBlock(CitizenBlock):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        if {"kinds", "ParamsType"} & {*vars(cls)}:
+            _check(cls.__name__, cls.kinds, cls.ParamsType)
         if "kinds" in vars(cls):
             cls._rates, cls.columns = _rates_of(cls.kinds), _columns_of(cls.kinds) | cls.columns
 
