@@ -369,3 +369,36 @@ def test_text_of_a_colour_that_is_transparent_is_left_out_and_of_another_is_read
     )
     text = read("a.html", f"<html><body>{page}</body></html>").text
     assert text == f"{seen}\n\nOne.\n\nTwo.\n\nThree.\n\nFour."
+
+
+def test_text_is_cut_at_the_headings_of_a_manual() -> None:
+    text = (
+        "FERRY(1)\n\nNAME\n       ferry - cross\n\nEXIT VALUES\n       0      Success\n\n"
+        "SEE ALSO\n       boat(1)\n"
+    )
+    assert parts(read("ferry.1.txt", text)) == [
+        ("L3", "NAME", "NAME"),
+        ("L6", "EXIT VALUES", "EXIT VALUES"),
+        ("L9", "SEE ALSO", "SEE ALSO"),
+    ]
+    assert read("a.txt", "PLEASE\n\nMIND THE GAP\n  at the door\n").sections == []
+
+
+@pytest.mark.parametrize("name", ("a.txt", "a.html"))
+def test_words_that_the_lines_of_a_text_cut_are_whole(name: str) -> None:
+    text = (
+        "It needs client authentica-\n     tion by a well-\n     known key; authentication by a\n"
+        "     non\u2010\n     linear key is er\u2010\n     ror prone.\n"
+        "     A non\u2010linear one is re-\n     new.\n"
+    )
+    read_text = read(name, f"<pre>{text}</pre>" if name == "a.html" else text)
+    assert " ".join(read_text.text.split()) == (
+        "It needs client authentication by a well- known key; authentication by a non\u2010 linear "
+        "key is error prone. A non\u2010linear one is re- new."
+    )
+
+
+def test_numbers_of_footnotes_are_no_part_of_the_text_of_a_page() -> None:
+    note = '<a class="footnote-reference brackets" href="#f4" role="doc-noteref">4</a>'
+    page = f"<main><p>The name may stand in parentheses. {note} It may be left out.</p></main>"
+    assert read("a.html", page).text == ("The name may stand in parentheses. It may be left out.")

@@ -191,18 +191,21 @@ def made(
             nothing = "could be read"
         elif known or stop not in QUIET:
             end = ": nothing was read."
-    parts.extend(f"Nothing {nothing} for “{_plain(topic)}”{end}" for topic in empty)
+    told = [f"Nothing {nothing} for “{_plain(topic)}”{end}" for topic in empty]
     written = under_way or progress.narrative.strip()
     if not (extractive or written) and any(each.visited for each in known):
-        parts.append("No report was written of what was read.")
+        told.append("No report was written of what was read.")
     if extractive and stop in QUIET and not under_way:
         lines = progress.narrative.split("\n")  # one objective alone has no heading
-        parts.extend(
+        told.extend(
             f"No answer to “{_plain(topic)}” was found in what was read.{_nearest(index, topic)}"
             for topic in topics
             if topic not in empty
             and (not written or (len(topics) > 1 and f"## {one_line(topic, 200)}" not in lines))
         )
+    if told and len(topics) > 1 and parts[-1]:  # it is of no section above
+        parts.append("## Not answered")
+    parts += told
     differ = differing(citations)
     if differ:
         parts.append("## Where sources differ\n\n" + "\n".join(_beside(*each) for each in differ))
@@ -331,8 +334,9 @@ def _foot(
         )
     if extractive:
         lines.append(
-            "This report is extractive: no model wrote it. It quotes the sentences that most "
-            "likely answer each objective, the best first."
+            "This report is extractive: no model wrote it."
+            + " It quotes the sentences that most likely answer each objective, the best first."
+            * bool(citations)
         )
     expertise = "; ".join(f"{_plain(o.topic)}: {o.expertise:.2f}" for o in progress.objectives)
     lines.append(f"Expertise reached, from 0 to 1: {expertise}.")

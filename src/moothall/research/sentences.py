@@ -180,6 +180,8 @@ _HEADING = re.compile(r"[ \t]*(?:>[ \t]?)*#{1,6}[ \t]+")
 _RULE = re.compile(r"[ \t>]*[-=*_~^#+|:\s]{3,}$")
 UNDERLINED = re.compile(r"[ \t|]*\n[ \t|:]*(?:---|===|\+==)")  # after a title, a table's head
 _TABLE = re.compile(r"[ \t>]*\|[ \t|]*")
+COLUMNS = re.compile(r"[ \t]*\S+(?: \S+){0,2} {4,}(?=[^\W\d_])")
+"""What a line of a manual explains, such as a code or an option, with the gap after it."""
 FOOTNOTE = r"\[\^(?:[\d\s,;^]{1,60}|[^\[\]\n]{0,60}\^)\]"
 """A footnote: `[^1^]`, `[^1]`, `[^1,2^]`, `[^name^]`; `[^a-z]` is a pattern in code."""
 _END = re.compile(
@@ -226,10 +228,8 @@ def _blocks(text: str) -> Iterator[tuple[int, int]]:
         lead = marker.end() if marker else 0
         empty = not bare.strip("> \t") or _RULE.match(bare)
         alone = _TABLE.match(bare) or _HEADING.match(bare)
-        item = marker and marker["item"]
-        if begin >= 0 and (
-            found or empty or alone or item or _is_title(text, begin, start, bare[lead:])
-        ):
+        item = (marker and marker["item"]) or COLUMNS.match(bare)
+        if begin >= 0 and (found or empty or alone or item or _is_title(text, begin, start, bare)):
             yield begin, start
             begin = -1
         if found:
@@ -243,9 +243,18 @@ def _blocks(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_title(text: str, begin: int, end: int, following: str) -> bool:
-    """Return whether the line before is a title: short, without a mark, before a capital."""
-    last = text[max(begin, text.rfind("\n", begin, end - 1) + 1) : end].strip()
-    return len(last) < 45 and last[-1:].isalnum() and following[:1].isupper()
+    """Return whether the line before is a title: short, without a mark, before a capital.
+
+    Or before a line that is indented more, as under the headings of a manual.
+    """
+    first = text.rfind("\n", 0, end - 1) + 1
+    last = text[max(begin, first) : end].strip()
+    if len(last) >= 45 or last[-1:] in ".,:;!?…":
+        return False
+    said = following.lstrip("> \t")
+    column = text.index(last[0], max(begin, first)) - first
+    deeper = len(following) - len(said) > column
+    return deeper or (last[-1:].isalnum() and said[:1].isupper())
 
 
 def _split(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:

@@ -31,8 +31,9 @@ _LACKING: Final = 0.3
 _UNSPACED_ODDS: Final = 1.5  # of pairs of characters, an answer has fewer than of words
 _CLAUSE: Final = re.compile(r"[,;:]\s+|[\uff0c\uff1b\uff1a\u3001]|\n")
 _WHOLE: Final = re.compile(r"(?s).*(?=[\s\uff0c\uff1b\uff1a\u3001])")  # words or clauses
+_DRAWN: Final = r"(?:\s[^\w\s…]{1,3}(?=\s)){3}"  # of a drawing: signs without a word
 _LINKED: Final = re.compile(r"```|\]\(|!\[|<[!/?a-zA-Z]|\[\^")
-_MARKUP: Final = re.compile(rf"{_LINKED.pattern}|(?: - .*){{4}}")  # or an index's list
+_MARKUP: Final = re.compile(rf"{_LINKED.pattern}|(?: - .*){{4}}|{_DRAWN}")  # or an index's list
 
 # How much each fact of a sentence counts, as `python -m benchmarks.answers_fit` found from the
 # questions of the split `develop`, of the half `tune` of questions.jsonl, and, the last five, of
@@ -153,7 +154,7 @@ def chosen(index: Index, asked: Asked) -> list[tuple[Candidate, Quote]]:
         if len(made) == QUOTES or score < max(_FREE, _FREE + _CUT * (found[0][0] - _FREE)):
             break
         page = each.passage.url.partition("#")[0]
-        if of[page] == _OF_PAGE or _says_nothing(each) or _overlaps(each, made):
+        if of[page] == _OF_PAGE or _says_nothing(each) or _is_told(each, made):
             continue
         there = asked.share(each.says | each.under)
         if made and there < _SHARED * shared:
@@ -176,19 +177,30 @@ def _score(facts: dict[str, float]) -> float:
 
 
 def _says_nothing(candidate: Candidate) -> bool:
-    """Return whether it has only words of the question, and is no sentence."""
+    """Return whether it is a title, asks, or has only words of the question and is no sentence."""
     unit, text = candidate.unit, candidate.passage.text
+    facts = candidate.facts
+    if unit.kind == "head" and not facts["kind"]:
+        return True
+    if text[candidate.window[1] - 1] in "?\uff1f؟" and not candidate.follows:
+        return True
     is_sentence = unit.kind == "prose" or (
         unit.kind == "item" and text[unit.end - 1] in ".!。\uff01"
     )
-    return bool(candidate.facts["nothing new"]) and not is_sentence
+    return bool(facts["nothing new"]) and not is_sentence
 
 
-def _overlaps(candidate: Candidate, made: list[tuple[Candidate, Quote]]) -> bool:
+def _is_told(candidate: Candidate, made: list[tuple[Candidate, Quote]]) -> bool:
+    """Return whether a quote has its sentence, or part of its window."""
     start, end = candidate.window
+    unit, text = candidate.unit, candidate.passage.text
+    said = " ".join(text[unit.start : unit.end].split())
     return any(
-        other.passage == candidate.passage and other.window[0] < end and start < other.window[1]
-        for other, _ in made
+        said in quote.text
+        or (
+            other.passage == candidate.passage and other.window[0] < end and start < other.window[1]
+        )
+        for other, quote in made
     )
 
 
@@ -294,7 +306,11 @@ def _with_what_follows(candidate: Candidate, said: str) -> Iterator[Quote]:
     """Yield a quote with the code or the list that it leads to."""
     passage, follows = candidate.passage, candidate.follows
     if follows[0].kind != "code":
-        items = passage.text[follows[0].start : follows[-1].end]
+        items = ""
+        for before, each in zip((None, *follows), follows, strict=False):
+            between = passage.text[before.end : each.start] if before else ""
+            left_out = any(map(str.isalnum, between))
+            items += f"{' … ' if left_out else between}{passage.text[each.start : each.end]}"
         if not _LINKED.search(items):
             yield Quote(passage, f"{said} … {' '.join(items.split())}", "")
     elif code := _code(passage.text, follows[0]):

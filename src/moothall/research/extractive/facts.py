@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from functools import lru_cache
 from itertools import takewhile
 from typing import Final, NamedTuple
@@ -165,13 +165,21 @@ def _of_passage(asked: Asked, passage: Passage, known: dict[str, float]) -> Iter
             and (
                 text[lead[1] - 1] == ":"
                 or unit.kind == "row"
+                or (unit.kind == "item" and said[0].islower())  # half a sentence
+                or _is_term(text, read.units[place - 1 : place], unit, lead)
                 or not wanted.isdisjoint(of_lead - own)
                 or (is_strong and asked.has_kind(text[slice(*lead)]))
             )
         )
         shown = lead if is_shown else None
-        after = _following(text, read.units, last)
+        after = _following(text, read, last, wanted - says)
         yield Candidate(passage, unit, window, shown, after, facts, says, above | read.title)
+
+
+def _is_term(text: str, before: tuple[Unit, ...], unit: Unit, lead: tuple[int, int]) -> bool:
+    """Return whether a lead stands right above a unit, as what it explains, and is no heading."""
+    above = [(each.start, each.end) for each in before if each.block == unit.block]
+    return above == [lead] and not text[slice(*lead)].isupper()
 
 
 def _lead(asked: Asked, text: str, unit: Unit, head: Unit | None) -> tuple[int, int] | None:
@@ -197,27 +205,39 @@ def _window(asked: Asked, text: str, read: _Prepared, place: int) -> tuple[int, 
             return False
         return split[last].end - split[first].start <= LONGEST
 
-    if unit.dangles and fits(place - 1, place):  # what it refers to
+    if unit.kind == "row":
+        return place, place
+    refers = unit.dangles and fits(place - 1, place)  # to what was said before
+    if refers and split[first - 1].kind not in ("term", "head"):
         first -= 1
     while fits(first, last + 1) and split[last + 1].kind == "prose":
         last += 1
-    if first == place and fits(first - 1, last):
+    if first == place and fits(first - 1, last) and split[first - 1].kind in ("prose", "item"):
         before = split[first - 1]
         is_near = not read.has[first - 1].isdisjoint(asked.weights)
         first -= is_near or asked.has_kind(text[before.start : before.end])
     return first, last
 
 
-def _following(text: str, split: tuple[Unit, ...], last: int) -> tuple[Unit, ...]:
-    """Return the code, or the items of the list, that a window leads to by its last unit."""
-    after = split[last + 1 : last + 1 + _ITEMS]
-    end = text[split[last].end - 1]
+def _following(text: str, read: _Prepared, last: int, lacks: Set[str]) -> tuple[Unit, ...]:
+    """Return the code, or the items of the list, that a window leads to by its last unit.
+
+    Of a list these are the items with words of the question that the window lacks, if any has.
+    """
+    after = read.units[last + 1 :]
+    end = text[read.units[last].end - 1]
     if not after or not (end == ":" or (end.isalnum() and after[0].kind == "code")):
         return ()
     if after[0].kind == "code":
         return after[:1] if after[0].end - after[0].start <= LONGEST else ()
     items = [*takewhile(lambda each: each.kind == "item", after)]
-    return tuple(each for each in items if each.end - items[0].start <= LONGEST)
+    has = read.has[last + 1 : last + 1 + len(items)]
+    told = [each for each, of in zip(items, has, strict=True) if not lacks.isdisjoint(of)]
+    made, size = [], 0
+    for each in (told or items)[:_ITEMS]:
+        size += each.end - each.start
+        made += [each] * (size <= LONGEST)
+    return tuple(made)
 
 
 def _cover(

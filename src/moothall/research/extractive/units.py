@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from moothall.research.sentences import UNDERLINED, sentences
+from moothall.research.sentences import COLUMNS, UNDERLINED, sentences
 
 _CODE: Final = re.compile(
-    r">>> |[({\[:;=]\n[ \t]+|;\n|\n[ \t]*(?:[)}\]]|#|//)"
+    r">>> |(?:[({\[:=]\n[ \t]|;\n)(?![^;{}=]*\.$)|\n[ \t]*(?:[)}\]]|#|//)"
     r"|^(?:import|from|return|def|class|\$) [^.]*$| = (?!.*\.$)|\w\([^)]*\)$"
 )
 _EXPLAINED: Final = re.compile(r"[^\n]{1,80}::[ \t]*\n")  # a term of AsciiDoc, and what it is
@@ -22,6 +22,7 @@ _DANGLING: Final = re.compile(
     r"In addition|Furthermore|Moreover|Similarly|Likewise|Both |Here|Consequently|Dies|Diese|Es |"
     r"Sie |Er |Daher|Deshalb|Cela|Ceci|Ces |Ce |Elle|Il )"
 )
+_NUMBERED: Final = re.compile(r"(?:[\dA-Z]{1,3}\.)+\s+")
 _GAP: Final = re.compile(r"\n[ \t]*\n")
 _LONGEST_TERM: Final = 120
 _LONGEST_LEAD: Final = 300
@@ -54,7 +55,8 @@ def units(text: str, heading: str = "") -> tuple[Unit, ...]:
         # What stands before it in its line: a marker, if no other unit does.
         marker = text[max(text.rfind("\n", 0, start) + 1, before) : start].strip()
         new = not made or bool(marker) or bool(_GAP.search(text, before, start)) or is_fenced
-        new = new or made[-1].kind == "head"
+        entry = COLUMNS.match(said)
+        new = bool(new or entry) or made[-1].kind == "head"
         block += new
         underlined = bool(UNDERLINED.match(text, end))
         kind = "code" if is_fenced else _kind(said, marker, heading, underlined)
@@ -65,15 +67,16 @@ def units(text: str, heading: str = "") -> tuple[Unit, ...]:
                 heads = (start, end)
             own = None if heads == (start, end) else heads
         else:
-            heads, own = None, None
-            if new and lead and (kind in ("item", "code") or (kind == "prose" and not leads_list)):
-                own = lead
+            heads = None
+            beneath = new or (bool(made) and made[-1].kind == "term")
+            explains = kind in ("item", "code") or (kind == "prose" and not leads_list)
+            own = lead if beneath and explains else None
         made.append(Unit(start, end, kind, own, block, bool(_DANGLING.match(said))))
         if said.endswith(":") and len(said) <= _LONGEST_LEAD and kind != "head":
             lead, leads_list = (start, end), True
-        elif kind == "term":
+        elif kind == "term" and not _ENDS.search(said[-20:]):
             lead, leads_list = (start, end), False
-        elif kind == "head" or (kind == "prose" and new):
+        elif kind == "head" or (kind in ("prose", "term") and new):
             lead = None
         before = end
     return tuple(made)
@@ -97,11 +100,13 @@ def _kind(said: str, marker: str, heading: str, underlined: bool) -> str:
     # A row of a table as the readers write it has `|` between its cells.
     if "|" in marker or (" | " in said and "\n" not in said):
         return "row"
-    if "#" in marker or said == heading or underlined:
+    bare = _NUMBERED.sub("", heading)
+    cut = bare.endswith("…") and said.startswith(bare[:-1])  # of a long title
+    if "#" in marker or underlined or said in (heading, bare) or cut:
         return "head"
     if marker:
         return "item"
-    if _EXPLAINED.match(said):
+    if _EXPLAINED.match(said) or COLUMNS.match(said):
         return "item"
     if _CODE.search(said):
         return "code"

@@ -7,7 +7,8 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -84,6 +85,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _EMPTIED,  # passages have up to 2,000 characters, not 1,000
     _EMPTIED,  # code keeps its lines, and no passage has half a block of it
     _EMPTIED,  # HTML is read by its structure, without what no person sees; DOCX, EPUB, notebooks
+    _EMPTIED,  # passages of texts name their line, no line cuts a word, no marks of footnotes
 )
 _PASSAGE: Final = (
     "SELECT files.path, files.title, read_ns, anchor, passages.title, text "
@@ -318,9 +320,12 @@ def _insert(db: Connection, read: FileRead, number: int) -> int:
     row = os.fsencode(read.path), at.st_size, at.st_mtime_ns, read.read_ns, title, read.fault
     insert = "INSERT INTO files (path, size, mtime_ns, read_ns, title, fault) VALUES "
     file = db.execute(f"{insert}(?, ?, ?, ?, ?, ?)", row).lastrowid
+    cut = [*pieces(document.text, document.sections)]
+    if kind_of(read.path) == "text" and len(cut) > 1:
+        cut = [*_with_lines(document.text, cut)]
     passages = [
         (place, file, section.anchor, section.title, text)
-        for place, (text, section) in enumerate(pieces(document.text, document.sections), number)
+        for place, (text, section) in enumerate(cut, number)
     ]
     db.executemany("INSERT INTO passages VALUES (?, ?, ?, ?, ?)", passages)
     db.executemany(
@@ -328,6 +333,15 @@ def _insert(db: Connection, read: FileRead, number: int) -> int:
         [(place, *_words(title, section, text)) for place, _, _, section, text in passages],
     )
     return number + len(passages)
+
+
+def _with_lines(whole: str, cut: list[tuple[str, Section]]) -> Iterator[tuple[str, Section]]:
+    """Yield the passages of a text, each with the line where it begins."""
+    line, at = 1, 0
+    for text, section in cut:
+        begins = whole.index(text, at)
+        line, at = line + whole.count("\n", at, begins), begins
+        yield text, replace(section, anchor=f"L{line}", title=section.title or f"line {line}")
 
 
 def _words(title: str, section: str, text: str) -> tuple[str, str]:

@@ -79,6 +79,11 @@ _REST = re.compile(
 )
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{2,}\s*")
 _ESCAPES = re.compile("\x1b\\[[0-9;]*[A-Za-z]")
+_MANUAL = re.compile(r"(?:\A|(?<=\n)\n)([A-Z][A-Z0-9 ,/&'-]{2,60})\n(?=[ \t]+\S)")
+_FEWEST: Final = 3  # such headings of a manual page
+# A word that the end of a line cuts, with the space before it.
+_CUT = re.compile(r"(?<=\S)([ \t]++)([^\W\d_]++)([-\u2010])(\n[ \t]*+)([a-zß-öø-ÿ]++)")
+_WORDS = re.compile(r"[^\W\d_]++(?:[-\u2010][^\W\d_]++)*")
 _PYTHON = re.compile(r"^(?:@[^\n]*\n){0,20}(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)", re.MULTILINE)
 
 
@@ -99,7 +104,8 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
     if name.endswith(_MINIFIED) and len(data) > _LONG * (data.count(b"\n") + 1):
         return None
     if kind == "html":
-        return read_html(data, None, url, local=True)
+        page = read_html(data, None, url, local=True)
+        return page._replace(text=_whole_words(page.text))
     try:
         text = plain(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
@@ -114,7 +120,11 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
         # Of a quote that is never closed the rest of the file would be one value.
         with suppress(csv.Error):
             return _table(text, "\t" if name.lower().endswith(".tsv") else None)
-    sections_of = {"python": _python, "source": _by_lines, "table": _by_lines}.get(kind)
+    if kind == "text":
+        text = _whole_words(text)
+    sections_of = {"text": _manual, "python": _python, "source": _by_lines, "table": _by_lines}.get(
+        kind
+    )
     return Document("", text, sections_of(text) if sections_of else [])
 
 
@@ -217,6 +227,36 @@ def _rest(text: str) -> Document:
         headings.append(_Heading(found.start(), styles.index(style), title))
     anchors = (re.sub(r"[^a-z0-9]+", "-", each.title.lower()).strip("-") for each in headings)
     return _by_headings(text, headings, anchors)
+
+
+def _whole_words(text: str) -> str:
+    """Return a text whose lines cut no word; everything else keeps its place and line.
+
+    A hyphen stays unless the word is there without it. U+2010, by which manual pages cut words,
+    goes unless the word is there with it.
+    """
+    if not _CUT.search(text):
+        return text
+    known = {*_WORDS.findall(text.casefold())}
+
+    def whole(found: re.Match[str]) -> str:
+        space, begun, mark, gap, end = found.groups()
+        word = f"{begun}{end}".casefold()
+        with_mark = not known.isdisjoint(f"{begun}{each}{end}".casefold() for each in "-\u2010")
+        if word in known or (mark == "\u2010" and not with_mark):
+            return f"{space} {gap}{begun}{end}"
+        return found[0]
+
+    return _CUT.sub(whole, text)
+
+
+def _manual(text: str) -> list[Section]:
+    """Return a section for each heading of a manual page: in capitals, above what is indented."""
+    sections, line, at = [], 1, 0
+    for found in _MANUAL.finditer(text):
+        line, at = line + text.count("\n", at, found.start(1)), found.start(1)
+        sections.append(Section(at, f"L{line}", found[1].strip()))
+    return sections if len(sections) >= _FEWEST else []
 
 
 def _python(text: str) -> list[Section]:

@@ -56,6 +56,8 @@ def flowed(root: Any, anchors: Anchors, *, is_main: bool) -> tuple[str, list[Sec
     for element in root.xpath(".//a[string-length(normalize-space()) < 2]"):
         if "".join(element.itertext()).strip(SIGNS + "\n\t") == "":
             element.drop_tree()
+    for element in root.xpath(".//a[contains(@class, 'footnote-ref') or @role = 'doc-noteref']"):
+        element.drop_tree()
     beside = set() if is_main else set(_beside(root))
     etree.strip_tags(root, *_INLINE)
     return _Flow(anchors).of(root, beside, is_main)

@@ -1,0 +1,109 @@
+"""What a report without a model quotes: whole sentences and rows, each once, never a bare title."""
+
+from __future__ import annotations
+
+from moothall import Researcher
+from moothall.action import Action
+from moothall.research import Report, Resource
+
+
+def report_of(text: str, *questions: str) -> Report:
+    def look(query: str) -> Resource:
+        """Look into a text.
+
+        Args:
+            query: words
+        """
+        return Resource("https://manual.test/", "Manual", True, text)
+
+    return Researcher("r", None, questions, [Action.of(look)]).report_sync()
+
+
+def quotes(text: str, question: str) -> list[str]:
+    return [each.sentence for each in report_of(text, question).citations]
+
+
+def test_quotes_are_no_titles_and_no_questions() -> None:
+    text = (
+        "# Kiln\n\n## Tuning the number of kiln shelves\n\nThe number of kiln shelves is set to 12 "
+        "by the potter, and more do not fit.\n\n## Open\n\n- Who sets the number of kiln shelves?\n"
+    )
+    assert quotes(text, "What is the number of kiln shelves?") == [
+        "“The number of kiln shelves is set to 12 by the potter, and more do not fit.”"
+    ]
+
+
+def test_quote_of_a_row_has_the_head_of_its_table_and_no_other_row() -> None:
+    text = (
+        "Ships | Berth | Phone\nMorning Star | 14 | 555 0114\nEvening Star | 18 | 555 0118\n"
+        "Old Tom | 20 | 555 0120\n"
+    )
+    assert quotes(text, "What is the phone of the Evening Star?")[0] == (
+        "“Ships | Berth | Phone … Evening Star | 18 | 555 0118”"
+    )
+
+
+def test_quote_of_a_definition_has_its_term_once() -> None:
+    text = (
+        "Kinds of sluice:\n\nSluice-4\nKeeps the water of one gate for the whole mill.\n"
+        "Sluice-5\nSluice-5 spreads the water over all of the gates.\n"
+        "Sluice-6\nBoth gates are opened at noon.\n"
+    )
+    assert quotes(text, "What does sluice-5 spread over the gates?")[0] == (
+        "“Sluice-5 spreads the water over all of the gates.”"
+    )
+    assert quotes(text, "When are the gates of Sluice-6 opened?")[0] == (
+        "“Sluice-6 … Both gates are opened at noon.”"
+    )
+    assert quotes(text, "What keeps the water of one gate for the mill?")[0] == (
+        "“Sluice-4 … Keeps the water of one gate for the whole mill.”"
+    )
+
+
+def test_quote_of_half_a_sentence_has_the_half_before_it() -> None:
+    text = (
+        "Besides, a ship of the harbour\n\n- must not carry coal or peat below its deck,\n"
+        "- is painted every year.\n"
+    )
+    assert quotes(text, "Where must coal or peat not be carried?")[0] == (
+        "“Besides, a ship of the harbour … must not carry coal or peat below its deck,”"
+    )
+
+
+def test_quote_of_a_manual_page_is_one_entry_without_its_title() -> None:
+    text = (
+        "DESCRIPTION\n       ferryd keeps the clock of the ferry right by clocks ashore.\n\n"
+        "EXIT VALUES\n       The ferry ends with these exit codes:\n\n"
+        "       0      Success\n       11     Error in the engine room\n"
+        "       23     Partial crossing due to fog,\n              or to ice\n"
+        "       24     Partial crossing due to vanished passengers\n"
+    )
+    assert quotes(text, "What does ferryd keep right?")[0].startswith("“ferryd keeps the clock")
+    assert quotes(text, "What does exit code 23 of the ferry mean?")[0] == (
+        "“The ferry ends with these exit codes: … 23 Partial crossing due to fog, or to ice”"
+    )
+
+
+def test_quote_of_prose_with_a_semicolon_is_no_code() -> None:
+    text = "It also changes scales such as Fathom to Metre;\nsee the chapter on Scales.\n"
+    assert quotes(text, "Which scales does it change to Metre?") == [f"“{' '.join(text.split())}”"]
+
+
+def test_quote_has_no_drawing() -> None:
+    text = (
+        "The kinds of mail that the queue keeps are shown in this drawing.\n\n"
+        "The queue keeps mail that bounces for five days.\n"
+        " | local | \\ | | v | mail -\\ -/ | queue | -> | keeps | / | ^ | | days\n"
+    )
+    assert quotes(text, "For how many days does the queue keep mail that bounces?")[0] == (
+        "“The queue keeps mail that bounces for five days.”"
+    )
+
+
+def test_quotes_have_no_sentence_twice() -> None:
+    text = (
+        "Some fields of the form are folded, but none of the list. They are read by the clerk.\n\n"
+        "The clerk reads the form. Some fields of the form are folded, but none of the list.\n"
+    )
+    told = " ".join(quotes(text, "What is folded of the form?"))
+    assert told.count("Some fields of the form are folded") == 1
