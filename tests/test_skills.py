@@ -14,6 +14,7 @@ import skills_ref
 
 from moothall import (
     ACCESS_DENIED,
+    ACCESS_PERMITTED,
     Action,
     CallbackApprover,
     ConfigError,
@@ -117,9 +118,10 @@ def test_skills_script_asks_first(tmp_path: Path) -> None:
         return len(asked) > 1
 
     wanted = {"name": "run_skill_script", "args": {"skill": "pdf", "script": "scripts/say.sh"}}
-    model = ScriptedModel([wanted, wanted, "done"])
+    model = ScriptedModel([wanted, "done", wanted, "done"])
     agent = ReActAgent("a", model, actions=[Skills(tmp_path)], approver=CallbackApprover(approve))
-    first, second = agent.reply_sync("Say it").steps
+    (first,) = agent.reply_sync("Say it").steps
+    (second,) = agent.reply_sync("Say it all the same").steps
     assert first.error is not None
     assert second.result is not None
     assert second.result["result"] == "hello\n"
@@ -281,3 +283,48 @@ def test_skills_own_programs_run(tmp_path: Path) -> None:
     assert len(programs) == 4
     for program in programs:
         subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path, timeout=60)
+
+
+def test_skills_of_several_folders_are_those_of_one_agent(tmp_path: Path) -> None:
+    """Each keeps its own options; the prompt has one list."""
+    skill(tmp_path / "ours", **{"scripts/where.py": "import os\nprint(os.getcwd())\n"})
+    skill(tmp_path / "theirs", "xls", **{"scripts/where.py": "import os\nprint(os.getcwd())\n"})
+    (tmp_path / "work").mkdir()
+    ours = Skills(tmp_path / "ours", work=tmp_path / "work", access_policy=ACCESS_PERMITTED)
+    theirs = Skills(tmp_path / "theirs", access_policy=ACCESS_PERMITTED)
+    model = ScriptedModel(
+        [
+            *({"name": "load_skill", "args": {"name": name}} for name in ("pdf", "xls", "doc")),
+            *(
+                {"name": "run_skill_script", "args": {"skill": name, "script": "scripts/where.py"}}
+                for name in ("pdf", "xls")
+            ),
+            "done",
+        ]
+    )
+    agent = ReActAgent("a", model, actions=[ours, theirs], system_prompt="Hi.")
+    pdf, xls, doc, work, own = agent.reply_sync("Do it").steps
+    assert "Read them well." in pdf.result["result"]
+    assert "Read them well." in xls.result["result"]
+    assert "the skills are pdf, xls" in str(doc.error)
+    assert work.result["result"] == f"{tmp_path / 'work'}\n"
+    assert own.result["result"] != work.result["result"]
+    prompt = model.received[0][0]["content"]
+    assert prompt.count("# Skills") == 1
+    assert re.search(r"\n- pdf: .*\n- xls: ", prompt)
+    assert list(ours.skills) == ["pdf"]  # the given objects stay as they were
+    assert "xls" not in ours.guidance
+
+
+def test_skills_of_several_folders_that_cannot_be_one_agents_name_both(tmp_path: Path) -> None:
+    for folder in ("ours", "theirs"):
+        skill(tmp_path / folder)
+    skill(tmp_path / "third", "xls")
+    one, two = Skills(tmp_path / "ours"), Skills(tmp_path / "theirs")
+    same = r"two skills are called 'pdf': .*/ours/pdf and .*/theirs/pdf"
+    with pytest.raises(DefinitionError, match=same):
+        ReActAgent("a", ScriptedModel([]), actions=[one, two])
+    third = Skills(tmp_path / "third", access_policy=ACCESS_DENIED)
+    other = r"access_policy= is .requested. for .*/ours and .denied. for .*/third"
+    with pytest.raises(DefinitionError, match=other):
+        ReActAgent("a", ScriptedModel([]), actions=[one, third])

@@ -13,6 +13,7 @@ import tempfile
 import unicodedata
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +25,7 @@ from moothall.agents.sandbox import SandboxChoice, sandbox_for
 from moothall.arguments import names_checked
 from moothall.errors import (
     ConfigError,
+    DefinitionError,
     FileError,
     MissingExtra,
     NoSuchFile,
@@ -87,6 +89,9 @@ class Skills:
     runs commands: it asks first, and in bubblewrap, if that works, it sees the skill read-only,
     writes below its working folder only and has no network.
 
+    An agent may have several: its prompt then has one list, and the same three actions are for the
+    skills of all, each with the options that it was made with.
+
     Args:
         folder: a folder of skills, each a folder with a `SKILL.md`; or one skill
         work: the scripts' working folder; without it, each run has an empty one of its own, which
@@ -124,15 +129,43 @@ class Skills:
             self.skills[skill.name] = skill
         if not self.skills:
             raise ConfigError(f"there is no skill in {folder}: a skill is a folder with a SKILL.md")
-        scripts: Any = {"access_policy": access_policy, "timeout": None}
-        self.offers: dict[str, Action] = {
-            each.name: each
-            for each in (
-                Action("load_skill", self._load, idempotent=True),
-                Action("read_skill_file", self._read_file, idempotent=True),
-                Action("run_skill_script", self._run, **scripts),
+        self._root = Folder(folder).root
+        self._policy: AccessPolicy = access_policy
+        self._owners = dict.fromkeys(self.skills, self)
+        self.offers: dict[str, Action] = self._offered()
+
+    def _offered(self) -> dict[str, Action]:
+        scripts: Any = {"access_policy": self._policy, "timeout": None}
+        made = (
+            Action("load_skill", self._load, idempotent=True),
+            Action("read_skill_file", self._read_file, idempotent=True),
+            Action("run_skill_script", self._run, **scripts),
+        )
+        return {each.name: each for each in made}
+
+    def joined(self, other: Skills) -> Skills:
+        """Return the skills of both, for one agent; each keeps its own options.
+
+        Raises:
+            DefinitionError: both have a skill of one name, or their scripts' policies differ
+        """
+        for name in self.skills.keys() & other.skills.keys():
+            one, two = self.skills[name].folder.root, other.skills[name].folder.root
+            raise DefinitionError(
+                f"two skills are called {name!r}: {one} and {two}; an agent loads them by name, so "
+                "leave one out, or rename its folder and the name in its SKILL.md"
             )
-        }
+        if self._policy != other._policy:
+            raise DefinitionError(
+                "an agent runs the scripts of all its skills by one action, and access_policy= is "
+                f"{self._policy!r} for {self._root} and {other._policy!r} for {other._root}: give "
+                "both Skills the same"
+            )
+        made = copy(self)
+        made.skills = {**self.skills, **other.skills}
+        made._owners = {**self._owners, **other._owners}
+        made.offers = made._offered()
+        return made
 
     @property
     def guidance(self) -> str:
@@ -185,6 +218,7 @@ class Skills:
             args: Arguments of the script
         """
         found = self._skill(skill)
+        owner = self._owners[skill]
         path = _script(found, script)
         interpreter = _INTERPRETERS.get(path.suffix)
         if interpreter is None and not os.access(path, os.X_OK):
@@ -193,13 +227,13 @@ class Skills:
                 f"{', '.join(_INTERPRETERS)}"
             )
         words = [*([interpreter] if interpreter else []), str(path), *(args or ())]
-        own = self._work
+        own = owner._work
         with nullcontext(own.root) if own else tempfile.TemporaryDirectory(dir=_TEMPORARY) as work:
-            box = self._sandbox
+            box = owner._sandbox
             return await shell.run(
                 shlex.join(words),
                 str(work),
-                self._timeout_s,
+                owner._timeout_s,
                 sandbox=None if box is None else replace(box, readable=(found.folder.root,)),
                 max_file_bytes=2**30,
             )

@@ -16,6 +16,13 @@ class _Offering(Protocol):
     def offers(self) -> dict[str, Action]: ...
 
 
+class _Joining(_Offering, Protocol):
+    @property
+    def guidance(self) -> str: ...
+
+    def joined(self, other: Any) -> _Joining: ...
+
+
 class _Source(Protocol):
     id: str | int
 
@@ -29,6 +36,7 @@ class ActionRegistry:
 
     guidance: Sequence[str] = ()  # what the prompt of a model says of them
     _sources: tuple[_Source, ...] = ()  # agents whose actions come and go, such as a server's
+    _joining: tuple[_Joining, ...] = ()  # what takes in more of its kind, such as `Skills`
 
     def __init__(self) -> None:
         self.actions: dict[str, Action] = {}
@@ -48,6 +56,9 @@ class ActionRegistry:
             return
         offers = getattr(action, "offers", None)
         if isinstance(offers, dict):
+            if callable(getattr(source, "joined", None)):
+                source = self._join(source)
+                offers = source.offers
             taken = sorted(offers.keys() & self.actions.keys())
             if taken:
                 raise DefinitionError(
@@ -55,10 +66,23 @@ class ActionRegistry:
                     "register its actions under other names, or give agent.as_action(name)"
                 )
             self.actions.update(offers)
-            self.guidance = (*self.guidance, *filter(None, [getattr(action, "guidance", "")]))
+            self.guidance = (*self.guidance, *filter(None, [getattr(source, "guidance", "")]))
         else:
             made = Action.of(action)  # type: ignore[arg-type]
             self.actions[made.name] = made
+
+    def _join(self, new: _Joining) -> _Joining:
+        """Return what takes the place of what is registered of the same class, and of `new`."""
+        for known in self._joining:
+            if type(known) is type(new):
+                new = known.joined(new)
+                for name, each in known.offers.items():
+                    if self.actions.get(name) is each:
+                        del self.actions[name]
+                self.guidance = [each for each in self.guidance if each != known.guidance]
+                self._joining = tuple(each for each in self._joining if each is not known)
+        self._joining = (*self._joining, new)
+        return new
 
     def get_action(self, name: str) -> Action | None:
         """Return the action of that name, or None."""

@@ -177,13 +177,14 @@ def registry_of(actions: Actions | None) -> ActionRegistry:
         )
     for source in actions:  # type: ignore[union-attr]
         known = len(registry.actions)
+        grows = not isinstance(source, Agent) and not hasattr(source, "joined")
         if getattr(source, "__name__", "") == "<lambda>":
             raise DefinitionError(
                 "actions= has a lambda, which has no name for a model to call: "
                 "give it one by Action(name, function)"
             )
         registry.register(source)  # type: ignore[arg-type]
-        if len(registry.actions) == known and not isinstance(source, Agent):
+        if grows and len(registry.actions) == known:
             raise DefinitionError(
                 f"actions= has two of one name, the second being {source!r}: give one another name"
             )
