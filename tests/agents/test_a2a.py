@@ -355,14 +355,86 @@ def test_a2a_agent_gives_its_headers_to_no_other_server(serve: Serve) -> None:
             {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
         ]
     }
-    far = A2AAgent("far", serve(broken(card)), headers={"Authorization": "Bearer secret"})
+    token = {"Authorization": "Bearer secret"}
+    far = A2AAgent("far", serve(broken(card)), headers=token, allow_hosts=["127.0.0.2"])
     with pytest.raises(ModelError, match="not given your headers"):
         far.reply_sync("Hello")
 
 
+def naming(url: str) -> dict[str, Any]:
+    """Return a card that names an address."""
+    interface = {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    return {"supportedInterfaces": [interface]}
+
+
+def answers(text: str = "Here.") -> Any:
+    return {"result": {"message": {"parts": [{"text": text}]}}}
+
+
+@pytest.mark.parametrize(
+    "there",
+    (
+        "http://127.0.0.2:9/rpc",
+        "http://169.254.169.254/latest/meta-data/",
+        "//10.0.0.1/rpc",
+        "http://[::1]:22/",
+        "http://localhost:1/rpc",
+        "https://{here}/rpc",
+        "http://{here}@127.0.0.2:9/rpc",
+        "http://[nonsense/",
+        "http://127.0.0.1:x/",
+    ),
+)
+def test_a2a_agent_calls_no_other_server_that_a_card_names(serve: Serve, there: str) -> None:
+    asked: list[str] = []
+
+    async def get_card(request: Request) -> JSONResponse:
+        return JSONResponse(naming(there.format(here=request.url.netloc)))
+
+    async def rest(request: Request) -> PlainTextResponse:
+        asked.append(str(request.url))
+        return PlainTextResponse(json.dumps(answers()))
+
+    card, other = Route("/.well-known/agent-card.json", get_card), Route("/{x:path}", rest)
+    far = A2AAgent("far", serve(Starlette(routes=[card, other])))
+    with pytest.raises(ModelError, match=r"agent 'far': its card at .* names the address"):
+        far.reply_sync("Hello")
+    assert asked == []
+
+
+def test_a2a_agent_calls_an_allowed_host_that_a_card_names(serve: Serve) -> None:
+    there = serve(broken(answer=answers()))
+    port = there.rpartition(":")[2]
+    card = naming(f"http://localhost:{port}/rpc")
+    url = serve(broken(card))
+    told = rf"of another server, which is not called.*allow_hosts=\('localhost:{port}',\)"
+    with pytest.raises(ModelError, match=told):
+        A2AAgent("far", url).reply_sync("Hello")
+    with pytest.raises(ModelError, match="which is not called"):
+        A2AAgent("far", url, allow_hosts=["localhost:1", "127.0.0.1"]).reply_sync("Hello")
+    for allowed in (f"localhost:{port}", "LOCALHOST"):
+        assert A2AAgent("far", url, allow_hosts=[allowed]).reply_sync("Hello").text == "Here."
+
+
+@pytest.mark.parametrize("own", ("{url}/rpc", "/rpc", "rpc", "HTTP://127.0.0.1:{port}/rpc"))
+def test_a2a_agent_calls_its_cards_own_server(serve: Serve, own: str) -> None:
+    card: dict[str, Any] = {}
+    url = serve(broken(card, answers()))
+    named = own.format(url=url, port=url.rpartition(":")[2])
+    card |= naming("/rpc" if named == "rpc" else named)
+    assert A2AAgent("far", url).reply_sync("Hello").text == "Here."
+
+
 @pytest.mark.parametrize(
     "wrong",
-    ({"url": "ftp://x"}, {"url": "http://a:b@x"}, {"timeout_s": 0}, {"headers": {"a": "b\n"}}),
+    (
+        {"url": "ftp://x"},
+        {"url": "http://a:b@x"},
+        {"timeout_s": 0},
+        {"headers": {"a": "b\n"}},
+        {"allow_hosts": "x"},
+        {"allow_hosts": ["http://x"]},
+    ),
 )
 def test_a2a_agent_with_a_wrong_argument_is_refused(wrong: Any) -> None:
     with pytest.raises((ConfigError, DefinitionError)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +18,7 @@ from moothall.approval import ApprovalRequest, Question
 from moothall.approval.approval import answer, approve
 from moothall.arguments import names_checked
 from moothall.errors import ConfigError, ModelError, NobodyToAsk
+from moothall.http.addresses import hosts_of
 from moothall.jsonvalue import Unreadable, json_text
 from moothall.models.protocol import ChatMessage, TextPiece, Usage
 from moothall.models.settings import check_base_url
@@ -71,6 +72,9 @@ class A2AAgent(ConversationalAgent):
         headers: what each request states besides, such as `{"Authorization": "Bearer …"}`; they are
             sent to the card's server alone
         timeout_s: seconds until the task has ended or asks something
+        allow_hosts: other hosts that may be called if the card names them, such as
+            `agents.example.org` or `10.0.0.5:8000`; without them only the card's own server is,
+            by the same scheme, host and port
         **options: the options of `Agent`
 
     Raises:
@@ -89,6 +93,7 @@ class A2AAgent(ConversationalAgent):
         *,
         headers: Mapping[str, str] | None = None,
         timeout_s: float = 300.0,
+        allow_hosts: Iterable[str] = (),
         **options: Unpack[AgentOptions],
     ) -> None:
         super().__init__(id, **options)
@@ -103,7 +108,8 @@ class A2AAgent(ConversationalAgent):
         ):
             raise ConfigError(f"{where}: headers= must be texts by name")
         self._timeout_s = float(timeout_s)
-        self._server = Server(where, self.url, given, self._timeout_s)
+        hosts = hosts_of(allow_hosts, f"{where}: allow_hosts=")
+        self._server = Server(where, self.url, given, self._timeout_s, hosts)
         self._counted = [0, 0]  # replies, and how many of them failed
 
     def _door(self) -> dict[str, Any]:

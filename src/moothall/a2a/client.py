@@ -12,6 +12,7 @@ from urllib.parse import urljoin, urlsplit
 from moothall.a2a.wire import CARD_PATH, PAUSED, STATES, SUBMITTED, TERMINAL, VERSION
 from moothall.errors import ModelError
 from moothall.http import Client, HTTPError, Response
+from moothall.http.addresses import is_of
 from moothall.jsonvalue import json_text
 from moothall.models.server_events import ServerEvents
 from moothall.text import one_line
@@ -155,10 +156,19 @@ class Server:
         url: its address, at which its card is, or the card's own, which ends in `.json`
         headers: what each request states besides
         timeout_s: seconds until an answer has ended
+        hosts: other hosts that its card may name
     """
 
-    def __init__(self, name: str, url: str, headers: Mapping[str, str], timeout_s: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        headers: Mapping[str, str],
+        timeout_s: float,
+        hosts: frozenset[tuple[str, int | None]] = frozenset(),
+    ) -> None:
         self._name = name
+        self._hosts = hosts
         self._url = url if url.endswith(".json") else f"{url}{CARD_PATH}"
         self._headers = dict(headers)
         # No call is sent again by itself: the server may have begun its task.
@@ -257,6 +267,32 @@ class Server:
             self._found = self._endpoint_of(response.content)
         return self._found
 
+    def _joined(self, named: str) -> str:
+        """Return the address that a card names, which may be relative to the card's own."""
+        try:
+            url = urljoin(self._url, named)
+            _origin(url)  # a port that is none is found here
+        except ValueError as error:
+            raise ModelError(
+                f"{self._name}: its card at {self._url} names the address {named!r:.200}, which is "
+                f"none: {error}"
+            ) from None
+        return url
+
+    def _check_server(self, url: str) -> None:
+        """Raise unless a card's address is on the card's own server, or on an allowed host."""
+        names = f"{self._name}: its card at {self._url} names the address {url!r:.200}"
+        scheme, host, port = _origin(url)
+        if (scheme, host, port) == _origin(self._url):
+            return
+        if not is_of(self._hosts, host, port):
+            raise ModelError(
+                f"{names} of another server, which is not called: if you trust that one, too, pass "
+                f"allow_hosts=({f'{host}:{port}'!r},)"
+            )
+        if self._headers:
+            raise ModelError(f"{names} of another server, which is not given your headers=")
+
     def _endpoint_of(self, body: bytes) -> tuple[str, bool]:
         try:
             card = json.loads(body)
@@ -275,17 +311,13 @@ class Server:
                 and str(each.get("protocolVersion")).partition(".")[0] == "1"
                 and isinstance(each.get("url"), str)
             ):
-                url = urljoin(self._url, each["url"])
+                url = self._joined(each["url"])
                 if not url.lower().startswith(("http://", "https://")):
                     raise ModelError(
                         f"{self._name}: its card at {self._url} names the address {url!r:.200}, "
                         "which is not of http or https"
                     )
-                if self._headers and _origin(url) != _origin(self._url):
-                    raise ModelError(
-                        f"{self._name}: its card at {self._url} names the address {url!r:.200} "
-                        "of another server, which is not given your headers="
-                    )
+                self._check_server(url)
                 capabilities = card.get("capabilities")
                 streams = isinstance(capabilities, dict) and capabilities.get("streaming") is True
                 return url, streams
@@ -295,6 +327,11 @@ class Server:
         raise ModelError(text)
 
 
-def _origin(url: str) -> tuple[str, str]:
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    """Return the scheme, the host and the port of an address; ValueError if it has none."""
     parts = urlsplit(url)
-    return parts.scheme.lower(), parts.netloc.lower()
+    scheme = parts.scheme.lower()
+    return scheme, (parts.hostname or "").rstrip("."), parts.port or _PORTS.get(scheme)

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
 
 from moothall.a2a.wire import (
     CARD_PATH,
@@ -24,7 +23,7 @@ from moothall.action import ACCESS_DENIED
 from moothall.doors.a2a_store import Tasks
 from moothall.doors.a2a_tasks import Task
 from moothall.doors.callers import caller_of, sender_of
-from moothall.doors.served import Served
+from moothall.doors.served import Served, id_in, in_path
 from moothall.errors import BudgetExceeded, JournalError
 from moothall.text import one_line
 
@@ -87,15 +86,19 @@ class A2ADoor:
         return self._card_of(agents[0] if agents else None, request)
 
     async def _card(self, request: Request) -> Response:
-        id = request.path_params["agent"]
+        id = self.named(request)
         return self._card_of(id if id in self.agents() else None, request)
+
+    def named(self, request: Request) -> str:
+        """Return the id of the agent that an address names."""
+        return id_in(request.path_params["agent"], self._served.agents)
 
     def _card_of(self, id: str | None, request: Request) -> Response:
         from starlette.responses import JSONResponse, PlainTextResponse
 
         if id is None:
             return PlainTextResponse("no such agent replies here\n", 404)
-        where = f"{request.url.scheme}://{request.headers['host']}/a2a/{quote(id, safe='')}"
+        where = f"{request.url.scheme}://{request.headers['host']}/a2a/{in_path(id)}"
         description = self._served.agents[id].offers["say"].description
         skill = {"id": "say", "name": id, "description": description, "tags": ["conversation"]}
         card: dict[str, Any] = {
@@ -125,7 +128,7 @@ class A2ADoor:
     async def _call(self, request: Request) -> Response:
         from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
 
-        agent = request.path_params["agent"]
+        agent = self.named(request)
         if agent not in self.agents():
             return PlainTextResponse("no such agent replies here\n", 404)
         id: Any = None

@@ -52,7 +52,7 @@ class A2ARest:
         async def answer(request: Request) -> Response:
             from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
 
-            agent = request.path_params["agent"]
+            agent = self._door.named(request)
             if agent not in self._door.agents():
                 return PlainTextResponse("no such agent replies here\n", 404)
             try:

@@ -15,7 +15,7 @@ from moothall.doors.checks import Send
 from moothall.doors.openai import Endpoint, parted
 from moothall.doors.openai_input import ClientMemory, Wrong, chat_completion, check_conversation
 from moothall.doors.openai_output import event
-from moothall.doors.served import Caller, Served
+from moothall.doors.served import Caller, Served, id_in
 from moothall.errors import MoothallError, NobodyToAsk
 from moothall.jsonvalue import json_text
 from moothall.models.protocol import ReasoningPiece, TextPiece
@@ -89,7 +89,8 @@ class AGUIDoor:
 
     async def _run(self, given: dict[str, Any], send: Send, caller: str) -> None:
         agents = self._served.replying()
-        id = given.get("path:id") or (next(iter(agents)) if len(agents) == 1 else "")
+        id = id_in(given.get("path:id") or "", agents)
+        id = id or (next(iter(agents)) if len(agents) == 1 else "")
         if id not in agents:
             raise Wrong(f"there is no agent {id[:80]!r}: name one in the path", status=404)
         thread, run_id = given.get("threadId"), given.get("runId")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -91,6 +92,8 @@ def _application(served: Served, door: MCPDoor, a2a: A2ADoor, more: Iterable[Any
         *OpenAIDoor(served).routes(),
         *ag_ui.routes(),
     ]
+    for each in routes:  # an id may have line breaks, too
+        each.path_regex = re.compile(each.path_regex.pattern, re.DOTALL)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

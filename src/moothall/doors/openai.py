@@ -34,7 +34,7 @@ from moothall.doors.openai_output import (
     send_json,
 )
 from moothall.doors.openai_stored import StoredResponses
-from moothall.doors.served import Caller, Served
+from moothall.doors.served import Caller, Served, id_in
 from moothall.errors import BudgetExceeded, MoothallError, NobodyToAsk, NotPermitted, RequestError
 from moothall.models.protocol import TextPiece
 from moothall.provenance import OUTSIDE
@@ -91,8 +91,9 @@ class OpenAIDoor:
         await send_json(send, 200, {"object": "list", "data": data})
 
     async def _model(self, given: dict[str, Any], send: Send, caller: str) -> None:
-        self._agent(given["id"])
-        await send_json(send, 200, _model_of(given["id"]))
+        id = id_in(given["id"], self._served.replying())
+        self._agent(id)
+        await send_json(send, 200, _model_of(id))
 
     async def _chat(self, given: dict[str, Any], send: Send, caller: str) -> None:
         asked = chat_completion(given)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import quote
 from weakref import WeakSet
 
+from moothall.a2a.wire import CARD_PATH
 from moothall.action import ACCESS_DENIED, ACCESS_REQUESTED, Action
 from moothall.agent import CURRENT, Agent
 from moothall.approval import ApprovalRequest, Question, Refused
@@ -30,6 +33,33 @@ from moothall.threads import WORKERS, called, guard
 _IDLE_S: Final = 3600.0
 """Seconds without a request after which a sender is removed, with its threads."""
 _MOST: Final = 10_000
+
+
+_DOTS: Final = re.compile(r"~*\.{1,2}")
+
+
+def in_path(id: str) -> str:
+    """Return an id as the part of an address, where `~` stands before the parts `.` and `..`.
+
+    Clients and proxies resolve these two, even if they are percent-encoded.
+    """
+    parts = [f"~{part}" if _DOTS.fullmatch(part) else part for part in id.split("/")]
+    return quote("/".join(parts), safe="")
+
+
+def id_in(path: str, known: Container[str]) -> str:
+    """Return the id that a part of an address, already decoded, stands for."""
+    parts = [part.removeprefix("~") if _DOTS.fullmatch(part) else part for part in path.split("/")]
+    id = "/".join(parts)
+    return id if id in known else path
+
+
+def _check_id(id: str) -> None:
+    if "/v1/" in id or id.endswith(CARD_PATH):
+        raise DefinitionError(
+            f"agent {id!r} cannot be served: the doors read '/v1/' or {CARD_PATH!r} after an id in "
+            "an address as a part of A2A, so give it another id"
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -80,7 +110,7 @@ class Served:
         space: a space to which its owner adds the agents, and tells of each by `put`
 
     Raises:
-        DefinitionError: there are none, some are in another space, or two have one id
+        DefinitionError: there are none, some are in another space, or an id cannot be in an address
         ConfigError: an agent has a budget that the callers' is no part of
     """
 
@@ -96,6 +126,8 @@ class Served:
         spaces = {id(each.space): each.space for each in given}
         if len(spaces) > 1:
             raise DefinitionError("doors need agents of one space, or agents that are in none")
+        for each in given:
+            _check_id(address(each.id))
         self.agents: dict[str, Agent] = {address(each.id): each for each in given}
         self.callers: Callers = Callers() if callers is None else callers
         for each in given:
@@ -125,6 +157,7 @@ class Served:
 
     def put(self, agent: Agent) -> None:
         """Serve an agent instead of an earlier one with its id; its owner adds it to the space."""
+        _check_id(address(agent.id))
         old = self.agents.get(address(agent.id))
         if old is agent:
             return

@@ -178,8 +178,8 @@ def _check_web(order: ResearchOrder) -> None:
 
     Scope(order.sites, order.exclude, order.since, "--")
     if order.search_web or order.searxng:
+        from moothall.http.addresses import address_check
         from moothall.research.scope import checked_site
-        from moothall.research.web.addresses import address_check
 
         if order.site is not None:
             checked_site(order.site, "--site")

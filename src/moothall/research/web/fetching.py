@@ -17,9 +17,9 @@ from weakref import WeakKeyDictionary
 from moothall.arguments import check_integer
 from moothall.errors import ConfigError, PageError
 from moothall.http import Client, HTTPError, Response
+from moothall.http.addresses import address_check
 from moothall.research.findings import seconds
 from moothall.research.scope import Scope
-from moothall.research.web.addresses import address_check
 from moothall.research.web.robots import Robots
 from moothall.text import excerpt, one_line
 from moothall.threads import guard

@@ -14,11 +14,11 @@ from moothall.action import Action
 from moothall.arguments import check_integer
 from moothall.errors import DefinitionError, MissingExtra, PageError, SearchError
 from moothall.http import Client, HTTPError
+from moothall.http.addresses import address_check
 from moothall.research.findings import Publication, Resource, seconds
 from moothall.research.reading.html import plain
 from moothall.research.scope import Scope
 from moothall.research.sentences import is_stop_word
-from moothall.research.web.addresses import address_check
 from moothall.research.web.fetching import USER_AGENT, checked, status_text
 from moothall.sqlite.fulltext import distinct, query_words
 from moothall.text import one_line

@@ -23,13 +23,13 @@ from moothall.errors import (
     UnreadableDocument,
 )
 from moothall.http import Client, HTTPError
+from moothall.http.addresses import address_check
 from moothall.http.network import check_allowed
 from moothall.research.findings import Resource, seconds
 from moothall.research.pool import ResourcePool
 from moothall.research.reading.html import Document, decoded, is_binary, plain, read_html
 from moothall.research.reading.process import Reading
 from moothall.research.scope import Scope, checked_site
-from moothall.research.web.addresses import address_check
 from moothall.research.web.fetching import (
     USER_AGENT,
     Fetched,

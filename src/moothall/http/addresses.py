@@ -1,4 +1,4 @@
-"""Addresses that pages may be read from: those of the public Internet, and of allowed hosts.
+"""Addresses that may be called: those of the public Internet, and of hosts that a program allows.
 
 The check is for the address that a connection is opened to, however a URL spells or names it.
 """
@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from moothall.errors import AddressRefused, ConfigError
 
+_Host: TypeAlias = tuple[str, int | None]
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 # IANA's special-purpose and multicast registries, in tables of our own: those of `ipaddress` differ
@@ -45,20 +46,34 @@ def address_check(
 
     A host that is allowed with a port, such as `localhost:8080`, is allowed on that port only.
     """
-    if isinstance(allow_hosts, str) or not isinstance(allow_hosts, Iterable):
-        raise ConfigError(f"{what} must be a list of hosts, got {allow_hosts!r}")
-    allowed = {_host(each, what) for each in allow_hosts}
+    allowed = hosts_of(allow_hosts, what)
 
     def check(host: str, port: int, address: str) -> None:
-        name = host.lower().rstrip(".")
         kind = kind_of(address)
-        if kind is not None and not {(name, None), (name, port)} & allowed:
+        if kind is not None and not is_of(allowed, host, port):
             raise AddressRefused(
                 f"{host} is at {address}, {kind}: pages are read from public addresses only. To "
                 f"allow this host, pass allow_hosts=({host!r},), or --allow-host {host}"
             )
 
     return check
+
+
+def hosts_of(given: Iterable[str], what: str = "allow_hosts") -> frozenset[_Host]:
+    """Return hosts such as `localhost` or `localhost:8080`, each as its name and its port or None.
+
+    Raises:
+        ConfigError: one is no host
+    """
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ConfigError(f"{what} must be a list of hosts, got {given!r}")
+    return frozenset(_host(each, what) for each in given)
+
+
+def is_of(hosts: frozenset[_Host], host: str, port: int | None) -> bool:
+    """Return whether a host, on this port, is one of some hosts."""
+    name = host.lower().rstrip(".")
+    return not hosts.isdisjoint(((name, None), (name, port)))
 
 
 def kind_of(address: str) -> str | None:
@@ -94,7 +109,7 @@ def _plain(host: str) -> str:
         return host.encode("idna").decode()
 
 
-def _host(given: str, what: str) -> tuple[str, int | None]:
+def _host(given: str, what: str) -> _Host:
     try:
         bare = given.count(":") > 1 and "[" not in given
         parts = urlsplit(f"//[{given}]" if bare else f"//{given}")
