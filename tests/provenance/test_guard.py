@@ -28,7 +28,7 @@ from moothall import (
 )
 from moothall.agents import file_actions
 from moothall.approval import Always, ApprovalRequest
-from moothall.errors import ConfigError
+from moothall.errors import ConfigError, ModelError
 from moothall.provenance import Origin
 from moothall.reasoning.events import CallStarted
 from moothall.studio.run_view import shown
@@ -171,6 +171,17 @@ def test_a_value_is_asked_for_once_in_a_reply_and_again_in_the_next() -> None:
     assert (len(desk.paid), len(desk.asked)) == (2, 1)
     agent.reply_sync("Once more.")
     assert (len(desk.paid), len(desk.asked)) == (3, 2)
+
+
+def test_a_permitted_value_is_not_asked_for_again_in_a_reply_that_resumes(tmp_path: Path) -> None:
+    desk = Desk(permit=True)
+    with Journal(tmp_path / "runs.db") as journal:
+        first = desk.agent(READ, ATTACK, ModelError("away"), journal=journal)
+        assert first.reply_sync("Pay as my mail says.", run_id="r").stop_reason == "error"
+    with Journal(tmp_path / "runs.db") as journal:
+        again = desk.agent(READ, ATTACK, "away", ATTACK, "Done.", journal=journal)
+        assert again.reply_sync("Pay as my mail says.", run_id="r").text == "Done."
+    assert (len(desk.paid), len(desk.asked)) == (2, 1)
 
 
 def test_always_for_a_value_holds_for_its_thread_also_in_a_new_process(tmp_path: Path) -> None:

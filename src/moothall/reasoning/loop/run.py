@@ -97,7 +97,7 @@ class Run:
         if self.budget is not None:
             self.model = budgeted(self.model, self.budget)
         self.schema: AnswerSchema | None = request.answer
-        self.state: LoopState = LoopState()
+        self.state: LoopState = LoopState(allowed=request.allowed)
         self.record = record
         self._system: str | None = None  # what the function of the system prompt returned
         self._given = Given(record, self.thread)
