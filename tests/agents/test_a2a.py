@@ -416,7 +416,10 @@ def test_a2a_agent_calls_an_allowed_host_that_a_card_names(serve: Serve) -> None
         assert A2AAgent("far", url, allow_hosts=[allowed]).reply_sync("Hello").text == "Here."
 
 
-@pytest.mark.parametrize("own", ("{url}/rpc", "/rpc", "rpc", "HTTP://127.0.0.1:{port}/rpc"))
+@pytest.mark.parametrize(
+    "own",
+    ("{url}/rpc", "/rpc", "rpc", "HTTP://127.0.0.1:{port}/rpc", "http://localhost:{port}/rpc"),
+)
 def test_a2a_agent_calls_its_cards_own_server(serve: Serve, own: str) -> None:
     card: dict[str, Any] = {}
     url = serve(broken(card, answers()))

@@ -13,6 +13,7 @@ from moothall.a2a.wire import CARD_PATH, PAUSED, STATES, SUBMITTED, TERMINAL, VE
 from moothall.errors import ModelError
 from moothall.http import Client, HTTPError, Response
 from moothall.http.addresses import is_of
+from moothall.http.network import is_loopback
 from moothall.jsonvalue import json_text
 from moothall.models.server_events import ServerEvents
 from moothall.text import one_line
@@ -283,15 +284,18 @@ class Server:
         """Raise unless a card's address is on the card's own server, or on an allowed host."""
         names = f"{self._name}: its card at {self._url} names the address {url!r:.200}"
         scheme, host, port = _origin(url)
-        if (scheme, host, port) == _origin(self._url):
+        own_scheme, own_host, own_port = _origin(self._url)
+        # "localhost" and "127.0.0.1" are one machine: servers on it write either.
+        same = host == own_host or (is_loopback(url) and is_loopback(self._url))
+        if same and (scheme, port) == (own_scheme, own_port):
             return
+        if self._headers:
+            raise ModelError(f"{names} of another server, which is not given your headers=")
         if not is_of(self._hosts, host, port):
             raise ModelError(
                 f"{names} of another server, which is not called: if you trust that one, too, pass "
                 f"allow_hosts=({f'{host}:{port}'!r},)"
             )
-        if self._headers:
-            raise ModelError(f"{names} of another server, which is not given your headers=")
 
     def _endpoint_of(self, body: bytes) -> tuple[str, bool]:
         try:
