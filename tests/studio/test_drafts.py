@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from models.openai_server import OpenAIServer, call, calls, text
 from moothall import Agent, NativeSpace, action
@@ -72,13 +72,14 @@ def test_drafts_of_forms_and_lines_outlive_a_reload_until_they_are_sent(
 
 
 def test_drafts_on_a_card_outlive_the_program(
-    studio: Studio, open_page: Callable[..., Page], tmp_path: Path
+    studio: Studio, browser: Browser, tmp_path: Path
 ) -> None:
     """The run is resumed, and its new card has what was written on the one that went."""
     folder = tmp_path / "folder"
     folder.mkdir()
     with OpenAIServer("It is done.") as server:
-        page = open_page("Act and review")
+        page = browser.new_page()  # its socket may be refused
+        page.goto(f"{studio.url}act?token={TOKEN}")
         form = page.locator("#act-new")
         form.get_by_label("Task", exact=True).fill("Do it")
         form.get_by_label("Folder that it works on").fill(str(folder))
@@ -98,6 +99,7 @@ def test_drafts_on_a_card_outlive_the_program(
         card = page.get_by_role("article", name="decision")
         expect(card).to_contain_text("round 2")
         expect(card.get_by_label("Instruction")).to_have_value("")
+        page.close()
 
 
 def test_drafts_of_a_plan_and_of_edited_arguments_outlive_a_reload(

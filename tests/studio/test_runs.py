@@ -400,6 +400,7 @@ def test_runs_that_are_large_damaged_or_gone(studio: Studio, page: Page) -> None
     expect(page.get_by_text("entry 3 of run 'bad' is not what was written")).to_be_visible()
     runs.get_by_role("button", name="gone").click()
     expect(page.get_by_text("has no run 'gone'")).to_be_visible()
+    expect(page.get_by_label("Search the steps of this run")).to_be_hidden()
     choose(page, "large")
     view.get_by_role("button", name="step count.0").click()
     view.get_by_role("button", name="Show all 150,000 characters").click()
@@ -418,6 +419,10 @@ def test_what_runs_cost_is_drawn_over_time(studio: Studio, page: Page) -> None:
     page.get_by_label("What is added up").select_option("Cost")
     expect(chart).to_have_accessible_name(re.compile(r"Cost by thread: .*ann \$"))
     page.get_by_label("When").select_option("in the last day")
+    page.set_viewport_size({"width": 390, "height": 844})  # nothing is wider than a phone
+    expect(page.get_by_role("heading", name="By agent")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.set_viewport_size({"width": 1280, "height": 800})
     view = choose(page, "cost")
     view.get_by_role("button", name="Cost", exact=True).click()
     of_run = view.get_by_role("figure", name=re.compile("Tokens by agent"))
@@ -425,7 +430,7 @@ def test_what_runs_cost_is_drawn_over_time(studio: Studio, page: Page) -> None:
     of_run.get_by_text("As a table").click()
     expect(of_run.get_by_role("columnheader", name="worker")).to_be_visible()
     view.get_by_role("button", name="Steps", exact=True).click()
-    page.get_by_label("When").select_option("at any time")
+    page.get_by_label("When").select_option("any time")
 
 
 def test_a_run_has_an_address_and_is_compared(studio: Studio, page: Page) -> None:

@@ -240,7 +240,9 @@ def test_citizens_are_looked_at_and_asked_and_the_town_is_changed(page: Page) ->
     expect(pays.first).to_contain_text("failed: pay:")
     expect(item).not_to_contain_text("failed")
     press(page, "Branch")  # from the checkpoint before them: what was changed comes again
-    expect(page.get_by_text("2 steps back, to Mon 00:15.")).to_be_visible()
+    expect(
+        page.get_by_text("2 steps back, to Mon 00:15, with what was changed since.")
+    ).to_be_visible()
     press(page, "Branch there")
     expect(state(page)).to_contain_text("step 1 of 2,880 · paused")
     expect(item).to_contain_text("will apply at Mon 00:30 (step 2)", timeout=3000)
@@ -288,6 +290,29 @@ def test_a_town_is_read_by_layers_charts_its_log_and_its_checkpoints(
     press(page, "Branch there")
     expect(state(page)).to_contain_text(re.compile(r"step 1 of .* paused"))
     assert studio.journal.runs()[-1].forked_from == town
+
+
+def test_a_branch_has_what_was_changed_since_its_checkpoint_or_has_it_not(
+    page: Page, studio: Studio
+) -> None:
+    """The words say which, so that a person who goes back goes back before the change."""
+    town = studio.society.town
+    assert town is not None
+    press(page, "Step")
+    expect(state(page)).to_contain_text("step 2 of 2,880")
+    town.intervene(news=["There is a curfew."])
+    press(page, "Step")
+    expect(state(page)).to_contain_text("step 3 of 2,880")
+    for fork, key, has, words in ((1, "End", 1, "with"), (2, "ArrowLeft", 0, "without")):
+        press(page, "Branch")
+        page.get_by_label("Checkpoint to go back to").press(key)
+        said = f"2 steps back, to Mon 00:15, {words} what was changed since."
+        expect(page.get_by_text(said)).to_be_visible()
+        press(page, "Branch beside")
+        beside = page.get_by_role("group", name="The town beside it")
+        expect(beside).to_contain_text(f"step 3 of 2,880 · run {town.run_id}.{fork}")
+        assert studio.society.beside is not None
+        assert len(studio.society.beside.living().interventions) == has
 
 
 def test_two_branches_live_side_by_side(page: Page, studio: Studio) -> None:
@@ -445,7 +470,7 @@ def test_town_routes_survey_pay_change_and_locate(studio: Studio) -> None:
     for text in ("null", "3", "[1]"):
         assert change("fact", name=f"f{text}", text=text) == 1
     assert change("news", text=" \n") == "write a text first"
-    assert change("fact", name="f") == "write a text first"
+    assert "write the fact and its value first" in change("fact", name="f")
     assert "not a place" in change("close", name="nowhere")
     place = asked(studio, "map")["places"][-1][0]
     assert change("close", name=f" {place} ") == change("open", name=place) == 1
@@ -587,7 +612,7 @@ def test_an_experiment_is_run_and_its_report_is_shown(
     file.write_text(EXPERIMENT)
     press(tab, "Run an experiment")
     run = tab.get_by_role("button", name="Run", exact=True)
-    path = tab.get_by_label("Experiment", exact=True)
+    path = tab.get_by_label("File of the experiment")
     path.fill(str(tmp_path / "none.yaml"))
     run.click()
     expect(tab.get_by_text("none.yaml")).to_be_visible()

@@ -172,8 +172,14 @@ def _supported(citation: Citation) -> str:
     who = ", judged by a model" if found.judge == "model" else ""
     return (
         f'<p class="about support"><b>{label}</b> ({found.probability:.2f}{who}){why}: '
-        f"<q>{escape(one_line(citation.sentence, 300))}</q></p>\n"
+        f"{_quoted(one_line(citation.sentence, 300))}</p>\n"
     )
+
+
+def _quoted(sentence: str) -> str:
+    """Return a sentence in quotation marks, which one that quotes has already."""
+    is_quoted = sentence.startswith("“") and sentence.endswith("”")
+    return escape(sentence) if is_quoted else f"<q>{escape(sentence)}</q>"
 
 
 def _marked_windows(text: str, citations: list[Citation]) -> str:

@@ -71,7 +71,14 @@ class ActTab:
                 hint="nobody",
             ),
             Field(name="yes_read", label="May read without asking", kind="check", value=True),
-            *limits(max_iterations=("Answers", True)),
+            Field(
+                name="max_iterations",
+                label="Answers",
+                kind="whole",
+                hint=f"{ITERATIONS}; local: 1",  # the model in the box goes nowhere after one
+                more=True,
+            ),
+            *limits(),
         ]
         return [
             Form(
@@ -81,8 +88,7 @@ class ActTab:
                 start=self.start,
                 is_open=not any(journal.runs(kind=k, agent=a, limit=1) for k, a in _RUNS),
                 about="Writing, editing and commands ask you one by one. Keys are those of the "
-                "environment: MOOTHALL_KEY, else the provider's own variable. Without a limit, "
-                f"answers are {ITERATIONS}, and 1 of the model in the box (local).",
+                "environment: MOOTHALL_KEY, else the provider's own variable.",
             )
         ]
 

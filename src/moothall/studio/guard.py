@@ -238,14 +238,20 @@ class Guard:
             return "a socket needs an Origin"
         return ""
 
-    def _is_known(self, scope: Scope, headers: Headers) -> bool:
+    def _has_cookie(self, headers: Headers) -> bool:
+        """Return whether a browser asks that has given the secret before."""
         for cookie in ";".join(headers.getlist("cookie")).split(";"):
             key, _, value = cookie.strip().partition("=")
             if key == self._cookie and secrets.compare_digest(value.encode(), self._pass.encode()):
-                found = headers.get(KEY) or _field(scope["query_string"], "key") or ""
-                has_key = secrets.compare_digest(found.encode("utf-8", _KEEP), self._key.encode())
-                if has_key or self._routes.is_shell(scope):
-                    return True
+                return True
+        return False
+
+    def _is_known(self, scope: Scope, headers: Headers) -> bool:
+        if self._has_cookie(headers):
+            found = headers.get(KEY) or _field(scope["query_string"], "key") or ""
+            has_key = secrets.compare_digest(found.encode("utf-8", _KEEP), self._key.encode())
+            if has_key or self._routes.is_shell(scope):
+                return True
         scheme, _, given = headers.get("authorization", "").partition(" ")
         return scheme.lower() == "bearer" and self._is_secret(scope, given.encode("latin-1"))
 
@@ -281,12 +287,26 @@ class Guard:
                 cookie = f"{self._cookie}={self._pass}; HttpOnly; SameSite=Strict"
                 answer.headers["set-cookie"] = f"{cookie}; Path={front.base}{secure}"
             return answer
-        if "text/html" not in headers.get("accept", ""):
+        is_address = "text/html" in headers.get("accept", "")
+        if is_address and self._has_cookie(headers) and not self._is_any(scope):
+            return self._misses()  # a person who is in has mistyped it
+        if not is_address:
             raise Refused(401, f"the {self._name} is missing or wrong")
         wrong = "" if given is None else f"This is not the {self._name}."
         if self._attempts.are_over(scope):
             wrong = "Too many wrong attempts: wait a minute."
         return self._asks(to, wrong)
+
+    def _is_any(self, scope: Scope) -> bool:
+        """Return whether a request's path answers to anybody."""
+        path = scope["path"]
+        return path == "/login" or self._routes.are_open(scope.get("method", ""), path, False)
+
+    def _misses(self) -> HTMLResponse:
+        """Return a page that says that there is none at this address, and where one is."""
+        base = quote(self._front.base, safe="/%")
+        body = f'<h1>There is no such page</h1><p><a href="{base}">moothall studio</a></p>'
+        return self._page("", body, "no-referrer", 404)
 
     def _wanted(self, form: bytes) -> str:
         """Return the address of the page that a form or query names, or `/`."""

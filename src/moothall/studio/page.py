@@ -156,19 +156,17 @@ class Tab(Protocol):
         """Return the tab's forms as they are now; a page asks for them when it loads."""
 
 
-def limits(**more: tuple[str, bool]) -> list[Field]:
-    """Return fields for a run's limits; `more` has further names with (label, whole)."""
-    of = {**more}
-    of |= {name: (_label(each), each.whole) for name, each in OF_RUNS.items()}
+def limits() -> list[Field]:
+    """Return fields for a run's limits."""
     return [
         Field(
             name=name,
-            label=label,
-            kind="whole" if whole else "number",
+            label=_label(limit),
+            kind="whole" if limit.whole else "number",
             hint="no limit",
             more=True,
         )
-        for name, (label, whole) in of.items()
+        for name, limit in OF_RUNS.items()
     ]
 
 

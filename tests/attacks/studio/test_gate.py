@@ -206,6 +206,22 @@ def test_a_cookie_without_its_key_opens_the_empty_page_alone(
     assert port.send(f"/studio/runs/run?run=x&key={key[1]}").status == 401
 
 
+def test_a_mistyped_address_is_missing_and_does_not_ask_for_the_token(
+    port: Port, cookie: tuple[str, str], key: tuple[str, str]
+) -> None:
+    """Of a browser that is in; any other is asked, and learns nothing of what there is."""
+    html = ("Accept", "text/html")
+    for path in ("/reserach", "/x/y", "/studiox"):
+        told = port.send(path, cookie, html)
+        assert (told.status, '<a href="/">' in told.text) == (404, True)
+        assert key[1] not in told.text
+        assert "password" not in told.text
+        for known in ((), ((cookie[0], f"{cookie[1][:-1]}x"),)):
+            assert port.send(path, *known, html).status == 401
+    assert port.send("/reserach", cookie).status == 401
+    assert port.send("/studio/cards", cookie, html).status == 401
+
+
 def test_the_token_does_not_stay_in_the_address(port: Port, cookie: tuple[str, str]) -> None:
     """Who has the cookie and opens the printed address, or an old one, is led to the page."""
     for told in (port.send(f"/?token={TOKEN}", cookie), port.send("/?token=old", cookie)):

@@ -77,7 +77,7 @@ export class Run {
     } else if (/^H\d+/.test(data.key || "") && !path) this.deciding = kind === "started";
   }
 
-  called(lane, { kind, data, at, sequence, cut }, about) {
+  called(lane, { kind, data, at, sequence, cut, refused }, about) {
     const made = this.action(lane, data.key, about);
     if (kind === "permitted") Object.assign(made, { state: "permitted", was: data.was });
     else if (kind === "started") Object.assign(made, { state: "runs", args: data.args, began: at });
@@ -85,7 +85,7 @@ export class Run {
     else if (kind === "ended") {
       const { args, result = {}, was } = data.result || {};
       const bad = result.error !== undefined && result.error !== null;
-      Object.assign(made, { state: bad ? "failed" : "done", result: bad ? result.error : result.result, ended: at, sequence, cut });
+      Object.assign(made, { state: refused ? "refused" : bad ? "failed" : "done", result: bad ? result.error : result.result, ended: at, sequence, cut });
       if (args !== undefined) made.args = args;
       made.was = was ?? made.was;
     }
@@ -235,7 +235,7 @@ export function mount(root) {
     buttons.resume.hidden = Boolean(job || more.firstChild) || ENDED.has(state) || state === "running";
     update(about, h("p", { class: "s-task" }, stateBadge(...stands(view.outline)), " ", text(order?.task || task)),
       h("p", { class: "s-soft" }, [order && text(`${order.model} in ${order.root}`), order?.review && text(`reviewed by ${order.review}`),
-        totals && count(totals.tokens, "token"), totals && Number(totals.usd) ? `${totals.usd} US dollars` : null, totals && duration(totals.seconds),
+        totals && (totals.tokens || !job) ? count(totals.tokens, "token") : null, totals && Number(totals.usd) ? `${totals.usd} US dollars` : null, totals && !job ? duration(totals.seconds) : null,
         job === "paused" && "holds before its next call; a time limit runs on", !job && state === "running" && "under way in another process"].filter(Boolean).join(" · ")),
       told.map((each) => h("p", { role: "status" }, h("b", {}, "Sent when it continues: "), text(each))),
       fault && fault !== view.lanes.get("")?.over?.detail ? h("p", { class: "s-fault" }, text(fault)) : null); // else it stands below

@@ -26,6 +26,13 @@ export function fold(tab, name, open) {
   if (form && !form.root.contains(document.activeElement)) form.open(open);
 }
 
+// What is in a field for a number; what is none is sent as it is written, and refused in words.
+function numeric({ value, validity }) {
+  const text = value.trim();
+  if (text === "") return validity.badInput ? "?" : null;
+  return Number.isFinite(Number(text)) ? Number(text) : text;
+}
+
 function makeField(told, key) {
   const id = `field-${ids += 1}`;
   const first = draft(key) ?? told.value; // what it has at first
@@ -36,7 +43,8 @@ function makeField(told, key) {
   else if (told.kind === "text") input = h("textarea", { ...common, rows: 3, placeholder: told.hint, value: told.value ?? "" });
   else if (told.kind === "choice") input = h("select", common);
   else if (told.kind === "number" || told.kind === "whole")
-    input = h("input", { ...common, type: "number", step: told.kind === "whole" ? 1 : "any", placeholder: told.hint, value: told.value ?? "" });
+    input = h("input", told.kind === "whole" ? { ...common, type: "number", step: 1, placeholder: told.hint, value: told.value ?? "" }
+      : { ...common, type: "text", inputmode: "decimal", placeholder: told.hint, value: told.value ?? "" }); // of a number, a browser drops the comma that a person writes for a point
   else {
     if (told.kind === "named") list = h("datalist", { id: `${id}-list` });
     input = h("input", { ...common, type: "text", placeholder: told.hint, value: told.value ?? "", list: list ? list.id : null, spellcheck: false });
@@ -54,7 +62,7 @@ function makeField(told, key) {
   }
   drafted(input, key);
   const read = () => (told.kind === "check" ? input.checked
-    : told.kind === "number" || told.kind === "whole" ? (input.value.trim() === "" ? (input.validity.badInput ? "?" : null) : Number(input.value))
+    : told.kind === "number" || told.kind === "whole" ? numeric(input)
       : input.value);
   return { told, root, input, options, read };
 }
@@ -71,6 +79,8 @@ function makeForm(tab, told, reload) {
   const under = more.length ? h("details", { class: "s-under" }, h("summary", {}, "More"), h("div", { class: "s-grid" }, more.map((each) => each.root))) : null;
   const body = h("form", { id, class: "s-form-body", novalidate: true, onsubmit: begin, hidden: true },
     h("div", { class: "s-grid" }, first.map((each) => each.root)), under, h("div", { class: "s-row s-form-end" }, start, about), fault);
+  body.addEventListener("input", () => wrong("")); // of the try before
+  body.addEventListener("keydown", (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) body.requestSubmit(); });
   const title = h("button", { type: "button", class: "s-form-title", "aria-expanded": "false", "aria-controls": id, onclick: () => { open(body.hidden); if (!body.hidden) reload().catch(() => {}); } }, told.title);
   const root = h("section", { class: "s-form", id: `${tab}-${told.name}` }, title, body);
 

@@ -43,6 +43,7 @@ function place() {
   for (const [number, shown] of drawn) {
     const card = cards.get(number);
     if (card?.asked === +shown.dataset.asked) continue;
+    if (shown.dataset.answered && (shown.contains(document.activeElement) || document.activeElement === document.body)) leave(shown);
     shown.remove();
     drawn.delete(number);
   }
@@ -60,6 +61,12 @@ function place() {
     });
   }
   for (const each of drawer.children) if (!each.dataset.touched) each.firstChild.open = !folded.has(each.dataset.asked);
+}
+
+// Who has answered a card by the keyboard goes on at the next one, else at the inbox.
+function leave(shown) {
+  const all = focusable(), next = all[all.indexOf(shown) + 1] || all.find((each) => each !== shown);
+  (next || document.querySelector(".s-inbox"))?.focus({ preventScroll: true });
 }
 
 const typing = () => /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement?.tagName || "");
@@ -138,7 +145,12 @@ export const draftOf = (card, part = "") => `card/${JSON.stringify([card.kind, c
 function draw(card) {
   const decide = (answer) => {
     mine.add(card.number);
-    return call(`cards/${card.number}`, answer).then(() => forget(draftOf(card))).catch((error) => { mine.delete(card.number); throw error; });
+    drawn.get(card.number).dataset.answered = "yes";
+    return call(`cards/${card.number}`, answer).then(() => forget(draftOf(card))).catch((error) => {
+      mine.delete(card.number);
+      delete drawn.get(card.number)?.dataset.answered;
+      throw error;
+    });
   };
   const details = h("details", { open: true }, KINDS.get(card.kind)(card, decide));
   for (const field of details.querySelectorAll("[data-draft]")) drafted(field, draftOf(card, field.dataset.draft));

@@ -90,7 +90,13 @@ export function besideReport(shown) {
 cardKind("plan", (card, decide) => {
   const field = (label, value, more = {}) => h("input", { class: "s-input", "aria-label": label, value, ...more });
   const gone = (row) => {
-    const made = button("✕", () => { row().remove(); changed(); }, "quiet");
+    const made = button("✕", () => {
+      const [gone, list] = [row(), row().parentElement];
+      const near = gone.nextElementSibling || gone.previousElementSibling;
+      gone.remove();
+      changed();
+      (near?.lastElementChild || list.nextElementSibling)?.focus();
+    }, "quiet");
     made.setAttribute("aria-label", "Remove");
     return made;
   };

@@ -3,7 +3,7 @@
 import { attempt, button, call, count, day, duration, empty, fillWindow, h, keyed, meter, oneAtATime, replace, request, runState, toast, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { fold } from "./forms.js";
-import { further, listed, runs } from "./journal.js";
+import { further, listed, runs, stands } from "./journal.js";
 import { arrange, cardSlot } from "./inbox.js";
 import { go, onPlace, place as address } from "./place.js";
 import { besideReport } from "./report.js";
@@ -97,7 +97,7 @@ export function mount(root) {
       drawn = { run };
       for (const each of [report, tools]) replace(each);
     }
-    const { word, kind } = runState(state.run.state, state.here);
+    const { word, kind } = runState(...stands({ id: run, state: state.run.state, job: state.here }));
     badge.className = `s-badge ${kind}`;
     badge.textContent = over && over.reason !== "error" && !isRunning ? `${word}: ${over.words}` : word;
     drawTools(state, isRunning);
@@ -154,6 +154,7 @@ export function mount(root) {
   }
 
   new MutationObserver(soon).observe(document.documentElement, { attributeFilter: ["class"] }); // light or dark
+  for (const topic of ["card", "card_gone"]) on(topic, soon);
   on("entry", (batch) => batch.some((each) => each.run === run) && soon());
   on("job", (batch) => batch.filter((each) => each.run === run).forEach(({ reason, text }) => {
     if (reason === "error") toast(text);

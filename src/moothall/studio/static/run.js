@@ -145,6 +145,7 @@ export function shownRun(view, id, slot, back, wanted) {
     }
     if (since !== told) return; // it was asked for again, and that answer is the newer one
     fail(wrong);
+    bar.hidden = !found && !about; // there is nothing to be shown or searched
     if (!found) return;
     about = Object.assign(found, told); // the stream may have told more than the answer says
     top();

@@ -27,7 +27,7 @@ export function mount(root) {
   const filter = h("input", { class: "s-input", type: "search", placeholder: "Search: task, reply, id or state", "aria-label": "Filter runs", oninput: () => { again(); seek(); } });
   const state = select("State", [["", "any state"]], again);
   const agent = select("Agent", [["", "any agent"]], again);
-  const since = select("When", [["", "at any time"], ["1", "in the last day"], ["7", "in 7 days"], ["30", "in 30 days"]], again);
+  const since = select("When", [["", "any time"], ["1", "in the last day"], ["7", "in 7 days"], ["30", "in 30 days"]], again);
   const sort = select("Order", Object.entries(SORTS).map(([name, [text]]) => [name, text]), again);
   const total = h("span", { class: "s-soft", role: "status" });
   const rows = h("ul", { class: "s-runs-list", "aria-label": "Runs", onkeydown: walk });

@@ -30,19 +30,23 @@ export function mount(root) {
   const sure = h("span", { class: "s-row s-sure", role: "alert" });
   // The checkpoints are a time line; how much time a branch goes back is said before.
   const branch = button("Branch", async () => {
-    const kept = await call("society/kept");
+    const [kept, { changes }] = await Promise.all([call("society/kept"), call("society/log")]);
     if (!kept.length) return fork(null, false);
     const to = (each) => each.step + 1; // it lives one step, then pauses
-    const line = h("input", { type: "range", min: 0, max: kept.length - 1, value: kept.length - 1, "aria-label": "Checkpoint to go back to", oninput: tell });
+    const since = changes.some(([at]) => at >= to(kept.at(-1)));
+    const stops = kept.map((each, n) => ({ ...each, said: since && n === kept.length - 1 ? ", without what was changed since" : "" }));
+    if (since) stops.push({ ...kept.at(-1), said: ", with what was changed since" });
+    stops.at(-1).entry = null; // the whole run
+    const line = h("input", { type: "range", min: 0, max: stops.length - 1, value: stops.length - 1, "aria-label": "Checkpoint to go back to", oninput: tell });
     const words = h("b", {});
     function tell() {
-      const at = to(kept[line.value]), back = head.step - at;
-      words.textContent = back > 0 ? `${count(back, "step")} back, to ${began(at)}.` : `On from now, ${began(at)}.`;
+      const { said } = stops[line.value], at = to(stops[line.value]), back = head.step - at;
+      words.textContent = `${back > 0 ? `${count(back, "step")} back, to` : "On from now,"} ${began(at)}${said}.`;
       line.setAttribute("aria-valuetext", words.textContent);
     }
     tell();
-    const there = (beside) => fork(Number(line.value) < kept.length - 1 ? kept[line.value].entry : null, beside);
-    replace(sure, kept.length > 1 ? [h("small", {}, began(to(kept[0]))), line, h("small", {}, began(to(kept.at(-1))))] : null, words, button("Branch there", () => there(false), "primary"), button("Branch beside", () => there(true)), button("Stay", () => replace(sure), "quiet"));
+    const there = (beside) => fork(stops[line.value].entry, beside);
+    replace(sure, stops.length > 1 ? [h("small", {}, began(to(kept[0]))), line, h("small", {}, began(to(kept.at(-1))))] : null, words, button("Branch there", () => there(false), "primary"), button("Branch beside", () => there(true)), button("Stay", () => replace(sure), "quiet"));
   });
   async function fork(upto, beside) {
     replace(sure);
@@ -68,7 +72,7 @@ export function mount(root) {
   const bar = h("progress", { "aria-label": "Progress", max: 1 });
   const told = h("span", { class: "s-soft", role: "status" });
   const map = makeMap((index) => choose(String(index + 1))); // ids are the numbers from 1
-  const nothing = empty("No town is set up. Choose above how many citizens live how long and press Set up, or choose a recorded town and press Resume.");
+  const nothing = empty("No town is set up. Choose above how many citizens live how long, and press Set up. Towns that are recorded are resumed there, too.");
   const layer = h("select", { class: "s-input s-layer", "aria-label": "Colour of the citizens", onchange: () => load() }, h("option", { value: "" }, "what they do"));
   const scale = h("span", { class: "s-row" });
   const groups = GROUPS.map((each) => h("span", {}, h("i", { style: `background: var(--s-act-${each})` }), NAMES[each]));

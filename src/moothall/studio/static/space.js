@@ -317,6 +317,7 @@ export function mount(root) {
   }
 
   requestAnimationFrame(grow);
+  on("state", (now) => { if (now === "open") { fault.hidden = true; line.removeAttribute("aria-invalid"); } }); // it said that nobody answers
   line.addEventListener("input", () => {
     grow();
     fault.hidden = true;

@@ -29,7 +29,11 @@ class Change(BaseModel):
         if self.kind == "pay":
             return {"pay": [_payment(society, name, self.amount)]}
         if self.kind in ("close", "open"):
+            if not name:
+                raise ConfigError(f"choose the place that is to {self.kind} first")
             return {self.kind: [name]}
+        if self.kind == "fact" and not (name and text):
+            raise ConfigError("write the fact and its value first, such as weather and rain")
         if not text:
             raise ConfigError("write a text first")
         return {"news": [text]} if self.kind == "news" else {"facts": {name: _value(text)}}

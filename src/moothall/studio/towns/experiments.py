@@ -85,7 +85,7 @@ class Experiments:
     def form(self) -> Form:
         """Return the form that runs the experiment of a file."""
         fields = [
-            Field(name="file", label="Experiment", hint="examples/segregation.yaml", wide=True),
+            Field(name="file", label="File of the experiment", hint="experiment.yaml", wide=True),
             Field(name="jobs", label="Processes", kind="whole", value=1),
             Field(name="seeds", label="Seeds", kind="whole", hint="as in the file", more=True),
             Field(name="out", label="Folder of the results", hint="beside the file", more=True),
@@ -96,7 +96,8 @@ class Experiments:
             fields=fields,
             start=self.start,
             button="Run",
-            about="A file of YAML, as for moothall simulate. Python files that it names are run.",
+            about=f"A file of YAML, as for moothall simulate, in {os.getcwd()} or by its whole "
+            "path. Python files that it names are run.",
         )
 
     def start(self, file: str, jobs: int | None, seeds: int | None, out: str) -> None:
@@ -104,7 +105,7 @@ class Experiments:
         from moothall.society.experiments.study import Experiment
 
         if not file.strip():
-            raise ConfigError("“Experiment” is empty: write the path of a file")
+            raise ConfigError("“File of the experiment” is empty: write its path")
         if not jobs:
             raise ConfigError("“Processes” must be 1 or more")
         path = Path(os.path.expanduser(file.strip())).absolute()

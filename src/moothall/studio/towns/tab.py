@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
+from datetime import datetime
 from os import environ
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -24,6 +25,7 @@ from moothall.threads import guard
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
+    from moothall.journal.entry import Outline
     from moothall.society.society import Society
     from moothall.studio.hub import Hub
 
@@ -163,8 +165,15 @@ class SocietyTab:
     def _recorded(self) -> list[tuple[str, str]]:
         """Return the runs of societies, the newest first, as (id, label)."""
         mine = None if self.town is None else self.town.run_id
+
+        def began(run: Outline) -> str:
+            return f"{datetime.fromtimestamp(run.began):%d %b %H:%M}"
+
+        def stands(run: Outline) -> str:
+            return "here" if run.id == mine else run.state
+
         return [
-            (run.id, f"{run.task} · {'here' if run.id == mine else run.state} · {run.id}")
+            (run.id, f"{began(run)} · {run.task} · {stands(run)} · {run.id}")
             for run in reversed(self._hub.journal.runs(kind="Society"))
         ]
 

@@ -1,0 +1,119 @@
+"""What a person mistypes, refuses or removes: it is told where it is, and the way on is near."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from models.openai_server import OpenAIServer, call, calls, text
+from moothall.errors import ConfigError
+from moothall.orders.research import ResearchOrder
+from moothall.studio import Studio
+from moothall.studio.towns.changes import Change
+from studio.conftest import TOKEN
+
+
+def test_a_form_tells_a_comma_for_a_point_and_forgets_a_fault_that_is_mended(
+    studio: Studio, open_page: Callable[..., Page], tmp_path: Path
+) -> None:
+    """A browser would drop the comma of 1,5: a limit of ten times as much. Ctrl-Enter sends.
+
+    A call that a person refused is not called failed, and no time is shown that stands still.
+    """
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    write = call("write_file", json.dumps({"file_name": "b", "content": "c"}))
+    with OpenAIServer(calls(write), text("It stays.")) as server:
+        page = open_page("Act and review")
+        form = page.locator("#act-new")
+        form.get_by_label("Task", exact=True).fill("Write b")
+        form.get_by_label("Folder that it works on").fill(str(folder))
+        form.get_by_label("Model").fill(f"{server.url}#m")
+        form.locator("summary").click()
+        expect(form.get_by_label("Answers")).to_have_attribute("placeholder", "10; local: 1")
+        seconds = form.get_by_label("Seconds")
+        seconds.press_sequentially("61,5")
+        form.get_by_role("button", name="Start", exact=True).click()
+        fault = form.get_by_role("alert")
+        expect(fault).to_have_text("“Seconds” must be a number, got '61,5'")
+        expect(seconds).to_be_focused()
+        seconds.fill("61.5")
+        expect(fault).to_be_hidden()
+        expect(seconds).not_to_have_attribute("aria-invalid", "true")
+        form.get_by_label("Task", exact=True).press("Control+Enter")
+        card = page.get_by_role("article", name="approval")
+        about = page.locator(".s-act-head")
+        expect(about).to_contain_text("waiting for you")
+        expect(about).not_to_contain_text(" ms")
+        page.keyboard.press("j")
+        expect(card).to_be_focused()
+        page.keyboard.press("r")
+        page.keyboard.press("Enter")
+        steps = page.get_by_role("log", name="Steps")
+        expect(steps.get_by_text("refused", exact=True)).to_be_visible()
+        expect(steps).to_contain_text("It stays.")
+        expect(page.locator(".s-inbox")).to_be_focused()  # not at the top of the page again
+
+
+def test_a_line_that_nobody_got_is_not_called_so_once_somebody_answers(
+    studio: Studio, browser: Browser, tmp_path: Path
+) -> None:
+    """It stands there to be sent; its fault was of before."""
+    page = browser.new_page()  # its socket may be refused
+    page.goto(f"{studio.url}?token={TOKEN}")
+    line = page.get_by_role("textbox", name="Message or slash line")
+    expect(page.get_by_text("connected", exact=True)).to_be_visible()
+    port = int(str(studio.url).rsplit(":", 1)[1].strip("/"))
+    studio.close()
+    expect(page.get_by_text("not connected")).to_be_visible()
+    line.fill("Hello")
+    line.press("Enter")
+    expect(page.get_by_text("is its program running?")).to_be_visible()
+    studio.launch(
+        port, journal=tmp_path / "runs.db", token=TOKEN, prevent_thread_lock=True, quiet=True
+    )
+    expect(page.get_by_text("is its program running?")).to_be_hidden()
+    expect(line).to_have_value("Hello")
+    page.close()
+
+
+def test_a_plan_that_waits_is_not_running_and_is_cleared_by_the_keyboard(
+    studio: Studio, open_page: Callable[..., Page], tmp_path: Path
+) -> None:
+    """Removing a task leads to the next one's button."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "a.md").write_text("The port of alpha is 4711.\n")
+    page = open_page("Research")
+    order = ResearchOrder(["Which port?", "Whose port is alpha?"], str(folder), review_plan=True)
+    run = studio.jobs.start(order)
+    expect(page.get_by_text("waiting for you", exact=True)).to_be_visible()
+    removes = page.get_by_role("article", name="plan").get_by_role("button", name="Remove")
+    many = removes.count()
+    removes.first.focus()
+    for left in range(many - 1, -1, -1):
+        page.keyboard.press("Enter")
+        expect(removes).to_have_count(left)
+    expect(page.get_by_role("button", name="Add").first).to_be_focused()
+    page.get_by_role("article", name="plan").get_by_role("button", name="Stop").click()
+    expect(page.get_by_text("waiting for you", exact=True)).to_have_count(0)
+    assert studio.jobs.state(run) in ("stopping", None)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    (
+        ({"kind": "close"}, "choose the place that is to close first"),
+        ({"kind": "open", "name": " "}, "choose the place that is to open first"),
+        ({"kind": "fact", "text": "rain"}, "write the fact and its value first"),
+        ({"kind": "fact", "name": "weather"}, "write the fact and its value first"),
+        ({"kind": "news"}, "write a text first"),
+    ),
+)
+def test_a_change_of_a_town_without_its_words_says_which(change: dict[str, str], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        Change.model_validate(change).applied_to(None)  # type: ignore[arg-type]
