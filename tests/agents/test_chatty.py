@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from moothall import Agent, Budget, NativeSpace, action
+from moothall import Agent, Budget, Memory, NativeSpace, SQLiteMemory, action
 from moothall.agents import ChattyAI
-from moothall.errors import ActionError, ContextOverflow, ModelError
+from moothall.errors import ActionError, ContextOverflow, DefinitionError, ModelError
 from moothall.models import BudgetedModel, FallbackModel, ModelReply, ScriptedModel
 
 
@@ -194,3 +195,53 @@ def test_two_chat_agents_stop_after_one_exchange() -> None:
             space.add(Agent("me")).ask("Two", "say", content="").result(timeout=10)
     assert seen[:2] == [("One", "How are you?"), ("Two", "I am well.")]
     assert [sender for sender, _ in seen if sender == "One"] == ["One"]
+
+
+@pytest.mark.parametrize("make", (SQLiteMemory, str, Path))
+def test_a_conversation_goes_on_after_a_restart_with_a_memory_in_a_file(
+    tmp_path: Path, make: Any
+) -> None:
+    for number, heard in enumerate(([], [("user", "I am Ada"), ("assistant", "Hello.")])):
+        model = ScriptedModel(["Hello.", "Who are you?"])
+        with NativeSpace() as space:
+            memory = make(tmp_path / "chat.db")
+            space.add(ChattyAI("Chatty", model, system_prompt="", memory=memory))
+            me, other = space.add(Agent("me")), space.add(Agent("other"))
+            asked = ("I am Ada", "Who am I?")[number]
+            me.ask("Chatty", "say", content=asked).result(timeout=10)
+            assert said(model, 0) == [*heard, ("user", asked)]
+            other.ask("Chatty", "say", content="And I?").result(timeout=10)
+            assert said(model, 1)[-1:] == [("user", "And I?")]
+            assert ("user", "I am Ada") not in said(model, 1)
+
+
+def test_a_function_makes_the_memory_of_each_conversation() -> None:
+    made: dict[str | None, Memory] = {}
+
+    def memory(thread: str | None) -> Memory:
+        return made.setdefault(thread, Memory())
+
+    with NativeSpace() as space:
+        space.add(ChattyAI("Chatty", ScriptedModel(["Hello."]), memory=memory))
+        space.add(Agent("me")).ask("Chatty", "say", content="Hi").result(timeout=10)
+    assert [each["content"] for each in made["me"].get_memories()] == ["Hi", "Hello."]
+
+
+class OneThread(Memory):
+    """A memory of a user's own, which knows no threads."""
+
+    def add_memory(self, memory: dict[str, Any]) -> None:
+        """Add a message."""
+        super().add_memory(memory)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    (
+        (5, "agent 'Chatty': memory= needs an object with add_memory, get_memories, not 5"),
+        (OneThread(), r"agent 'Chatty' has a .*OneThread has no thread\(id\)"),
+    ),
+)
+def test_a_wrong_memory_is_refused_when_the_agent_is_made(wrong: Any, told: str) -> None:
+    with pytest.raises(DefinitionError, match=told):
+        ChattyAI("Chatty", ScriptedModel([]), memory=wrong)

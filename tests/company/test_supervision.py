@@ -333,6 +333,17 @@ def test_company_whose_file_names_what_is_not_there_does_not_start(
         live(make_company(text), work)
 
 
+@pytest.mark.parametrize("kind", ("chatty", "react", "function"))
+def test_company_keeps_the_conversations_of_a_built_in_agent_in_a_file_beside_its_own(
+    make_company: MakeCompany, folder: Path, kind: str
+) -> None:
+    async def work(me: Agent) -> bool:
+        return (folder / "chat.db").is_file()
+
+    options = "{model: 'http://127.0.0.1:9/v1#none', memory: chat.db}"
+    assert live(make_company(f"agents: {{A: {{kind: {kind}, options: {options}}}}}"), work)
+
+
 def test_company_names_each_agent_that_its_modules_do_not_have(make_company: MakeCompany) -> None:
     async def work(me: Agent) -> None:
         raise AssertionError("it has started")

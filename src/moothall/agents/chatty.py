@@ -10,12 +10,19 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall import tracing
 from moothall.action import action
 from moothall.context import Context, SystemPrompt, check_system_prompt, prompt_for
-from moothall.errors import ContextOverflow
+from moothall.errors import ContextOverflow, DefinitionError
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
+from moothall.memory.memory import Memory
 from moothall.message import REPLYING
 from moothall.models.base import answer_of, streamed
 from moothall.models.protocol import Model, ModelReply
-from moothall.reasoning.group import check_model
+from moothall.reasoning.group import (
+    MemoryPart,
+    check_model,
+    has_threads,
+    memory_of_thread,
+    memory_part,
+)
 from moothall.reasoning.record import NULL_RECORD
 from moothall.reasoning.replying import Replying, within
 from moothall.reasoning.thread import Thread
@@ -47,7 +54,13 @@ class ChattyAI(Threaded):
         system_prompt: the system prompt, or a function of the `Context` that returns it for a
             message, sync or async; an empty text for none. Default: a helpful assistant that
             answers in one sentence
+        memory: where its conversations are kept, as `ReActAgent` takes it: a memory with threads,
+            such as a `SQLiteMemory`, or the path of a file of its own for one, with which
+            they outlive a restart; or a function of the thread's id. Default: in the process only
         **options: what every `Agent` takes
+
+    Raises:
+        DefinitionError: an argument is not valid
     """
 
     def __init__(
@@ -56,6 +69,7 @@ class ChattyAI(Threaded):
         model: Model | str = "local",
         *,
         system_prompt: SystemPrompt | None = None,
+        memory: MemoryPart | None = None,
         **options: Unpack[AgentOptions],
     ) -> None:
         super().__init__(id, **options)
@@ -63,8 +77,21 @@ class ChattyAI(Threaded):
         self.system_prompt: SystemPrompt = _PROMPT if system_prompt is None else system_prompt
         check_model(model, id)
         self._model = model
+        if memory is not None:
+            self._memory = memory_part(memory, id)
+            if not has_threads(self._memory):
+                raise DefinitionError(
+                    f"agent {id!r} has a conversation with each sender, which its memory= cannot "
+                    f"keep apart: {type(memory).__name__} has no thread(id); pass a SQLiteMemory, "
+                    "or a function of the thread's id that makes a memory"
+                )
 
     _untracked = True
+    _memory: Any = None
+
+    def _forget_memory(self, thread: str) -> None:
+        if isinstance(self._memory, Memory):
+            self._memory._forget_thread(thread)
 
     @property
     def model(self) -> Model:
@@ -100,6 +127,8 @@ class ChattyAI(Threaded):
 
     async def _say(self, content: str, thread: Thread) -> str:
         conversation = thread.memory
+        if conversation is None and self._memory is not None:
+            conversation = thread.memory = memory_of_thread(self._memory, thread.id, self.id)
         if conversation is None:
             room = getattr(self.model, "context_tokens", None)
             conversation = thread.memory = TokenBoundedMemory(

@@ -34,32 +34,34 @@ def agent_of(name: str, given: AgentSettings, source: AgentSource | None, folder
         ) from error
 
 
-def _with_model(options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _with_model(options: dict[str, Any], folder: Path) -> tuple[Any, dict[str, Any]]:
     """Return the model that options name, and the other options."""
     from moothall.orders.named_models import made_model
 
     rest = dict(options)
+    if isinstance(rest.get("memory"), str):
+        rest["memory"] = folder / rest["memory"]
     return made_model(rest.pop("model", "local"), rest.pop("key", None)), rest
 
 
 def _chatty(name: str, options: dict[str, Any], folder: Path) -> Agent:
     from moothall.agents.chatty import ChattyAI
 
-    model, rest = _with_model(options)
+    model, rest = _with_model(options, folder)
     return ChattyAI(name, model, **rest)
 
 
 def _function(name: str, options: dict[str, Any], folder: Path) -> Agent:
     from moothall.agents.function import OpenAIFunctionAgent
 
-    model, rest = _with_model(options)
+    model, rest = _with_model(options, folder)
     return OpenAIFunctionAgent(name, model, **rest)
 
 
 def _react(name: str, options: dict[str, Any], folder: Path) -> Agent:
     from moothall.reasoning.loop.react import ReActAgent
 
-    model, rest = _with_model(options)
+    model, rest = _with_model(options, folder)
     return ReActAgent(name, model, **rest)
 
 

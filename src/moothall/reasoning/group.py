@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from moothall.action import Action
 from moothall.agent import CURRENT, Agent
 from moothall.budget.limits import used_up
 from moothall.errors import BudgetExceeded, ConfigError, DefinitionError, ModelError
 from moothall.spaces.delivery import PAYERS, of_chain
+from moothall.threads import is_async
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
+    from moothall.memory.memory import AnyMemory
     from moothall.reasoning.reply_request import ReplyRequest
 
 
@@ -45,6 +48,57 @@ def check_part(part: object, names: tuple[str, ...], what: str, id: object) -> N
         raise DefinitionError(
             f"agent {id!r}: {what}= needs an object with {', '.join(names)}, not {given}"
         )
+
+
+MemoryPart: TypeAlias = "AnyMemory | Callable[[str | None], AnyMemory] | str | os.PathLike[str]"
+"""What `memory=` takes: a memory, a function of a thread's id, or the path of a file."""
+
+
+def makes_memories(memory: Any) -> bool:
+    """Return whether it is a function of a thread's id rather than a memory."""
+    return callable(memory) and not hasattr(memory, "add_memory") and not isinstance(memory, type)
+
+
+def memory_part(memory: Any, id: object) -> Any:
+    """Return a given memory, checked; of a path, the memory in that file."""
+    if isinstance(memory, str | os.PathLike):
+        from moothall.memory.sqlite import SQLiteMemory
+
+        return SQLiteMemory(memory)
+    if not makes_memories(memory):
+        check_memory_part(memory, "memory", id)
+    return memory
+
+
+def check_memory_part(memory: object, what: str, id: object) -> None:
+    """Refuse what is not a memory, and one with async methods: nothing would await them."""
+    check_part(memory, ("add_memory", "get_memories"), what, id)
+    for name in ("add_memory", "get_memories"):
+        if is_async(getattr(memory, name)):
+            its = f"{name} of a {type(memory).__name__} is async"
+            raise DefinitionError(f"agent {id!r}: {what}= needs plain methods, and {its}")
+
+
+def has_threads(memory: Any) -> bool:
+    """Return whether a given memory serves several threads."""
+    return makes_memories(memory) or callable(getattr(memory, "thread", None))
+
+
+def memory_of_thread(given: Any, thread: str | None, id: object) -> Any:
+    """Return the memory of a thread: a part of the given one, or what the given function makes."""
+    if makes_memories(given):
+        made: Any = given(thread)
+        check_memory_part(made, "what the function of memory", id)
+        return made
+    if thread is None:
+        return given
+    if not has_threads(given):
+        raise DefinitionError(
+            f"agent {id!r}: thread= needs a memory with threads, such as SQLiteMemory, a function "
+            f"of the thread's id that makes one, or none given at all; {type(given).__name__} has "
+            "no thread(id)"
+        )
+    return given.thread(thread)
 
 
 def check_model(model: object, id: object) -> None:

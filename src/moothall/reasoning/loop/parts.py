@@ -28,7 +28,6 @@ from moothall.reasoning.loop.answer import OfferedActions, RequestedCall
 from moothall.reasoning.reply import Stop
 from moothall.reasoning.reply_request import ReplyRequest
 from moothall.reasoning.thread import Thread
-from moothall.threads import is_async
 from moothall.workflow import ReplyingOptions
 
 if TYPE_CHECKING:
@@ -136,20 +135,6 @@ class Looping(Protocol):
     def _approver(self) -> Approver | None:
         """Return its own approver, or its space's."""
         ...
-
-
-def makes_memories(memory: Any) -> bool:
-    """Return whether it is a function of a thread's id rather than a memory."""
-    return callable(memory) and not hasattr(memory, "add_memory") and not isinstance(memory, type)
-
-
-def check_memory_part(memory: object, what: str, id: str | int) -> None:
-    """Refuse what is not a memory, and one with async methods: nothing would await them."""
-    check_part(memory, ("add_memory", "get_memories"), what, id)
-    for name in ("add_memory", "get_memories"):
-        if is_async(getattr(memory, name)):
-            its = f"{name} of a {type(memory).__name__} is async"
-            raise DefinitionError(f"agent {id!r}: {what}= needs plain methods, and {its}")
 
 
 def messages_of(memory: AnyMemory, id: str | int) -> list[dict[str, Any]]:

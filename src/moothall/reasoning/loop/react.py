@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from moothall.action import (
@@ -16,10 +16,20 @@ from moothall.action import (
 from moothall.arguments import check_integer
 from moothall.context import SystemPrompt, check_system_prompt
 from moothall.environment import AnyEnvironment, Environment
-from moothall.errors import ConfigError, DefinitionError, StateError
+from moothall.errors import ConfigError, StateError
 from moothall.goal import Goal
-from moothall.memory.memory import AnyMemory, Memory
-from moothall.reasoning.group import budget_of, check_actions, check_model, check_part
+from moothall.memory.memory import Memory
+from moothall.reasoning.group import (
+    MemoryPart,
+    budget_of,
+    check_actions,
+    check_model,
+    check_part,
+    has_threads,
+    makes_memories,
+    memory_of_thread,
+    memory_part,
+)
 from moothall.reasoning.loop.answer import OfferedActions, as_action
 from moothall.reasoning.loop.given import MAX_RESULT_CHARS
 from moothall.reasoning.loop.parts import (
@@ -27,11 +37,9 @@ from moothall.reasoning.loop.parts import (
     TRIES,
     Actions,
     Check,
-    check_memory_part,
     checked_discover,
     checked_goals,
     checked_policy,
-    makes_memories,
     registry_of,
 )
 from moothall.reasoning.loop.recording import KIND, LoopState, catch_up, program_of
@@ -69,8 +77,9 @@ class ReActAgent(RecordedAgent):
             agents (with all their actions). Nobody else is offered them.
         goals: its goals
         memory: a memory, of which each thread has its part by `thread(id)`; or a function that
-            makes the memory of a thread from its id (None for the agent's own). By default each
-            thread remembers as much as fits half of the model's context, or 8,192 tokens if the
+            makes the memory of a thread from its id (None for the agent's own); or the path of a
+            file of its own, for a `SQLiteMemory`, with which conversations outlive a restart. By
+            default each thread remembers as much as fits half of the model's context, or 8,192 tokens if the
             model's `context_tokens` is None
         environment: where actions are executed
         system_prompt: the agent's role, as text for the model; or a function of the `Context` of a
@@ -118,7 +127,7 @@ class ReActAgent(RecordedAgent):
     outside_policy: AccessPolicy = ACCESS_REQUESTED
     environment: AnyEnvironment = _ENVIRONMENT
     discover: str | tuple[str, ...] | None = None
-    _memory: AnyMemory | Callable[[str | None], AnyMemory] | None = None
+    _memory: Any = None
     _goals: list[Goal] | None = None
 
     def __init__(
@@ -128,7 +137,7 @@ class ReActAgent(RecordedAgent):
         *,
         actions: Actions | None = None,
         goals: Iterable[Goal] | None = None,
-        memory: AnyMemory | Callable[[str | None], AnyMemory] | None = None,
+        memory: MemoryPart | None = None,
         environment: AnyEnvironment | None = None,
         system_prompt: SystemPrompt | None = None,
         max_iterations: int = MAX_ITERATIONS,
@@ -155,9 +164,7 @@ class ReActAgent(RecordedAgent):
         if goals is not None:
             self.goals = goals
         if memory is not None:
-            if not makes_memories(memory):
-                check_memory_part(memory, "memory", id)
-            self._memory = memory
+            self._memory = memory_part(memory, id)
         if environment is not None:
             check_part(environment, ("execute_action",), "environment", id)
             self.environment = environment
@@ -222,8 +229,8 @@ class ReActAgent(RecordedAgent):
         return self._memory_of(self._kept.default)
 
     @memory.setter
-    def memory(self, memory: AnyMemory | Callable[[str | None], AnyMemory]) -> None:
-        self._memory = memory
+    def memory(self, memory: MemoryPart) -> None:
+        self._memory = memory_part(memory, self.id)
         if self._threads is not None:
             for thread in (self._threads.default, *self._threads):
                 thread.memory = thread.looked = None
@@ -240,20 +247,8 @@ class ReActAgent(RecordedAgent):
         given = self._memory
         if given is None:  # atomic: several OS threads may be here at once
             given = self.__dict__.setdefault("_memory", self._bounded())
-        if makes_memories(given):
-            made: Any = given(thread)  # type: ignore[operator]
-            check_memory_part(made, "what the function of memory", self.id)
-            return made  # type: ignore[no-any-return]
-        whole: Any = given
-        if thread is None:
-            return whole  # type: ignore[no-any-return]
-        if not callable(getattr(whole, "thread", None)):
-            raise DefinitionError(
-                f"agent {self.id!r}: thread= needs a memory with threads, such as SQLiteMemory, a "
-                "function of the thread's id that makes one, or none given at all; "
-                f"{type(whole).__name__} has no thread(id)"
-            )
-        return whole.thread(thread)  # type: ignore[no-any-return]
+        made: Memory = memory_of_thread(given, thread, self.id)
+        return made
 
     def _end_run(self, key: str, thread: str | None) -> None:
         memory = self._kept.get(thread).memory
@@ -266,7 +261,7 @@ class ReActAgent(RecordedAgent):
 
     def _one_thread_only(self) -> str | None:
         given = self._memory
-        if given is None or makes_memories(given) or callable(getattr(given, "thread", None)):
+        if given is None or has_threads(given):
             return None
         return f"its memory, a {type(given).__name__}, has no thread(id)"
 
