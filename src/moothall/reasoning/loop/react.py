@@ -79,8 +79,8 @@ class ReActAgent(RecordedAgent):
         memory: a memory, of which each thread has its part by `thread(id)`; or a function that
             makes the memory of a thread from its id (None for the agent's own); or the path of a
             file of its own, for a `SQLiteMemory`, with which conversations outlive a restart. By
-            default each thread remembers as much as fits half of the model's context, or 8,192 tokens if the
-            model's `context_tokens` is None
+            default each thread remembers as much as fits half of the model's context, or 8,192
+            tokens if the model's `context_tokens` is None
         environment: where actions are executed
         system_prompt: the agent's role, as text for the model; or a function of the `Context` of a
             reply that returns it, sync or async. It is called once for each run, and a resumed run
