@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import re
 import threading
@@ -24,28 +23,7 @@ from moothall.orders.order import Order, ResearchOrder
 from moothall.studio import Studio
 from moothall.studio.cards import PageDesk
 from studio.conftest import a_studio
-
-
-class Told:
-    """What pages are told, one after the other."""
-
-    def __init__(self, studio: Studio) -> None:
-        self._feed = studio.feed
-        self._after = 0
-
-    def until(self, topic: str, **wanted: Any) -> dict[str, Any]:
-        """The next event that is so."""
-        waits = asyncio.wait_for(self._until(topic, wanted), 30)
-        with ThreadPoolExecutor(1) as thread:  # Playwright has a loop run in this one
-            return thread.submit(asyncio.run, waits).result()
-
-    async def _until(self, topic: str, wanted: dict[str, Any]) -> dict[str, Any]:
-        async for frame in self._feed.frames(self._feed.epoch, self._after):
-            for number, of, data in json.loads(frame)["events"]:
-                self._after = number
-                if of == topic and wanted.items() <= data.items():
-                    return dict(data)
-        raise AssertionError("the feed has ended")
+from studio.told import Told
 
 
 @pytest.fixture(scope="module")

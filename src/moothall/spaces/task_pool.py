@@ -134,6 +134,8 @@ class TaskPool:
             if worker.unbegun is not None:
                 # A task that is cancelled before it starts would never look at its coroutine.
                 worker.unbegun.close()
+                if worker.delivery is not None:
+                    worker.delivery.worker = None
                 worker.unbegun = worker.delivery = None
                 self._all.discard(worker)
             worker.task.cancel()

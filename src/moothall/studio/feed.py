@@ -92,7 +92,8 @@ class Feed:
                     after = after + len(events) if events else self.last
                     yield self._frame(after, events, reset=not events)
                 try:
-                    await asyncio.wait_for(news.wait(), _QUIET_S)
+                    async with asyncio.timeout(_QUIET_S):
+                        await news.wait()
                 except TimeoutError:
                     yield self._frame(after, [], reset=False)
                 news.clear()

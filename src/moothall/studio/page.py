@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
@@ -19,6 +19,8 @@ from moothall.journal.entry import ENDED
 STATIC: Final = Path(__file__).parent / "static"
 _TEXT: Final = 100_000
 """The most characters of a field."""
+_UNWRITABLE: Final = re.compile("[\0\ud800-\udfff]")
+"""What no file's name and no server's text can have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +61,8 @@ class Field:
         text = "" if given is None else given
         if not isinstance(text, str) or len(text) > _TEXT:
             raise ConfigError(f"“{self.label}” must be a text of at most {_TEXT:,} characters")
+        if _UNWRITABLE.search(text):
+            raise ConfigError(f"“{self.label}” must be text without NUL and half characters")
         if self.kind == "choice" and text and text not in dict(self.options):
             raise ConfigError(f"“{self.label}” must be one of those listed, got {text!r:.80}")
         return text
@@ -69,7 +73,7 @@ class Field:
         if (
             isinstance(given, bool)
             or not isinstance(given, int | float)
-            or not math.isfinite(given)
+            or not abs(given) <= sys.float_info.max  # as NaN is not
         ):
             raise ConfigError(f"“{self.label}” must be a number, got {str(given)!r:.80}")
         if given < 0:

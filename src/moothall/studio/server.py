@@ -16,6 +16,7 @@ from fastapi import APIRouter, Body, FastAPI, Request, Response, WebSocket, WebS
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
 from websockets import http11
 
 from moothall.errors import CardGone, ConfigError, MoothallError, NoSuchRun, SlashError
@@ -51,7 +52,9 @@ def application(hub: Hub, secret: str, host: str, front: Front, *, is_password: 
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
+        redirect_slashes=False,
     )
+    app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(MoothallError, _failed)
     app.add_exception_handler(RequestValidationError, _invalid)
     _shared(app, hub)
@@ -110,6 +113,11 @@ def _failed(request: Request, error: Exception) -> JSONResponse:
     return _Json(body, status)
 
 
+def _refused(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)  # of the framework: a body that is no JSON, no route
+    return _Json({"error": error.detail}, error.status_code, error.headers)
+
+
 def _invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     faults = [f"{each['loc'][-1]}: {each['msg']}" for each in error.errors()[:5]]
@@ -125,7 +133,8 @@ def _shared(app: FastAPI, hub: Hub) -> None:
 
         async def tell() -> None:
             async for frame in hub.feed.frames(epoch, after):
-                await asyncio.wait_for(socket.send_text(frame), _READS_S)
+                async with asyncio.timeout(_READS_S):
+                    await socket.send_text(frame)
 
         async def watch() -> None:
             # A page sends nothing here: it posts.

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import re
 import socket
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from moothall.approval import ApprovalRequest, Question
 from moothall.studio import Studio
 
 TOKEN = "t" * 20
@@ -80,7 +83,7 @@ def answered(connection: socket.socket, method: str = "GET") -> Answer:
     told.begin()
     # A stream of events has no end: its beginning tells that it was let in.
     endless = "event-stream" in told.headers.get("content-type", "")
-    text = "" if endless else told.read().decode()
+    text = "" if endless else told.read().decode(errors="replace")
     return Answer(told.status, told.headers, text)
 
 
@@ -121,3 +124,42 @@ def public(tmp_path: Any) -> Iterator[Port]:
     """A studio that other machines reach, with a password."""
     with Studio() as studio:
         yield served(studio, tmp_path / "runs.db", host="0.0.0.0", password=PASSWORD)
+
+
+class Asker:
+    """Asks a person, as an action does, in a loop of its own thread."""
+
+    def __init__(self, port: Port) -> None:
+        self.cards = port.studio.cards
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever)
+        self.thread.start()
+
+    def ask(self, asked: ApprovalRequest | Question) -> tuple[int, Any]:
+        """Put up a card; gives its number, and the future answer."""
+        if isinstance(asked, ApprovalRequest):
+            return self.put_up(self.cards.approve(asked))
+        return self.put_up(self.cards.answer(asked))
+
+    def put_up(self, asking: Coroutine[Any, Any, Any]) -> tuple[int, Any]:
+        """Put up a card in the loop; gives its number, and the future answer."""
+        before = {card["number"] for card in self.cards.to_json()}
+        answer = asyncio.run_coroutine_threadsafe(asking, self.loop)
+        # What the loop runs after the first step of `ask` runs after the card is there.
+        for _ in range(2):
+            asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self.loop).result(10)
+        (number,) = {card["number"] for card in self.cards.to_json()} - before
+        return number, answer
+
+    def close(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join(10)
+        self.loop.close()
+
+
+async def cancel_the_rest() -> None:
+    """Ask no more."""
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)

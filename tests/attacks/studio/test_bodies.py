@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from attacks.studio.conftest import KNOWN, Port, answered
+from attacks.studio.conftest import KNOWN, Asker, Port, answered, cancel_the_rest
 from moothall import Agent, NativeSpace, action
 from moothall.approval import ApprovalRequest, Question
 
@@ -213,51 +213,12 @@ def test_forms_take_no_nonsense(port: Port, form: str) -> None:
 # -- cards -----------------------------------------------------------------------------------------
 
 
-class Asker:
-    """Asks a person, as an action does, in a loop of its own thread."""
-
-    def __init__(self, port: Port) -> None:
-        self.cards = port.studio.cards
-        self.loop = asyncio.new_event_loop()
-        self.thread = threading.Thread(target=self.loop.run_forever)
-        self.thread.start()
-
-    def ask(self, asked: ApprovalRequest | Question) -> tuple[int, Any]:
-        """Put up a card; gives its number, and the future answer."""
-        if isinstance(asked, ApprovalRequest):
-            return self.put_up(self.cards.approve(asked))
-        return self.put_up(self.cards.answer(asked))
-
-    def put_up(self, asking: Coroutine[Any, Any, Any]) -> tuple[int, Any]:
-        """Put up a card in the loop; gives its number, and the future answer."""
-        before = {card["number"] for card in self.cards.to_json()}
-        answer = asyncio.run_coroutine_threadsafe(asking, self.loop)
-        # What the loop runs after the first step of `ask` runs after the card is there.
-        for _ in range(2):
-            asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self.loop).result(10)
-        (number,) = {card["number"] for card in self.cards.to_json()} - before
-        return number, answer
-
-    def close(self) -> None:
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self.thread.join(10)
-        self.loop.close()
-
-
 @pytest.fixture
 def asker(port: Port) -> Iterator[Asker]:
     asker = Asker(port)
     yield asker
     asyncio.run_coroutine_threadsafe(cancel_the_rest(), asker.loop).result(10)
     asker.close()
-
-
-async def cancel_the_rest() -> None:
-    """Ask no more."""
-    rest = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in rest:
-        task.cancel()
-    await asyncio.gather(*rest, return_exceptions=True)
 
 
 def delete(path: Any) -> ApprovalRequest:

@@ -298,7 +298,12 @@ class Store(ABC):
             return
         shapes = Shapes()
         for sequence, path, kind, at, data, stored in db.execute(
-            _SELECT, (run << 32 | last, (run + 1) << 32, sys.maxsize if most is None else most)
+            _SELECT,
+            (
+                run << 32 | last,
+                (run + 1) << 32,
+                sys.maxsize if most is None else min(most, sys.maxsize),
+            ),
         ):
             if sequence != last + 1:
                 raise self.damaged(f"entry {last + 1} of run {id!r} is missing")

@@ -360,7 +360,9 @@ class SocietyRouter(Router):
         for turn in list(self.turns):
             turn.cancelling = True
             self.tasks.cancel(turn)
-        while self.turns:
+        while any(
+            turn.worker is not None for turn in self.turns
+        ):  # a society that closes begins none
             await self.wait_turn_end()
 
     # -- services ----------------------------------------------------------------------------------

@@ -219,7 +219,7 @@ def _question(about: dict[str, Any], answer: dict[str, Any]) -> tuple[str, str]:
 
 def _decision(about: dict[str, Any], answer: dict[str, Any]) -> tuple[HumanDecision, str]:
     choice = answer.get("choice")
-    if choice not in _CHOICES:
+    if not isinstance(choice, str) or choice not in _CHOICES:
         raise ConfigError(f"choice must be one of {', '.join(_CHOICES)}, got {choice!r:.80}")
     given = {name: answer.get(name, "") for name in ("instruction", "reasoning")}
     for name, text in given.items():

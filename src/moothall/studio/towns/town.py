@@ -75,7 +75,7 @@ class Town:
         self._told = 0  # events so far
         self._layers: dict[str, str] = {}
         self._journal, self._publish = journal, publish
-        self._loop: asyncio.AbstractEventLoop | None = None  # of its run
+        self._loop: asyncio.AbstractEventLoop | None = None  # the society's, from its first step on
         self._fellow: Town | None = None  # which it leads or follows
         self._follows = False
         self._bell = asyncio.Event()  # set when a person has pressed something
@@ -110,7 +110,7 @@ class Town:
     async def _run(self, society: Society) -> None:
         order, id = self.order, self.run_id
         await record(order, self._journal, id, society)
-        self._loop, self._resumed_at = asyncio.get_running_loop(), time.monotonic()
+        self._resumed_at = time.monotonic()
         often = order.save_every
         await society.run(
             order.days, order.step, run_id=id, save_every=often, progress=self._after_step
@@ -120,6 +120,7 @@ class Town:
     async def _after_step(self, row: dict[str, Any]) -> None:
         """Wait after a step, on the society's loop, until the next one may begin."""
         assert self.society is not None
+        self._loop = asyncio.get_running_loop()
         for step, who, what in [*self.society.failures]:
             if step == row["step"]:
                 self._happened("failure", who, what[:300], step)
@@ -133,11 +134,12 @@ class Town:
         elif self._fellow is not None:
             self._fellow.ring()
         while not self._steps and self.step < self.order.steps:
-            left = self._waits(due)
-            if left is not None and left <= 0:
+            if (left := self._waits(due)) is not None and left <= 0:
                 break
+            # Not `wait_for`: before Python 3.12 it loses a cancellation that comes with the bell.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._bell.wait(), left)
+                async with asyncio.timeout(left):
+                    await self._bell.wait()
             self._bell.clear()
         self._held = self._steps = False
         self._resumed_at = time.monotonic()
