@@ -7,6 +7,7 @@ import os
 import secrets
 import sys
 from collections import Counter
+from pathlib import Path
 
 import psycopg
 import pytest
