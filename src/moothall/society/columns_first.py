@@ -1,24 +1,48 @@
-"""Drawn citizens by rules live in columns until somebody looks at an agent; then all are agents."""
+"""Drawn citizens by rules live in columns; who is looked at is an agent from then on.
+
+An agent lives among the rows as a population's full agents do. What rows cannot do or keep makes
+all citizens agents: what asks for all, agents that come or leave, and a state of an agent that no
+column could hold. Within a step this holds too, once the rows have had their turn.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from moothall.errors import ConfigError
+from moothall.message import BROADCAST
+from moothall.society import checkpoint
+from moothall.society.arrays import np
 from moothall.society.blocks import all_blocks
 from moothall.society.city.city import City
+from moothall.society.columns.want_table import Say
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
 from moothall.society.kernel.commit import Service
 from moothall.society.kernel.draw import Draws
+from moothall.society.kernel.intervention import Intervention, set_values
+from moothall.society.kernel.router import SocietyMailbox
 from moothall.society.people import drawn
+from moothall.society.population.books import leaves
 from moothall.society.population.engine import LocalEngine
 from moothall.society.population.life import answers_of
-from moothall.society.population.messages import messages_of
+from moothall.society.population.messages import is_heard_whole, messages_of, sent_of
 from moothall.society.population.population import Population
 
 MANY: Final = 1_000
 """Fewer citizens are agents from the start: a step of few costs less so."""
+_FEW: Final = 4
+"""Once one in so many is an agent, all become agents: beside rows, an agent costs three times."""
+_PROFILE: Final = (
+    *("age", "gender", "education", "household", "skill", "occupation", "interests", "income"),
+)
+_PERSON: Final = (
+    *("home", "profile", "work", "money", "needs", "opinions", "school", "jobless"),
+    *("income", "relations", "kin", "place", "moving"),
+)
+"""The status of a citizen that has not lived yet, in the order of `make_people`."""
 
 
 def in_columns(
@@ -30,6 +54,7 @@ def in_columns(
     engine: Any,
     journal: Any,
     facts: Any,
+    mailbox: int,
 ) -> bool:
     """Return whether the citizens of a society may live in columns, which nobody can tell."""
     shipped = (*services.values(), *([facts] if callable(facts) else []))
@@ -39,6 +64,7 @@ def in_columns(
         and type(city) is City
         and model is None
         and journal is None
+        and mailbox >= MANY  # a row is not told that a mailbox was full
         and (engine is None or (type(engine) is LocalEngine and engine.rows))
         and all(_is_shipped(each) for each in shipped)
     )
@@ -63,29 +89,61 @@ def name_of(population: Population, row: int) -> str:
     return drawn.name_of(Draws(population.seed, int(population.ids[row]), 0), gender)
 
 
+class Citizens(Sequence[Any]):
+    """The citizens of a society in columns: who is taken is an agent; who goes through all, all."""
+
+    def __init__(self, society: Any) -> None:
+        self._society = society
+
+    def __len__(self) -> int:
+        return len(self._society.ids())
+
+    def __getitem__(self, at: Any) -> Any:
+        found = range(len(self))[at]  # raises as a list does
+        if isinstance(at, slice):
+            few = len(found) * _FEW < len(self)
+            return [self[each] for each in found] if few else [*self][at]
+        return self._society._looked_at(found)
+
+    def __iter__(self) -> Iterator[Any]:
+        self._society._as_agents()
+        return iter(self._society.agents)
+
+
+# -- agents made of rows ---------------------------------------------------------------------------
+
+
+def look_at(society: Any, rows: Iterable[int]) -> None:
+    """Make some rows agents; all, if they are many."""
+    population: Population = society.population
+    new = [row for row in dict.fromkeys(rows) if row not in population.agents]
+    if (len(new) + len(population.agents)) * _FEW >= len(population):
+        society._made_agents()
+        return
+    for row in new:
+        agent = _agent_of(society, row)
+        population.agents[row] = agent
+        population.full[row] = True
+        society._mailbox_of_row(agent, row)
+        if society._wanted is not None:  # the row has had its turn
+            agent._mailbox.answers = agent._mailbox.mail = ()
+            society._turned.append(row)
+
+
 def become_agents(society: Any, kept: Mapping[str, dict[str, Any]]) -> None:
     """Make all rows of a society's population agents, and their services those of agents.
 
-    A citizen has the status, answers and messages of its row; its stream is empty.
+    A citizen has the status, answers and messages of its row; its stream is empty. Who is an agent
+    stays the same.
     """
     population: Population = society.population
-    old, number = society.books, society.number
-    if number:
-        agents = [
-            CitizenAgent(
-                row + 1,
-                name_of(population, row),
-                memory=CitizenMemory(population.status_of(row)),
-                blocks=all_blocks(),
-            )
-            for row in range(len(population))
-        ]
-    else:
-        given: Any = {"seed": population.seed, "params": population.people}
-        made = drawn.make_people(population.city, len(population), **given)
-        agents = drawn.citizens(made)
-    had = [(answers_of(old, row), messages_of(society, row)) for row in range(len(agents))]
+    old, router, wanted = society.books, society.router, society._wanted
+    made = [
+        (population.agents.get(row) or _agent_of(society, row), *_told(society, row))
+        for row in range(len(population))
+    ]
     state = old.state_dict()
+    settled = {row: population.settled_status(row) for row in population.agents}
     for id, service in society.services.items():
         vars(service).clear()
         vars(service).update(kept[id])
@@ -93,7 +151,149 @@ def become_agents(society: Any, kept: Mapping[str, dict[str, Any]]) -> None:
     new = society.books = society.new_books()
     for name in ("step", "clock", "seconds", "travelled"):
         setattr(new, name, getattr(old, name))
-    for agent, (answers, mail) in zip(agents, had, strict=True):
-        mailbox = society._add(agent, society.router)
-        mailbox.answers, mailbox.mail = answers, mail
+    for row, (agent, answers, mail) in enumerate(made):
+        if row in settled:
+            status, mailbox = agent.memory.status, router.mailboxes.pop(str(agent.id))
+            own = {name: status.get(name) for name in settled[row]}
+            status.update(settled[row])
+            router.mailboxes[mailbox.id] = mailbox  # again, in the order of ids
+            society.enter_books(mailbox)
+            status.update(own)  # what it changed of its own is undone in the commit stage
+        else:
+            mailbox = society._enter(agent, router, now=True)
+            mailbox.answers, mailbox.mail = answers, mail
     new.load_state_dict(state)
+    for kind, table in (wanted or {}).items():
+        for at, row in enumerate(table.sender.tolist()):
+            if kind is Say:
+                router.sent.append(sent_of(population, table, at))
+            else:
+                made[row][0]._mailbox.want(table.want(at, population))
+    if wanted:
+        wanted.clear()
+    society._turned.clear()
+
+
+def _agent_of(society: Any, row: int) -> Any:
+    """Return a new agent with the status of a row."""
+    population: Population = society.population
+    status = population.status_of(row)
+    if society.number == 0 and society._wanted is None:
+        profile, school = status["profile"], population.of_kind("school", 1)
+        without = set() if 5 <= profile["age"] < 18 and len(school) else {"school"}
+        without |= set() if status["jobless"] == 0 else {"jobless"}
+        status["profile"] = {name: profile[name] for name in _PROFILE if name in profile}
+        status = {name: status[name] for name in _PERSON if name in {*status} - without}
+    name, memory = name_of(population, row), CitizenMemory(status)
+    return CitizenAgent(row + 1, name, memory=memory, blocks=all_blocks())
+
+
+def _told(society: Any, row: int) -> tuple[Any, Any]:
+    """Return the answers and the messages of a row, which it has no more after its turn."""
+    if society._wanted is not None or row in society.population.agents:
+        return (), ()
+    return answers_of(society.books, row), messages_of(society, row)
+
+
+# -- what rows cannot do ---------------------------------------------------------------------------
+
+
+def make_ready(society: Any) -> None:
+    """Make agents of rows that could not live the step, or hear what is said; all, if need be."""
+    if society._wanted is None:
+        for each in society.interventions:
+            if society._by_rows and each.falls_in(society.number, society.clock):
+                _before_intervention(society, each)
+    population: Population | None = society.population
+    if population is None or not population.agents:
+        return
+    if not all(_fits(population, row, agent) for row, agent in population.agents.items()):
+        society._made_agents()
+        return
+    society.router.thread.drain()
+    told = [each for each in society.router.sent if not is_heard_whole(population, each)]
+    if any(each.envelope.to == BROADCAST for each in told):
+        society._made_agents()
+    elif told:
+        look_at(society, [population.row_of(each.envelope.to) for each in told])
+
+
+def _fits(population: Population, row: int, agent: Any) -> bool:
+    """Return whether others can see an agent as they see rows."""
+    status = agent.memory.status
+    try:
+        for name in ("home", "work"):
+            population.place_number(status[name])
+    except (ConfigError, KeyError):
+        return False
+    return bool(status.get("moving") == population.settled_status(row)["moving"])
+
+
+def _before_intervention(society: Any, intervention: Intervention) -> None:
+    """Make agents of those whose status could not hold what an intervention says."""
+    population, books, whose = society.population, society.books, intervention.citizens
+    if not intervention.status and not intervention.tell:
+        return
+    rows: Any = None
+    if isinstance(whose, list):
+        rows = [row for id in whose if (row := population._row(id)) is not None]
+        strange = len({*whose}) < len(whose)
+    else:
+        try:
+            rows = books.rows_with(whose or {})
+            strange = not len(rows)
+        except ConfigError:
+            strange = True
+    kept = None if strange else _keeps(books, intervention.status, rows)
+    if kept is None:
+        society._made_agents()
+    elif intervention.tell or society.number == 0 or not kept:
+        look_at(society, map(int, rows))
+
+
+def _keeps(books: Any, values: Mapping[str, Any], rows: Any) -> bool | None:
+    """Return whether rows keep these values as agents do; None: a column of them cannot."""
+    population, arrays = books.population, books.population.arrays
+    named = {name: each for path, each in leaves(values) if (name := books.named(path))}
+    alike = len(named) == len([*leaves(values)])
+    kept: bool | None = True
+    rows = [row for row in rows if not population.full[row]] or rows
+    for row in rows[:1] if alike else rows:
+        was = {name: np.copy(each[row]) for name, each in arrays.items()}
+        try:
+            kept = None
+            for name, value in named.items():
+                population.put(name, row, books.number(name, value))
+            kept = bool(population.full[row])
+            if not kept:
+                status = population.status_of(row)
+                set_values(status, values)
+                population.pull(row, status)
+                made = population.status_of(row)
+                kept = json.dumps(made, sort_keys=True) == json.dumps(status, sort_keys=True)
+        except (ConfigError, AttributeError, KeyError, TypeError, ValueError):
+            pass
+        for name, each in was.items():
+            if not np.array_equal(arrays[name][row], each):  # a slot not written stays free
+                arrays[name][row] = each
+        if not kept:
+            break
+    return kept
+
+
+# -- what is told of all ---------------------------------------------------------------------------
+
+
+def state_of(society: Any) -> dict[str, Any]:
+    """Return the state that a society has once all are agents, and leave them rows."""
+    population: Population = society.population
+    mailboxes = []
+    for row in range(len(population)):
+        agent = population.agents.get(row)
+        mailbox: Any = None if agent is None else agent._mailbox
+        if mailbox is None:
+            mailbox = SocietyMailbox(_agent_of(society, row), society, society.router)
+            mailbox.agent.memory.status.update(population.settled_status(row))
+            mailbox.answers, mailbox.mail = _told(society, row)
+        mailboxes.append(mailbox)
+    return checkpoint.state_with(society, mailboxes)

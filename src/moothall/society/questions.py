@@ -198,8 +198,6 @@ class Experiments(Steps):
             ConfigError: its step is past or has begun, or it closes a place that is unknown
             JournalError: it cannot be recorded in the run
         """
-        if isinstance(intervention, Intervention) and (intervention.status or intervention.tell):
-            self._as_agents()
         self._start()
         self._thread.call(self._intervene, intervention)
 

@@ -8,7 +8,7 @@ import json
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -71,9 +71,10 @@ class Society(Experiments):
             file of a table (`read_people`), both with all blocks; or a `Population`, whose city,
             seed and blocks the society then uses. 1,000 drawn citizens or more of a `City` live in
             columns, to the same effect, unless there is a model, a journal, an engine, a service
-            or a function for `facts` of your own. Once anything asks for agents (`agents`, `add`,
-            `remove`, `observe`, `intercept`, `statistics`, `state_dict`, a run with `out`, an
-            intervention with `status` or `tell`), all are agents from then on, with empty streams
+            or a function for `facts` of your own. A citizen that is taken, `agents[n]`, is an
+            agent among them from then on, with an empty stream, and so is whom an intervention
+            tells something. What asks for all makes all agents: going through `agents`, `add`,
+            `remove`, `replace`, `observe`, `intercept`, `statistics`, `load_state_dict`, `out`
         city: a `City`, a `Network`, a `Grid`, or None
         seed: the seed of all random numbers
         model: the model, or its name, for citizens without their own model
@@ -133,7 +134,7 @@ class Society(Experiments):
         self.services: dict[str, Service] = given.services_of(services)
         parts: Any = {"model": model, "engine": engine, "journal": journal, "facts": facts}
         self._by_rows = type(self) is Society and columns_first.in_columns(
-            citizens, city, self.services, **parts
+            citizens, city, self.services, mailbox=mailbox, **parts
         )
         if self._by_rows:
             self._kept = columns_first.copies_of(self.services)
@@ -176,20 +177,38 @@ class Society(Experiments):
 
     # -- citizens in columns ----------------------------------------------------------------------
 
+    @property
+    def agents(self) -> Sequence[Any]:
+        """The agents, in id order; a citizen in columns becomes one when it is taken, `[n]`."""
+        columns = self._by_rows and not self._closed
+        return columns_first.Citizens(self) if columns else super().agents
+
+    def _looked_at(self, row: int) -> Any:
+        def look() -> Any:
+            if self._by_rows and self.population is not None:
+                columns_first.look_at(self, [row])
+            return self.mailboxes[row].agent if self.population is None else agents[row]
+
+        agents = {} if self.population is None else self.population.agents
+        return agents[row] if row in agents else self._at_rest(look)
+
     def _as_agents(self) -> None:
-        if not self._by_rows or self._closed:
-            return
+        if self._by_rows and not self._closed:
+            self._at_rest(self._made_agents)
+
+    def _at_rest(self, function: Callable[[], Any]) -> Any:
+        """Call a function on the loop where no row has its turn; return what it returns."""
+
+        async def between() -> Any:
+            async with self._between:
+                return function()
+
         self._start()
         if threading.get_ident() != self._thread.ident:
-            self._thread.run(self._become_agents).result()
-        elif self._in_step:
+            return self._thread.run(between).result()
+        if self._in_step and self._wanted is None:
             raise StateError(f"step {self.number} is under way: look at citizens between two steps")
-        else:
-            self._made_agents()
-
-    async def _become_agents(self) -> None:
-        async with self._between:
-            self._made_agents()
+        return function()
 
     def _made_agents(self) -> None:
         if self._by_rows:
@@ -199,6 +218,10 @@ class Society(Experiments):
                 columns_first.become_agents(self, self._kept)
             finally:
                 self.router.at_own_work = False
+
+    def _make_ready(self) -> None:
+        if self._by_rows:
+            columns_first.make_ready(self)
 
     def ids(self) -> list[str]:
         """Return the ids of the agents, and of drawn citizens, in the order of their coming."""
@@ -210,6 +233,11 @@ class Society(Experiments):
         """Remove an agent, as from every space."""
         self._as_agents()
         super().remove(agent)
+
+    def replace(self, agent: Agent, new: Agent) -> None:
+        """Put an agent in the place of another of the same id, as every space does."""
+        self._as_agents()
+        super().replace(agent, new)
 
     def observe(
         self, callback: Callable[[dict[str, Any]], Any], *, everywhere: bool = False
@@ -511,8 +539,8 @@ class Society(Experiments):
         Raises:
             StateError: a step is under way, or an agent's state is not JSON data
         """
-        self._as_agents()
-        made: dict[str, Any] = self._on_loop(state_of, self)
+        columns = self._by_rows and not self._closed
+        made: dict[str, Any] = self._on_loop(columns_first.state_of if columns else state_of, self)
         return made
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, cast
 
 from moothall import tracing
@@ -24,7 +24,13 @@ from moothall.society.metrics import METRICS, Measure
 from moothall.society.population.books import RowBooks
 from moothall.society.population.changing import change_rows
 from moothall.society.population.engine import Engine
-from moothall.society.population.life import leave_mailbox, measured, run_population, take_mailbox
+from moothall.society.population.life import (
+    answers_of,
+    leave_mailbox,
+    measured,
+    run_population,
+    take_mailbox,
+)
 from moothall.society.population.messages import deliver_to_rows, row_messages
 from moothall.society.population.population import Population
 from moothall.spaces.delivery import Delivery
@@ -65,6 +71,8 @@ class Steps(Space):
     _turn_timeout_s: float
     _interceptors: tuple[Interceptor, ...] = ()
     _in_step = False
+    _by_rows = False  # whether citizens live in columns by the society's own choice
+    _wanted: dict[Any, Any] | None = None  # what rows want, while agents have their turns
     _broken = ""
 
     def __init__(self, **options: Any) -> None:
@@ -77,6 +85,7 @@ class Steps(Space):
         self._order: list[SocietyMailbox] | None = []
         self._come: list[SocietyMailbox] = []
         self._gone: list[str] = []
+        self._turned: list[int] = []  # the rows that became agents after their turn
         # What failed in this step: the sort key, who and what.
         self._failed: list[tuple[tuple[Any, ...], str, str]] = []
 
@@ -100,6 +109,7 @@ class Steps(Space):
             )
         router = self.router
         await self._all_here()
+        self._make_ready()
         self._broken = f"step {self.number} was broken off"
         self._in_step = True
         self._failed = []
@@ -110,14 +120,17 @@ class Steps(Space):
             early = router.collect(self._interceptors)  # messages sent since the last step
             heard = router.deliver(early) + deliver_to_rows(self, early, True)
             tables: dict[Any, Any] = {}
+            self._wanted = None
             view = self._view_now()
             del self.news[: len(view.news)]  # later announcements are for the next step
             if self.population is not None:
                 router.at_own_work = True  # calls of numpy may keep the interpreter for seconds
                 tables = await run_population(self.population, view, self.books, self._engine)
                 router.at_own_work = False
+            self._wanted = tables
             await self._engine.run(self._perceive(view), router)
             router.at_own_work = True
+            self._make_ready()
             to_services = [s for s in early if s.envelope.to in self._reached]
             row = self._commit(heard, to_services, tables)
         except asyncio.CancelledError:
@@ -125,7 +138,7 @@ class Steps(Space):
             raise
         finally:
             router.at_own_work = False
-            self._in_step = False
+            self._in_step, self._wanted = False, None
         self._broken = ""
         return row
 
@@ -216,6 +229,10 @@ class Steps(Space):
         sent = router.collect(self._interceptors)
         to_services += [each for each in sent if each.envelope.to in self._reached]
         self._settle(to_services, tables)
+        for number in self._turned:
+            mailbox = cast(Any, self.population).agents[number]._mailbox
+            mailbox.answers = answers_of(books, number)
+        self._turned.clear()
         books.end_step()
         books.check(total)
         if to_services:  # deliver the services' answers in the next step too
@@ -295,9 +312,8 @@ class Steps(Space):
         return cast(SocietyRouter, self._router or self._start())
 
     @property
-    def agents(self) -> list[Any]:
+    def agents(self) -> Sequence[Any]:
         """The full agents, in id order."""
-        self._as_agents()
         return [mailbox.agent for mailbox in self.mailboxes]
 
     @property
@@ -321,9 +337,13 @@ class Steps(Space):
         if str(agent.id) in self._reached:
             raise ConfigError(f"{agent.id!r} is the id of a service: give the agent another")
         self._as_agents()
+        return self._enter(agent, router)
+
+    def _enter(self, agent: Agent, router: Router, *, now: bool = False) -> Mailbox:
+        """Add an agent to the books, within a step in the commit stage, or now."""
         mailbox = cast(SocietyMailbox, super()._add(agent, router))
         self._order = None
-        if self._in_step:
+        if self._in_step and not now:
             self._come.append(mailbox)
             return mailbox
         try:
@@ -387,6 +407,9 @@ class Steps(Space):
     def _as_agents(self) -> None:
         """Make agents of citizens that live in columns by the society's own choice."""
 
+    def _make_ready(self) -> None:
+        """Make agents of those that cannot go on in columns."""
+
     def _row_name(self, id: str) -> str:
         """Return the name of a row; only drawn citizens have any."""
         return ""
@@ -398,7 +421,7 @@ class Steps(Space):
         return RowBooks(self.city, self.services, self.population)
 
     def _mailbox_of_row(self, agent: Agent, row: int) -> None:
-        self._add(agent, self.router)
+        self._enter(agent, self.router, now=True)
         take_mailbox(self, agent, row)
 
     def _detach_row(self, agent: Agent, row: int) -> None:

@@ -57,7 +57,7 @@ def run_simulation(order: SimulateOrder, as_json: bool, recorded: Recorded | Non
                 await record(order, recorded.journal, recorded.run_id, town)
                 if as_json:
                     print_line("run", recorded.began)
-            agents: list[Any] = town.agents
+            agents = [*town.agents]
             people = [{"id": a.id, "name": a.name, **a.memory.status} for a in agents]
             hashes = {"city_sha256": town.city.sha256, "people_sha256": _sha256(town, people)}
             tables: Tables | None = None

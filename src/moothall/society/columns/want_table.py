@@ -9,7 +9,17 @@ from typing import Annotated, Any, Final
 from moothall.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.columns.register import Register
-from moothall.society.kernel.wants import KINDS, WHO, Answer, Want, fields_in_rows
+from moothall.society.kernel.wants import (
+    KINDS,
+    PLACE,
+    WHO,
+    Answer,
+    Follow,
+    Move,
+    Pay,
+    Want,
+    fields_in_rows,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +84,9 @@ class Table:
         part = self.rows_of(row, row + 1)
         made = []
         for at in range(part.start, part.stop):
-            why = int(self.reason[at])
-            value = None if why else int(self.value[at])
-            made.append(Answer(self.want(at, population), not why, REFUSED[why], value))
+            why, want = int(self.reason[at]), self.want(at, population)
+            value = None if why or self.kind in (Follow, Pay) else int(self.value[at])
+            made.append(Answer(want, not why, _in_words(why, want, row, population), value))
         return made
 
     def want(self, at: int, population: Register) -> Any:
@@ -87,6 +97,18 @@ class Table:
             for name, values in self.fields.items()
         }
         return self.kind(**fields)
+
+
+def _in_words(why: int, want: Want, row: int, population: Register) -> str:
+    """Return why a want of a row was refused; of moves the words that `Books` has."""
+    if isinstance(want, Move) and why in (FULL, NO_WAY, ON_WAY):
+        at, to = (
+            population.decoded(PLACE, int(population.arrays[name][row]))
+            for name in ("place", "moving_to")
+        )
+        words = {FULL: f"{want.to} is full", ON_WAY: f"on the way to {to}"}
+        return words.get(why, f"there is no way from {at} to {want.to}")
+    return REFUSED[why]
 
 
 def joined(kind: type[Want], parts: Sequence[tuple[Any, Mapping[str, Any]]]) -> Table:

@@ -256,27 +256,26 @@ class RowBooks(Books):
             rows: Any = [row for row in found.values() if row is not None]
         else:
             try:
-                rows = self._rows_with(whose or {})
+                rows = self.rows_with(whose or {})
             except ConfigError as error:
                 return [f"citizens: {error}"]
             if whose and not len(rows):
                 return [nobody_with(whose)]
         population.written()
         others: list[tuple[str, ...]] = []
-        for path, value in _leaves(values):
-            if not (name := self._named(path)):
+        for path, value in leaves(values):
+            if not (name := self.named(path)):
                 others.append(path)
                 continue
             try:
-                population.put(name, rows, self._number(name, value))
+                population.put(name, rows, self.number(name, value))
             except ConfigError as error:
                 failed.append(f"status: {error}")
                 fits = False
         if fits:
             failed += [f"status: {why}" for why in self._set_by_blocks(values, rows, others)]
-        for row, agent in population.agents.items():
-            if fits and row in set(rows):
-                set_values(agent.memory.status, values)
+        for row in set(rows) & {*population.agents} if fits else ():
+            set_values(population.agents[row].memory.status, values)
         return failed
 
     def _set_by_blocks(
@@ -303,24 +302,25 @@ class RowBooks(Books):
         no = (".".join(path) for path in paths if rows and path not in known)
         return [f"the population has no column for {each}" for each in no]
 
-    def _rows_with(self, values: Mapping[str, Any]) -> Any:
-        """Return the rows whose status has these values."""
+    def rows_with(self, values: Mapping[str, Any]) -> Any:
+        """Return the rows whose status has these values. ConfigError: no status can."""
         population = self.population
         fits = np.ones(len(population), bool)
-        for path, value in _leaves(values):
-            if not (name := self._named(path)):
+        for path, value in leaves(values):
+            if not (name := self.named(path)):
                 raise ConfigError(f"the population has no column for {'.'.join(path)}")
-            own, number = population.columns[name], self._number(name, value)
+            own, number = population.columns[name], self.number(name, value)
             same = np.shape(number) == own.shape[1:]
             fits &= same and (own == number).reshape(len(own), -1).all(axis=1)
         return np.flatnonzero(fits)
 
-    def _named(self, path: tuple[str, ...]) -> str:
+    def named(self, path: tuple[str, ...]) -> str:
         """Return the name of the column that has a value of a status; empty if there is none."""
         own = ((name, each) for name, each in self.population.declared.items() if not each.own)
         return next((name for name, each in own if (each.key or (name,)) == path), "")
 
-    def _number(self, name: str, value: Any) -> Any:
+    def number(self, name: str, value: Any) -> Any:
+        """Return what stands for a value in a column. Raises ConfigError if nothing does."""
         population = self.population
         return population.declared[name].number_of(name, value, population.place_number)
 
@@ -357,11 +357,12 @@ def _of_agents(
         yield each.token, next(given[each.sender])
 
 
-def _leaves(
+def leaves(
     values: Mapping[str, Any], path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield the values within nested dicts, each with its path."""
     for name, value in values.items():
         if isinstance(value, Mapping):
-            yield from _leaves(value, (*path, name))
+            yield from leaves(value, (*path, name))
         else:
             yield (*path, name), value

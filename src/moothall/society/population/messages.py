@@ -15,7 +15,7 @@ from moothall.society.columns.want_table import Say, Table
 from moothall.society.kernel.router import Sent
 from moothall.society.kernel.wants import WHO
 from moothall.society.population.population import Population
-from moothall.spaces.delivery import Delivery
+from moothall.spaces.delivery import SEND, Delivery
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 
@@ -53,7 +53,7 @@ def row_messages(society: Any, said: Table | None) -> Table | None:
     to = said.fields["to"]
     real = (to < 0) | population.full[np.maximum(to, 0)]
     real |= bool(society._interceptors or router.observers)
-    router.sent += [_sent(population, said, at) for at in np.flatnonzero(real).tolist()]
+    router.sent += [sent_of(population, said, at) for at in np.flatnonzero(real).tolist()]
     fields = {name: values[~real] for name, values in said.fields.items()}
     return Table(Say, said.sender[~real], fields)
 
@@ -70,6 +70,9 @@ def deliver_to_rows(society: Any, sent: list[Sent], more: bool, said: Table | No
         envelope = each.envelope
         to = population._row(envelope.to) if envelope.to != BROADCAST else -1
         if to is None or (to >= 0 and population.full[to]):
+            continue
+        if society._by_rows and not is_heard_whole(population, each):
+            router.sent.append(each)  # of another thread: before the next step somebody hears it
             continue
         if envelope.name != "say":
             logger.debug("%s: rows receive only what is sent by `say`", envelope)
@@ -110,6 +113,18 @@ def deliver_to_rows(society: Any, sent: list[Sent], more: bool, said: Table | No
     return len(books.messages) - waiting
 
 
+def is_heard_whole(population: Population, sent: Sent) -> bool:
+    """Return whether no row that receives a message loses any of it."""
+    envelope, args = sent.envelope, sent.envelope.args
+    to = population._row(envelope.to)
+    if envelope.to != BROADCAST and (to is None or population.full[to]):
+        return True
+    topic, opinion, text = _heard(population, args)
+    said: dict[str, Any] = {"content": population.words[text]} if text >= 0 else {}
+    said |= {"topic": population.words[topic], "opinion": opinion} if topic >= 0 else {}
+    return sent.kind == SEND and envelope.name == "say" and said == args
+
+
 def messages_of(society: Any, row: int) -> list[Sent]:
     """Return a row's messages as real messages."""
     messages: Messages | None = society.books.messages
@@ -118,10 +133,11 @@ def messages_of(society: Any, row: int) -> list[Sent]:
     own = messages.taken(messages.rows_of(row, row + 1))
     fields = {"to": own.receiver, "text": own.text, "topic": own.topic, "opinion": own.opinion}
     table = Table(Say, own.sender, fields)
-    return [_sent(society.population, table, at) for at in range(len(own))]
+    return [sent_of(society.population, table, at) for at in range(len(own))]
 
 
-def _sent(population: Population, said: Table, at: int) -> Sent:
+def sent_of(population: Population, said: Table, at: int) -> Sent:
+    """Return what a row says as a real message."""
     say = said.want(at, population)
     sender = str(population.decoded(WHO, int(said.sender[at])))
     args = {"content": say.text or ""}

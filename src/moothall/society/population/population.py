@@ -155,8 +155,10 @@ class Population(Register):
         """Return the current column, also from workers and full agents."""
         if self.source is not None:
             self.source.pull([name])
-        for row, agent in self.agents.items():
-            self.pull(row, agent.memory.status, (name,))
+        if self.agents and name not in SETTLED:
+            writers = self._writers((name,))
+            for row, agent in self.agents.items():
+                self._pull(row, agent.memory.status, (name,), writers)
         return np.asarray(self.arrays[name])
 
     def written(self) -> None:
@@ -279,7 +281,17 @@ class Population(Register):
 
     def pull(self, row: int, status: dict[str, Any], names: Iterable[str] = ()) -> None:
         """Write a full agent's status into columns. Raises ConfigError: a value does not fit."""
-        for name in names or self.declared:
+        self._pull(row, status, names or self.declared, self._writers(names))
+
+    def _writers(self, names: Iterable[str]) -> list[Any]:
+        """Return the blocks that write some columns of a status themselves; of no names, of any."""
+        blocks = (each for each in self.blocks if hasattr(each, "from_status"))
+        return [each for each in blocks if not names or writes(each, names)]
+
+    def _pull(
+        self, row: int, status: dict[str, Any], names: Iterable[str], writers: Iterable[Any]
+    ) -> None:
+        for name in names:
             if name in SETTLED or name not in self.declared or self.declared[name].own:
                 continue
             column = self.declared[name]
@@ -290,9 +302,8 @@ class Population(Register):
                 self.put(name, row, value)
             except ConfigError as error:
                 raise ConfigError(f"citizen {self.id_of(row)}: {error}") from None
-        for block in self.blocks:
-            if hasattr(block, "from_status") and (not names or writes(block, names)):
-                block.from_status(self, row, status)
+        for block in writers:
+            block.from_status(self, row, status)
 
     def put(self, name: str, rows: Any, value: Any) -> None:
         """Write a value into a column of some rows. Raises ConfigError: it does not fit."""

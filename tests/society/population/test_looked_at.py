@@ -1,0 +1,335 @@
+"""Citizens in columns whom somebody looks at live as agents, all others as rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moothall.society import (
+    CitizenAgent,
+    City,
+    Feed,
+    Intervention,
+    Move,
+    OtherBlock,
+    Society,
+    make_economy,
+)
+
+COUNT = 1000
+CITY = City.generate(seed=5, citizens=COUNT + 10)
+LOOKED = (0, 6, 250, 499, 999)
+
+
+def made(start: str = "2026-01-05T09:00") -> Society:
+    """A town whose citizens live in columns."""
+    services = [*make_economy(CITY, seed=5), Feed()]
+    return Society(COUNT, CITY, seed=5, services=services, start=start)
+
+
+def known(agent: Any) -> str:
+    """All that a citizen is and remembers, byte by byte."""
+    box = agent._mailbox
+    return json.dumps([agent.id, agent.name, agent.memory.state_dict(), repr([*box.answers])])
+
+
+def alike(town: Society, agents: Society, exactly: bool = True) -> None:
+    """Fail where a town differs from one of agents, looking at all citizens."""
+    assert town.metrics == agents.metrics
+    assert town.failures == agents.failures
+    assert town.books.state_dict() == agents.books.state_dict()
+    for mine, theirs in zip([*town.agents], [*agents.agents], strict=True):
+        for name, value in theirs.status.items():
+            own = mine.status.get(name)
+            if name == "plan":  # a row's does not say where it went
+                own, value = (each[theirs.status["now"] :] for each in (own, value))
+            elif name == "stuck":
+                own, value = bool(own), bool(value)
+            assert own == value, (mine.id, name)
+
+
+@pytest.mark.parametrize("before", (pytest.param(0, marks=pytest.mark.long), 3))
+async def test_a_citizen_that_is_looked_at_lives_as_in_a_town_of_agents(before: int) -> None:
+    async with made() as town, made() as agents:
+        for each in (town, agents):
+            if before:
+                await each.run(steps=before)
+        every = [*agents.agents]
+        some = [town.agents[number] for number in LOOKED]
+        assert [each.id for each in some] == [number + 1 for number in LOOKED]
+        for _ in range(12):
+            for number, one in zip(LOOKED, some, strict=True):
+                assert known(one) == known(every[number])
+                assert town.agents[number] is one
+            assert await town.step() == await agents.step()
+        assert town.population is not None
+        assert town.ids() == agents.ids()
+        alike(town, agents)
+        assert town.population is None
+        assert [town.agents[number] for number in LOOKED] == some  # they have stayed the same
+        assert await town.run(steps=3) == await agents.run(steps=3)
+        alike(town, agents)
+        assert [known(each) for each in some] == [known(every[number]) for number in LOOKED]
+
+
+async def test_agents_of_columns_are_a_sequence() -> None:
+    async with made() as town:
+        agents: Any = town.agents
+        assert len(agents) == COUNT
+        assert agents[-1].id == COUNT
+        assert [each.id for each in agents[2:5]] == [3, 4, 5]
+        assert town.agents[0].space is town
+        with pytest.raises(IndexError):
+            agents[COUNT]
+        with pytest.raises(TypeError):
+            agents["1"]
+        assert town.population is not None
+        assert town.population.full.sum() == 5
+        assert [each.id for each in agents] == [*range(1, COUNT + 1)]
+        assert town.population is None
+
+
+def hungry(town: Society) -> None:
+    """Change a need of one."""
+    town.agents[8].status["needs"]["hunger"] = 100
+
+
+def remembering(town: Society) -> None:
+    """Have one remember something."""
+    town.agents[8].memory.note(town.number, "Heard: the mill burns")
+
+
+def attributed(town: Society) -> None:
+    """Give one an attribute that no column has."""
+    town.agents[8].status["profile"]["hobby"] = "chess"
+
+
+def going(town: Society) -> None:
+    """Have one want to go to a place."""
+    town.agents[8].want(Move("park-1"))
+
+
+def cheating(town: Society) -> None:
+    """Change what only the commit stage may."""
+    town.agents[8].status["money"] = 10**9
+
+
+def telling(town: Society) -> None:
+    """Have one tell another, who is a row, what a row says."""
+    other = town.agents[8].status["relations"]
+    args = {"content": "Good to see you.", "topic": "music", "opinion": 900}
+    town.agents[8].send({"to": next(iter(other)), "action": {"name": "say", "args": args}})
+
+
+def lettered(town: Society) -> None:
+    """Have one tell another, who is a row, what no row can keep."""
+    args = {"content": "Meet me at the old mill, as we said."}
+    town.agents[8].send({"to": "21", "action": {"name": "say", "args": args}})
+
+
+def asking(town: Society) -> None:
+    """Have one send a row something that is not said."""
+    town.agents[8].send({"to": "22", "action": {"name": "help", "args": {}}})
+
+
+def homeless(town: Society) -> None:
+    """Give one a home that no column can have."""
+    town.agents[8].status["home"] = "the moon"
+
+
+def shouting(town: Society) -> None:
+    """Have one tell all what no row can keep."""
+    args = {"content": "The mill burns!"}
+    town.agents[8].send({"to": "*", "action": {"name": "say", "args": args}})
+
+
+async def test_what_a_program_does_with_one_citizen_has_the_effect_it_has_among_agents() -> None:
+    async with made() as town, made() as agents:
+        every = [*agents.agents]
+        for each in (town, agents):
+            await each.run(steps=2)
+            for write in (hungry, remembering, attributed, going, cheating, telling):
+                write(each)
+            await each.run(steps=1)
+        assert town.population is not None
+        assert town.population.full.sum() == 1
+        for each in (town, agents):
+            lettered(each)
+            asking(each)
+            await each.run(steps=1)
+        assert town.population.full.sum() == 3
+        for number in (8, 20, 21):
+            one, other = town.agents[number], every[number]
+            assert one.perceived.messages == other.perceived.messages
+            assert number != 20 or one.perceived.messages
+        for each in (town, agents):
+            await each.run(steps=2)
+        assert town.population.full.sum() == 3
+        alike(town, agents)
+
+
+@pytest.mark.parametrize("write", (pytest.param(homeless, marks=pytest.mark.long), shouting))
+async def test_what_no_row_can_show_or_hear_makes_all_agents(
+    write: Callable[[Society], None],
+) -> None:
+    async with made() as town, made() as agents:
+        assert len([*agents.agents]) == COUNT
+        for each in (town, agents):
+            await each.run(steps=1)
+            write(each)
+            await each.run(steps=2)
+        assert town.population is None
+        alike(town, agents)
+
+
+class Emigrates(OtherBlock):
+    """Leaves the town in step 3, says so to somebody, and lets another come."""
+
+    def fits(self, context: Any) -> float:
+        return 9.0
+
+    async def forward(self) -> None:
+        town: Any = self.agent.space
+        if town.number == 2:
+            args = {"content": "I leave tomorrow"}
+            self.agent.send({"to": "30", "action": {"name": "say", "args": args}})
+        if town.number == 3:
+            town.add(CitizenAgent("ada"))
+            town.remove(self.agent)
+
+
+async def test_a_citizen_with_a_block_of_ones_own_lives_among_rows_until_it_leaves() -> None:
+    async with made() as town, made() as agents:
+        every = [*agents.agents]
+        for each in (town, agents):
+            block = Emigrates()
+            block.agent = each.agents[8]
+            each.agents[8].blocks.append(block)
+        await town.run(steps=2)
+        await agents.run(steps=2)
+        assert town.population is not None
+        assert town.population.full.sum() == 1
+        await town.run(steps=1)
+        await agents.run(steps=1)
+        assert town.population is not None
+        assert town.population.full.sum() == 2  # whom it has told something
+        assert town.agents[29].id == 30
+        assert [each.envelope.args for each in town.agents[29]._mailbox.mail] == [
+            each.envelope.args for each in every[29]._mailbox.mail
+        ]
+        for each in (town, agents):
+            await each.run(steps=3)
+            assert "9" not in each.ids()
+            assert "ada" in each.ids()
+        assert town.population is None
+        alike(town, agents)
+
+
+async def test_an_intervention_changes_rows_and_makes_agents_of_those_who_could_not_be() -> None:
+    changes: list[tuple[dict[str, Any], int]] = [
+        ({"status": {"needs": {"hunger": 50}}, "citizens": [3, 4]}, 0),
+        ({"status": {"needs": {"hunger": 450}}}, 0),
+        ({"status": {"opinions": {"music": 777}}, "citizens": [3, 4]}, 0),
+        ({"status": {"work": None}, "citizens": {"profile": {"occupation": "service"}}}, 0),
+        ({"status": {"vaccinated": True}, "citizens": [3, 4]}, 2),
+        ({"status": {"needs": {"hunger": 50.0}}, "citizens": [3, 5]}, 3),
+        ({"tell": ["the mill burns"], "citizens": [5, 6, 99999]}, 4),
+    ]
+    async with made() as town, made() as agents:
+        every = [*agents.agents]
+        for step, (each, full) in enumerate(changes, 1):
+            for one in (town, agents):
+                one.intervene(Intervention(step, **each))
+                await one.run(steps=2 if step == 1 else 1)
+            assert town.population is not None
+            assert town.population.full.sum() == full
+        for number in (4, 5):  # who were told it
+            assert town.agents[number].memory.stream[-1:] == every[number].memory.stream[-1:]
+        alike(town, agents)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    (
+        {"status": {"vaccinated": True}},
+        *(
+            pytest.param(each, marks=pytest.mark.long)
+            for each in (
+                {"tell": ["the mill burns"]},
+                {"status": {"home": "the moon"}, "citizens": [3]},
+                {"status": {"needs": {"hunger": 50}}, "citizens": {"work": "the moon"}},
+            )
+        ),
+    ),
+)
+async def test_an_intervention_that_concerns_all_makes_all_agents(changes: dict[str, Any]) -> None:
+    async with made() as town, made() as agents:
+        assert len([*agents.agents]) == COUNT
+        for each in (town, agents):
+            each.intervene(Intervention(0, **changes))
+            await each.run(steps=1)
+        assert town.population is None
+        alike(town, agents)
+
+
+async def test_a_state_is_that_of_agents_and_leaves_rows_as_they_are() -> None:
+    async with made() as town, made() as agents, made() as fork:
+        for each in (town, agents):
+            assert each.agents[8].id == 9
+            await each.run(steps=1)
+        states = town.state_dict()
+        assert town.population is not None
+        assert len([*agents.agents]) == COUNT
+        assert json.dumps(states) == json.dumps(agents.state_dict())
+        fork.load_state_dict(states)
+        for each in (town, agents, fork):
+            await each.run(steps=4)
+        assert town.population is not None
+        assert fork.metrics == town.metrics[1:]
+        alike(town, agents)
+        assert json.dumps(fork.state_dict()) == json.dumps(agents.state_dict())
+
+
+async def test_a_town_that_was_killed_and_goes_on_is_as_one_whose_citizens_were_looked_at(
+    tmp_path: Path,
+) -> None:
+    services = [*make_economy(CITY, seed=5), Feed()], [*make_economy(CITY, seed=5), Feed()]
+    options: dict[str, Any] = {"seed": 5, "start": "2026-01-05T09:00"}
+    options["journal"] = tmp_path / "runs.db"
+
+    def fail(row: dict[str, Any]) -> None:
+        if row["step"] == 4:
+            raise RuntimeError
+
+    async with made() as town:
+        for _ in range(6):
+            assert town.agents[town.number].id == town.number + 1
+            await town.step()
+        async with Society(COUNT, CITY, services=services[0], **options) as first:
+            with pytest.raises(RuntimeError):
+                await first.run(steps=6, run_id="r", save_every=2, progress=fail)
+        async with Society(COUNT, CITY, services=services[1], **options) as again:
+            await again.run(steps=6, run_id="r", save_every=2)
+            assert town.population is not None
+            alike(town, again)
+
+
+async def test_a_progress_may_look_at_another_citizen_in_each_step() -> None:
+    async with made() as town, made() as agents:
+        assert len([*agents.agents]) == COUNT
+        seen: dict[str, list[Any]] = {"town": [], "agents": []}
+        for name, each in (("town", town), ("agents", agents)):
+
+            def look(row: dict[str, Any], name: str = name, each: Society = each) -> None:
+                one = each.agents[row["step"]]
+                seen[name].append([one.id, dict(one.status["needs"]), one.status["place"]])
+
+            await each.run(steps=4, progress=look)
+        assert seen["town"] == seen["agents"]
+        assert town.population is not None
+        assert town.population.full.sum() == 4
+        alike(town, agents)
