@@ -169,7 +169,9 @@ def chosen(index: Index, asked: Asked) -> list[tuple[Candidate, Quote]]:
         made.append((each, quote))
         words.append(said)
         of[page] += 1
-    return made
+    # Of who wrote it and when, what names somebody or a year beside it, if anything does.
+    told = [each for each in made if asked.needed.verb and _bound(asked, each[0])]
+    return told or made
 
 
 def _score(facts: dict[str, float]) -> float:
@@ -210,6 +212,17 @@ def _is_same(one: Counter[str], other: Counter[str]) -> bool:
     return (one & other).total() >= _SAME * least
 
 
+def _bound(asked: Asked, each: Candidate) -> float:
+    """Return how much of a question stands beside what it asks for."""
+    is_code = each.unit.kind == "code" and asked.kind.name == "number"
+    if is_code and asked.classes.isdisjoint(each.says):
+        return 0.0  # a number of a program's own
+    said = each.passage.text[slice(*each.window)]
+    lead = each.passage.text[slice(*each.lead)] if each.lead else ""
+    follows = each.follows and each.passage.text[each.follows[0].start : each.follows[-1].end]
+    return asked.bound(f"{lead} {said} {follows or ''}", each.under)
+
+
 def facts_of_chosen(index: Index, asked: Asked, made: list[Candidate]) -> dict[str, float]:
     """Return what is known of the sentences that were chosen, as numbers from 0 to 1."""
     if not made:
@@ -228,15 +241,7 @@ def facts_of_chosen(index: Index, asked: Asked, made: list[Candidate]) -> dict[s
     def named(there: frozenset[str]) -> float:
         return len(asked.names & there) / len(asked.names) if asked.names else 1.0
 
-    def bound(each: Candidate) -> float:
-        is_code = each.unit.kind == "code" and asked.kind.name == "number"
-        if is_code and asked.classes.isdisjoint(each.says):
-            return 0.0  # a number of a program's own
-        said = each.passage.text[slice(*each.window)]
-        lead = each.passage.text[slice(*each.lead)] if each.lead else ""
-        follows = each.follows and each.passage.text[each.follows[0].start : each.follows[-1].end]
-        return asked.bound(f"{lead} {said} {follows or ''}", each.under)
-
+    most_bound = max(_bound(asked, each) for each in made)
     return {
         "bias": 1.0,
         "cover": best.facts["cover"],
@@ -254,7 +259,8 @@ def facts_of_chosen(index: Index, asked: Asked, made: list[Candidate]) -> dict[s
         "unknown": sum(asked.weights[term] for term in lacks) / asked.total,
         "rarest unknown": max((asked.weights[term] for term in lacks), default=0.0) / heaviest,
         "name unknown": float(any(name not in known for name in asked.names)),
-        "unbound": max(shared - max(map(bound, made)), 0.0) if is_exact else 0.0,
+        "unbound": max(shared - most_bound, 0.0) if is_exact else 0.0,
+        "bound": most_bound,
     }
 
 
@@ -266,6 +272,8 @@ def likelihood(index: Index, asked: Asked, made: list[Candidate]) -> float:
     odds = sum(LIKELY.get(name, 0.0) * value for name, value in facts.items())
     odds += _UNSPACED_ODDS * asked.is_unspaced
     chance = 1 / (1 + math.exp(-odds))
+    if asked.kind.name == "place" and asked.needed.named and not facts["bound"]:
+        return min(chance, _LACKING)
     if facts["unbound"] and facts["unbound"] == facts["best together"]:
         return min(chance, _LACKING)
     there = max(((each.says | each.under) & asked.weights.keys() for each in made), key=len)

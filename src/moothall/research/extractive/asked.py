@@ -7,6 +7,7 @@ from collections.abc import Set
 from itertools import pairwise
 from typing import Final
 
+from moothall.research.extractive.needed import Needed, asks_for_licence, needed
 from moothall.research.extractive.question import EXACT, STRONG, Kind, kind_of
 from moothall.research.relevance import Index
 from moothall.research.sentences import listed, stem, subject, terms, terms_of, words
@@ -14,12 +15,14 @@ from moothall.sqlite.fulltext import UNSPACED
 
 _UNSPACED: Final = re.compile(f"[{UNSPACED}]")
 _NEAR: Final = 10  # words before and after a number, a name or an option that belong to it
+_UNCOUNTED: Final = 0.4  # what a number is worth away from what `how many` counts, against 1
 _CLASS: Final = 0.35  # the weight of a word such as `option` after `which`, against 1
 # Verbs in whose place an answer may have many another: `uses port 4711`, `listens on port 4711`.
 _LIGHT: Final = listed(
     "use uses used using need needs needed want wants take takes give gives happen happens "
     "offer offers provide provides work works"
 )
+_FIRST: Final = re.compile(r"[.?!]\s+([A-Z][a-z]+)")
 _ABOUT: Final = re.compile(
     r"(?i)\W*(?:what(?:['’]s| (?P<verb>is|are|was|were|does|do|did|may|might|can|could|will|would|"
     r"should|must)\b)|was (?:ist|sind)\b|qu['’]est-ce qu(?:e |['’])|que sont\b)"
@@ -58,14 +61,19 @@ class Asked:
         self.pairs: list[tuple[str, str]] = [*pairwise(dict.fromkeys(terms(subject(question))))]
         self.rarest: list[str] = sorted(self.weights, key=lambda term: -self.weights[term])
         shouted = question.isupper()
+        first = {*words(" ".join(_FIRST.findall(question)))}  # of a second sentence
         self.names: set[str] = {
             terms_of(word)[0]
             for place, word in enumerate(said)
-            if terms_of(word) and not shouted and _is_name(word, place)
+            if terms_of(word) and not shouted and word not in first and _is_name(word, place)
         }
         self.acronyms: set[str] = {
             term for word in said if not shouted and word[1:].isupper() for term in terms_of(word)
         }
+        self.is_of_licence: bool = asks_for_licence(question)
+        self.needed: Needed = needed(
+            question, self.kind, [each for each in self.rarest if each in self.names]
+        )
         self.is_unspaced: bool = sum(map(_is_unspaced, self.weights)) > len(self.weights) / 2
         about, verb = _about(question)
         self.topic: frozenset[str] = frozenset(term for word in about for term in terms_of(word))
@@ -95,16 +103,21 @@ class Asked:
         A word of `above`, the headings, counts half.
         """
         most = 0.0
-        for found in self.kind.answers.finditer(text):
-            if found[0].casefold() in self._small:
+        whole = {*terms(text)}
+        for found in (self.needed.thing or self.kind.answers).finditer(text):
+            if found[0].casefold().removeprefix("by ") in self._small:
                 continue
             before, after = text[: found.start()], text[found.end() :]
             if self.is_unspaced:
                 beside = (before[-2 * _NEAR :], after[: 2 * _NEAR])
             else:
                 beside = (" ".join(before.split()[-_NEAR:]), " ".join(after.split()[:_NEAR]))
-            near = {*terms(f"{beside[0]} {found[0]} {beside[1]}")}
-            most = max(most, self.share(near) + self.share(above - near) / 2)
+            said = f"{beside[0]} {found[0]} {beside[1]}"
+            near = {*terms(said)}
+            if not self.needed.is_met(said, whole, above):
+                continue
+            worth = self.share(near) + self.share(above - near) / 2
+            most = max(most, worth if self.needed.counts(near | above) else worth * _UNCOUNTED)
         return min(most, 1.0)
 
     def has_kind(self, text: str) -> bool:
@@ -151,4 +164,4 @@ def _is_name(word: str, place: int) -> bool:
     """Return whether a word of a question, at a place in it, names something."""
     if any(character.isdigit() or character in "_./" for character in word):
         return True
-    return (place > 0 and word[:1].isupper()) or word[1:].isupper()
+    return (place > 0 and word[:1].isupper() and len(word) > 1) or word[1:].isupper()

@@ -9,6 +9,7 @@ from itertools import takewhile
 from typing import Final, NamedTuple
 
 from moothall.research.extractive.asked import Asked
+from moothall.research.extractive.needed import is_contents, is_licence
 from moothall.research.extractive.units import Unit, units
 from moothall.research.findings import Passage
 from moothall.research.relevance import Index, titled
@@ -74,6 +75,8 @@ def candidates(index: Index, asked: Asked) -> Iterator[Candidate]:
     """Yield the sentences of the best passages that have a word of the question in or near them."""
     found = index.search(asked.text, PASSAGES)
     for rank, (passage, score, _) in enumerate(found):
+        if not asked.is_of_licence and is_licence(titled(passage)):
+            continue
         of_passage = {"passage": score / found[0].score, "top": float(rank == 0)}
         yield from _of_passage(asked, passage, of_passage)
 
@@ -91,17 +94,23 @@ def _of_passage(asked: Asked, passage: Passage, known: dict[str, float]) -> Iter
         if unit.kind == "head":
             head, above = unit, read.heading | read.has[place]
             about_section = max(asked.about(read.heading), asked.about(read.has[place]))
+        elif not asked.is_of_licence and is_licence("", said):
+            continue
         lead = _lead(asked, text, unit, head)
         of_lead = frozenset(terms(text[lead[0] : lead[1]])) if lead else _NOTHING
         own = read.has[place]
         beside = _NOTHING.union(
             *read.has[max(place - 1, 0) : place], *read.has[place + 1 : place + 2]
         )
+        if asked.needed.is_headed(said, above):
+            own |= (above | read.title) & wanted
         if wanted.isdisjoint(own | of_lead | beside):
             continue
         first, last = _window(asked, text, read, place)
         window = read.units[first].start, read.units[last].end
-        says = of_lead.union(*read.has[first : last + 1])
+        if is_contents(text[slice(*window)]):
+            continue
+        says = of_lead.union(own, *read.has[first : last + 1])
         follows = place + 1 < len(read.units) and read.units[place + 1].block == unit.block
         kind = 1.0 if asked.has_kind(said) else 0.0
         if not kind and lead and asked.has_kind(text[lead[0] : lead[1]]):

@@ -18,7 +18,8 @@ _NUMBER: Final = (
     r"|[一二三四五六七八九十百千万]+|\b(?:два|три|четыре|пять|шесть|семь|восемь|девять|десять)\b"
 )
 _DATE: Final = (
-    r"\b(?:1[5-9]|20)\d\d\b|\b\d{1,2}[:.]\d\d\b"
+    # No part of a standard's name: `SQL:2008`.
+    r"(?<![\w:])(?:1[5-9]|20)\d\d\b|\b\d{1,2}[:.]\d\d\b"
     # `May` and `March` are months beside a number alone: `he may march on`.
     r"|\b(?:Jan(?:uary)?|Feb(?:ruary)?|(?:(?<=\d )|(?<=\d\. ))(?:March|May)"
     r"|(?:March|May)(?=,? \d)|Mar|April|June?|July?|Aug(?:ust)?|Sept?(?:ember)?|"
