@@ -309,17 +309,17 @@ Mika Holm, University of Turku
 ## Free documentation licence
 
 If there is no section entitled History in the document, create one stating the title, the author
-and the publisher of Tern. Copyright (c) 1999 Some Foundation. Who wrote Tern may change this license.
+and the publisher of Tern. Copyright (c) 1999 Some Foundation. Who wrote Tern may change it.
 """
 
 
 @pytest.mark.parametrize(
     ("question", "first"),
-    [
+    (
         ("Who is the author of Tern?", "Mika Holm"),
         ("Since when has Tern 2 been available?", "available since 2009"),
         ("How many files may a job open?", "64 files"),
-    ],
+    ),
 )
 def test_who_when_and_how_many_are_answered_by_a_person_a_date_and_a_number(
     question: str, first: str
@@ -329,12 +329,12 @@ def test_who_when_and_how_many_are_answered_by_a_person_a_date_and_a_number(
 
 @pytest.mark.parametrize(
     "question",
-    [
+    (
         "When was Tern first released?",
         "How many jobs may Tern run?",
         "Where does Kit keep its settings?",
         "Who founded the University of Turku?",
-    ],
+    ),
 )
 def test_a_date_a_number_or_a_name_of_something_else_is_no_answer(question: str) -> None:
     assert not report_of(SHELL, question, title="The Tern manual").citations
@@ -342,8 +342,9 @@ def test_a_date_a_number_or_a_name_of_something_else_is_no_answer(question: str)
 
 def test_licence_and_contents_answer_nothing_but_what_asks_for_them() -> None:
     text = (
-        "# Tern\n\nStarting Tern ......... 3\n\nStopping Tern ......... 5\n\n## Licence\n\nCopyright 1999 "
-        "by the authors of Tern. Permission is hereby granted to start Tern without warranty.\n"
+        "# Tern\n\nStarting Tern ......... 3\n\nStopping Tern ......... 5\n\n## Licence\n\n"
+        "Copyright 1999 by the authors of Tern. Permission is hereby granted to start Tern "
+        "without warranty.\n"
     )
     assert not report_of(text, "How is Tern started?").citations
     asked = report_of(text, "Is there a warranty for Tern, and permission to start it?").citations
