@@ -49,6 +49,7 @@ NAMES = (
     "BudgetedModel",
     "Call",
     "CallEnded",
+    "CallProgress",
     "CallStarted",
     "CallbackApprover",
     "ChangedArgs",

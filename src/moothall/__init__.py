@@ -78,9 +78,9 @@ reasoning.dualact.dual_act: DualActAgent
 reasoning.dualact.config: DualActConfig ReviewRule after_budget_share below_confidence no_progress
     on_error
 reasoning.dualact.dual_act_state: DualActReply
-reasoning.events: BlockEnded BlockStarted CallEnded CallStarted Conclusion ConclusionReached
-    DecisionAction DecisionMade Done Event HumanDecision MessageAdded TurnEnded TurnStarted
-    Utterance
+reasoning.events: BlockEnded BlockStarted CallEnded CallProgress CallStarted Conclusion
+    ConclusionReached DecisionAction DecisionMade Done Event HumanDecision MessageAdded TurnEnded
+    TurnStarted Utterance
 reasoning.loop.react: ReActAgent
 reasoning.reply: Reply Step StopReason
 reasoning.reply_request: Conversational

@@ -100,6 +100,7 @@ from moothall.reasoning.dualact.dual_act_state import DualActReply as DualActRep
 from moothall.reasoning.events import BlockEnded as BlockEnded
 from moothall.reasoning.events import BlockStarted as BlockStarted
 from moothall.reasoning.events import CallEnded as CallEnded
+from moothall.reasoning.events import CallProgress as CallProgress
 from moothall.reasoning.events import CallStarted as CallStarted
 from moothall.reasoning.events import Conclusion as Conclusion
 from moothall.reasoning.events import ConclusionReached as ConclusionReached

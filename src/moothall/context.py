@@ -50,11 +50,36 @@ class Context(Generic[T]):
     deps: T = _NO_DEPS
     _loop: asyncio.AbstractEventLoop | None = field(init=False)
     _heard: Callable[[str], None] | None = None  # told what the person answers
+    _told: Callable[[str], None] | None = None  # told the progress, on the loop
 
     def __post_init__(self) -> None:
         if self.sender is None and self.message is not None:
             self.sender = self.message["from"]
         self._loop = asyncio._get_running_loop()
+
+    def progress(self, text: str) -> None:
+        """Tell whoever watches the reply how far the action is: the event `call_progress`.
+
+        The model does not read it, and a journal does not keep it. Without a reply that somebody
+        watches, or after the call has ended, it is dropped. Any thread may call it.
+
+        Args:
+            text: how far, in words, such as "page 3 of 10"
+
+        Raises:
+            TypeError: it is not a text
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"progress takes a text, got {type(text).__name__}")
+        if self._told is None or self._loop is None:
+            return
+        if asyncio._get_running_loop() is self._loop:
+            self._told(text)
+        else:
+            try:
+                self._loop.call_soon_threadsafe(self._told, text)
+            except RuntimeError:
+                pass  # the loop is closed: the call has ended
 
     def ask_person(self, question: str) -> PendingQuestion:
         """Ask the person behind the agent's approver, or its space's.

@@ -20,6 +20,7 @@ from moothall import (
     ConfigError,
     Context,
     Journal,
+    ModelReply,
     NativeSpace,
     ReActAgent,
     ScriptedModel,
@@ -186,6 +187,28 @@ def test_agent_whose_budget_the_callers_is_no_part_of_is_not_asked(serve: Serve)
     url = serve(asgi(bot(budget=own), budget=own))
     assert say(url, "chat")[0]
     assert own.spent.model_calls == 1
+
+
+class Priceless:
+    """A model without a price."""
+
+    name = "priceless"
+    context_tokens = None
+
+    async def complete(self, *asked: Any, **options: Any) -> ModelReply:
+        return ModelReply("Good day.")
+
+
+def test_mistake_of_the_program_is_no_mistake_of_the_openai_client(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    agents = [ReActAgent("bot", Priceless()), bot(budget=Budget(model_calls=9))]
+    for agent, told in zip(agents, ("no price is known for", "has a budget"), strict=True):
+        url = serve(asgi(agent, budget=lambda name: Budget(usd=9)))
+        found = post(url, "/v1/responses", None, {"model": "bot", "input": "Hi"})
+        assert (found.status_code, found.json()["error"]["type"]) == (500, "server_error")
+        assert told in found.json()["error"]["message"]
+        assert told in caplog.records[-1].getMessage()
 
 
 def test_caller_that_asks_too_often_is_told_when_to_ask_again(serve: Serve) -> None:

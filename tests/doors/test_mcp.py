@@ -212,8 +212,9 @@ def talker() -> ReActAgent:
     """Return an agent that calls an action in its first answer, and counts its messages."""
 
     @action
-    def look(where: str) -> str:
+    async def look(where: str, context: Context[Any]) -> str:
         """Look somewhere."""
+        context.progress("still dark")
         return f"nothing {where}"
 
     def answer(messages: list[dict[str, Any]], actions: Any) -> Any:
@@ -240,7 +241,8 @@ def test_mcp_door_tells_the_progress_of_a_reply(serve: Serve, mode: str) -> None
     assert asyncio.run(main()) == "heard look"
     assert told == [
         (1, 'talker: look {"where": "there"}'),
-        (2, "talker: look has ended"),
+        (2, "talker: look: still dark"),
+        (3, "talker: look has ended"),
     ]
 
 

@@ -96,6 +96,9 @@ async def stream(agent: ReActAgent | Conversation) -> str:
                     text += event.text
                 case "call_started":
                     print(f"{event.action} {event.args}")
+                case "call_progress":
+                    assert_type(event.text, str)
+                    print(event.result)  # error
                 case "call_ended":
                     print(f"{event.action} gave {event.error or event.result['result']}")
                 case "message":

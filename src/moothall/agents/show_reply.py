@@ -86,6 +86,8 @@ class _Printer:
             self._line(f"{event.agent} decides: {decision.action.value} {json_text(words)}")
         elif kind == "call_started":
             self._line(f"→ {event.action} {escaped_json(event.args)}")
+        elif kind == "call_progress":
+            self._line(f"· {event.action}: {event.text}")
         elif kind == "call_ended":
             result = event.error or json_text(event.result.get("result"))
             self._line(f"{'✗' if event.error else '←'} {event.action}: {result}")

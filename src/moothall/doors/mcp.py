@@ -22,7 +22,7 @@ from moothall.doors.served import Caller, Served
 from moothall.errors import BudgetExceeded, MoothallError, NobodyToAsk
 from moothall.jsonvalue import json_text
 from moothall.mcp.results import content_of
-from moothall.reasoning.events import CallEnded, CallStarted, Event
+from moothall.reasoning.events import CallEnded, CallProgress, CallStarted, Event
 from moothall.text import one_line
 
 if TYPE_CHECKING:
@@ -266,6 +266,8 @@ class MCPDoor:
         text = ""
         if isinstance(event, CallStarted):
             text = f"{event.agent}: {event.action} {json_text(event.args)}"
+        elif isinstance(event, CallProgress):
+            text = f"{event.agent}: {event.action}: {event.text}"
         elif isinstance(event, CallEnded):
             text = f"{event.agent}: {event.action} has {'failed' if event.error else 'ended'}"
         if text:

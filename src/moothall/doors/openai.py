@@ -32,10 +32,11 @@ from moothall.doors.openai_output import (
     Response,
     outcome_of,
     send_json,
+    wrong_of,
 )
 from moothall.doors.openai_stored import StoredResponses
 from moothall.doors.served import Caller, Served, id_in
-from moothall.errors import BudgetExceeded, MoothallError, NobodyToAsk, NotPermitted, RequestError
+from moothall.errors import MoothallError, NobodyToAsk, RequestError
 from moothall.models.protocol import TextPiece
 from moothall.provenance import OUTSIDE
 from moothall.reasoning.conversational import ConversationalAgent
@@ -182,7 +183,7 @@ class OpenAIDoor:
                     return
                 outcome = over(await agent._reply_on_loop(request))
         except (MoothallError, RequestError) as error:
-            raise _wrong(error) from error
+            raise wrong_of(error) from error
         finally:
             self._served.forget(agent, thread)
         await send_json(send, 200, form.whole(outcome))
@@ -215,7 +216,7 @@ class OpenAIDoor:
             except (Wrong, MoothallError) as error:
                 if not sent.begun:
                     raise
-                await sent.failed(error if isinstance(error, Wrong) else _wrong(error))
+                await sent.failed(wrong_of(error))
 
 
 class _Stream:
@@ -307,19 +308,6 @@ async def _refuse(request: ApprovalRequest) -> Decision:
 
 async def _no_answer(question: Question) -> str:
     raise NobodyToAsk(f"agent {question.agent!r} has a question, and the client cannot be asked")
-
-
-def _wrong(error: Exception) -> Wrong:
-    """Return the protocol's error for one of moothall's."""
-    if isinstance(error, Wrong):
-        return error
-    if isinstance(error, NotPermitted):
-        return Wrong(str(error), None, "not_permitted", 403, "permission_error")
-    if isinstance(error, BudgetExceeded):
-        return Wrong(str(error), None, "insufficient_quota", 429, "insufficient_quota")
-    if isinstance(error, TypeError):  # a DefinitionError
-        return Wrong(str(error))
-    return Wrong(str(error), None, type(error).__name__, 500, "server_error")
 
 
 def _model_of(id: str) -> dict[str, Any]:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from dataclasses import dataclass
 from typing import Any, Final
 
 from moothall.doors.checks import Send
 from moothall.doors.openai_input import Asked, Wrong
-from moothall.errors import ContextOverflow
+from moothall.errors import BudgetExceeded, ConfigError, ContextOverflow, NotPermitted, UnknownPrice
 from moothall.jsonvalue import json_text
 from moothall.models.protocol import Usage
 from moothall.reasoning.loop.run import CUT
 from moothall.reasoning.reply import Reply, gives
 
+logger: logging.Logger = logging.getLogger("moothall.doors")
 _REASONS: Final = {text: reason for reason, text in CUT.items()}
 
 HEADERS: Final = (
@@ -343,3 +345,18 @@ class Response:
             },
         }
         return self.last
+
+
+def wrong_of(error: Exception) -> Wrong:
+    """Return the protocol's error for one of moothall's."""
+    if isinstance(error, Wrong):
+        return error
+    if isinstance(error, NotPermitted):
+        return Wrong(str(error), None, "not_permitted", 403, "permission_error")
+    if isinstance(error, BudgetExceeded):
+        return Wrong(str(error), None, "insufficient_quota", 429, "insufficient_quota")
+    if isinstance(error, ConfigError | UnknownPrice):  # of this program: no client can mend it
+        logger.error("a request by OpenAI's interface failed: %s", error)
+    elif isinstance(error, TypeError):  # another DefinitionError
+        return Wrong(str(error))
+    return Wrong(str(error), None, type(error).__name__, 500, "server_error")

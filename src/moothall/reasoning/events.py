@@ -240,6 +240,17 @@ class CallStarted(ReplyEvent):
 
 
 @dataclass(slots=True)
+class CallProgress(ReplyEvent):
+    """An action that was called has said how far it is, by `Context.progress`: its `text`."""
+
+    kind: ClassVar[Literal["call_progress"]] = "call_progress"
+    iteration: int
+    call_id: str
+    action: str
+    text: str
+
+
+@dataclass(slots=True)
 class CallEnded(ReplyEvent):
     """An action that was called has ended.
 
@@ -364,10 +375,7 @@ def _no_reply() -> Any:
 
 @dataclass(slots=True)
 class Done(ReplyEvent):
-    """The reply has ended; this is the last event.
-
-    The `Done` of a decision about a call in doubt is `moothall.journal.Done`.
-    """
+    """The last event: the reply has ended. A decision's `Done` is `moothall.journal.Done`."""
 
     kind: ClassVar[Literal["done"]] = "done"
     reply: Reply = field(default_factory=_no_reply)
@@ -377,6 +385,7 @@ Event: TypeAlias = (
     TextPiece
     | ReasoningPiece
     | CallStarted
+    | CallProgress
     | CallEnded
     | MessageAdded
     | DecisionMade

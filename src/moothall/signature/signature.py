@@ -42,7 +42,10 @@ _Defs = dict[str, Any]
 def check_returns(function: Callable[..., Any], where: str) -> None:
     """Raise DefinitionError if a function yields: its caller would get the generator."""
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-        raise DefinitionError(f"{where}: an action returns one value; it cannot yield")
+        raise DefinitionError(
+            f"{where}: an action returns one value; it cannot yield: "
+            "return a list, and tell how far it is by Context.progress(text)"
+        )
 
 
 def check_parameters(

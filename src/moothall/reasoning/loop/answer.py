@@ -142,6 +142,12 @@ class RequestedCall:
     always: tuple[str, ...] = ()  # values that a person permitted for the thread
     said: tuple[str, ...] = ()  # what a person answered to its questions
     was: dict[str, Any] | None = None  # the model's arguments, if a person changed them
+    watched: Callable[[str], None] | None = None  # told its progress, while it is executed
+
+    def progress(self, text: str) -> None:
+        """Tell how far it is, unless it has ended or nobody listens."""
+        if self.watched is not None:
+            self.watched(text)
 
     def hear(self, said: str) -> None:
         """Note what a person answered."""

@@ -23,7 +23,7 @@ from moothall.errors import (
 )
 from moothall.jsonvalue import as_json, copy_json, json_text
 from moothall.provenance.reading import READ
-from moothall.reasoning.events import CallEnded, CallStarted
+from moothall.reasoning.events import CallEnded, CallProgress, CallStarted
 from moothall.reasoning.hooks import as_hooked, expect, expect_args, run_hooks
 from moothall.reasoning.loop.answer import RequestedCall
 from moothall.reasoning.loop.given import error_of
@@ -241,7 +241,13 @@ class Call:
         if refused is not None:
             self._refused = True
             return refused
-        return await execute(agent, wanted, request, step)
+        if request.emit is None:
+            return await execute(agent, wanted, request, step)
+        wanted.watched = partial(request.tell, CallProgress, *self._named)
+        try:
+            return await execute(agent, wanted, request, step)
+        finally:
+            wanted.watched = None
 
     def _about_hooked(self) -> dict[str, Any]:
         """Return what hooks get about the call."""

@@ -230,4 +230,5 @@ def context_of(
         budget=agent.budget if request.budget is None else request.budget,
         deps=agent.deps if request.deps is None else request.deps,
         _heard=None if call is None else call.hear,
+        _told=None if call is None else call.progress,
     )
