@@ -292,6 +292,37 @@ def test_a_town_is_read_by_layers_charts_its_log_and_its_checkpoints(
     assert studio.journal.runs()[-1].forked_from == town
 
 
+def test_a_finger_scrolls_the_page_over_the_whole_map_and_moves_one_that_is_zoomed(
+    page: Page, open_page: Callable[..., Page]
+) -> None:
+    """On a phone the map takes the whole width: there is no other place for the finger."""
+    phone = open_page("Society", has_touch=True)
+    phone.set_viewport_size({"width": 390, "height": 844})
+    expect(phone.locator(".s-map")).to_have_attribute("data-drawn", "dots")
+    fingers = phone.context.new_cdp_session(phone)
+
+    def swipe() -> None:
+        phone.evaluate("scrollTo(0, 0)")
+        box = phone.get_by_label("Map of the town").bounding_box()
+        assert box
+        x, y = box["x"] + 150, box["y"] + 200
+        for what, at in (("touchStart", 0), *(("touchMove", 20 * n) for n in range(1, 11))):
+            told = {"type": what, "touchPoints": [{"x": x, "y": y - at}]}
+            fingers.send("Input.dispatchTouchEvent", told)
+        fingers.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+        phone.evaluate(
+            "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        )
+
+    for _ in range(2):  # the first has moved nothing in it
+        swipe()
+        phone.wait_for_function("scrollY > 50")
+    phone.evaluate("scrollTo(0, 0)")
+    phone.get_by_role("button", name="Zoom in").first.click()
+    swipe()
+    assert phone.evaluate("scrollY") == 0
+
+
 def test_a_branch_has_what_was_changed_since_its_checkpoint_or_has_it_not(
     page: Page, studio: Studio
 ) -> None:

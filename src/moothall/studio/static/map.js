@@ -61,6 +61,7 @@ export function makeMap(onPick, label = "Map of the town") {
 
   function turn(its, isWhole = false) {
     [view, whole] = [{ ...view, ...its }, isWhole];
+    canvas.style.touchAction = whole ? "pan-y" : "none"; // over the whole map a finger scrolls the page
     if (took < QUICK || !fresh) return changed();
     clearTimeout(resting);
     resting = setTimeout(changed, RESTS);
@@ -263,6 +264,7 @@ export function makeMap(onPick, label = "Map of the town") {
   canvas.addEventListener("pointermove", (event) => {
     const [x, y] = at(event);
     if (!drag) return hover(x, y);
+    if (whole && event.pointerType === "touch") return;
     move(drag.at[0] - x, drag.at[1] - y);
     drag.moved += Math.abs(drag.at[0] - x) + Math.abs(drag.at[1] - y);
     drag.at = [x, y];
@@ -271,6 +273,7 @@ export function makeMap(onPick, label = "Map of the town") {
     if (drag && drag.moved < 5) pickAt(...at(event), 16);
     drag = null;
   });
+  canvas.addEventListener("pointercancel", () => (drag = null));
   canvas.addEventListener("pointerleave", () => (tip.hidden = true));
   canvas.addEventListener("keydown", (event) => {
     const work = {
