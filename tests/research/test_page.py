@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from moothall.errors import MissingExtra
-from moothall.research import Citation, Passage, Report
+from moothall.research import Citation, Passage, Report, support
 from moothall.research.page import page as page_of
 
 DAY = "2026-11-21T14:28:28+00:00"
@@ -81,6 +81,20 @@ def test_a_footnote_without_a_source_and_a_report_of_ones_own_are_shown() -> Non
     assert page.links == []
     assert "Who knows? [^7^]" in page.text
     assert "Only this." in _Page(Report("Only this.", [], "done").html()).text
+
+
+@pytest.mark.parametrize(
+    ("sentence", "shown"),
+    (
+        ("It uses 4711.", "<q>It uses 4711.</q>"),
+        ("“It uses <4711>.”", "“It uses &lt;4711&gt;.”</p>"),
+    ),
+)
+def test_a_sentence_that_quotes_has_one_pair_of_quotation_marks(sentence: str, shown: str) -> None:
+    cited = Citation(1, sentence, ALPHA, support(sentence, ALPHA.text))
+    html = Report("# A title\n\nIt does. [^1^]\n", [cited], "done").html()
+    assert shown in html
+    assert html.count("<q>") == (sentence[0] != "“")
 
 
 def test_the_page_needs_nothing_else() -> None:

@@ -172,6 +172,7 @@ def test_a_run_at_its_limit_goes_on_with_more(
         limit(page, "Tokens", "100")
         start(page, folder, server)
         expect(steps(page)).to_contain_text("at its limit")
+        expect(page.get_by_text("tokens are needed")).to_have_count(1)  # said once
         expect(page.get_by_role("button", name="Resume")).to_have_count(0)
         assert not server.requests
         page.get_by_label("Tokens in all").fill("100000")

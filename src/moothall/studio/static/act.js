@@ -145,7 +145,7 @@ function showItem(view, item) {
 }
 
 const ENDS = { terminated: "accepted by the reviewer", terminal: "by its action", max_loops: "out of rounds", max_iterations: "out of answers", cancelled: "it was interrupted" };
-const showEnd = (over, said) => (over ? [h("p", { class: "s-end" }, stateBadge(over.reason), " ", h("span", { class: "s-soft" }, text([ENDS[over.reason], over.reason !== "cancelled" && over.detail !== said && over.detail].filter(Boolean).join(": "))))] : []);
+const showEnd = (over, said) => (over ? [h("p", { class: "s-end" }, stateBadge(over.reason), " ", h("span", { class: "s-soft" }, text([ENDS[over.reason], over.reason !== "cancelled" && !said?.endsWith(over.detail) && over.detail].filter(Boolean).join(": "))))] : []);
 
 const showLane = (view, lane) => [...lane.items.map((item) => showItem(view, item)), ...(view.isDual ? [] : showEnd(lane.over, lane.items.at(-1)?.fault))];
 

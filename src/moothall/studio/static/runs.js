@@ -81,7 +81,7 @@ export function mount(root) {
     update(rows, shown.slice(0, most).map(item),
       shown.length > most && h("li", {}, button(`Show ${number(Math.min(LISTED, shown.length - most))} more`, () => { most += LISTED; list(); }, "quiet")),
       fault ? h("li", {}, h("p", { class: "s-fault", role: "alert" }, fault))
-        : !runs.size ? h("li", {}, empty("No runs yet. Every run of an agent whose journal= is this studio's file appears here, also while it is under way."))
+        : !runs.size ? h("li", {}, empty("No runs yet. What you begin in the other tabs appears here, also while it is under way; so does every run of a program whose journal= is this studio's file."))
           : !shown.length && h("li", {}, empty("No run passes the filter.")));
     if (focus) rows.querySelector(`[data-run="${CSS.escape(focus)}"]`)?.focus({ preventScroll: true });
     if (!chosen) overview(shown);
