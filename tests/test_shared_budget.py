@@ -521,7 +521,7 @@ def test_shared_budget_settle_that_fails_stays_reserved_and_is_logged(
 def test_shared_budget_needs_journal_and_name(journal: Journal) -> None:
     with pytest.raises(DefinitionError, match="it needs a name="):
         Budget(actions=1, journal=journal)
-    with pytest.raises(DefinitionError, match="journal= must be a Journal, got"):
+    with pytest.raises(DefinitionError, match="journal= must be a Journal, such as Journal"):
         Budget(actions=1, journal="runs.db", name="a")  # type: ignore[arg-type]
 
 

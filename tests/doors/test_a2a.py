@@ -16,7 +16,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 
 from doors.a2a_calls import BEGUN, CANCELLED, call, plain, rpc, shop, state
 from doors.conftest import serving
-from moothall import ReActAgent, ScriptedModel, action
+from moothall import Call, Context, ReActAgent, ScriptedModel, action
 from moothall.doors import asgi
 
 Serve = Callable[[Any], str]
@@ -102,6 +102,24 @@ def test_a2a_stream_tells_states_calls_and_pieces_of_text(serve: Serve) -> None:
             assert "".join(e["artifact"]["parts"][0]["text"] for e in texts[:-1]) == "It is red."
 
     asyncio.run(main())
+
+
+def test_a2a_stream_tells_the_progress_of_actions(serve: Serve) -> None:
+    async def dig(context: Context[Any]) -> str:
+        """Dig."""
+        context.progress("1 m of 2")
+        return "deep"
+
+    agent = ReActAgent("shop", ScriptedModel([Call("1", "dig", {}), "Dug."]), actions=[dig])
+    url = serve(asgi(agent))
+
+    async def main() -> list[str]:
+        async with connected(url) as client:
+            told = await updates(client, message("Dig."))
+        states = [each["statusUpdate"]["status"] for each in told if "statusUpdate" in each]
+        return [each["message"]["parts"][0]["text"] for each in states if "message" in each]
+
+    assert asyncio.run(main()) == ["shop: dig {}", "shop: dig: 1 m of 2"]
 
 
 def test_a2a_value_of_a_reply_is_a_data_part(serve: Serve) -> None:

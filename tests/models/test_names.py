@@ -132,3 +132,16 @@ def test_a_society_and_a_toolbox_are_refused_a_model_that_there_is_not() -> None
     for make in (moothall.AgentToolbox, lambda name: moothall.Society(1, model=name)):
         with pytest.raises(ModelError, match="there is no model 'lcoal'"):
             make("lcoal")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    (
+        ("gpt-4o", "openai:gpt-4o"),
+        ("o3-mini", "openai:o3-mini"),
+        ("claude-sonnet-4-5", "anthropic:claude-sonnet-4-5"),
+    ),
+)
+def test_a_name_without_its_provider_is_refused_with_the_whole_name(name: str, meant: str) -> None:
+    with pytest.raises(ModelError, match=f"there is no model '{name}' \\(did you mean '{meant}'"):
+        model(name)

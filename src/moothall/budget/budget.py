@@ -102,7 +102,10 @@ class Budget:
                 raise DefinitionError("Budget: release_dead= needs a journal=, which has who died")
             self._ledger = Ledger(title, utc)
         elif not isinstance(journal, Books):
-            raise ConfigError(f"Budget: journal= must be a Journal, got {excerpt(journal)}")
+            raise ConfigError(
+                f'Budget: journal= must be a Journal, such as Journal("runs.db"), got '
+                f"{excerpt(journal)}"
+            )
         elif name is None:
             raise DefinitionError(
                 "Budget: with journal= it needs a name=, by which others share it"

@@ -32,7 +32,7 @@ from moothall.doors.served import Caller, Served
 from moothall.errors import MoothallError, NobodyToAsk, NotPermitted
 from moothall.jsonvalue import deep_json, json_text
 from moothall.models.protocol import TextPiece
-from moothall.reasoning.events import CallStarted, Done, Event
+from moothall.reasoning.events import CallProgress, CallStarted, Done, Event
 from moothall.reasoning.reply import Reply
 from moothall.reasoning.resume import LEFT
 from moothall.text import one_line
@@ -162,6 +162,10 @@ class Task:
                 self._goes_on = False
             if not event.past and not self._asks:
                 text = one_line(f"{event.agent}: {event.action} {json_text(event.args)}", 300)
+                self._set(WORKING, [text_part(text)])
+        elif isinstance(event, CallProgress):
+            if not self._asks:
+                text = one_line(f"{event.agent}: {event.action}: {event.text}", 300)
                 self._set(WORKING, [text_part(text)])
         elif isinstance(event, Done) and mine:
             self._reply = event.reply

@@ -44,6 +44,14 @@ _NEEDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
 KINDS = frozenset(_NEEDS)
 """What a name of a model may begin with, before the colon."""
 _OF_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
+_OF_PROVIDERS = {
+    "gpt": "openai",
+    "chatgpt": "openai",
+    "o1": "openai",
+    "o3": "openai",
+    "o4": "openai",
+}
+_OF_PROVIDERS |= {"claude": "anthropic"}
 _NEAR = (*_NEEDS, *(f"local:{each.name}" for each in weights.LISTED))
 
 # All users of a name share one file in memory, or one set of connections.
@@ -125,7 +133,9 @@ def check_spelling(name: str) -> tuple[str, str]:
             f"hf:ORG/NAME/FILE.gguf`); {_there_is()}"
         )
     if kind not in _NEEDS or bool(rest) != bool(colon) or (not rest and kind != "local"):
-        near = "" if kind in _NEEDS else nearest(name, _NEAR)
+        provider = None if colon else _OF_PROVIDERS.get(kind.partition("-")[0])
+        known = _NEAR if provider is None else (f"{provider}:{name}",)
+        near = "" if kind in _NEEDS else nearest(name, known)
         raise ModelError(f"there is no model {name!r:.200}{near}; {_there_is()}")
     if kind in ("http", "https"):
         url, _, listed = name.partition("#")
